@@ -14,7 +14,7 @@ from jepsen_lite.commands import test as command
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
 from jepsen_lite.history import History, Op
 from jepsen_lite.nemeses.kinds import ALL, KINDS
-from jepsen_lite.store import RunDirectory
+from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.workload import Options, Run, Workload
 from jepsen_lite.workloads import NAMES
 from jepsen_lite.worlds.world import Played, WorldFailed
@@ -169,7 +169,8 @@ def test_nothing_runs_after_one_that_was_cut_short(world, tmp_path):
 def test_who_ends_it_while_nothing_is_to_be_kept_yet_is_told_of_the_runs_before(world, tmp_path, monkeypatch):
     world.gives = {"topics": KeyboardInterrupt()}
     code, told, _ = invoke(tmp_path, "test", "-w", "registers,topics,exactly-once", "--json")
-    assert (code, json.loads(told.splitlines()[-1])["ops"]["ok"]) == (2, 1)
+    found = json.loads(told.splitlines()[-1])
+    assert (code, found["ops"]["ok"], found["valid"]) == (2, 1, "unknown")
     cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
     monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
     code, told, _ = invoke(tmp_path, "test-all")
@@ -183,6 +184,18 @@ def test_a_harness_that_fails_says_how_and_ends_with_255(world, tmp_path):
     assert invoke(tmp_path, "test", "-w", "topics")[::2] == (255, "Error: the cluster did not come up")
     code, _, text = invoke(tmp_path, "test", "-w", "registers", "--seed", "3")
     assert code == 255 and "the harness failed: ZeroDivisionError: by zero; run again: kraftlab chaos test -w registers" in text
+
+
+def test_a_harness_that_fails_tells_what_the_runs_before_found(world, tmp_path):
+    world.gives = {"registers": {"violations": ("two leaders in epoch 3",)}, "exactly-once": WorldFailed("no cluster")}
+    code, told, _ = invoke(tmp_path, "test", "-w", "registers,exactly-once,topics", "--json")
+    found = json.loads(told.splitlines()[-1])
+    assert (code, found["valid"], found["ops"]["ok"], "/registers/" in found["run"]) == (1, False, 1, True)
+    assert [given.workload.name for given in world.given] == ["registers", "exactly-once"]
+    code, told, _ = invoke(tmp_path, "test", "-w", "topics,exactly-once")
+    assert (code, told.splitlines()[-1]) == (255, "Error: no cluster")
+    code, told, _ = invoke(tmp_path, "test", "-w", "topics,exactly-once", "--json")
+    assert (code, json.loads(told.splitlines()[-1])["valid"]) == (255, "unknown")
 
 
 def test_a_nemesis_may_strike_in_one_world_only(world, tmp_path):
@@ -205,6 +218,17 @@ def test_a_matrix_prints_a_line_for_each_run_and_goes_on_after_one_that_failed(w
     ]
     assert last.startswith("3 runs: 1 unknown, 1 INVALID, 1 valid; operations: ok ")
     assert {given.options.time_s for given in world.given} == {2.0}
+
+
+def test_a_matrix_goes_on_after_a_run_that_could_not_be_kept_unless_it_is_the_first(world, tmp_path, monkeypatch):
+    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    world.gives = {"topics": StoreError("cannot keep runs in there: No space left on device")}
+    code, told, _ = invoke(tmp_path, "test-all")
+    assert (code, told.splitlines()[-1].split(";")[0]) == (255, "3 runs: 2 valid, 1 unknown")
+    world.gives = {"registers": StoreError("cannot keep runs in there: Permission denied")}
+    code, told, text = invoke(tmp_path, "test-all")
+    assert (code, told, text) == (254, "", "Error: cannot keep runs in there: Permission denied")
 
 
 def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ from ..report.index import Index
 from ..report.page import write_page
 from ..runs import Trial, Tried, run_test
 from ..store import DEFAULT_STORE, StoreError
-from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, worst
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, Validity, exit_code, worst
 from ..workload import Options
 from ..workloads import NAMES, UnknownWorkload, workload_named
 from ..workloads.admin import SetupFailed
@@ -300,7 +300,9 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
             break
         try:
             tried = carried_out(trial, store, output)
-        except HarnessError as error:
+        except (HarnessError, StoreError) as error:
+            if isinstance(error, StoreError) and not rows:
+                raise  # none can be kept there
             rows.append(Row(trial.workload, ",".join(trial.nemeses), UNKNOWN, {}, 0, "", str(error)))
             codes.append(HARNESS)
         except KeyboardInterrupt:
@@ -324,7 +326,8 @@ def _seed_of(cell: Cell, seed: str) -> str:
 
 def told(runs: Iterable[Tried], output: Output) -> int:
     """Says what came of each run, and of all together: the exit code. After one that was cut short no other begins; nor after
-    Ctrl-C where nothing of the run that was on can be kept.
+    Ctrl-C where nothing of the run that was on can be kept, or one that the harness cannot carry out: if that is the first,
+    HarnessError or StoreError.
     """
     tried: list[Tried] = []
     codes: list[int] = []
@@ -341,8 +344,15 @@ def told(runs: Iterable[Tried], output: Output) -> int:
         if not tried:
             raise
         codes.append(NOT_KNOWN)
-    output.result(summary(tried))
-    return worst(codes)
+    except (HarnessError, StoreError) as error:
+        if not tried:
+            raise
+        codes.append(HARNESS)
+        output.findings([f"Error: {error}"])
+    code = worst(codes)
+    found = summary(tried)
+    output.result(found | {"valid": UNKNOWN} if found["valid"] is True and code != VALID else found)
+    return code
 
 
 def in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int = 1) -> Iterator[Tried]:
