@@ -92,7 +92,7 @@ def parse_cluster(data: bytes, name: str) -> ClusterDocument:
     """`name` is what errors call it. BadCluster."""
     try:
         document = msgspec.json.decode(data, type=ClusterDocument)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadCluster(f"{name} is no description of a cluster: {error}; write it like this: {EXAMPLE}") from None
     if document.version != 1:
         raise BadCluster(f"{name} has version {document.version}; this release knows version 1")
@@ -108,8 +108,14 @@ def tidied(document: ClusterDocument) -> ClusterDocument:
     _refuse_twice("broker", (broker.id for broker in document.brokers))
     _refuse_twice("topic", (topic.name for topic in document.topics))
     for broker in document.brokers:
+        if not 0 <= broker.id <= NUMBER_MAX:
+            raise BadCluster(f"broker {broker.id} cannot be; ids are from 0 to {NUMBER_MAX}")
         _refuse_twice(f"log directory of broker {broker.id}", (directory.path for directory in broker.log_dirs))
         for directory in broker.log_dirs:
+            if not directory.path.startswith("/"):
+                raise BadCluster(
+                    f"log directory {directory.path!r} of broker {broker.id} is no absolute path, as brokers name them"
+                )
             if max(directory.total_bytes, directory.usable_bytes) > DIRECTORY_BYTES_MAX:
                 raise BadCluster(
                     f"log directory {directory.path} of broker {broker.id} has more than {DIRECTORY_BYTES_MAX} bytes; none has"

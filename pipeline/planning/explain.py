@@ -45,7 +45,9 @@ class Sentences:
         self.mean_leaders = sum(load.leaders_after for load in counted) / max(len(counted), 1)
 
     def of(self, why: Why) -> str:
-        return REASONS[why.reason](self, why)
+        """Of reasons that this release does not know: the name."""
+        sentence = REASONS.get(why.reason)
+        return sentence(self, why) if sentence is not None else f"broker {why.source} → {why.target}: {why.reason}"
 
     def disk(self, broker: int) -> str:
         load = self.load[broker]

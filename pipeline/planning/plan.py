@@ -152,8 +152,11 @@ def read_plan(path: str) -> Plan:
     """WrongUse if the file is none."""
     try:
         plan = msgspec.json.decode(read_bytes(path), type=Plan)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise WrongUse(f"{path} is no plan: {error}; `kraftlab pipeline plan propose --output FILE` writes one") from None
     if plan.format != FORMAT or plan.version != 1:
         raise WrongUse(f"{path} is {plan.format} version {plan.version}; this release reads {FORMAT} version 1")
+    for move in plan.moves:
+        if not move.before or not move.after or len(move.dirs) != len(move.after):
+            raise WrongUse(f"{path} has been changed: {move.name} needs replicas before and after, and dirs, one for each after")
     return plan

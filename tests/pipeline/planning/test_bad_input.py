@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,10 +21,10 @@ from kraftlab.pipeline.planning.documents import (
     parse_cluster,
     tidied,
 )
-from kraftlab.pipeline.planning.explain import plan_lines
+from kraftlab.pipeline.planning.explain import Sentences, plan_lines
 from kraftlab.pipeline.planning.goals import RACK, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
-from kraftlab.pipeline.planning.plan import Plan
+from kraftlab.pipeline.planning.plan import Plan, encode_plan, read_plan
 from kraftlab.pipeline.planning.propose import propose
 
 MakeCluster = Callable[..., ClusterDocument]
@@ -47,6 +48,10 @@ ONE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[%s]}]}'
         (ONE % '{"partition":0,"replicas":[1],"size_bytes":-5}', "t-0 has a size of -5 bytes"),
         (ONE % f'{{"partition":0,"replicas":[1],"size_bytes":{10**30}}}', f"t-0 has a size of {10**30} bytes"),
         (ONE % f'{{"partition":{10**30},"replicas":[1]}}', "has too large a number in it"),
+        ('{"brokers":[{"id":1,"log_dirs":[{"path":"d0"}]}],"topics":[]}', "log directory 'd0' of broker 1 is no absolute path"),
+        ('{"brokers":[{"id":-1}],"topics":[]}', "broker -1 cannot be; ids are from 0 to 2147483647"),
+        ('{"brokers":[{"id":2147483648}],"topics":[]}', "broker 2147483648 cannot be"),
+        ('{"x":' + "[" * 100_000 + "]" * 100_000 + "}", "is no description of a cluster"),
         (
             f'{{"brokers":[{{"id":1,"log_dirs":[{{"path":"/d","usable_bytes":{10**400}}}]}}],"topics":[]}}',
             "log directory /d of broker 1 has more than",
@@ -91,6 +96,33 @@ def test_options_that_do_not_fit_are_refused(make_cluster: MakeCluster, options:
         propose(make_cluster(1), PlanOptions(**options))
 
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace('"after":[2]', '"after":[]', 1), "needs replicas before and after"),
+        (lambda text: text.replace('"before":[1]', '"before":[]', 1), "needs replicas before and after"),
+        (lambda text: text.replace('"dirs":["any"]', '"dirs":[]', 1), "and dirs, one for each after"),
+        (lambda text: text[:-1] + ',"x":' + "[" * 100_000 + "]" * 100_000 + "}", "is no plan"),
+    ],
+)
+def test_plans_that_somebody_changed_are_refused(change: Callable[[str], str], said: str, tmp_path: Path) -> None:
+    document = parse_cluster((ONE % '{"partition":0,"replicas":[1]}').replace("}],", '},{"id":2}],', 1).encode(), "cluster.json")
+    file = tmp_path / "plan.json"
+    file.write_text(change(encode_plan(propose(document, PlanOptions(drain=(1,)))).decode()))
+
+    with pytest.raises(WrongUse) as refused:
+        read_plan(str(file))
+
+    assert said in str(refused.value)
+
+
+def test_a_reason_that_this_release_does_not_know_is_named() -> None:
+    document = parse_cluster((ONE % '{"partition":0,"replicas":[1]}').replace("}],", '},{"id":2}],', 1).encode(), "cluster.json")
+    plan = propose(document, PlanOptions(drain=(1,)))
+
+    assert Sentences(plan).of(msgspec.structs.replace(plan.moves[0].why[0], reason="moon")) == "broker 1 → 2: moon"
 
 
 def test_goals_that_are_not_done_are_refused_with_the_reason() -> None:
