@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jepsen_lite.checkers import dependencies
+from jepsen_lite.checkers.dependencies import REALTIME, RW, WR, WW, Graph
 from jepsen_lite.checkers.list_append import ListAppend
 from jepsen_lite.history import History, Op
 from jepsen_lite.verdicts import UNKNOWN
@@ -227,3 +229,33 @@ def test_an_append_that_is_gone_at_the_end_is_seen(seed: int, which: int) -> Non
                  invoked_ns=final.invoked_ns, ended_ns=final.ended_ns)  # fmt: skip
     verdict = ListAppend().check(Run(options=Options(), history=History([*others, changed])))
     assert (verdict.valid is False) == (writer.outcome == "ok" or seen)
+
+
+# -- circles of graphs -------------------------------------------------------------------------------------------------
+
+
+def test_a_long_way_between_two_circles_hides_neither() -> None:
+    graph = Graph(1004)
+    for source, target in [(1000, 1001), (1001, 1000), (1001, 0), *((n, n + 1) for n in range(400)), (400, 1002)]:
+        graph.add(source, target, WW)
+    graph.add(1002, 1003, WW)
+    graph.add(1003, 1002, WW)
+    (cycle,) = graph.cycles()
+    assert (cycle.name, {edge.source for edge in cycle.edges}) == ("G0", {1000, 1001})
+
+
+places = st.integers(0, 11)
+kinds = st.sampled_from([WW, WR, RW, REALTIME])
+
+
+@given(st.lists(st.tuples(places, places, kinds), max_size=30))
+def test_there_is_a_circle_if_following_edges_leads_back(drawn: list[tuple[int, int, int]]) -> None:
+    edges = {edge for edge in drawn if edge[0] < edge[1] or (edge[2] != REALTIME and edge[0] != edge[1])}
+    graph, reached = Graph(12), {(source, target) for source, target, _ in edges}
+    for edge in edges:
+        graph.add(*edge)
+    for between in range(12):
+        reached |= {(a, d) for a, b in reached for c, d in reached if b == c == between}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dependencies, "STARTS_MAX", 1)
+        assert bool(graph.cycles()) == any(a == b for a, b in reached)

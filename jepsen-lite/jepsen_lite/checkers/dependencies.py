@@ -48,7 +48,7 @@ CLASSES: tuple[tuple[str, frozenset[int], bool], ...] = (
 )
 """Name; kinds of edges on the way; whether the circle is closed by an anti-dependency. The worst first."""
 STARTS_MAX = 300
-"""Edges from which circles of one class are looked for."""
+"""Edges from which circles of one class are looked for. Each lies on a circle of some class, so that there is always one found."""
 
 
 class Graph:
@@ -90,7 +90,7 @@ class Graph:
         return found
 
     def _knots(self) -> dict[int, list[int]]:
-        """The nodes that lie on a circle, or between two, and the edges among them."""
+        """The nodes that lie on circles, and their edges that do."""
         edges, before = self._edges, self._before.copy()
         work = [node for node, count in enumerate(before) if not count]
         peeled = 0
@@ -105,7 +105,7 @@ class Graph:
         if peeled == len(edges):
             return {}
         kept = {node: [edge for edge in edges[node] if before[edge >> _BITS]] for node, count in enumerate(before) if count}
-        return _with_a_way_on(kept)
+        return _on_circles(kept)
 
     def _shortest(self, name: str, left: dict[int, list[int]], kinds: frozenset[int], closes: bool) -> Cycle | None:
         best: tuple[Edge, ...] | None = None
@@ -131,22 +131,37 @@ class Graph:
         return tuple(merged)
 
 
-def _with_a_way_on(left: dict[int, list[int]]) -> dict[int, list[int]]:
-    """Without the nodes from which no circle can be reached."""
-    after = {node: len(edges) for node, edges in left.items()}
-    sources: dict[int, list[int]] = {}
-    for node, edges in left.items():
-        for edge in edges:
-            sources.setdefault(edge >> _BITS, []).append(node)
-    work = [node for node, count in after.items() if not count]
-    gone = set(work)
-    while work:
-        for source in sources.get(work.pop(), ()):
-            after[source] -= 1
-            if not after[source]:
-                gone.add(source)
-                work.append(source)
-    return {node: [edge for edge in edges if edge >> _BITS not in gone] for node, edges in left.items() if node not in gone}
+def _on_circles(edges: dict[int, list[int]]) -> dict[int, list[int]]:
+    """Nodes that lie on circles, and of their edges those that do: the ones within strongly connected components (Tarjan 1972).
+    What only leads from one circle to another would use up the starts.
+    """
+    order: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    component: dict[int, int] = {}
+    stack: list[int] = []
+    for root in edges:
+        work = [] if root in order else [(root, iter(edges[root]))]
+        while work:
+            node, left = work[-1]
+            if node not in order:
+                order[node] = lowest[node] = len(order)
+                stack.append(node)
+            for edge in left:
+                target = edge >> _BITS
+                if target not in order:
+                    work.append((target, iter(edges[target])))
+                    break
+                if target not in component:
+                    lowest[node] = min(lowest[node], order[target])
+            else:
+                work.pop()
+                if work:
+                    lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[node])
+                if lowest[node] == order[node]:
+                    while node not in component:
+                        component[stack.pop()] = node
+    kept = {node: [edge for edge in ways if component[edge >> _BITS] == component[node]] for node, ways in edges.items()}
+    return {node: ways for node, ways in kept.items() if ways}
 
 
 def _way(
