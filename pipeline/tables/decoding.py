@@ -113,11 +113,12 @@ class Decoder:
             return
         self._end_own()
         self._end_kafka()
-        (batch,) = pa.Table.from_batches(self._changes).combine_chunks().to_batches()
+        changes = pa.Table.from_batches(self._changes).combine_chunks()
         self._changes = []
-        names = self._names.of_ids(batch.column("topic_id"))
-        batch = batch.set_column(batch.schema.get_field_index("topic"), batch.schema.field("topic"), names)
-        yield CHANGES, _in_order(batch)
+        for batch in changes.to_batches():  # one, or none if no record could be a row
+            names = self._names.of_ids(batch.column("topic_id"))
+            batch = batch.set_column(batch.schema.get_field_index("topic"), batch.schema.field("topic"), names)
+            yield CHANGES, _in_order(batch)
 
     def _end_own(self) -> None:
         if len(self._own):

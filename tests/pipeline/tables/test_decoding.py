@@ -214,6 +214,13 @@ def test_one_that_cannot_be_a_row_among_changes_alone_is_kept_with_its_place() -
     assert (kept["offset"], kept["idx_in_batch"], msgpack.unpackb(kept["raw"])[2]) == (11, 1, 2)
 
 
+def test_one_that_cannot_be_a_row_may_be_all_that_a_task_is_given() -> None:
+    row = _own(msgpack.packb([[5, 0, 2, ID, [2**40]]]), 1)
+    assert _partitions(row) == []
+    (kept,) = _others(row)
+    assert (kept["offset"], kept["error"]) == (10, "a number is too large for the table's column")
+
+
 def test_aborted_stretches_are_left_out() -> None:
     rows = (_own(*codec.encode([CHANGE] * 3)), _own(*codec.encode([CHANGE, CHANGE]), 13))
     assert [row["offset"] for row in _partitions(*rows, spans=[(11, 14)])] == [10, 14]
