@@ -48,7 +48,7 @@ CLASSES: tuple[tuple[str, frozenset[int], bool], ...] = (
 )
 """Name; kinds of edges on the way; whether the circle is closed by an anti-dependency. The worst first."""
 STARTS_MAX = 300
-"""Edges from which circles of one class are looked for. Each lies on a circle of some class, so that there is always one found."""
+"""Edges from which circles of one class are looked for. Each lies on a circle of some class, so that one is always found."""
 
 
 class Graph:
