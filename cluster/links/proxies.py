@@ -39,6 +39,31 @@ class LinkStatus(msgspec.Struct, frozen=True):
     waiting_bytes: int
 
 
+class _ShortTurns:
+    """Of all threads of this process, as long as proxies of any cluster run."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before_s = 0.0
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._before_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(_TURN_S, self._before_s))
+            self._users += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                sys.setswitchinterval(self._before_s)
+
+
+_short_turns = _ShortTurns()
+
+
 class LinkProxies:
     """The thread runs from the beginning; `close` ends it. Chance is `seed`'s: each link draws from a generator of its own."""
 
@@ -52,8 +77,7 @@ class LinkProxies:
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
-        self._turn_before_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(_TURN_S, self._turn_before_s))
+        _short_turns.begin()
         self._thread.start()
         self._ready.wait()
 
@@ -92,7 +116,7 @@ class LinkProxies:
         with contextlib.suppress(ClusterError):
             self._call(self._stop)
         self._thread.join()
-        sys.setswitchinterval(self._turn_before_s)
+        _short_turns.end()
 
     def _stop(self) -> None:
         assert self._nursery is not None, "the loop runs"

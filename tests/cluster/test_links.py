@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.cluster import layout
+from kraftlab.cluster.links import proxies
 from kraftlab.cluster.links.frame_splitter import FrameSplitter, frames_of, sender_of
 from kraftlab.cluster.links.link import Link, Pipe
+from kraftlab.cluster.links.proxies import LinkProxies
 from kraftlab.cluster.links.proxy import HELD_CONNECTIONS_MAX, NodeProxy
 from kraftlab.cluster.links.shape import PLAIN, Cut, LinkShape
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
@@ -398,3 +401,22 @@ def test_the_fate_of_a_message_follows_from_its_number_alone(seed: int, loss: fl
 def test_a_shape_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LinkShape(**wrong)
+
+
+@pytest.fixture
+def turn_s(monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
+    """As if nobody else had proxies in this process."""
+    monkeypatch.setattr(proxies, "_short_turns", proxies._ShortTurns())
+    others_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    yield sys.getswitchinterval()
+    sys.setswitchinterval(others_s)
+
+
+def test_threads_take_short_turns_as_long_as_any_proxies_run_and_no_longer(turn_s: float) -> None:
+    first, second = LinkProxies(HOST), LinkProxies(HOST)
+    short_s = sys.getswitchinterval()
+    first.close()
+    assert sys.getswitchinterval() == short_s < turn_s
+    second.close()
+    assert sys.getswitchinterval() == turn_s
