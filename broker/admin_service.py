@@ -46,6 +46,9 @@ PATIENCE_S = 5.0
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
 """Calls whose answer depends on the broker that was asked."""
 
+OWN_CHANGES = frozenset({"AlterReplicaLogDirs", "CreateSnapshot", "DeleteRecords"})
+"""Calls that a broker carries out itself and that leave something behind."""
+
 LocalCall = Callable[[Any], Awaitable[Message]]
 """Takes the request of its method; the response's header is filled in here."""
 
@@ -110,8 +113,10 @@ class AdminService:
                 "and with min_offset if the broker must have applied a certain change",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
+        has_begun = False
         with trio.move_on_at(deadline) as scope:
             await self._publisher.wait_for(header.min_offset)
+            has_begun = True
             try:
                 admission = self._admit(call)
                 response: Any = method.response() if admission.is_void else await self._local[call.api](admission.request)
@@ -125,6 +130,9 @@ class AdminService:
             getattr(response, "header").MergeFrom(self._header())  # noqa: B009 - every response has one
             return response  # type: ignore[no-any-return]
         assert scope.cancelled_caught
+        if has_begun and call.api in OWN_CHANGES:
+            text = f"{call.api} was begun, and not done within {timeout_ms} ms; it may have been carried out in part"
+            return _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
         behind = f"this broker has metadata up to {self._publisher.offset}, asked was {header.min_offset}"
         return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
 

@@ -253,3 +253,20 @@ async def test_loggers_of_another_cluster_are_left_alone(autojump_clock: Any) ->
     assert response.header.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert logging.getLogger("kraftlab.test.admin").level == logging.NOTSET
     assert channel.passed_on == []
+
+
+@pytest.mark.parametrize(("api", "is_open"), [("AlterReplicaLogDirs", True), ("DeleteRecords", True), ("DescribeLogDirs", False)])
+async def test_an_own_change_that_was_begun_and_not_done_in_time_is_not_said_to_have_changed_nothing(
+    autojump_clock: Any, api: str, is_open: bool
+) -> None:
+    async def slow(message: Message) -> Message:
+        await trio.sleep(5)
+        return METHODS[api].response()
+
+    service = AdminService("cluster", Channel(done()), MetadataPublisher((), lambda: None), {api: slow})
+    for min_offset, may_be_made in ((0, is_open), (99, False)):
+        header = admin_pb2.RequestHeader(timeout_ms=100, min_offset=min_offset)
+        response: Any = await service.dispatch(Call(api, METHODS[api].request(header=header), "User:alice"))
+        assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert response.header.outcome_unknown == may_be_made
+        assert ("may have been carried out in part" in response.header.error_message) == may_be_made
