@@ -93,7 +93,8 @@ Examples:
 The same cluster and options give the same plan, byte for byte.
 
 \b
-Exit codes: 0 clean, 1 a hard goal is not met, or --drain, --replace or --rf is not done in full (see notes), 2 wrong use.""",
+Exit codes: 0 clean, 1 a hard goal is not met, or --drain, --drain-dir, --replace or --rf is not done in full (see notes),
+2 wrong use.""",
 )
 @source_options
 @click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Empty this broker; may be given again.")
@@ -147,7 +148,8 @@ def propose(
         out.lines(["", *move_lines(made, made.moves[:SHOWN_MOVES]), *_more(made.moves)])
     if as_json:
         sys.stdout.write(encode_plan(made).decode() + "\n")
-    return FINDINGS if made.breaks_hard_goals or made.leaves_behind or made.misses_factors else CLEAN
+    undone = made.leaves_behind or made.leaves_in_directories or made.misses_factors
+    return FINDINGS if made.breaks_hard_goals or undone else CLEAN
 
 
 def _more(moves: Sequence[PartitionMove]) -> list[str]:
@@ -205,7 +207,15 @@ def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
     from ..planning.checks import Asked, Target
 
     options = made.options
-    asked = Asked(options.eps, options.rf, options.emptied, options.exclude_brokers, options.max_bytes, options.balances)
+    asked = Asked(
+        eps=options.eps,
+        rf=options.rf,
+        empty=options.emptied,
+        empty_dirs=options.drain_dirs,
+        untouched=options.exclude_brokers,
+        max_bytes=options.max_bytes,
+        banded=options.balances,
+    )
     return [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in made.moves], asked
 
 

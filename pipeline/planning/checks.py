@@ -36,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True):
     eps: float = 0.1
     rf: dict[str, int] = {}
     empty: tuple[int, ...] = ()
+    empty_dirs: tuple[tuple[int, str], ...] = ()
     untouched: tuple[int, ...] = ()
     max_bytes: int | None = None
     banded: bool = True
@@ -59,7 +60,7 @@ CHECKS = (
     ("unknown_broker", ERROR, "every broker of the plan is registered"),
     ("dead_broker", ERROR, "no partition of the plan is to be on a broker that is down"),
     ("rack", ERROR, "no partition has more replicas in a rack than it has to, and more than before"),
-    ("not_empty", ERROR, "brokers that were to be emptied are empty"),
+    ("not_empty", ERROR, "brokers and log directories that were to be emptied are empty"),
     ("excluded", ERROR, "excluded brokers get and lose nothing"),
     ("log_dir", ERROR, "log directories exist on their broker, are online and take replicas"),
     ("disk_capacity", ERROR, "no broker is filled to more than 80 % by what it gets"),
@@ -89,6 +90,7 @@ def _all(document: ClusterDocument, targets: Sequence[Target], asked: Asked) -> 
         yield from _partition(cluster, target, asked)
     after = _after(cluster, targets)
     yield from _brokers(cluster, after, asked)
+    yield from _emptied_directories(cluster, targets, asked)
     yield from _capacities(cluster, targets, after)
     if asked.banded:
         yield from _bands(cluster, after, asked)
@@ -211,6 +213,18 @@ def _brokers(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], a
         for broker in replicas:
             if broker in asked.empty:
                 yield "not_empty", f"{topic}-{partition} stays on broker {broker}"
+
+
+def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: Asked) -> Iterator[tuple[str, str]]:
+    """What lay in a directory stays there unless its broker gives the replica up, or another directory is named for it."""
+    said = {(target.topic, target.partition): target for target in targets}
+    for (topic, partition), entry in cluster.partitions.items():
+        target = said.get((topic, partition))
+        replicas = target.replicas if target else cluster.replicas(topic, partition)
+        goes = dict(zip(target.replicas, target.log_dirs, strict=False)) if target else {}
+        for broker, path in zip(entry.replicas, entry.log_dirs, strict=False):
+            if (broker, path) in asked.empty_dirs and broker in replicas and goes.get(broker, "any") in ("any", path):
+                yield "not_empty", f"{topic}-{partition} stays in {path} of broker {broker}"
 
 
 def _capacities(

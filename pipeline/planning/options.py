@@ -170,9 +170,13 @@ def _judge(cluster: Cluster, options: PlanOptions) -> None:
         if not any(fnmatchcase(name, pattern) for name in cluster.topics):
             raise WrongUse(f"no topic is called {pattern}; `kraftlab topics --list` shows what there is")
     for id, path in options.drain_dirs:
-        paths = [entry.path for entry in cluster.brokers[cluster.index_of[id]].log_dirs]
+        broker = cluster.brokers[cluster.index_of[id]]
+        paths = [entry.path for entry in broker.log_dirs]
         if path not in paths:
             raise WrongUse(f"broker {id} has no log directory {path}; it has {', '.join(paths) or 'told none'}")
+        if not broker.alive or not broker.log_dirs[paths.index(path)].online:
+            what = f"log directory {path} of broker {id} is offline" if broker.alive else f"broker {id} is down"
+            raise WrongUse(f"{what}: nothing can be copied out of {path}; --drain {id} makes new replicas on other brokers")
 
 
 def _pinned(cluster: Cluster, options: PlanOptions, leaves: Flags) -> tuple[Flags, list[str]]:

@@ -7,6 +7,7 @@ Its id is the hash of that cluster and of the options: the same question has the
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import msgspec
 
@@ -126,6 +127,11 @@ class Plan(msgspec.Struct, frozen=True):
         return any(broker.replicas_after for broker in self.brokers if broker.id in self.options.emptied)
 
     @property
+    def leaves_in_directories(self) -> bool:
+        """Whether a log directory that was to be emptied keeps replicas, for a reason that a note tells."""
+        return bool(self.options.drain_dirs and kept_in_directories(self.cluster, self.options, self.moves))
+
+    @property
     def misses_factors(self) -> bool:
         """Whether a partition does not get the number of replicas that was asked for, for a reason that a note tells."""
         after = {(move.topic, move.partition): len(move.after) for move in self.moves}
@@ -135,6 +141,21 @@ class Plan(msgspec.Struct, frozen=True):
             if topic.name in self.options.rf
             for entry in topic.partitions
         )
+
+
+def kept_in_directories(
+    cluster: ClusterDocument, options: PlanOptions, moves: Iterable[PartitionMove]
+) -> dict[tuple[int, str], int]:
+    """How many replicas stay in each log directory that was to be emptied; those that keep none are left out."""
+    goes = {(move.topic, move.partition): dict(zip(move.after, move.dirs, strict=True)) for move in moves}
+    kept: dict[tuple[int, str], int] = {}
+    for topic in cluster.topics:
+        for entry in topic.partitions:
+            after = goes.get((topic.name, entry.partition), dict.fromkeys(entry.settled, ANY))
+            for broker, path in zip(entry.replicas, entry.log_dirs, strict=False):
+                if path is not None and (broker, path) in options.drain_dirs and after.get(broker) in (ANY, path):
+                    kept[broker, path] = kept.get((broker, path), 0) + 1
+    return kept
 
 
 def plan_id(document: ClusterDocument, options: PlanOptions) -> str:

@@ -15,7 +15,7 @@ from .log_dirs import current_directories, place_in_directories
 from .measure import hard_excess, loads, lower_bound_bytes, measure, worse
 from .options import PlanOptions, Scope, scope_of
 from .placement import place
-from .plan import ANY, FORMAT, BrokerLoad, GoalReport, PartitionMove, Plan, Why, plan_id
+from .plan import ANY, FORMAT, BrokerLoad, GoalReport, PartitionMove, Plan, Why, kept_in_directories, plan_id
 from .waves import Caps, rewaved
 
 
@@ -108,7 +108,7 @@ def write_down(document: ClusterDocument, solution: Solution) -> Plan:
         as_of_offset=cluster.as_of_offset,
         options=solution.scope.options,
         goals=goals,
-        notes=solution.notes,
+        notes=(*solution.notes, *_kept_notes(kept_in_directories(document, solution.scope.options, moves))),
         bytes_moved=sum(move.bytes for move in moves),
         lower_bound_bytes=solution.lower_bound_bytes,
         replica_moves=sum(len(move.added) for move in moves),
@@ -121,6 +121,14 @@ def write_down(document: ClusterDocument, solution: Solution) -> Plan:
         cluster=document,
     )
     return rewaved(plan, Caps())
+
+
+def _kept_notes(kept: dict[tuple[int, str], int]) -> list[str]:
+    return [
+        f"{count} replicas stay in {path} of broker {broker}, which was to be emptied: they are left alone, "
+        "or no other directory of the broker can be used"
+        for (broker, path), count in kept.items()
+    ]
 
 
 def _broker_loads(cluster: Cluster, scope: Scope, replicas: Ints) -> tuple[BrokerLoad, ...]:

@@ -61,7 +61,9 @@ def judge() -> Callable[[Plan], list[Finding]]:
     def judged(plan: Plan) -> list[Finding]:
         options = plan.options
         empty = (*options.drain, *(source for source, _ in options.replace))
-        asked = Asked(options.eps, options.rf, empty, options.exclude_brokers, options.max_bytes, options.balances)
+        asked = Asked(
+            options.eps, options.rf, empty, options.drain_dirs, options.exclude_brokers, options.max_bytes, options.balances
+        )
         return check(plan.cluster, _targets(plan), asked)
 
     return judged

@@ -99,6 +99,23 @@ def test_options_that_do_not_fit_are_refused(make_cluster: MakeCluster, options:
 
 
 @pytest.mark.parametrize(
+    ("alive", "online", "said"),
+    [
+        (True, False, "log directory /d of broker 1 is offline: nothing can be copied out of /d; --drain 1"),
+        (False, True, "broker 1 is down: nothing can be copied out of /d; --drain 1"),
+    ],
+)
+def test_a_directory_that_nothing_can_be_copied_out_of_is_not_drained(alive: bool, online: bool, said: str) -> None:
+    brokers = (Broker(1, None, alive, (LogDir("/d", online=online), LogDir("/e"))), Broker(2))
+    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1,), log_dirs=(None,)),)),)))
+
+    with pytest.raises(WrongUse) as refused:
+        propose(document, PlanOptions(drain_dirs=((1, "/d"),)))
+
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda text: text.replace('"after":[2]', '"after":[]', 1), "needs replicas before and after"),

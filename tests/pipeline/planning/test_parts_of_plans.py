@@ -94,9 +94,21 @@ def test_a_drained_directory_is_emptied_into_the_others(make_cluster: MakeCluste
 
     plan = propose(document, PlanOptions(drain_dirs=((2, "/d0"),)))
 
-    assert plan.intra_moves == held > 0 and plan.bytes_moved == 0
+    assert plan.intra_moves == held > 0 and plan.bytes_moved == 0 and not plan.leaves_in_directories
     assert {(why.reason, why.source, why.source_dir) for move in plan.moves for why in move.why} == {("drain-dir", 2, "/d0")}
     assert {why.target_dir for move in plan.moves for why in move.why} == {"/d1", "/d2"}
+
+
+@pytest.mark.parametrize(("others", "excluded"), [((), ()), ((LogDir("/e", cordoned=True),), ()), ((LogDir("/e"),), ("t",))])
+def test_a_directory_that_cannot_be_drained_is_told_of(others: tuple[LogDir, ...], excluded: tuple[str, ...]) -> None:
+    partitions = tuple(Partition(at, (1,), 1, 10, ("/d",)) for at in range(3))
+    broker = Broker(1, log_dirs=(LogDir("/d"), *others))
+    document = tidied(ClusterDocument((broker, Broker(2)), (Topic("t", partitions),)))
+
+    plan = propose(document, PlanOptions(drain_dirs=((1, "/d"),), exclude_topics=excluded))
+
+    assert plan.leaves_in_directories
+    assert any("3 replicas stay in /d of broker 1, which was to be emptied" in note for note in plan.notes)
 
 
 def test_directories_that_are_offline_or_cordoned_take_nothing(make_cluster: MakeCluster) -> None:

@@ -100,9 +100,17 @@ def test_what_is_excluded_stays_and_takes_nothing(plan: Run, cluster_file: str) 
     assert not {broker for move in moves for broker in set(move["after"]) ^ set(move["before"])} & {1, 8}
 
 
-@pytest.mark.parametrize("kept", [("--exclude-topic", "t0"), ("--max-bytes", "1")])
-@pytest.mark.parametrize("emptied", [("--drain", "1"), ("--replace", "1:8")])
-def test_a_broker_that_a_plan_does_not_empty_is_told_by_propose_as_by_check(
+@pytest.mark.parametrize(
+    ("emptied", "kept"),
+    [
+        (("--drain", "1"), ("--exclude-topic", "t0")),
+        (("--drain", "1"), ("--max-bytes", "1")),
+        (("--replace", "1:8"), ("--exclude-topic", "t0")),
+        (("--replace", "1:8"), ("--max-bytes", "1")),
+        (("--drain-dir", "1:/d0"), ("--exclude-topic", "t0")),
+    ],
+)
+def test_what_a_plan_does_not_empty_is_told_by_propose_as_by_check(
     plan: Run, cluster_file: str, tmp_path: Path, emptied: tuple[str, str], kept: tuple[str, str]
 ) -> None:
     file = str(tmp_path / "plan.json")
