@@ -63,6 +63,9 @@ GOOD: dict[str, tuple[Checker, list[Numbered]]] = {
         SetFull(remove="remove", stale_reads=True),
         [add(1, 0, 1), get(2, 3), call("remove", 4, 5, 1), get(6, 7)],
     ),
+    "an old read beside one that may have looked later": (OLD, [add(1, 0, 1), get(5, 20, 1), get(6, 10)]),
+    "taken out before it was added": (GONE, [call("remove", 0, 2, 1), add(1, 5, 7), get(8, 9, 1)]),
+    "taken out while it was added": (GONE, [add(1, 0, 9), call("remove", 2, 5, 1), get(6, 7, 1), get(10, 11, 1)]),
     "sums": (CounterBounds(), [add(5, 0, 1), add(3, 2, 9), count(3, 4, 5), count(5, 6, 8), count(10, 11, 8)]),
     "a sum with an unknown part": (
         CounterBounds(),
@@ -113,6 +116,18 @@ BAD: dict[str, tuple[Checker, list[Numbered], str, int]] = {
     "a block twice": (Blocks(), [block(0, 10, 0, 5), block(0, 10, 0, 5)], "overlap", 0),
     "a block within a wide one": (Blocks(), [block(0, 90, 0, 9), block(10, 5, 0, 9), block(50, 5, 0, 9)], "overlap", 0),
     "blocks going down": (Blocks(), [block(10, 10, 0, 1), block(0, 10, 2, 3)], "order", 0),
+    "a block below one that was given to a sending of its request before it was asked for": (
+        Blocks(),
+        [block(6, 2, 0, 9, request_id="a:1"), block(6, 2, 1, 3, request_id="a:1"), block(0, 2, 5, 6)],
+        "order",
+        0,
+    ),
+    "back again, seen before it was taken out": (
+        GONE,
+        [add(1, 0, 20), get(2, 3, 1), call("remove", 4, 5, 1), get(6, 7, 1)],
+        "resurrected",
+        0,
+    ),
     "a retry with another block": (
         Blocks(),
         [block(0, 9, 0, 1, request_id="a:1"), block(9, 9, 5, 6, request_id="a:1")],

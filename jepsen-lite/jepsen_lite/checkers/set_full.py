@@ -1,11 +1,12 @@
 """Elements that were added to a set: which of them readers kept seeing.
 
 Theory of operation. An element is *known* from the moment that its addition was acknowledged, or that a read which saw it has
-returned. A read that begins later and does not show it was stale, if some later read shows it again; if none does, the element is
-*lost*. The time from when it was known until the last read that missed it began is its *stable latency*: 0 for all if reads are
-linearizable. Elements that no read could show are *never read*: nothing is known of them. An element that was taken out is not
-expected by a read that returns after that was asked, and must not be seen by one that begins after it was answered. What is
-missed and then taken out was stale, not lost.
+returned. A read that begins later and does not show it was stale, if some other read shows it that had not returned by then; if
+none does, the element is *lost*. The time from when it was known until the last read that missed it began is its *stable
+latency*: 0 for all if reads are linearizable. Elements that no read could show are *never read*: nothing is known of them. An
+element that was taken out is not expected by a read that returns after that was asked. If it was known before that was asked, it
+must not be seen by a read that begins after that was answered either; else it may have been added later. What is missed and then
+taken out was stale, not lost.
 
 One sweep over the history with set arithmetic: O(sum of the reads' sizes).
 """
@@ -150,10 +151,14 @@ class _Sweep:
             events.append((op.ended_ns, 2, op.index, op))
         expected: set[Element] = set()
         gone: set[Element] = set()
-        for at_ns, kind, _, what in sorted(events):
+        had_it: set[int] = set()
+        """Removals that found their element, if they did anything."""
+        for at_ns, kind, index, what in sorted(events):
             if kind == 0:
                 element = self.checker.element(what)
                 self.leaving.add(element)
+                if element in self.known:
+                    had_it.add(index)
                 expected.discard(element)
             elif kind == 1:
                 self._read_began(what, shown[what.index], expected, gone)
@@ -163,7 +168,7 @@ class _Sweep:
                 self.known.setdefault(what, at_ns)
                 if what not in self.leaving:
                     expected.add(what)
-            else:
+            elif index in had_it:
                 gone.add(self.checker.element(what))
 
     def _read_began(self, op: Op, elements: list[Element], expected: set[Element], gone: set[Element]) -> None:
@@ -207,7 +212,7 @@ class _Sweep:
             missed = self.absent.keys()
             for op in self.reads:
                 for element in missed & set(self.checker.elements(op)):
-                    last_shown[element] = max(last_shown.get(element, -1), op.invoked_ns)
+                    last_shown[element] = max(last_shown.get(element, -1), op.ended_ns)
         lost, latencies = [], []
         for element, reads in self.absent.items():
             last = max(reads, key=lambda op: (op.invoked_ns, op.index))

@@ -38,7 +38,8 @@ class UniqueIds:
 
 class Blocks:
     """Blocks [start, length] of numbers: none overlaps another, and one that was asked for after another was given lies higher.
-    Those of one request are one block, asked for when it was first sent. `given` is the block of an operation that succeeded.
+    Those of one request are one block, asked for when it was first sent, and given when it was first answered. `given` is the
+    block of an operation that succeeded.
     """
 
     def __init__(self, f: str = "allocate", given: Callable[[Op], Any] = lambda op: op.result, *, name: str = "blocks") -> None:
@@ -50,13 +51,11 @@ class Blocks:
         blocks: list[tuple[int, int, Op]] = []
         by_request: dict[str, tuple[int, int, Op]] = {}
         asked_ns: dict[str, int] = {}
-        for op in run.history:
-            if op.f != self._f:
-                continue
+        ops = run.history.of(self._f)
+        for op in ops:
             if op.request_id:
                 asked_ns[op.request_id] = min(op.invoked_ns, asked_ns.get(op.request_id, op.invoked_ns))
-            if op.outcome != OK:
-                continue
+        for op in sorted(ops.where(lambda op: op.outcome == OK), key=lambda op: op.ended_ns):
             start, length = self._given(op)
             if length <= 0:
                 findings.add("empty", f"operation {op.index} was given a block of {length} numbers", [op.index])
@@ -84,7 +83,7 @@ class Blocks:
                 reach, holder = start + length, op
 
     def _order(self, begun: list[tuple[int, Op]], starts: dict[int, int], findings: Findings) -> None:
-        """`begun`: when each block's request was first sent, with the operation that was given it."""
+        """`begun`: when each block's request was first sent, with the operation that was given it first."""
         returned = sorted((op for _, op in begun), key=lambda op: op.ended_ns)
         place, highest = 0, None
         for begun_ns, op in sorted(begun, key=lambda item: item[0]):
