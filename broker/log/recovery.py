@@ -23,7 +23,7 @@ from . import leader_epochs
 from .errors import CorruptBatch, CorruptFile
 from .leader_epochs import LeaderEpochs
 from .record_batch import BatchHeader
-from .segment import INDEX_SUFFIX, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, file_name
+from .segment import INDEX_SUFFIX, LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment, base_offset_of, file_name
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,8 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     `start_offset` is the checkpointed log start: a log that ends below it is wiped and begins there. OSError if the disk fails.
     """
     tidy(directory)
-    bases = sorted(int(path.stem) for path in directory.glob("*" + LOG_SUFFIX) if path.stem.isdigit())
+    named = [(path.name, base_offset_of(path.name)) for path in directory.glob("*" + LOG_SUFFIX)]
+    bases = sorted(base for name, base in named if base is not None and name == file_name(base, LOG_SUFFIX))
     epochs = _read_epochs(directory)
     recovered = LeaderEpochs() if epochs is None else epochs
     segments, report, scanned_from = _open_all(directory, bases, recovered, clean=clean, recovery_point=recovery_point)
@@ -81,13 +82,13 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
 
 def tidy(directory: Path) -> None:
     """Finish or undo what a crash left half done: junk goes, `.swap` files of a finished cleaning come in, lone indexes go."""
-    cleaned = [int(path.name.split(".")[0]) for path in directory.glob("*.cleaned") if path.name.split(".")[0].isdigit()]
+    cleaned = [base for path in directory.glob("*.cleaned") if (base := base_offset_of(path.name)) is not None]
     for path in list(directory.iterdir()):
         if path.suffix in JUNK_SUFFIXES:
             path.unlink()
         elif path.suffix == SWAP_SUFFIX:
-            base = path.name.split(".")[0]
-            if base.isdigit() and cleaned and int(base) >= min(cleaned):
+            base = base_offset_of(path.name)
+            if base is not None and cleaned and base >= min(cleaned):
                 path.unlink()
             else:
                 path.replace(path.with_suffix(""))

@@ -12,6 +12,7 @@ partition log) serialises changes; `read`, `locate` and `chunks` may run beside 
 from __future__ import annotations
 
 import os
+import re
 import struct
 from array import array
 from bisect import bisect_right
@@ -37,6 +38,12 @@ Batches = list[tuple[int, BatchHeader]]
 
 def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """What a file's name says, None if it is not named after an offset."""
+    digits = name.partition(".")[0]
+    return int(digits) if re.fullmatch("[0-9]{20}", digits) else None
 
 
 class Segment:

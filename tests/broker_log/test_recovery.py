@@ -38,6 +38,19 @@ def test_everything_is_there_after_a_restart(open_log, batch, clean: bool) -> No
     assert log.append_as_leader(batch(), 50)[0] == 80
 
 
+@pytest.mark.parametrize("name", ["5.log", "\N{SUPERSCRIPT TWO}.log", "20261123.log", "notes.log", "\N{SUPERSCRIPT TWO}.cleaned"])
+def test_a_file_that_has_no_segments_name_is_none(open_log, batch, name: str) -> None:
+    log = open_log(segment_bytes=3000)
+    fill(log, batch)
+    log.close()
+    (log.directory / name).write_text("somebody has left this here")
+    for clean in (True, False):
+        log = open_log(segment_bytes=3000, clean=clean)
+        assert (log.log_end_offset, log.recovery.reason) == (80, None)
+        log.close()
+    assert (log.directory / name).exists() == name.endswith(".log")
+
+
 @pytest.mark.parametrize("chopped", [1, 50, 61, 300, 301])
 def test_a_torn_tail_is_cut_to_the_last_whole_batch(open_log, batch, chopped: int) -> None:
     log = open_log()
