@@ -27,7 +27,7 @@ OPTIONS: Mapping[str, str] = {
     "committed": "true (default): what is known to be committed, unless endingOffset says how far; false: all",
     "clusterId": "refuses logs of any other cluster",
     "tasks": "into how many tasks to pack the files; 4 per processor of this machine unless given",
-    "pushdown": "true (default): offsets and times in where() prune files; false for sessions that have it turned off",
+    "pushdown": "true (default): where() prunes files by offset, batches by time; false for sessions that have it turned off",
     "mode": "permissive (default) or failfast: a damage ends the read",
     "snapshots": "true (default): snapshots too; false: segments only",
     "maxRecords": "streams: about how many records a micro-batch takes; all that is there unless given",

@@ -4,7 +4,8 @@ A filter that Spark pushes down narrows the bounds and is handed back all the sa
 leaving out less than possible is never wrong.
 
 A segment is left out by the offsets in the names, exactly. By time it is left out if it and the next one begin more than an hour
-before or after: append times are the leader's clock, which may step back when the leader changes.
+before or after: append times are the leader's clock, which may step back when the leader changes. As that may be by more, only
+options leave segments out by time; a filter of Spark's leaves out batches, each by its own.
 """
 
 from __future__ import annotations

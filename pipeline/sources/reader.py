@@ -78,7 +78,7 @@ def tasks_of(found: Survey, form: LogFormat, options: Options, bounds: Bounds) -
     """What was surveyed, packed into tasks, as far as it lies within the bounds."""
     if options.committed and options.end_offset is None:
         bounds = bounds.below_offset(found.committed_end)
-    files = _within(found.files, form, bounds, options.snapshots)
+    files = _within(found.files, form, bounds, Bounds.of(options), options.snapshots)
     share_bytes = piece_bytes(files, options.tasks or TASKS_PER_CORE * processors())
     pieces = [piece for file in files for piece in _pieces(file, form, share_bytes)]
     return [Task(task, bounds, found.cluster_id) for task in packed(pieces, share_bytes)]
@@ -109,10 +109,10 @@ def chosen(known: pa.Schema, wanted: StructType) -> pa.Schema:
     return pa.schema([known.field(name) for name in wanted.fieldNames()])
 
 
-def _within(files: Iterable[LogFile], form: LogFormat, bounds: Bounds, snapshots: bool) -> list[LogFile]:
-    """The files that may hold something of the bounds."""
+def _within(files: Iterable[LogFile], form: LogFormat, bounds: Bounds, asked: Bounds, snapshots: bool) -> list[LogFile]:
+    """The files that may hold something of the bounds, and of the times that options ask for."""
     found = [file for file in files if (snapshots or file.kind == LOG) and file.size_bytes and file.touches(bounds.lo, bounds.hi)]
-    if not bounds.has_times():
+    if not asked.has_times():
         return found
     first_ms = {file.uri: _first_ms(file, form) for file in found}
     kept = []
@@ -124,7 +124,7 @@ def _within(files: Iterable[LogFile], form: LogFormat, bounds: Bounds, snapshots
             if other.controller_id == file.controller_id and other.kind == LOG and other.base_offset == file.next_offset
         ]
         following = behind[0] if behind and file.kind == LOG else None
-        if mine is None or bounds.may_have_times(mine, following):
+        if mine is None or asked.may_have_times(mine, following):
             kept.append(file)
     return kept
 

@@ -204,6 +204,28 @@ def test_offsets_and_times_leave_segments_out(own_log: Make, reader_of: Make, ro
     assert [row["base_offset"] for row in rows] == [0]
 
 
+def test_where_finds_what_was_written_by_a_clock_that_ran_hours_ahead(own_log: Make, reader_of: Make) -> None:
+    from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
+
+    log = own_log()
+    ahead_ms = 3 * 3_600_000
+    first = log.batch([r.NoOp(0)])
+    log.time_ms += ahead_ms
+    jumped = log.batch([r.NoOp(0)])
+    log.time_ms -= ahead_ms
+    log.segment(first + jumped, base_offset=0)
+    log.time_ms += ahead_ms
+    jumped = log.batch([r.NoOp(0)])
+    log.time_ms -= ahead_ms
+    log.segment(jumped + log.batch([r.NoOp(0)]), base_offset=2)
+    for rows, offset, time in (("batches", "base_offset", "append_ms"), ("records", "offset", "ts_ms")):
+        for kind, expected in ((GreaterThanOrEqual, [1, 2]), (LessThan, [0, 3])):
+            read = reader_of("kraftlab", log.directory, rows=rows, committed=False)
+            list(read.pushFilters([kind((time,), log.time_ms + 3_600_000)]))
+            found = [row[offset] for task in read.partitions() for batch in read.read(task) for row in batch.to_pylist()]
+            assert found == expected
+
+
 def test_a_segment_that_went_away_is_told_of(own_log: Make, reader_of: Make) -> None:
     log = own_log()
     log.segment(_batches(2))
