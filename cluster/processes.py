@@ -32,7 +32,8 @@ class NodeProcess:
 
     def signal(self, number: int) -> None:
         """Sends a signal if the process still runs; after SIGSTOP it stands still when this returns."""
-        self._server.signal(self.pid, int(number))
+        if self.code is None:
+            self._server.signal(self.pid, int(number))
 
     def wait(self, timeout_s: float) -> bool:
         """True if it ended in time."""

@@ -224,6 +224,22 @@ def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest
         server.close()
 
 
+def test_a_node_that_has_ended_is_not_signalled_since_another_one_may_have_its_process_id() -> None:
+    class Server(processes.ForkServerProcess):
+        def __init__(self) -> None:
+            self.signalled: list[tuple[int, int]] = []
+
+        def signal(self, pid: int, number: int) -> None:
+            self.signalled.append((pid, number))
+
+    server = Server()
+    ended, running = processes.NodeProcess(server, 7), processes.NodeProcess(server, 7)
+    ended.code = 0
+    for process in (ended, running):
+        process.signal(signal.SIGCONT)
+    assert server.signalled == [(7, signal.SIGCONT)]
+
+
 def test_a_server_that_was_killed_can_be_closed_though_nobody_has_read_what_was_sent_to_it() -> None:
     server = processes.ForkServerProcess()
     server._process.kill()
