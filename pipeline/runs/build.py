@@ -123,6 +123,8 @@ class _Build:
             self.lake.discard(each for parts in files.values() for each in parts)
             seen = silver.Marks(seen.markers | missed.markers, {**seen.names, **missed.names})
         ends = self._ends(files, lo, end, snapshots)
+        if OTHER not in self.tables:
+            self.lake.discard(files.get(OTHER, ()))
         files = {table: [*files.get(table, ()), *ends.get(table, ())] for table in self.tables}
         return BuildReport(
             lo,
@@ -139,7 +141,9 @@ class _Build:
     ) -> tuple[Mapping[str, Sequence[DataFile]], silver.Marks]:
         """(files by table, what the first look did not see or saw as well)."""
         self.progress(", ".join(self.tables))
-        directories = {table: self.lake.directory(table, lo, hi) for table in self.tables}
+        # What could not be decoded says which ends snapshots do not tell of, also if that table is not wanted.
+        read = {*self.tables, OTHER} if any(table in ended.KINDS for table in self.tables) else self.tables
+        directories = {table: self.lake.directory(table, lo, hi) for table in read}
         done = silver.tables(self.spark, self._pieces(lo, hi, snapshots), seen.names, spans, self.lake.uri, directories)
         markers = frozenset((offset, number) for each, _ in done.notes for offset, number in each)
         names = {topic_id: name for _, each in done.notes for topic_id, name in each.items()}

@@ -1,0 +1,84 @@
+"""Silver of so few records that it is built without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kraftlab.metadata import records as r
+from kraftlab.pipeline.lake.commits import Lake
+from kraftlab.pipeline.lake.parts import written
+from kraftlab.pipeline.runs import build
+from kraftlab.pipeline.sources.formats import FORMATS, KRAFTLAB
+from kraftlab.pipeline.sources.options import Options
+from kraftlab.pipeline.sources.pruning import Bounds
+from kraftlab.pipeline.sources.reader import tasks_of
+from kraftlab.pipeline.sources.survey import survey
+from kraftlab.pipeline.sources.taking import BATCHES, QUARANTINE, taken
+
+SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.master": "local[1]"}.get))
+"""As much of a session as is looked at where nothing is left to it."""
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path / "lake"))
+
+
+def _take(lake: Lake, *places: Path) -> None:
+    """All of the logs, as an ingest does."""
+    form, options = FORMATS[KRAFTLAB], Options(tuple(map(str, places)), end_offset=1000)
+    found = survey(options.places, form)
+    directories = {table: lake.directory(table, 0, found.log_end) for table in (BATCHES, QUARANTINE)}
+    controllers = ",".join(str(log.controller_id) for log in found.logs)
+    with lake.writing():
+        parts: dict[str, list[Any]] = {}
+        for task in tasks_of(found, form, options, Bounds.of(options)):
+            for table, files in written(taken(task, form, lake.uri, directories)).files.items():
+                parts.setdefault(table, []).extend(files)
+        for table in directories:
+            lake.commit_parts(table, 0, found.log_end, parts.get(table, ()), details={"controllers": controllers})
+
+
+def _topics(lake: Lake) -> list[tuple[Any, ...]]:
+    rows = lake.arrow(build.TOPICS, ["offset", "op", "name"]).sort_by("offset").to_pylist()
+    return [tuple(row.values()) for row in rows]
+
+
+def test_what_a_deposed_leader_could_not_commit_is_not_in_silver(lake: Lake, own_log: Make) -> None:
+    deposed, leader = own_log(1), own_log(2)
+    for log in (deposed, leader):
+        first = log.batch([r.Topic(0, "kept", bytes(16))])
+        if log is deposed:
+            rest = log.batch([r.Topic(0, "lost", bytes(15) + b"1"), r.NoOp(0)])
+            rest += log.batch([r.Topic(0, "lost too", bytes(15) + b"2")])
+        else:
+            rest = log.batch([r.NoOp(0)], epoch=2) + log.batch(
+                [r.NoOp(0), r.NoOp(0), r.Topic(0, "new", bytes(15) + b"3")], epoch=2
+            )
+        log.segment(first + rest, base_offset=0)
+    _take(lake, deposed.directory, leader.directory)
+    report = build.build(SPARK, lake)
+    assert _topics(lake) == [(0, "create", "kept"), (4, "create", "new")]
+    assert report.disagreements == 1
+
+
+@pytest.mark.parametrize("tables", [build.TABLES, (build.TOPICS,)])
+def test_a_snapshot_with_records_of_a_newer_program_tells_of_no_end_whichever_tables_are_built(
+    lake: Lake, own_log: Make, tables: tuple[str, ...]
+) -> None:
+    log = own_log()
+    log.segment([[r.Topic(0, "kept", bytes(16))]])
+    log.next_offset = 40
+    log.snapshot(40, [r.Topic(9, "kept", bytes(16))])
+    log.segment([[r.NoOp(0)]])
+    _take(lake, log.directory)
+    build.build(SPARK, lake, tables)
+    assert _topics(lake) == [(0, "create", "kept")]
+    assert set(lake.tables()) == {BATCHES, QUARANTINE, *tables}
+    assert lake.vacuum().files == 0, "no file is left that nobody counts"
