@@ -111,7 +111,7 @@ class _Build:
     def run(self, lo: int, hi: int) -> BuildReport:
         snapshots = self._needed_snapshots()
         seen = silver.marks(self.spark, self._pieces(lo, hi, snapshots), self.lake.uri)
-        seen = seen._replace(names={**self._known_names(), **seen.names})
+        seen = seen._replace(names={**self._known_names(lo, snapshots), **seen.names})
         while True:
             found = silver.transactions(seen.markers)
             end = hi if found.open_from is None else self._batch_with(found.open_from, lo, hi)
@@ -183,10 +183,12 @@ class _Build:
         undecodable = Counter(error for error in errors if error is not None)
         return {table: manifest.rows for table, manifest in done.items()}, dict(undecodable)
 
-    def _known_names(self) -> dict[str, str]:
-        """Names by id of all topics that earlier builds saw."""
+    def _known_names(self, lo: int, snapshots: set[str]) -> dict[str, str]:
+        """Names by id of all topics before the range: those that earlier builds saw, and what lies behind these."""
         topics = self.lake.arrow(TOPICS, ["topic_id", "name"]).to_pylist()
-        return {row["topic_id"]: row["name"] for row in topics if row["name"] is not None}
+        known = {row["topic_id"]: row["name"] for row in topics if row["name"] is not None}
+        behind = self._pieces(_built_end(self.lake.active(TOPICS), self.ingested), lo, snapshots)
+        return {**known, **silver.marks(self.spark, behind, self.lake.uri).names}
 
     def _pieces(self, lo: int, hi: int, snapshots: set[str]) -> tuple[Piece, ...]:
         """Each batch of the range once, and of the snapshots only those that are needed."""

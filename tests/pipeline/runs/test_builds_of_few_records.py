@@ -82,3 +82,14 @@ def test_a_snapshot_with_records_of_a_newer_program_tells_of_no_end_whichever_ta
     assert _topics(lake) == [(0, "create", "kept")]
     assert set(lake.tables()) == {BATCHES, QUARANTINE, *tables}
     assert lake.vacuum().files == 0, "no file is left that nobody counts"
+
+
+def test_partitions_have_the_names_of_topics_also_where_no_topics_are_built(lake: Lake, own_log: Make) -> None:
+    log = own_log()
+    partition = r.Partition(0, 0, bytes(16), (1,), (1,))
+    log.segment([[r.Topic(0, "orders", bytes(16)), partition], [r.PartitionChange(0, 0, bytes(16), leader=-1)]])
+    _take(lake, log.directory)
+    for hi in (2, None):
+        build.build(SPARK, lake, (build.CHANGES,), hi=hi)
+    rows = lake.arrow(build.CHANGES, ["offset", "topic"]).sort_by("offset").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(1, "orders"), (2, "orders")]
