@@ -139,7 +139,9 @@ def build() -> click.Group:
 
     import click
 
-    class LazyGroup(click.Group):
+    from .groups import CommandGroup
+
+    class LazyGroup(CommandGroup):
         def list_commands(self, ctx: click.Context) -> list[str]:
             return list(COMMANDS)
 

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import click
 
+from .groups import CommandGroup
+
 _PLACED = ("--bootstrap-server", "--bootstrap-controller", "--user", "--command-config")
 
 
-class AddressedGroup(click.Group):
+class AddressedGroup(CommandGroup):
     """A group whose subcommands talk to a cluster."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from . import sim_text
 from .ending import ends_with_its_workers
+from .groups import CommandGroup
 from .offers import offer_words
 from .output import DONE, FAILED, CommandFailed, Output, json_option, print_json
 
@@ -74,6 +75,7 @@ class Choice(NamedTuple):
 
 @click.group(
     "sim",
+    cls=CommandGroup,
     short_help="Play seeds of the deterministic simulator.",
     invoke_without_command=True,
     epilog="""\b

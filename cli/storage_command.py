@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from .groups import CommandGroup
 from .output import DONE, FAILED, Output, json_option
 
 
 @click.group(
     "storage",
+    cls=CommandGroup,
     short_help="Format data directories, show what they hold, make ids.",
     epilog="""\b
 Examples:

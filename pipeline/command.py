@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from kraftlab.cli.groups import CommandGroup
 from kraftlab.cli.output import CommandFailed
 
 from .errors import FAULTS, Fault, missing_package_text
@@ -52,7 +53,7 @@ class SparkOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-class PipelineGroup(click.Group):
+class PipelineGroup(CommandGroup):
     """Loads commands when they are asked for, and gives their faults the exit codes of the pipeline."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

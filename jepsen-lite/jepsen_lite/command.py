@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from kraftlab.cli.groups import CommandGroup
 from kraftlab.cli.output import CommandFailed
 
 from . import INSTALL
@@ -52,7 +53,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class ChaosGroup(click.Group):
+class ChaosGroup(CommandGroup):
     """Loads commands when they are asked for, and gives faults the exit codes of the harness."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kraftlab.cli.groups import CommandGroup
+
 from ..command import CLEAN, FINDINGS
 from .gold_rows import format_options, fresh, print_rows, since_ms
 from .options import lake_option
@@ -13,6 +15,7 @@ DIRECTORIES, BROKERS = "gold.log_dir_skew", "gold.broker_load"
 
 @click.group(
     "logdirs",
+    cls=CommandGroup,
     short_help="How evenly brokers' log directories are filled.",
     epilog="""\b
 Example:

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from kraftlab.cli.caller import caller_options, connect
+from kraftlab.cli.groups import CommandGroup
 from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS
@@ -61,6 +62,7 @@ def source_options(command: F) -> F:
 
 @click.group(
     "plan",
+    cls=CommandGroup,
     short_help="Plan where replicas are to be: balance, drain, replace, change RF.",
     epilog="""\b
 Examples:
