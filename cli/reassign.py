@@ -67,6 +67,13 @@ def queued_of(response: pb.ListPartitionReassignmentsResponse) -> list[TopicPart
     return [(entry.topic, entry.partition_index) for entry in response.queued]
 
 
+def _to_come(response: pb.ListPartitionReassignmentsResponse) -> set[TopicPartitionReplica]:
+    """The replicas that what runs or waits will bring to their brokers."""
+    adding = {(*key, broker) for key, running in ongoing_of(response).items() for broker in running.adding}
+    waiting = {(entry.topic, entry.partition_index, broker) for entry in response.queued for broker in entry.target_replicas}
+    return adding | waiting
+
+
 def directories(client: AdminClient, replicas: Iterable[TopicPartitionReplica]) -> tuple[Directories, set[int]]:
     """Where replicas are, and the brokers that answered."""
     wanted: dict[int, list[TopicPartition]] = {}
@@ -376,6 +383,7 @@ class Verification:
     def __init__(self, client: AdminClient, plan: Plan) -> None:
         listing = client.list_partition_reassignments()
         running = {*ongoing_of(listing), *queued_of(listing)}
+        to_come = _to_come(listing)
         topics = describe(client, plan.topics())
         self.anything_runs = bool(running)
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -387,7 +395,12 @@ class Verification:
         moves = plan.moves()
         found_directories, answered = directories(client, moves)
         self.moves = {
-            replica: MoveState(path, *found_directories.get(replica, (None, None)), answered=replica[2] in answered)
+            replica: MoveState(
+                path,
+                *found_directories.get(replica, (None, None)),
+                answered=replica[2] in answered,
+                to_come=replica in to_come,
+            )
             for replica, path in moves.items()
         }
 

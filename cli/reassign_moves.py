@@ -41,18 +41,19 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
     if not options.validate_only:
         _move(client, moves, timeout_ms)
     if lost:
-        names = ", ".join("-".join(map(str, replica)) for replica in lost)
+        complaints = "; ".join(
+            f"{'-'.join(map(str, replica))} stays in its log directory: {why}" for replica, why in lost.items()
+        )
         raise ReassignmentFailed(
-            f"Error: {names} cannot go back to where they were on their brokers: those log directories are gone; "
-            f"all else {'would be' if options.validate_only else 'is being'} rolled back"
+            f"Error: {complaints}; all else {'would be' if options.validate_only else 'is being'} rolled back"
         )
     return RolledBack(after_of(response), moves)
 
 
 def _directory_moves(
     client: AdminClient, response: pb.AlterPartitionReassignmentsResponse
-) -> tuple[dict[TopicPartitionReplica, str], list[TopicPartitionReplica]]:
-    """(the directories that the answers name, as paths; the replicas whose broker has it no more)."""
+) -> tuple[dict[TopicPartitionReplica, str], dict[TopicPartitionReplica, str]]:
+    """(the directories that the answers name, as paths; the replicas that cannot go there, and why)."""
     wanted = {
         (topic.name, entry.partition_index, move.broker_id): move.directory_id
         for topic in response.responses
@@ -60,13 +61,15 @@ def _directory_moves(
         for move in entry.directory_moves
     }
     paths: dict[str, str] = {}
-    for broker in {replica[2] for replica in wanted}:
+    silent: dict[int, str] = {}
+    for broker in sorted({replica[2] for replica in wanted}):
         try:
             paths |= {found.directory_id: found.log_dir for found in client.describe_log_dirs(broker, []).results}
         except (ApiError, ClusterUnreachable) as error:
-            raise ReassignmentFailed(f"Error: broker {broker} does not say which log directories it has: {error}") from None
+            silent[broker] = f"broker {broker} does not say which ones it has: {error}"
     moves = {replica: paths[directory] for replica, directory in wanted.items() if directory in paths}
-    return moves, [replica for replica in wanted if replica not in moves]
+    gone = "the one it was in before is gone"
+    return moves, {replica: silent.get(replica[2], gone) for replica in wanted if replica not in moves}
 
 
 def _move(client: AdminClient, moves: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:

@@ -62,16 +62,17 @@ class PartitionState(msgspec.Struct, frozen=True):
 
 class MoveState(msgspec.Struct, frozen=True):
     """A planned move between log directories. None: there is no such replica; `answered`: the broker described its
-    directories."""
+    directories; `to_come`: a reassignment that runs or waits will bring the replica."""
 
     target: str
     current: str | None = None
     future: str | None = None
     answered: bool = True
+    to_come: bool = False
 
     @property
     def progress(self) -> Progress:
-        if self.future is not None:
+        if self.future is not None or (self.current is None and self.to_come):
             return Progress.RUNNING
         return Progress.DONE if self.current == self.target else Progress.WRONG
 
@@ -224,6 +225,8 @@ def move_state_line(replica: TopicPartitionReplica, state: MoveState) -> str:
     where = f"Partition {topic}-{partition}"
     if not state.answered:
         return f"{where} cannot be found in any live log directory on broker {broker}."
+    if state.current is None and state.to_come:
+        return f"Reassignment of replica {topic}-{partition}-{broker} is still in progress."
     if state.current is None:
         return (
             f"{where} is not found in any live log dir on broker {broker}. "

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli.reassign import Execution, ReassignmentFailed, cancel
+from kraftlab.cli.reassign import Execution, ReassignmentFailed, Verification, cancel
 from kraftlab.cli.reassign_moves import roll_back
 from kraftlab.cli.reassign_plan import Placement, Plan
-from kraftlab.client import MoveOptions
+from kraftlab.cli.reassign_text import Progress, verify_lines
+from kraftlab.client import ClusterUnreachable, MoveOptions
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
@@ -77,9 +78,34 @@ def test_a_rollback_into_a_directory_that_is_gone_says_so_and_does_the_rest(
     validate_only: bool, asked: list[str], said: str
 ) -> None:
     brokers: Any = RolledBackBrokers()
-    with pytest.raises(ReassignmentFailed, match=f"t-1-1 cannot go back .* all else {said} rolled back"):
+    with pytest.raises(ReassignmentFailed, match=f"t-1-1 stays in .* before is gone; all else {said} rolled back"):
         roll_back(brokers, "friday", MoveOptions(validate_only=validate_only), 0)
     assert brokers.paths() == asked
+
+
+class HalfReachable(RolledBackBrokers):
+    """A plan moved replicas on brokers 1 and 3, and broker 3 does not answer."""
+
+    def rollback_reassignment(self, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
+        response = pb.AlterPartitionReassignmentsResponse()
+        topic = response.responses.add(name="t")
+        for number, (broker, directory) in enumerate(((3, "there"), (1, "here"))):
+            topic.partitions.add(partition_index=number).directory_moves.add(broker_id=broker, directory_id=directory)
+        return response
+
+    def describe_log_dirs(self, broker: int, partitions: object) -> pb.DescribeLogDirsResponse:
+        if broker == 3:
+            raise ClusterUnreachable("no answer")
+        return super().describe_log_dirs(broker, partitions)
+
+
+def test_a_rollback_of_which_one_broker_does_not_answer_says_so_and_does_the_rest() -> None:
+    brokers: Any = HalfReachable()
+    with pytest.raises(
+        ReassignmentFailed, match=r"t-0-3 stays in .*broker 3 does not say .* no answer; all else is being rolled"
+    ):
+        roll_back(brokers, "friday", MoveOptions(), 0)
+    assert brokers.paths() == ["/d1"]
 
 
 class QueueingCluster(Brokers):
@@ -140,6 +166,26 @@ def test_a_replica_whose_move_waits_in_the_queue_is_not_waited_for() -> None:
         "Successfully started moving log directory to /d0 for replica t-0 with broker 1 ",
     ]
     assert cluster.asked == [(1, {("t", 0): "/d0", ("t", 1): "/d1"}), (1, {("t", 0): "/d0"})]
+
+
+def test_a_replica_of_a_move_that_runs_or_waits_is_still_to_come() -> None:
+    """Broker 1 has neither: t-0's move has just started, t-1's waits in the queue."""
+    cluster: Any = QueueingCluster()
+    listing = pb.ListPartitionReassignmentsResponse()
+    listing.topics.add(name="t").partitions.add(partition_index=0, replicas=[1, 0], adding_replicas=[1], removing_replicas=[0])
+    listing.queued.add(topic="t", partition_index=1, replicas=[0], target_replicas=[1])
+    cluster.list_partition_reassignments = lambda: listing
+
+    found = Verification(cluster, Plan(tuple(Placement("t", number, (1,), (f"/d{number}",)) for number in range(2))))
+
+    assert verify_lines(found.partitions, found.moves) == [
+        "Status of partition reassignment:",
+        "Reassignment of partition t-0 is still in progress.",
+        "Reassignment of partition t-1 is still in progress.",
+        "Reassignment of replica t-0-1 is still in progress.",
+        "Reassignment of replica t-1-1 is still in progress.",
+    ]
+    assert found.progress() is Progress.RUNNING
 
 
 def test_a_cancel_has_brokers_forget_where_replicas_were_to_be_created() -> None:
