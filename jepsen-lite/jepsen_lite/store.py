@@ -30,7 +30,7 @@ import msgspec
 
 from .committed_log import CommittedLog, Entry
 from .fault_plan import FaultPlan, Observation, Strike
-from .history import History, Op
+from .history import FAIL, INFO, OK, History, Op
 from .verdicts import Validity, Verdict, combined
 from .workload import Options, Run
 
@@ -198,7 +198,7 @@ class RunDirectory:
                 raise StoreError(f"{log} cannot be read: {error}; run it again with this version") from error
         return Run(
             options=record.options,
-            history=_read_history(self.path / "history.parquet"),
+            history=_read_history(self),
             log=None if entries is None else CommittedLog(entries, record.log_start, record.log_end),
             strikes=self.strikes(),
             observations=self.observations(),
@@ -337,10 +337,31 @@ def _write_history(path: Path, name: str, history: History) -> None:
     temporary.replace(path)
 
 
-def _read_history(path: Path) -> History:
+def history_columns(directory: RunDirectory, names: Iterable[str]) -> Any:
+    """Some columns of a run's history as an Arrow table, without a null but in `return_ns`. StoreError."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    path, wanted = directory.path / "history.parquet", list(names)
     try:
-        return history_of(pq.ParquetFile(path).read().to_pylist())
-    except (OSError, ValueError) as error:
+        table = pq.ParquetFile(path).read(wanted)
+        schema = pa.schema([_schema().field(name) for name in wanted])
+        if not table.schema.equals(schema):
+            raise ValueError(f"its columns are {', '.join(map(str, table.schema))}")
+        for name in wanted:
+            if name != "return_ns" and table.column(name).null_count:
+                raise ValueError(f"{name} is missing in some rows")
+        strange = {*table.column("outcome").unique().to_pylist()} - {OK, FAIL, INFO}
+        if strange:
+            raise ValueError(f"{min(strange)!r} is no outcome")
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"{path} cannot be read: {error}; run it again") from error
+    return table
+
+
+def _read_history(directory: RunDirectory) -> History:
+    table = history_columns(directory, _schema().names)
+    try:
+        return history_of(table.to_pylist())
+    except ValueError as error:
+        raise StoreError(f"{directory.path / 'history.parquet'} cannot be read: {error}; run it again") from error

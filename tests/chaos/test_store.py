@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from jepsen_lite import store
 from jepsen_lite.committed_log import CommittedLog, Entry
 from jepsen_lite.fault_plan import Action, FaultPlan, Observation, Strike
 from jepsen_lite.history import History, Op
-from jepsen_lite.report.index import unfinished
+from jepsen_lite.report.index import Index, unfinished
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options, Run
@@ -153,3 +155,46 @@ def test_a_damaged_log_names_its_file(tmp_path: Path) -> None:
     (directory.path / "log.jsonl").write_bytes(b'{"offset": 0, "ba')
     with pytest.raises(StoreError, match=r"log\.jsonl cannot be read: .*; run it again"):
         directory.run()
+
+
+def _null(table: pa.Table, name: str) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), table.schema.field(name), pa.nulls(len(table), pa.int64()))
+
+
+def _texts(table: pa.Table, name: str, text: str) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, pa.array([text] * len(table)))
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda table: table.drop_columns(["call_ns"]),
+        lambda table: table.rename_columns({"outcome": "outcomf"}),
+        lambda table: _null(table, "call_ns"),
+        lambda table: _texts(table, "value", "{"),
+        lambda table: _texts(table, "outcome", "oj"),
+        lambda table: _texts(table, "index", "0"),
+    ],
+    ids=["no column", "another column", "null", "no JSON", "no outcome", "another type"],
+)
+def test_a_damaged_history_names_its_file(tmp_path: Path, damaged: Callable[[pa.Table], pa.Table]) -> None:
+    directory, run = RunDirectory.new(tmp_path, "topics", "7"), _run()
+    directory.write_run(_record(run), run)
+    path = directory.path / "history.parquet"
+    pq.write_table(damaged(pq.ParquetFile(path).read()), path)
+    with pytest.raises(StoreError, match=r"history\.parquet cannot be read: .*; run it again"):
+        directory.run()
+    Index(tmp_path).render()
+
+
+def test_a_column_that_the_format_has_and_nobody_can_read_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, run = RunDirectory.new(tmp_path, "topics", "7"), _run()
+    directory.write_run(_record(run), run)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise pa.ArrowNotImplementedError("Integers with more than 64 bits not implemented")
+
+    monkeypatch.setattr(pq.ParquetFile, "read", refuse)
+    with pytest.raises(StoreError, match=r"history\.parquet cannot be read: Integers"):
+        directory.run()
+    assert "history.parquet cannot be read" in Index(tmp_path).render()

@@ -11,7 +11,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -147,13 +146,7 @@ def _cell(rows: Sequence[Row]) -> Cell:
 
 def met_by(directory: RunDirectory) -> Met:
     """What a run met, from its strikes, its observations, and two columns of its history. StoreError."""
-    import pyarrow.parquet as pq
-
-    path = directory.path / "history.parquet"
-    try:
-        table: Any = pq.ParquetFile(path).read(["f", "outcome"])
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read: {error}; run it again") from error
+    table = store.history_columns(directory, ("f", "outcome"))
     counted = table.group_by(["f", "outcome"]).aggregate([([], "count_all")]).to_pylist()
     outcomes = {(row["f"], row["outcome"]): row["count_all"] for row in counted}
     return Met(states_struck(directory.strikes(), directory.observations()), outcomes)
