@@ -19,7 +19,7 @@ from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.nemeses.shrink import Case
 from jepsen_lite.progress import Progress
 from jepsen_lite.runs import Trial, run_test
-from jepsen_lite.store import RunDirectory, RunRecord
+from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options
 from kraftlab.cli.output import CommandFailed
@@ -150,7 +150,7 @@ class Found(NamedTuple):
     run: Run = Run()
 
 
-def searching(*answers: Found | HarnessError | KeyboardInterrupt, tries: int = 1) -> Search:
+def searching(*answers: Found | BaseException, tries: int = 1) -> Search:
     """A search whose runs end so, one after the other."""
     left = list(answers)
 
@@ -185,6 +185,15 @@ def test_a_run_that_did_not_come_about_ends_no_search_but_many_do() -> None:
     assert searching(refused, FAILS, tries=2).fails(CASE)
     with pytest.raises(HarnessError, match="the port is taken"):
         searching(*[refused] * 4, tries=4).fails(CASE)
+
+
+@pytest.mark.parametrize("refused", [HarnessError("the port is taken"), StoreError("cannot keep runs: No space left on device")])
+def test_what_was_found_stays_found_when_runs_cannot_be_had_any_more(refused: Exception) -> None:
+    search = searching(FAILS, *[refused] * 4)
+    assert search.fails(CASE)
+    assert [search.fails(CASE) for _ in range(5)] == [False] * 5
+    assert search.found is FAILS
+    assert search.is_over, "nobody says that this is the least"
 
 
 def test_a_search_that_is_ended_tries_no_more() -> None:

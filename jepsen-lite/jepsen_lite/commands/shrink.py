@@ -24,7 +24,7 @@ from ..fault_plan import FaultPlan
 from ..nemeses.shrink import Case, smallest_case
 from ..report.page import write_page
 from ..runs import Trial, Tried
-from ..store import DEFAULT_STORE, LEAST_RUN, SHRUNK, RunDirectory
+from ..store import DEFAULT_STORE, LEAST_RUN, SHRUNK, RunDirectory, StoreError
 from ..verdicts import Verdict
 from .replay import trial_of
 from .test import carried_out
@@ -53,8 +53,8 @@ class Search:
         return self._is_ended or time.monotonic() > self._deadline
 
     def fails(self, case: Case) -> bool:
-        """Whether it fails as the original did, within as many tries as there are; no if the search is over. HarnessError if
-        runs cannot be had any more.
+        """Whether it fails as the original did, within as many tries as there are; no if the search is over. If runs cannot be
+        had any more, that ends it too, or is HarnessError or StoreError as long as nothing was found.
         """
         trial = self.trial_of(case)
         for _ in range(self._tries):
@@ -63,11 +63,14 @@ class Search:
             self.runs += 1
             try:
                 tried = self._run(trial)
-            except HarnessError:
+            except (HarnessError, StoreError):
                 self._refusals += 1
-                if self._refusals > REFUSALS_MAX:
+                if self._refusals <= REFUSALS_MAX:
+                    continue
+                if self.found is None:
                     raise
-                continue
+                self._is_ended = True
+                return False
             except KeyboardInterrupt:
                 self._is_ended = True
                 return False
@@ -124,7 +127,7 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     def carry_out(smaller: Trial) -> Tried:
         try:
             tried = carried_out(smaller, tries_store, output)
-        except HarnessError as error:
+        except (HarnessError, StoreError) as error:
             output.findings([f"no run  {error}"])
             raise
         word = "fails" if failing(tried.verdicts) & failed else "passes"
