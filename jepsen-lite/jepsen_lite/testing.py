@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from . import INSTALL
 from .fault_plan import FaultPlan, Strike
 from .history import FAIL, INFO, OK, History, Op, Outcome
 
@@ -242,7 +243,7 @@ class Check:
         return self._story.run().history
 
     def __call__(self, *checkers: Checker) -> tuple[Verdict, ...]:
-        """The verdicts on what was recorded so far. Violated, with the page of the run, unless all are valid."""
+        """The verdicts on what was recorded so far. Violated, with the run's page or why there is none, unless all are valid."""
         from .checkers.judgement import judge
 
         if not checkers:
@@ -251,12 +252,20 @@ class Check:
         verdicts = tuple(judge(run, checkers))
         wrong = [verdict for verdict in verdicts if verdict.valid is not True]
         if wrong:
-            page = self._kept(run, verdicts)
             reasons = [
                 f"{each.checker} is {'not valid' if each.valid is False else 'not decided'}: {each.reason}" for each in wrong
             ]
-            raise Violated("\n".join([*reasons, f"see {page}"]))
+            raise Violated("\n".join([*reasons, self._where(run, verdicts)]))
         return verdicts
+
+    def _where(self, run: Run, verdicts: tuple[Verdict, ...]) -> str:
+        """Where the run can be seen. Whatever keeps it from being kept must not hide what is wrong."""
+        try:
+            return f"see {self._kept(run, verdicts)}"
+        except ModuleNotFoundError as error:
+            return f"no run was kept: {error.name} is not installed; install it with: {INSTALL}"
+        except Exception as error:
+            return f"no run was kept: {type(error).__name__}: {error}"
 
     def _kept(self, run: Run, verdicts: tuple[Verdict, ...]) -> Path:
         """Writes the run and its page; the page's path, or that of the run if what pages need is not installed."""

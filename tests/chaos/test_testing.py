@@ -110,6 +110,16 @@ def test_what_is_no_json_value_hides_no_verdict(recorder: Check) -> None:
     assert "get x → 2j" in Path(str(caught.value).rpartition("see ")[2]).read_text()
 
 
+def test_a_run_that_cannot_be_kept_hides_no_verdict(recorder: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder.call("set", "x", "a name of a file: \ud800", lambda: None)
+    recorder.call("get", "x", None, lambda: "another")
+    with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: UnicodeEncodeError: "):
+        recorder(Linearizable(lambda key: Register()))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(Violated, match=r"linearizable is not valid: .*\nno run was kept: .*pip install 'kraftlab\[chaos\]'"):
+        recorder(Linearizable(lambda key: Register()))
+
+
 def test_what_nobody_can_tell_fails_too(recorder: Check) -> None:
     with pytest.raises(Violated, match="linearizable is not decided: no operation that could be judged has ended"):
         recorder(Linearizable(lambda key: Register()))
