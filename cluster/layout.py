@@ -143,7 +143,7 @@ def load(directory: Path) -> ClusterPlan | None:
         plan = msgspec.json.decode(path.read_bytes(), type=ClusterPlan)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ClusterError(f"cannot read {path}: {error}; use another --data directory, or remove this one") from error
     if plan.version != 1:
         raise ClusterError(f"{path} has version {plan.version}, this program knows 1; use another --data directory")

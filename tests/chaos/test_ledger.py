@@ -133,9 +133,10 @@ def test_what_bears_no_mark_is_not_touched_and_stays_in_the_ledger(tmp_path: Pat
     assert result.exit_code != 0
 
 
-def test_a_ledger_that_cannot_be_read_is_said(home: Path) -> None:
+@pytest.mark.parametrize("data", [b"{", b'{"run": "\xff"}', b'{"x": ' + 100_000 * b"["], ids=["cut", "no text", "deep"])
+def test_a_ledger_that_cannot_be_read_is_said(home: Path, data: bytes) -> None:
     home.mkdir(parents=True)
-    (home / "beef.json").write_text("{")
+    (home / "beef.json").write_bytes(data)
     (cleaned,) = ledger.clean()
     assert "beef.json cannot be read" in cleaned.faults[0]
     assert (home / "beef.json").exists()

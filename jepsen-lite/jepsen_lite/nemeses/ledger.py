@@ -170,7 +170,7 @@ def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleane
             page = msgspec.json.decode(path.read_bytes(), type=Page)
         except FileNotFoundError:
             continue  # its harness has just ended
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             yield Cleaned(path.stem, False, faults=(f"{path} cannot be read: {error}; see what it says, then remove it",))
             continue
         if is_alive(page.harness):
