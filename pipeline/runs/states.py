@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def states_at(
     spark: SparkSession, lake: Lake, *, offset: int | None = None, time_ms: int | None = None, topic: str | None = None
 ) -> tuple[int, DataFrame]:
-    """(offset, `silver.partition_state` after the record there). A time means the last record that was appended by then; without
-    either, the last of all. WrongUse if the lake does not reach so far.
+    """(offset, `silver.partition_state` after the record there). A time means the last record of partitions or topics that was
+    appended by then; without either, the last of all. WrongUse if the lake does not reach so far.
     """
     from pyspark.sql import functions as F
 
@@ -31,7 +31,8 @@ def states_at(
     changes, topics = lake.read(spark, CHANGES), lake.read(spark, TOPICS)
     if time_ms is not None:
         appended = F.max(F.when(F.col("ts_ms") <= time_ms, F.col("offset")))
-        (row,) = changes.agg(appended.alias("at"), F.min("ts_ms").alias("first")).collect()
+        places = changes.select("offset", "ts_ms").union(topics.select("offset", "ts_ms"))
+        (row,) = places.agg(appended.alias("at"), F.min("ts_ms").alias("first")).collect()
         if row["at"] is None:
             raise WrongUse(f"no record was appended by {time_ms}; the first that {lake} has is of {row['first']} (ms since 1970)")
         offset = int(row["at"])
@@ -40,6 +41,7 @@ def states_at(
         raise WrongUse(
             f"{lake} holds offsets {ranges[0].lo} to {end - 1}, not {at}; ingest and build what is newer, or ask for these"
         )
+    states = gold.partition_states(changes, topics, at)
     if topic is not None:
-        changes = changes.where(F.col("topic") == topic)
-    return at, gold.partition_states(changes, topics, at).orderBy("topic", "partition")
+        states = states.where(F.col("topic") == topic)  # of rows of silver not all know the name
+    return at, states.orderBy("topic", "partition")

@@ -147,6 +147,34 @@ def test_the_state_at_the_time_when_the_cluster_was_asked_is_what_it_said(
     assert document["at_offset"] < kafka.rows[-1][1].offset
 
 
+def test_a_topic_that_was_deleted_by_then_has_no_state(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Lake(str(tmp_path / "lake"))
+    row = {"topic_id": "id", "idx_in_batch": 0}
+    created = row | {"offset": 5, "ts_ms": 1000, "kind": "create", "topic": "orders", "partition": 0, "replicas": [1]}
+    commit(found, "silver.partition_changes", [created])
+    ops = ((4, 900, "create"), (9, 2000, "delete"))
+    commit(found, "silver.topics", [row | {"offset": at, "ts_ms": ms, "op": op} for at, ms, op in ops])
+    for moment, at, partitions in ((1999, 5, 1), (2000, 9, 0)):
+        assert run(["pipeline", "state", "--lake", found.uri, "--at-time", str(moment), "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert (document["at_offset"], len(document["rows"])) == (at, partitions)
+
+
+def test_the_state_of_a_topic_has_what_was_said_before_its_name_was_known(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Lake(str(tmp_path / "lake"))
+    row = {"topic_id": "id", "partition": 0, "idx_in_batch": 0, "ts_ms": 1000}
+    created = row | {"offset": 5, "kind": "create", "replicas": [1, 2], "leader": 1}
+    commit(found, "silver.partition_changes", [created, row | {"offset": 8, "kind": "change", "topic": "orders", "leader": 2}])
+    commit(found, "silver.topics", [])
+    assert run(["pipeline", "state", "--lake", found.uri, "--topic", "orders", "--json"]) == 0
+    (state,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (state["topic"], state["replicas"], state["leader"]) == ("orders", [1, 2], 2)
+
+
 def test_the_state_of_a_topic_at_an_offset(lake: Lake, kafka: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (key, created), *_ = kafka.rows
     assert run(["pipeline", "state", "--lake", lake.uri, "--at-offset", str(created.offset), "--topic", str(key.topic)]) == 0
