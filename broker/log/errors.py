@@ -96,7 +96,7 @@ class ReplicaOffline(LogError):
 
 
 class ReplicaConflict(LogError):
-    """The request contradicts what is there: a log that is absent, a move that exists, a move that has not caught up."""
+    """The request contradicts what is there: a log that is absent, a move that exists, a name that is taken."""
 
 
 class TopicNameTooLong(LogError):

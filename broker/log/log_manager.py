@@ -395,7 +395,7 @@ class LogManager:
 
         `is_new`: the broker is known not to have had the replica before; `is_counted_on`: others believe that it has records.
         ReplicaOffline: it may exist in a directory that is offline. LogDirFailed, NoSpace: the chosen directory could not take
-        it; after `mark_offline` another one is chosen.
+        it; after `mark_offline` another one is chosen. ReplicaConflict: something else has its name there.
         """
         key = (topic_id, partition)
         known = self._claim(key)

@@ -37,6 +37,7 @@ from .errors import (
     LogDirFailed,
     LogError,
     OffsetOutOfRange,
+    ReplicaConflict,
     UnexpectedOffset,
     disk_errors,
     translate,
@@ -732,9 +733,15 @@ class PartitionLog:
             self._lies_in(directory)
 
     def name_new(self, directory: Path) -> None:
-        """The same for a log that nobody knows yet: whoever made its directory makes the name durable too."""
+        """The same for a log that nobody knows yet: whoever made its directory makes the name durable too.
+
+        ReplicaConflict if the name is taken: that is no fault of the disk.
+        """
         with self.exclusive(), disk_errors(self.log_dir):
-            rename_new(self.directory, directory)
+            try:
+                rename_new(self.directory, directory)
+            except FileExistsError as error:
+                raise ReplicaConflict(f"{directory} exists already, and not by this broker's doing; move it away") from error
             self._lies_in(directory)
 
     def _lies_in(self, directory: Path) -> None:

@@ -11,6 +11,7 @@ import trio
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.log.errors import NoSpace
 from kraftlab.broker.log.log_manager import LogManager
+from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.uuids import UNASSIGNED
 
 Batch = Callable[..., bytes]
@@ -71,3 +72,18 @@ async def test_a_topics_limits_hold_for_a_log_that_nobody_claimed_at_the_start_a
     await world.change("t", 0, replicas=(1, 0), directories=(UNASSIGNED, UNASSIGNED))
     assert broker.log("t", 0).directory == held.directory
     assert broker.log("t", 0).config.segment_bytes == 2_000_000
+
+
+async def test_a_directory_that_somebody_has_made_in_a_replicas_place_is_no_disk_that_failed(
+    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+) -> None:
+    broker = await world.add_broker(0, log_dirs=1)
+    world.nursery.start_soon(broker.replicas.run_placing)
+    await world.create_topic("u", [0])
+    (broker.dirs[0] / "t-0").mkdir()
+    await world.create_topic("t", [0])
+    assert broker.failed == []
+    assert broker.partition("t", 0).log is None
+    assert (await broker.produce("u", 0, batch())).error == ErrorCode.NONE
+    (broker.dirs[0] / "t-0").rmdir()
+    await eventually(lambda: broker.partition("t", 0).log is not None, "the replica has its log")
