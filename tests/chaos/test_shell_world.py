@@ -264,6 +264,8 @@ def test_what_cannot_strike_here_is_refused(capsys: pytest.CaptureFixture[str]):
         run_shell(workload_named("registers"), QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="earthquake"),)))
     assert main.run(["chaos", "test", "-w", "registers", "-n", "earthquake", "--world", "shell"]) == USAGE
     assert "there is no nemesis earthquake" in capsys.readouterr().err
+    assert main.run(["chaos", "test", "-w", "elections", "--brokers", "0", "--world", "shell"]) == USAGE
+    assert "'--brokers': 0 is not in the range x>=1" in capsys.readouterr().err
     assert tuple(SHELL_KINDS) == kinds_of("shell")
 
 

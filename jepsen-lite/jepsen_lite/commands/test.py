@@ -99,7 +99,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--controllers", type=click.IntRange(min=1), metavar="N", help="Default: 3, or as many as the workload wants."
             ),
-            click.option("--brokers", type=click.IntRange(min=0), default=3, show_default=True, metavar="N"),
+            click.option("--brokers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N"),
             click.option(
                 "--world",
                 type=click.Choice(tuple(WORLDS)),
