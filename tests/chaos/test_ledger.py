@@ -121,7 +121,9 @@ def test_nobody_is_killed_who_got_a_recycled_process_id(home: Path) -> None:
         stranger.kill()
 
 
-def test_what_bears_no_mark_is_not_touched_and_stays_in_the_ledger(tmp_path: Path, home: Path) -> None:
+def test_what_bears_no_mark_is_not_touched_and_stays_in_the_ledger(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     path = left_behind(home, Directory(str(mine)))
@@ -129,8 +131,12 @@ def test_what_bears_no_mark_is_not_touched_and_stays_in_the_ledger(tmp_path: Pat
     assert f"directory {mine} is not of a harness" in cleaned.faults[0]
     assert mine.is_dir()
     assert path.exists()
-    result = CliRunner().invoke(chaos, ["clean"])
-    assert result.exit_code != 0
+    assert main.run(["chaos", "clean"]) == verdicts.HARNESS
+    assert "Error: not everything could be cleaned: " in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main.run(["chaos", "clean", "--json"])
+    assert ended.value.code == verdicts.HARNESS
+    assert "is not of a harness" in json.loads(capsys.readouterr().out)["runs"][0]["faults"][0]
 
 
 @pytest.mark.parametrize("data", [b"{", b'{"run": "\xff"}', b'{"x": ' + 100_000 * b"["], ids=["cut", "no text", "deep"])

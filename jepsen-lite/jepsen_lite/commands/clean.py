@@ -8,6 +8,7 @@ from kraftlab.cli.output import Output, json_option
 
 from ..command import HarnessError
 from ..nemeses import ledger
+from ..verdicts import HARNESS
 
 
 @click.command(short_help="Undo what killed runs have left behind.")
@@ -29,5 +30,7 @@ def clean(dry_run: bool, as_json: bool) -> None:
         output.lines(["nothing is left of earlier runs"])
     output.result({"dry_run": dry_run, "runs": found})
     faults = [fault for cleaned in found for fault in cleaned.faults]
+    if faults and as_json:
+        raise SystemExit(HARNESS)  # the one document has them
     if faults:
         raise HarnessError("not everything could be cleaned: " + "; ".join(faults))

@@ -10,6 +10,7 @@ from kraftlab.cli.output import Output, json_option
 
 from ..command import HarnessError, WrongUse
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, StoreError, all_runs, first_run
+from ..verdicts import HARNESS
 
 
 @click.command(
@@ -54,6 +55,8 @@ def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
         raise HarnessError(f"cannot write {error.filename}: {error.strerror}") from error
     output = Output(as_json)
     output.lines(map(str, [*pages, *indices]))
-    output.result({"pages": list(map(str, pages)), "index": str(indices[0]) if indices else None})
+    output.result({"pages": list(map(str, pages)), "index": str(indices[0]) if indices else None, "unreadable": unreadable})
+    if unreadable and as_json:
+        raise SystemExit(HARNESS)  # the one document has them
     if unreadable:
         raise HarnessError(f"{len(unreadable)} of {len(directories)} runs have no page: {'; '.join(unreadable)}")

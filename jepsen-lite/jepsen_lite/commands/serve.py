@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from kraftlab.cli.output import Output, json_option
+
 from ..command import HarnessError, WrongUse
 from ..store import DEFAULT_STORE, first_run
 
@@ -16,11 +18,13 @@ from ..store import DEFAULT_STORE, first_run
     epilog="""\b
 Examples:
   kraftlab chaos serve
-  kraftlab chaos serve --store /tmp/runs --port 9000""",
+  kraftlab chaos serve --store /tmp/runs --port 9000
+  kraftlab chaos serve --port 0 --json      # one line at once: where it serves""",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8091, show_default=True, help="Of 127.0.0.1; 0 takes a free one.")
 @click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
-def serve(port: int, store: str) -> None:
+@json_option
+def serve(port: int, store: str, as_json: bool) -> None:
     """Serves the index of a store and the pages of its runs on this machine only, until Ctrl-C.
 
     Pages are built when they are opened. The index follows: a run appears in it when it is done.
@@ -35,8 +39,10 @@ def serve(port: int, store: str) -> None:
     except OSError as error:
         raise HarnessError(f"cannot listen on port {port}: {error.strerror}; choose another with --port") from error
     with server:
-        click.echo(f"{server.url} shows the runs of {store}; Ctrl-C ends")
+        output = Output(as_json)
+        output.lines([f"{server.url} shows the runs of {store}; Ctrl-C ends"])
+        output.result({"url": server.url, "store": store})
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            click.echo("ended")
+            output.lines(["ended"])

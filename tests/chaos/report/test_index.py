@@ -22,6 +22,7 @@ from jepsen_lite.report.index import Index, Row, grid
 from jepsen_lite.report.server import StoreServer
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import SAFETY, Verdict
+from kraftlab.cli import main
 from kraftlab.cli.output import CommandFailed
 
 OPS = [
@@ -245,7 +246,11 @@ def test_report_writes_the_page_of_the_newest_run_and_the_index(new_run, tmp_pat
     new_run(OPS, VALID)
     newest = new_run(OPS, VALID)
     found = run("report", "--store", str(tmp_path), "--json")
-    assert json.loads(found.output) == {"pages": [f"{newest.path}/report/index.html"], "index": f"{tmp_path}/index.html"}
+    assert json.loads(found.output) == {
+        "pages": [f"{newest.path}/report/index.html"],
+        "index": f"{tmp_path}/index.html",
+        "unreadable": [],
+    }
     text = (tmp_path / "index.html").read_text()
     assert text.count("/report/index.html") == 1
     assert (tmp_path / ".assets" / "page.css").is_file()
@@ -267,7 +272,9 @@ def test_report_of_a_run_that_lies_elsewhere_writes_no_index(new_run, tmp_path: 
     assert json.loads(found.output)["index"] is None
 
 
-def test_report_of_all_runs_goes_on_behind_one_that_cannot_be_read(new_run, tmp_path: Path) -> None:
+def test_report_of_all_runs_goes_on_behind_one_that_cannot_be_read(
+    new_run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = [new_run(OPS, VALID) for _ in range(3)]
     (made[1].path / "plan.json").write_text("{")
     found = run("report", "--all", "--store", str(tmp_path))
@@ -275,6 +282,11 @@ def test_report_of_all_runs_goes_on_behind_one_that_cannot_be_read(new_run, tmp_
     assert (tmp_path / "index.html").is_file()
     assert isinstance(found.exception, CommandFailed)
     assert ("1 of 3 runs have no page" in found.exception.text, found.exception.exit_code) == (True, 255)
+    with pytest.raises(SystemExit) as ended:
+        main.run(["chaos", "report", "--all", "--store", str(tmp_path), "--json"])
+    assert ended.value.code == 255
+    document = json.loads(capsys.readouterr().out)
+    assert (len(document["pages"]), len(document["unreadable"])) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -315,3 +327,21 @@ def test_serve_says_what_is_not_there_and_which_port_is_taken(server: StoreServe
     error = run("serve", "--store", str(tmp_path), "--port", str(server.server_port)).exception
     assert isinstance(error, CommandFailed)
     assert (f"cannot listen on port {server.server_port}" in error.text, error.exit_code) == (True, 255)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_serve_says_where_before_anybody_asks_and_ends_with_ctrl_c(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(server: StoreServer) -> None:
+        urls.append(server.url)
+        raise KeyboardInterrupt
+
+    urls: list[str] = []
+    monkeypatch.setattr(StoreServer, "serve_forever", interrupted)
+    found = run("serve", "--store", str(tmp_path), "--port", "0", *(["--json"] if as_json else []))
+    assert found.exit_code == 0
+    if as_json:
+        assert json.loads(found.output) == {"url": urls[0], "store": str(tmp_path)}
+    else:
+        assert found.output == f"{urls[0]} shows the runs of {tmp_path}; Ctrl-C ends\nended\n"
