@@ -40,9 +40,12 @@ STATE_FIELDS = ("replicas", "isr", "leader", "adding", "removing", "directories"
 def life_cycles(changes: DataFrame, topics: DataFrame | None = None) -> DataFrame:
     """`silver.partition_changes` (and `silver.topics`, for topics that were deleted) to reassignments, each with its replicas in
     a list: what `reassignments` and `reassignment_replicas` are made of. Keep it (`persist`) if both are wanted. What topics were
-    deleted is collected at once: it goes to the workers with the tasks.
+    deleted is collected at once: it goes to the workers with the tasks. A partition's topic has the name that any of its rows
+    knows.
     """
-    ordered = changes.select(*COLUMNS, "idx_in_batch").repartition(*KEY).sortWithinPartitions(*ORDER)
+    name = F.max("topic").over(Window.partitionBy(*KEY))
+    together = changes.select(*COLUMNS, "idx_in_batch").repartition(*KEY).withColumn("topic", name)
+    ordered = together.sortWithinPartitions(*ORDER)
     return ordered.mapInArrow(partial(life_cycles_of, deletions={} if topics is None else _deletions(topics)), LIFE_CYCLES_TEXT)
 
 

@@ -101,6 +101,14 @@ def test_made_up_logs_give_what_the_oracles_give(spark: SparkSession, logs: st.S
     )
 
 
+def test_a_partition_has_the_name_that_any_of_its_rows_knows(spark: SparkSession) -> None:
+    nameless, named = PartitionKey("id", None, 0), PartitionKey("id", "orders", 0)
+    created = Change(1, 10, "create", (1,), 1, (1,), (), ())
+    moves, moved = Change(2, 20, replicas=(1, 2), adding=(2,)), Change(3, 30, isr=(1, 2), replicas=(1, 2), adding=())
+    cycles = gold.life_cycles(changes_frame(spark, [(nameless, created), (nameless, moves), (named, moved)])).collect()
+    assert [(cycle["reassignment_id"], cycle["topic"]) for cycle in cycles] == [("orders:0:2", "orders")]
+
+
 @pytest.mark.parametrize("rows_per_batch", [1, 7])
 def test_a_recorded_log_gives_the_same_whatever_the_size_of_arrow_batches(
     spark: SparkSession, kafka: Any, rows_per_batch: int
