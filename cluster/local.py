@@ -220,16 +220,20 @@ class LocalCluster(ProxiedLinks):
     def _start_nodes(self, nodes: list[NodePlan]) -> None:
         self._start_proxies()
         server = self._server()
-        begun = []
-        for node in nodes:
-            log = layout.log_path(self.directory, node)
-            size = log.stat().st_size if log.exists() else 0
-            config = layout.properties_path(self.directory, node)
-            namespace = self._network.namespace(node.node_id) if self._network is not None else ""
-            clock = self._clock_file(node)
-            begun.append((node.node_id, size, server.begin(node.role, str(config), str(log), namespace, clock)))
-        for node_id, size, number in begun:
-            self._running[node_id] = _Running(server.collect(number), size)
+        begun: dict[int, tuple[int, int]] = {}
+        try:
+            for node in nodes:
+                log = layout.log_path(self.directory, node)
+                size = log.stat().st_size if log.exists() else 0
+                config = layout.properties_path(self.directory, node)
+                namespace = self._network.namespace(node.node_id) if self._network is not None else ""
+                clock = self._clock_file(node)
+                begun[server.begin(node.role, str(config), str(log), namespace, clock)] = node.node_id, size
+            for number, (node_id, size) in tuple(begun.items()):
+                self._running[node_id] = _Running(server.collect(number), size)
+                del begun[number]
+        finally:
+            server.give_up(begun)
 
     def _clock_file(self, node: NodePlan) -> str:
         """Where a node finds its clock, "" if it goes by this machine's."""

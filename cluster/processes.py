@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import signal
 import subprocess
 import sys
 import threading
@@ -57,6 +58,7 @@ class ForkServerProcess:
         self._numbers = itertools.count()
         self._nodes: dict[int, NodeProcess] = {}
         self._started: dict[int, NodeProcess] = {}
+        self._given_up: set[int] = set()
         self._unsignalled: set[int] = set()
         self._gone = False
         self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
@@ -80,6 +82,16 @@ class ForkServerProcess:
         raise ClusterError(
             f"no node was started within {START_TIMEOUT_S:g} s; is this machine so busy? Try again when it has time"
         )
+
+    def give_up(self, numbers: Iterable[int]) -> None:
+        """Nodes that were asked for and not collected are killed, also those that start later."""
+        for number in numbers:
+            with self._changed:
+                process = self._started.pop(number, None)
+                if process is None:
+                    self._given_up.add(number)
+            if process is not None:
+                process.signal(signal.SIGKILL)
 
     def signal(self, pid: int, number: int) -> None:
         """Returns when the signal has been sent, or the server is gone."""
@@ -116,7 +128,11 @@ class ForkServerProcess:
             event = _decode(line)
             with self._changed:
                 if isinstance(event, Started):
-                    self._nodes[event.pid] = self._started[event.request] = NodeProcess(self, event.pid)
+                    self._nodes[event.pid] = process = NodeProcess(self, event.pid)
+                    if event.request in self._given_up:
+                        self.send(Signal(next(self._numbers), event.pid, signal.SIGKILL))
+                    else:
+                        self._started[event.request] = process
                 elif isinstance(event, Signalled):
                     self._unsignalled.discard(event.request)
                 else:

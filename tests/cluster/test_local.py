@@ -224,6 +224,27 @@ def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest
         server.close()
 
 
+def test_nodes_that_start_when_nobody_waits_for_them_any_more_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be in the way of those that are started when this machine has time again."""
+    cluster = LocalCluster(tmp_path, 1, 1, 1)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(processes, "START_TIMEOUT_S", 0.0)
+            with pytest.raises(ClusterError, match="Try again when it has time"):
+                cluster.start()
+        server = cluster._fork_server
+        assert server is not None
+        for _ in ("they start", "they are told to end"):
+            server.signal(-1, 0)
+        cluster.start()
+        cluster.wait_ready()
+        assert sorted(server._nodes) == sorted([cluster.pid(3000), cluster.pid(0)])  # type: ignore[type-var]
+    finally:
+        cluster.close()
+
+
 def test_a_node_that_has_ended_is_not_signalled_since_another_one_may_have_its_process_id() -> None:
     class Server(processes.ForkServerProcess):
         def __init__(self) -> None:
