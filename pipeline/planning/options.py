@@ -152,6 +152,10 @@ def _judge(cluster: Cluster, options: PlanOptions) -> None:
     for id in (*targets, *options.add_brokers):
         if not cluster.brokers[cluster.index_of[id]].alive:
             raise WrongUse(f"broker {id} is down or fenced and cannot take replicas; start it first")
+        if not _has_room(cluster.brokers[cluster.index_of[id]]):
+            raise WrongUse(
+                f"broker {id} has no log directory that takes replicas: each is offline, cordoned or full; choose another broker"
+            )
     leaving = options.emptied
     for id in set(leaving) & {*targets, *options.add_brokers, *options.exclude_brokers}:
         raise WrongUse(f"broker {id} is to be emptied, and named as one that takes or keeps replicas too; choose one of the two")

@@ -115,6 +115,18 @@ def test_a_directory_that_nothing_can_be_copied_out_of_is_not_drained(alive: boo
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("options", [PlanOptions(replace=((1, 3),)), PlanOptions(add_brokers=(2, 3))])
+@pytest.mark.parametrize(
+    "directory", [LogDir("/d", online=False), LogDir("/d", cordoned=True), LogDir("/d", usable_bytes=0)], ids=repr
+)
+def test_a_broker_that_has_no_place_for_replicas_is_not_given_any(directory: LogDir, options: PlanOptions) -> None:
+    partitions = tuple(Partition(at, (1,), 1, 10) for at in range(4))
+    document = tidied(ClusterDocument((Broker(1), Broker(2), Broker(3, log_dirs=(directory,))), (Topic("t", partitions),)))
+
+    with pytest.raises(WrongUse, match="broker 3 has no log directory that takes replicas"):
+        propose(document, options)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
