@@ -520,8 +520,8 @@ class LogManager:
     def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
         """End a move: the future log becomes the current one, the old one is deleted later; returns the new current log.
 
-        Appends to the old log answer LogClosed from then on. ReplicaConflict, nothing changed: the logs do not end alike yet, or
-        there is no move. LogDirFailed: if the target failed, the old log is the current one still.
+        Appends to the old log answer LogClosed from then on. ReplicaConflict, nothing changed: the logs do not end alike yet, the
+        name is taken, or there is no move. LogDirFailed: if the target failed, the old log is the current one still.
         """
         caught_up = self._futures.get((topic_id, partition))
         if caught_up is not None:
@@ -536,6 +536,10 @@ class LogManager:
                     raise ReplicaConflict(
                         f"{current.name} has not caught up: {future!r} in {future.log_dir}, {current!r} in {current.log_dir}"
                     )
+                plain = future.log_dir / current_name(future.topic, future.partition)
+                self._make_way(plain)
+                if os.path.exists(plain):
+                    raise ReplicaConflict(f"{plain} exists already, and not by this broker's doing; move it away")
                 self._inherit(current, future)
                 source = self._online[current.log_dir]
                 self._promote(current, future, now_ms)

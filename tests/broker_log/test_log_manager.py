@@ -742,6 +742,21 @@ def test_a_replica_of_which_only_an_unfinished_copy_is_there_does_not_begin_anew
     manager.abandon()
 
 
+def test_a_move_does_not_end_where_somebody_has_made_a_directory_and_ends_once_that_is_gone(broker: Broker, batch) -> None:
+    manager = broker.start()
+    current = manager.get_or_create("t", TOPIC, 0, broker.ids[0])
+    current.append_as_leader(batch(5), 1)
+    copy_all(current, manager.create_future(TOPIC, 0, broker.dirs[1]))
+    (broker.dirs[1] / "t-0").mkdir()
+    with pytest.raises(ReplicaConflict, match="exists already"):
+        manager.swap(TOPIC, 0, now_ms=0)
+    assert (broker.names(0), broker.names(1), manager.get(TOPIC, 0)) == (["t-0"], ["t-0", "t-0-future"], current)
+    current.append_as_leader(batch(1), 1)
+    (broker.dirs[1] / "t-0").rmdir()
+    copy_all(current, manager.future(TOPIC, 0))
+    assert manager.swap(TOPIC, 0, now_ms=0).log_dir == broker.dirs[1]
+
+
 def test_offsets_of_a_replica_that_is_gone_are_not_a_new_ones_though_no_checkpoint_was_written_at_the_start(
     broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
