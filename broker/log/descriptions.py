@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -63,5 +64,9 @@ def describe_replica(log: PartitionLog, current: PartitionLog | None) -> Replica
 
 
 def log_bytes_in(path: Path) -> int:
-    """Sum of the segment files' sizes in a replica's directory."""
-    return sum(file.stat().st_size for file in path.glob("*.log"))
+    """Sum of the segment files' sizes in a replica's directory, which a person may be about to remove."""
+    size_bytes = 0
+    for file in path.glob("*.log"):
+        with suppress(FileNotFoundError):
+            size_bytes += file.stat().st_size
+    return size_bytes

@@ -789,9 +789,10 @@ def _while_open(work: Callable[[], None]) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    """Remove a directory; one that is gone already is no error."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        if path.exists():
-            raise
+    """Remove a directory; what is gone already, or goes meanwhile, is no error."""
+
+    def failed(function: object, name: str, info: tuple[type[BaseException], BaseException, object]) -> None:
+        if not isinstance(info[1], FileNotFoundError):
+            raise info[1]
+
+    shutil.rmtree(path, onerror=failed)

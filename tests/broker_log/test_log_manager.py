@@ -757,6 +757,34 @@ def test_a_move_does_not_end_where_somebody_has_made_a_directory_and_ends_once_t
     assert manager.swap(TOPIC, 0, now_ms=0).log_dir == broker.dirs[1]
 
 
+def test_files_to_delete_that_somebody_else_removes_meanwhile_are_no_fault_of_the_disk(
+    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(5), 1)
+    manager.delete(TOPIC, 0, now_ms=0)
+    unlink = os.unlink
+
+    def is_quicker(name: str, *, dir_fd: int | None = None) -> None:
+        unlink(name, dir_fd=dir_fd)
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", is_quicker)
+        assert manager.remove_expired(10**6) == 1
+    assert (broker.names(0), manager.next_expiry_ms()) == ([], None)
+
+
+def test_a_file_that_goes_while_what_was_set_aside_is_looked_at_is_no_fault_of_the_disk(broker: Broker) -> None:
+    broker.start()
+    stray = broker.dirs[0] / "s-0.00000000000000000000000000000000-stray"
+    stray.mkdir()
+    (stray / "00000000000000000000.log").write_bytes(b"12345")
+    (stray / "00000000000000000009.log").symlink_to("gone")
+    manager = broker.start()
+    assert (manager.offline_dirs, [found.size_bytes for found in manager.describe()[0].strays]) == ({}, [5])
+
+
 def test_offsets_of_a_replica_that_is_gone_are_not_a_new_ones_though_no_checkpoint_was_written_at_the_start(
     broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
