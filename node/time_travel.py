@@ -73,7 +73,8 @@ class TimeTravel:
         moment = Moment(time_ms=request.time_ms) if request.HasField("time_ms") else Moment(offset=offset)
         if request.first_record < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"first_record is {request.first_record}; it is 0, or what an answer said")
-        return await self._in_thread(lambda: self._describe(moment, newest, request.first_record))
+        exactly = request.HasField("offset")
+        return await self._in_thread(lambda: self._describe(moment, newest, request.first_record, exactly))
 
     async def list_records(self, request: admin_pb2.ListMetadataRecordsRequest) -> admin_pb2.ListMetadataRecordsResponse:
         """The response without its header. ApiError OFFSET_OUT_OF_RANGE as `describe_image`."""
@@ -100,10 +101,10 @@ class TimeTravel:
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"node {self._node_id} cannot read its metadata log: {error}") from None
 
-    def _describe(self, moment: Moment, newest: int, first: int) -> admin_pb2.DescribeImageResponse:
+    def _describe(self, moment: Moment, newest: int, first: int, exactly: bool) -> admin_pb2.DescribeImageResponse:
         image = self._image
         if image is None or moment.offset is None or image.provenance.offset != moment.offset or first != self._next_record:
-            image = self._image = self._read(moment, newest)
+            image = self._image = self._read(moment, newest, exactly)
             self._records = iter(islice(image_records(image), first, None))
             self._next_record = first
         response = admin_pb2.DescribeImageResponse(
@@ -124,12 +125,16 @@ class TimeTravel:
         self._image, self._next_record = None, 0
         return response
 
-    def _read(self, moment: Moment, newest: int) -> MetadataImage:
+    def _read(self, moment: Moment, newest: int, exactly: bool) -> MetadataImage:
+        """`exactly`: a disk that does not hold the log so far gives no older image."""
         found = self._history.at(moment)
         if found.image.provenance.offset > newest:
             found = self._history.at(Moment(offset=newest))
         if found.stopped is not None and found.image.provenance.offset < (newest if moment.offset is None else moment.offset):
             raise NoHistory(found.stopped)
+        if exactly:
+            assert moment.offset is not None, "an offset was asked for"
+            self._raise_if_behind(found.image.provenance.offset, moment.offset)
         return found.image
 
     def _list(self, start: int, end: int) -> admin_pb2.ListMetadataRecordsResponse:
@@ -152,9 +157,13 @@ class TimeTravel:
             if size_bytes >= ANSWER_BYTES and header.end_offset < end:
                 response.next_offset = header.end_offset
                 return response
-        if reached < end and self._history.at(NEWEST).image.provenance.offset <= reached:
-            raise NoHistory(f"its disk holds the log up to offset {reached} so far; ask again, or another node")
+        self._raise_if_behind(reached, end)
         return response
+
+    def _raise_if_behind(self, reached: int, wanted: int) -> None:
+        """NoHistory if there was no more to read: this node may have published what other voters' disks hold."""
+        if reached < wanted and self._history.at(NEWEST).image.provenance.offset <= reached:
+            raise NoHistory(f"its disk holds the log up to offset {reached} so far; ask again, or another node")
 
 
 def masked(record: AnyRecord, key: bytes) -> AnyRecord:

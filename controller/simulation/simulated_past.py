@@ -34,12 +34,12 @@ class SimulatedPast:
         return {"DescribeMetadata": self._describe, "DescribeImage": self._image}
 
     def _at(self, offset: int | None) -> MetadataImage:
-        """The image that stands at the last batch up to an offset; the newest. ApiError OFFSET_OUT_OF_RANGE."""
-        newest = self._images[-1] if self._images else None
-        if newest is not None and (offset is None or offset <= newest.provenance.offset):
-            for image in reversed(self._images):
-                if offset is None or image.provenance.offset <= offset:
-                    return image
+        """The image that stands at an offset, or the newest. ApiError OFFSET_OUT_OF_RANGE if none was published here that stands
+        there, as within several batches that were taken in at once.
+        """
+        for image in reversed(self._images):
+            if offset is None or image.provenance.offset == offset:
+                return image
         held = f"{self._images[0].provenance.offset} to {self._images[-1].provenance.offset}" if self._images else "none"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"node {self._node_id} has images of {held}, not of {offset}")
 

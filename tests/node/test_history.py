@@ -285,6 +285,17 @@ async def test_a_node_whose_log_breaks_off_tells_no_older_image_for_a_time(lab: 
         assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+async def test_a_node_tells_no_older_image_for_one_that_its_disk_does_not_hold_yet(lab: Lab) -> None:
+    end_offset = 2 * BATCHES
+    travel = travel_of(lab, newest=end_offset + 4)
+    for offset in (end_offset + 2, end_offset + 4):
+        with pytest.raises(ApiError, match=f"its disk holds the log up to offset {end_offset} so far") as refused:
+            await travel.describe_image(pb.DescribeImageRequest(offset=offset))
+        assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    first, _, _ = await pages(travel, pb.DescribeImageRequest())
+    assert first.offset == end_offset, "the newest that it can tell"
+
+
 async def test_a_node_leaves_out_no_records_that_its_disk_does_not_hold_yet(lab: Lab) -> None:
     """It may have published what other voters' disks hold, and its own is still to write."""
     end_offset = 2 * BATCHES
