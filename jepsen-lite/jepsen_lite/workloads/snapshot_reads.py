@@ -3,7 +3,8 @@
 A key is a pool of topics, all of which every `set` gives one new value, in one request. So an answer about all of them that shows
 two values is torn. `get` is linearizable; `peek` asks any node, another one each time, for at least what this client has seen,
 and `wait` for a little more than that: it is answered later, or refused. `past` asks a node for its image as of an offset that
-this client has seen (DescribeImage). Nodes take snapshots all the time.
+this client has seen (DescribeImage), and must show what was so there, wherever that image says that it stands. Nodes take
+snapshots all the time.
 """
 
 from __future__ import annotations
@@ -167,8 +168,9 @@ class ReadingClient:
     async def _past(self, pool: str, port: Port) -> Completion:
         chance = self._caller.random
         request = pb.DescribeImageRequest()
-        if self._offsets:
-            request.offset = chance.choice(self._offsets)
+        wanted = chance.choice(self._offsets) if self._offsets else None
+        if wanted is not None:
+            request.offset = wanted
         request.header.timeout_ms = self._options.timeout_ms
         node = chance.choice(nodes(port))
         values: dict[str, str] = {}
@@ -180,7 +182,8 @@ class ReadingClient:
                     if isinstance(record, Config) and record.resource_type == RESOURCE_TOPIC and record.name == CONFIG:
                         values[record.resource_name] = record.value or ""
             if not image.next_record:
-                return Completion("ok", shown(pool, values), "", node, image.offset, image.epoch)
+                offset = image.offset if wanted is None else wanted
+                return Completion("ok", shown(pool, values), "", node, offset, image.epoch)
             request = pb.DescribeImageRequest(offset=image.offset, first_record=image.next_record)
             request.header.timeout_ms = self._options.timeout_ms
 

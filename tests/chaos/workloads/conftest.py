@@ -279,6 +279,8 @@ class ReferenceCluster:
             if request.offset > state.image.provenance.offset:
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
             state = next(each for each in reversed(self.states) if each.image.provenance.offset <= request.offset)
+        if self.lies("another past"):
+            state = self.states[max(0, self.states.index(state) - 6)]
         image = state.image
         if self.lies("false past"):
             image = self.states[max(0, self.states.index(state) - 6)].image

@@ -9,6 +9,7 @@ LIES = {
     "torn read": {"witness", "linearizable"},
     "goes back": {"witness"},
     "false past": {"time travel"},
+    "another past": {"time travel"},
     "half a write": {"witness", "linearizable"},
 }
 
