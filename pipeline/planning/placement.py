@@ -12,7 +12,7 @@ from .cluster import Cluster, Flags, Ints
 from .goals import RACK, TOPICS
 from .options import Scope
 from .realiser import place_homeless, realise
-from .repair import LEAST_GAIN, Excess, repair, spread_topics
+from .repair import LEAST_GAIN, Excess, repair, spread_topics, take_back
 
 MARGINS = (0.004, 0.004, 0.006, 0.008, 0.008, 0.008)
 """How far inside the bounds each round aims, as a part of the mean."""
@@ -41,6 +41,7 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     notes.extend(_impossible(assignment, solver, classes, budget))
     if TOPICS in scope.options.goals:
         spread_topics(assignment, budget - assignment.bytes_moved)
+    take_back(assignment)
     _leave_dead(assignment, notes)
     assignment.settle_slots()
     assignment.recount()

@@ -3,7 +3,8 @@
 A flow counts in classes of sizes and leaves brokers a little off. Here the worst broker is taken again and again, and of
 all moves from it, moves to it and swaps with it the one is made that lowers the sum of all excess most for its bytes. A swap
 leaves the numbers of replicas as they are, which is what brings a broker into the band of bytes when its number of replicas is
-at the edge of its own. Every step lowers the sum, so it ends; brokers that nothing helps are given up.
+at the edge of its own. Every step lowers the sum, so it ends; brokers that nothing helps are given up. What a flow moved and
+nothing needs any more goes back at the end.
 """
 
 from __future__ import annotations
@@ -216,6 +217,34 @@ class _Search:
         topic = self.assignment.cluster.topic[rows]
         fits: Flags = self.assignment.topic_count[topic, brokers] < self.assignment.scope.bounds.topic_limit[topic]
         return fits
+
+
+def take_back(assignment: Assignment) -> None:
+    """Undoes the moves that nothing needs by now, the largest first: what may return without more excess and without crowding."""
+    excess = Excess(assignment)
+    rows, slots = np.nonzero(assignment.moved & assignment.movable)
+    order = np.argsort(-assignment.size[rows], kind="stable")
+    rows, slots = rows[order], slots[order]
+    for origin in assignment.original.T:
+        good = _may_return(assignment, excess, rows, slots, origin[rows])
+        for row, slot in zip(rows[good].tolist(), slots[good].tolist(), strict=True):
+            one = np.array([row]), np.array([slot]), origin[[row]]
+            if _may_return(assignment, excess, *one).all():
+                assignment.move_one(row, slot, int(origin[row]))
+
+
+def _may_return(assignment: Assignment, excess: Excess, rows: Ints, slots: Ints, targets: Ints) -> Flags:
+    """Whether each of these moved replicas ([N]) could be on the target, where its partition was, and be none the worse."""
+    sources, size = assignment.replicas[rows, slots], assignment.size[rows]
+    now = excess.of(sources, assignment.disk[sources], assignment.count[sources])
+    now += excess.of(targets, assignment.disk[targets], assignment.count[targets])
+    after = excess.of(sources, assignment.disk[sources] - size, assignment.count[sources] - 1)
+    after += excess.of(targets, assignment.disk[targets] + size, assignment.count[targets] + 1)
+    topic = assignment.cluster.topic[rows]
+    roomy = assignment.topic_count[topic, targets] < assignment.scope.bounds.topic_limit[topic]
+    good: Flags = (targets >= 0) & ~assignment.was_here(rows, sources) & (after <= now + LEAST_GAIN) & roomy
+    good &= assignment.legal_back(rows, slots, targets)
+    return good
 
 
 def _least(values: Floats, among: Ints, number: int) -> Ints:

@@ -62,6 +62,28 @@ def test_the_band_is_met_at_both_ends(make_cluster: MakeCluster, judge: Judge, s
     assert plan.bytes_moved <= 1.25 * plan.lower_bound_bytes
 
 
+def needless(plan: Plan, placed: dict[tuple[str, int], tuple[int, ...]]) -> list[tuple[str, int, int]]:
+    """Replicas that could stay where they were, each by itself, with all bands met and racks distinct: (partition, from, to)."""
+    eps, rack = plan.options.eps, {broker.id: broker.rack for broker in plan.cluster.brokers}
+    share = {load.id: load.share_bytes for load in plan.brokers}
+    held = {load.id: (load.bytes_after, load.replicas_after) for load in plan.brokers}
+    mean = sum(count for _, count in held.values()) / len(held)
+    fewest, most = math.floor(mean * (1 - eps) + 1e-9), math.ceil(mean * (1 + eps) - 1e-9)
+
+    def fits(broker: int, size: int, sign: int) -> bool:
+        amount, count = held[broker][0] + sign * size, held[broker][1] + sign
+        return share[broker] * (1 - eps) + 1 < amount < share[broker] * (1 + eps) - 1 and fewest <= count <= most
+
+    return [
+        (move.name, source, target)
+        for move in plan.moves
+        for source in move.removed
+        for target in move.added
+        if fits(source, move.size_bytes, 1) and fits(target, move.size_bytes, -1)
+        if rack[source] not in {rack[broker] for broker in placed[move.topic, move.partition] if broker != target}
+    ]
+
+
 def cheapest(document: ClusterDocument, eps: float) -> int | None:
     """Brute force: the fewest bytes that put bytes and replicas of every broker in the band with distinct racks."""
     ids = [broker.id for broker in document.brokers]
@@ -88,6 +110,23 @@ def cheapest(document: ClusterDocument, eps: float) -> int | None:
         if fits and (best is None or copied < best):
             best = copied
     return best
+
+
+@pytest.mark.parametrize(
+    ("seed", "shape"),
+    [
+        (13, {"brokers": 12, "racks": 4, "topics": 20, "partitions": 12, "new": 2}),
+        (30, {"brokers": 12, "racks": 4, "topics": 20, "partitions": 12, "new": 2}),
+        (59, {"brokers": 8, "racks": 4, "topics": 12, "partitions": 20, "new": 1, "factor": 2}),
+    ],
+)
+def test_nothing_moves_that_could_stay_where_it_was(
+    make_cluster: MakeCluster, after: After, seed: int, shape: dict[str, int]
+) -> None:
+    plan = propose(make_cluster(seed, **shape), PlanOptions(goals=parse_goals(["rack", "disk", "count"])))
+
+    assert plan.solver == "flow" and all(goal.met for goal in plan.goals)
+    assert needless(plan, after(plan)) == []
 
 
 @given(data=st.data())
