@@ -142,16 +142,19 @@ def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) ->
 
 def _in_one_log(bases: Vector, lasts: Vector, epochs: Vector, controllers: Vector) -> Vector:
     """Which batches of several logs make up one. Logs agree up to where they hold the same; behind that only one of them can be
-    what was committed, and epochs tell which (Raft: the log of a leader has all that was committed before its epoch).
+    what was committed, and epochs tell which (Raft: the log of a leader has all that was committed before its epoch). Only those
+    of neighbours are compared, so that one which has rotten hides no more.
     """
-    logs = {int(each): np.flatnonzero(controllers == each) for each in np.unique(controllers)}
+    by_end = np.lexsort((epochs, lasts))
+    logs = [(int(each), by_end[controllers[by_end] == each]) for each in np.unique(controllers)]
     found = np.zeros(len(bases), bool)
-    for _, mine in sorted(logs.items(), key=lambda log: (-epochs[log[1]].max(), -lasts[log[1]].max(), log[0])):
-        taken = np.flatnonzero(found)
-        before = np.searchsorted(np.sort(lasts[taken]), bases[mine], "left")
-        behind = np.searchsorted(np.sort(bases[taken]), lasts[mine], "right")
-        least = np.maximum.accumulate(np.append(epochs[mine].min(), epochs[taken[np.argsort(lasts[taken])]]))[before]
-        most = np.minimum.accumulate(np.append(epochs[mine].max(), epochs[taken[np.argsort(-bases[taken])]]))[len(taken) - behind]
+    for _, mine in sorted(logs, key=lambda log: (-epochs[log[1][-1]], -lasts[log[1][-1]], log[0])):
+        ended = by_end[found[by_end]]
+        begun = ended[np.lexsort((epochs[ended], bases[ended]))]
+        before = np.searchsorted(lasts[ended], bases[mine], "left")
+        behind = np.searchsorted(bases[begun], lasts[mine], "right")
+        least = np.append(epochs[mine].min(), epochs[ended])[before]
+        most = np.append(epochs[begun], epochs[mine].max())[behind]
         found[mine[(before == behind) & (least <= epochs[mine]) & (epochs[mine] <= most)]] = True
     return found
 
