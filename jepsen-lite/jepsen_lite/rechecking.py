@@ -7,7 +7,9 @@ answer of each key to the same checker that else searches itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +21,7 @@ from .runs import checkers_of
 from .store import RunDirectory, RunRecord
 from .workload import Checker, Options, Run
 from .workloads import workload_named
+from .workloads.only import Only
 
 
 class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +51,8 @@ Answers = Mapping[tuple[str, str, str], KeyAnswer]
 
 def answer(task: KeyTask) -> KeyResult:
     """Does a task: the same whoever does it."""
-    checkers = _searching(workload_named(task.workload).checkers(task.options))
-    checker = next(found for found in checkers if found.name == task.checker).with_steps(task.steps_max)
+    searches = _searches(workload_named(task.workload).checkers(task.options))
+    checker = next(found.checker for found in searches if found.name == task.checker).with_steps(task.steps_max)
     _, calls = checker.calls_by_key(task.ops)[task.key]
     return KeyResult(run=task.run, checker=task.checker, key=task.key, answer=checker.judged(task.key, calls))
 
@@ -57,13 +60,13 @@ def answer(task: KeyTask) -> KeyResult:
 def tasks_of(directory: RunDirectory, steps_max: int | None = None) -> Iterator[KeyTask]:
     """The searches of a run, a task for each key. StoreError, UnknownWorkload."""
     record, run = directory.record(), directory.run()
-    for checker in _searching(workload_named(record.workload).checkers(record.options)):
-        for key, (ops, _) in checker.keys_of(run).items():
+    for name, checker, seen in _searches(workload_named(record.workload).checkers(record.options)):
+        for key, (ops, _) in checker.keys_of(seen(run)).items():
             yield KeyTask(
                 run=str(directory.path),
                 workload=record.workload,
                 options=record.options,
-                checker=checker.name,
+                checker=name,
                 key=key,
                 ops=tuple(ops),
                 steps_max=steps_max or checker.steps_max,
@@ -77,24 +80,44 @@ def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max
     record, run = directory.record(), directory.run()
     checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory.nodes)
     if answers is not None:
-        checkers = [_told(checker, str(directory.path), answers) for checker in checkers]
+        checkers = [_replaced(checker, partial(_told, str(directory.path), answers)) for checker in checkers]
     elif steps_max is not None:
-        checkers = [checker.with_steps(steps_max) if isinstance(checker, Linearizable) else checker for checker in checkers]
+        checkers = [_replaced(checker, lambda _, found: found.with_steps(steps_max)) for checker in checkers]
     record = msgspec.structs.replace(record, verdicts=tuple(judge(run, checkers)))
     directory.write_record(record)
     return record, run
 
 
-def _searching(checkers: Sequence[Checker]) -> list[Linearizable]:
-    return [checker for checker in checkers if isinstance(checker, Linearizable)]
+class _Search(NamedTuple):
+    """A checker that searches, the name under which it is known, and what it sees of a run."""
+
+    name: str
+    checker: Linearizable
+    seen: Callable[[Run], Run]
 
 
-def _told(checker: Checker, run: str, answers: Answers) -> Checker:
+def _searches(checkers: Sequence[Checker]) -> list[_Search]:
+    found = []
+    for checker in checkers:
+        if isinstance(checker, Linearizable):
+            found.append(_Search(checker.name, checker, lambda run: run))
+        elif isinstance(checker, Only) and isinstance(checker.checker, Linearizable):
+            found.append(_Search(checker.name, checker.checker, checker.seen))
+    return found
+
+
+def _replaced(checker: Checker, change: Callable[[str, Linearizable], Linearizable]) -> Checker:
+    """The checker with another search, which `change` makes of its name and the one that it has; itself if it has none."""
+    for name, search, _ in _searches([checker]):
+        changed = change(name, search)
+        return checker.with_checker(changed) if isinstance(checker, Only) else changed
+    return checker
+
+
+def _told(run: str, answers: Answers, name: str, checker: Linearizable) -> Linearizable:
     """The checker, with what is known already."""
-    if not isinstance(checker, Linearizable):
-        return checker
 
     def search(key: str, calls: Sequence[Operation]) -> KeyAnswer:
-        return answers[run, checker.name, key]
+        return answers[run, name, key]
 
     return checker.searching_with(search)

@@ -145,6 +145,21 @@ def test_whoever_waits_longer_learns_more(tmp_path: Path) -> None:
     assert {answer(task).answer.valid for task in tasks_of(directory, steps_max=1)} == {"unknown"}
 
 
+def test_a_search_that_a_checker_of_a_part_does_is_patient_and_done_elsewhere_too(tmp_path: Path) -> None:
+    ops = [op(0, "registers.set", "values/a/0", 1), op(1, "registers.get", "values/a/0", None, 2)]
+    directory = RunDirectory.new(tmp_path, "soak", "1")
+    record = RunRecord(workload="soak", world="real", options=Options(seed="1"))
+    directory.write_run(record, Run(options=record.options, history=History(ops)))
+    name = "registers: linearizable"
+    assert by_checker(rechecked(directory, steps_max=1)[0])[name].valid == "unknown"
+    assert by_checker(rechecked(directory, steps_max=1_000)[0])[name].valid is False
+    tasks = {task.checker: task for task in tasks_of(directory, steps_max=1_000) if task.key == "values/a/0"}
+    found = answer(tasks[name]).answer
+    assert found.valid is False
+    hasty = {(task.run, task.checker, task.key): found._replace(valid="unknown") for task in tasks_of(directory)}
+    assert by_checker(rechecked(directory, hasty)[0])[name].valid == "unknown", "nothing is searched here"
+
+
 def test_what_cannot_be_judged_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no run latest"):
         CliRunner().invoke(check, ["--store", str(tmp_path)], catch_exceptions=False)

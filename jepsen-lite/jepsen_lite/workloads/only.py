@@ -16,9 +16,16 @@ class Only:
 
     def __init__(self, checker: Checker, part: Callable[[Op], Op | None], name: str) -> None:
         self.name = name
-        self._checker, self._part = checker, part
+        self.checker, self._part = checker, part
+
+    def with_checker(self, checker: Checker) -> Only:
+        """Another one that sees the same part."""
+        return Only(checker, self._part, self.name)
+
+    def seen(self, run: Run) -> Run:
+        """The run as the checker sees it."""
+        ops = [op for op in map(self._part, run.history) if op is not None]
+        return msgspec.structs.replace(run, history=History(ops))
 
     def check(self, run: Run) -> Verdict:
-        seen = [op for op in map(self._part, run.history) if op is not None]
-        verdict = self._checker.check(msgspec.structs.replace(run, history=History(seen)))
-        return msgspec.structs.replace(verdict, checker=self.name)
+        return msgspec.structs.replace(self.checker.check(self.seen(run)), checker=self.name)
