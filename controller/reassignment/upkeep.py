@@ -26,7 +26,7 @@ from .queueing import current_load, in_order, select, waiting_for
 
 PAUSE_MS = 20
 MOVES_MAX = 4000
-"""How many moves one look may begin: with whose they are, they fit one batch."""
+"""How many moves one look may begin: with whose they are, they fit one batch, unless very many have very long reasons."""
 
 
 def start_waiting(state: ControllerState, sizes: Mapping[TopicPartition, int], context: Context) -> Outcome[None]:
@@ -52,7 +52,7 @@ def start_waiting(state: ControllerState, sizes: Mapping[TopicPartition, int], c
     records += start_queued(started, context.now_ms)
     if finished:
         records.append(DequeueMoves(0, tuple(finished)))
-    return Outcome(records, None)
+    return Outcome(records, None, transaction="queued moves")
 
 
 def _begin(image: MetadataImage, key: TopicPartition, move: QueuedMoveImage, records: list[AnyRecord]) -> bool:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.controller.reassignment.policy import MovePolicy
+from kraftlab.controller.engine.log_writer import plan_of
+from kraftlab.controller.engine.state import EMPTY_STATE, Context, Settings
+from kraftlab.controller.reassignment.policy import MOVES_PER_BROKER, MOVES_PER_CLUSTER, MovePolicy
 from kraftlab.controller.reassignment.queueing import Load, Selection, Waiting, in_order, select
+from kraftlab.controller.reassignment.upkeep import start_waiting
+from kraftlab.metadata.features import bootstrap_records
+from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.moves import QueuedMoveImage
+from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, Config, Partition, QueueMoves, RegisterBroker, Topic
 
 TOPIC = b"topic of the row"
 NOTHING = Load(Counter(), 0)
@@ -117,3 +124,24 @@ def test_order_by_size_puts_the_unknown_last() -> None:
     sizes = {(TOPIC, 0): 500, (TOPIC, 1): 20, (TOPIC, 3): 100}
     assert [key[1] for key, _ in in_order(entries.items(), "smallest-first", sizes)] == [1, 3, 0, 2]
     assert [key[1] for key, _ in in_order(entries.items(), "largest-first", sizes)] == [0, 3, 1, 2]
+
+
+def test_moves_that_were_queued_with_very_long_reasons_start_together_all_the_same() -> None:
+    """Whose they are takes more room than one batch has."""
+    count = 2800
+    brokers = (1, 2)
+    records: list[AnyRecord] = [
+        *bootstrap_records(),
+        *(RegisterBroker(0, each, bytes([each]) * 16, each, (), (), fenced=False) for each in brokers),
+        Config(0, RESOURCE_BROKER, "", MOVES_PER_CLUSTER, "0"),
+        Config(0, RESOURCE_BROKER, "", MOVES_PER_BROKER, "0"),
+        Topic(0, "t", TOPIC),
+        *(Partition(0, number, TOPIC, (1,), (1,), leader=1) for number in range(count)),
+        *(QueueMoves(0, n, "User:a", "\u2014" * 1000, 0, ((TOPIC, n, 0, (2,), ()),)) for n in range(count)),
+    ]
+    state = EMPTY_STATE.replay(records, 0, Provenance(len(records), 1, 0))
+    context = Context(1000, random.Random(1), Settings("c", 1), len(records))
+    plan = plan_of(state, len(records), 1, start_waiting(state, {}, context), 1000)
+    after = plan.batches[-1].after.image
+    assert (after.transaction, len(after.moves.queued)) == (None, 0)
+    assert len(after.moves.running[TOPIC]) == count
