@@ -165,7 +165,10 @@ def audit(name: str, lake_uri: str, since: str | None, topic: str | None, findin
 
 def _rows(lake: Any, table: str) -> list[Row]:
     """A table's rows, in the shape that their audit shows."""
-    rows: list[Row] = lake.arrow(table).to_pylist()
+    from ..tables.bronze import damages
+
+    found = lake.arrow(table)
+    rows: list[Row] = damages(found.drop_columns("raw")) if table == "bronze.quarantine" else found.to_pylist()
     if table == "gold.leader_epochs":
         leaders = Counter(row["epoch"] for row in rows)
         return [{**row, "leaders": leaders[row["epoch"]]} for row in rows]

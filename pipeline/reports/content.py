@@ -15,7 +15,7 @@ import msgspec
 
 from ..lake.commits import Lake
 from ..lake.schemas import SILVER, tables
-from ..tables.bronze import is_torn_end
+from ..tables.bronze import damages, is_torn_end
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +153,7 @@ def gather(lake: Lake) -> Report:
         drift_kinds=_counts(drift, "class"),
         epochs=_epochs(lake.arrow(EPOCHS)),
         divergences=_counts(lake.arrow(DIVERGENCE, ["class"]), "class"),
-        quarantined=_damages(lake.arrow(QUARANTINE, ["status", "segment", "next_offset"])),
+        quarantined=_damages(lake.arrow(QUARANTINE, ["controller_id", "segment", "pos", "status", "next_offset"])),
         gaps=_counts(lake.arrow(GAPS, ["cause"]), "cause"),
     )
 
@@ -165,7 +165,8 @@ def _counts(rows: pa.Table, column: str) -> dict[str, int]:
 
 def _damages(rows: pa.Table) -> dict[str, int]:
     """By status, without the ends of segments that were being written."""
-    kept = [row["status"] for row in rows.to_pylist() if not is_torn_end(*row.values())]
+    found = damages(rows)
+    kept = [row["status"] for row in found if not is_torn_end(row["status"], row["segment"], row["next_offset"])]
     return dict(Counter(kept).most_common())
 
 

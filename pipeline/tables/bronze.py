@@ -107,6 +107,12 @@ def snapshots(batches: pa.Table) -> list[tuple[str, int]]:
     return sorted((row["segment"], row["base_offset_min"] + 1) for row in rows)
 
 
+def damages(quarantine: pa.Table) -> list[dict[str, Any]]:
+    """The rows, each damage once: one that borders on two ranges stands in both, and counts as it was seen last."""
+    found = {(row["controller_id"], row["segment"], row["pos"]): row for row in quarantine.to_pylist()}
+    return list(found.values())
+
+
 def is_torn_end(status: str, segment: str, next_offset: int | None) -> bool:
     """Whether a row of quarantine is how a segment ends that was being written. What is missing behind it, if anything is, is a
     gap of its own. Snapshots appear whole, so that one which is cut short is damaged.

@@ -183,6 +183,19 @@ def test_gaps_are_findings_unless_they_were_compacted(lake: Callable[..., str], 
     assert (row["table"], row["from_offset"], row["to_offset"], row["status"]) == ("quarantine", 20, 30, "bad_crc")
 
 
+def test_a_damage_between_two_ranges_is_one_as_the_later_saw_it(
+    lake: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    torn = {"controller_id": 1, "segment": "0.log", "pos": 7, "end_pos": 99, "status": "truncated", "prev_offset": 19}
+    other = torn | {"controller_id": 2, "status": "bad_crc", "next_offset": 20}
+    later = torn | {"status": "bad_length", "end_pos": 120, "next_offset": 20}
+    place = lake(bronze_offset_gaps=[], bronze_quarantine=[torn, other, other, later])
+    assert run(["pipeline", "audit", "gaps", "--lake", place, "--json"]) == 1
+    assert [row["status"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["bad_length", "bad_crc"]
+    assert run(["pipeline", "report", "--lake", place, "--out", str(tmp_path / "report.html"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["quarantined"] == {"bad_length": 1, "bad_crc": 1}
+
+
 def test_how_a_log_ends_that_is_being_written_is_no_finding(
     lake: Callable[..., str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
