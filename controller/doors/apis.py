@@ -23,13 +23,12 @@ from ..cluster import brokers, producer_ids
 from ..cluster import describe as cluster
 from ..configs import client_quotas, configs, features
 from ..configs import description as config_description
-from ..partitions.leader_elections import asks_for_no_partition, elect_leaders
+from ..partitions import leader_elections
 from ..reassignment import kip_179, reassignments
 from ..reassignment.listing import Observer, listing
 from ..reassignment.listing import is_long as is_long_listing
 from ..security import acls, scram
-from ..topics import description, topics
-from ..topics.partition_counts import create_partitions
+from ..topics import description, partition_counts, topics
 from . import refusals
 
 if TYPE_CHECKING:
@@ -173,9 +172,30 @@ async def _records_are_brokers(service: ControllerService, request: Message) -> 
 
 APIS: Mapping[str, AdminApi] = {
     "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics, strict_from=6, is_long=topics.is_long),
-    "DeleteTopics": AdminApi(Kind.WRITE, topics.delete, "topics", refusals.delete_topics, topics.take_in_names, strict_from=5),
-    "CreatePartitions": AdminApi(Kind.WRITE, create_partitions, "topics", refusals.create_partitions, strict_from=3),
-    "ElectLeaders": AdminApi(Kind.WRITE, elect_leaders, asks_for_no_partition, refusals.elect_leaders),
+    "DeleteTopics": AdminApi(
+        Kind.WRITE,
+        topics.delete,
+        "topics",
+        refusals.delete_topics,
+        topics.take_in_names,
+        strict_from=5,
+        is_long=topics.is_long_deletion,
+    ),
+    "CreatePartitions": AdminApi(
+        Kind.WRITE,
+        partition_counts.create_partitions,
+        "topics",
+        refusals.create_partitions,
+        strict_from=3,
+        is_long=partition_counts.is_long,
+    ),
+    "ElectLeaders": AdminApi(
+        Kind.WRITE,
+        leader_elections.elect_leaders,
+        leader_elections.asks_for_no_partition,
+        refusals.elect_leaders,
+        is_long=leader_elections.is_long,
+    ),
     "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
     "DescribeTopicPartitions": AdminApi(
         Kind.READ,
@@ -210,9 +230,15 @@ APIS: Mapping[str, AdminApi] = {
         "topics",
         refusals.alter_replication_factors,
         names_initiator=True,
+        is_long=kip_179.are_long_factors,
     ),
     "AlterPartitionCounts": AdminApi(
-        Kind.WRITE, kip_179.alter_partition_counts, "topics", refusals.alter_partition_counts, strict_from=0
+        Kind.WRITE,
+        kip_179.alter_partition_counts,
+        "topics",
+        refusals.alter_partition_counts,
+        strict_from=0,
+        is_long=partition_counts.is_long,
     ),
     "AlterInterBrokerThrottle": AdminApi(Kind.WRITE, kip_179.alter_inter_broker_throttle),
     "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),

@@ -32,6 +32,8 @@ from .partition_change import build_change
 from .partitions import Eligibility, PartitionKey, default_directory
 
 MAX_ELECTIONS_PER_RUN = 1000
+LONG_PARTITIONS = 1000
+"""To elect leaders of more takes longer than the quorum should wait for its leader: some 15 µs each."""
 
 
 class _Kind(NamedTuple):
@@ -84,6 +86,15 @@ def elect_leaders(
             if error is not None:
                 set_error(answer, error)
     return Outcome(list(changes.values()), response, atomic=False)
+
+
+def is_long(image: MetadataImage, request: admin_pb2.ElectLeadersRequest) -> bool:
+    """Whether so many elections would hold up others. How many of all partitions need one is not known here."""
+    if request.HasField("topic_partitions"):
+        asked = sum(len(topic.partitions) for topic in request.topic_partitions.values)
+    else:
+        asked = sum(len(topic.partitions) for topic in image.topics.by_id.values())
+    return asked > LONG_PARTITIONS
 
 
 def asks_for_no_partition(request: admin_pb2.ElectLeadersRequest) -> bool:

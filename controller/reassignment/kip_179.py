@@ -10,6 +10,7 @@ from collections import Counter
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
 
 from ..configs import configs
@@ -60,6 +61,12 @@ def alter_replication_factors(
     for topic in outcome.response.responses:
         _take_over(planned[topic.name], topic)
     return Outcome(outcome.records, response, transaction=outcome.transaction)
+
+
+def are_long_factors(image: MetadataImage, request: admin_pb2.AlterReplicationFactorsRequest) -> bool:
+    """Whether so many moves would hold up others."""
+    topics = [image.topics.get(entry.name) for entry in request.topics]
+    return sum(len(topic.partitions) for topic in topics if topic is not None) > reassignments.LONG_PARTITIONS
 
 
 def _as_reassignments(request: admin_pb2.AlterReplicationFactorsRequest) -> admin_pb2.AlterPartitionReassignmentsRequest:

@@ -20,6 +20,7 @@ from kraftlab.quorum.core.batch import MAX_RECORDS
 from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
 from ..reassignment.arithmetic import target_replicas
 from .assignments import bad_assignment, check_assignments, new_partition, spread
+from .topics import LONG_PARTITIONS
 
 
 def create_partitions(
@@ -53,6 +54,12 @@ def create_partitions(
             set_error(response.results.add(name=name), duplicate)
     check_record_count(records)
     return Outcome([] if request.validate_only else records, response)
+
+
+def is_long(image: MetadataImage, request: admin_pb2.CreatePartitionsRequest | admin_pb2.AlterPartitionCountsRequest) -> bool:
+    """Whether placing so many partitions would hold up others."""
+    added = sum(max(0, entry.count - _partition_count(image.topics.get(entry.name))) for entry in request.topics)
+    return added > LONG_PARTITIONS
 
 
 def _partition_count(topic: TopicImage | None) -> int:

@@ -31,7 +31,9 @@ from .topic_names import METADATA_TOPIC, name_problem
 VERSION_WITH_DELETION_DISABLED = 3
 """The first version of DeleteTopics that has a code for it."""
 LONG_PARTITIONS = 1000
-"""To place more takes longer than the quorum should wait for its leader: some 10 µs each, and more on a busy machine."""
+"""To place or to forget more takes longer than the quorum should wait for its leader: some 10 µs each, and more on a busy
+machine.
+"""
 DEFAULT = -1
 """In counts of a creation: the controller's default, or what the manual assignment says."""
 
@@ -72,6 +74,12 @@ def create(
 def is_long(image: MetadataImage, request: admin_pb2.CreateTopicsRequest) -> bool:
     """Whether placing so many partitions would hold up others."""
     return sum(len(topic.assignments) or topic.num_partitions for topic in request.topics) > LONG_PARTITIONS
+
+
+def is_long_deletion(image: MetadataImage, request: admin_pb2.DeleteTopicsRequest) -> bool:
+    """Whether so many partitions go that to forget them would hold up others."""
+    topics = [_named(image, entry) for entry in request.topics]
+    return sum(len(topic.partitions) for topic in topics if topic is not None) > LONG_PARTITIONS
 
 
 def failed_creation(name: str, error: ApiError) -> admin_pb2.CreatableTopicResult:
@@ -219,6 +227,16 @@ def _check_deletion_enabled(request: admin_pb2.DeleteTopicsRequest, settings: Se
 
 def _has_id(entry: admin_pb2.DeleteTopicState) -> bool:
     return entry.HasField("topic_id") and entry.topic_id != to_text(ZERO)
+
+
+def _named(image: MetadataImage, entry: admin_pb2.DeleteTopicState) -> TopicImage | None:
+    """The topic that an entry names, by name or by id."""
+    if entry.HasField("name"):
+        return image.topics.get(entry.name)
+    try:
+        return image.topics.by_id.get(from_text(entry.topic_id))
+    except ValueError:
+        return None
 
 
 def _to_delete(image: MetadataImage, entry: admin_pb2.DeleteTopicState, by_name: Counter[str], by_id: Counter[str]) -> TopicImage:

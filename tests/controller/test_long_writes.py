@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.doors.apis import APIS
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.aside import on_a_thread
 from kraftlab.controller.engine.purgatory import Answer
@@ -21,6 +22,7 @@ from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_TOPIC, Config
+from kraftlab.metadata.uuids import to_text
 
 Work = tuple[Callable[[], WorkedOut], Callable[[outcome.Outcome[WorkedOut]], None]]
 
@@ -232,3 +234,45 @@ async def test_a_creation_is_long_by_the_partitions_of_all_its_topics(
     wanted = [admin_pb2.CreatableTopic(name=f"t{number}", num_partitions=count) for number, count in enumerate(partitions)]
     request = admin_pb2.CreateTopicsRequest(topics=wanted)
     assert topics.is_long(cluster.controller.committed.image, request) is is_long
+
+
+BIG = {"big": 1001, "small": 999}
+
+
+@pytest.fixture
+async def sized(cluster: Any) -> ControllerState:
+    """Topics of known sizes."""
+    await cluster.start_brokers(0)
+    for name, count in BIG.items():
+        request = admin_pb2.CreateTopicsRequest(topics=[{"name": name, "num_partitions": count, "replication_factor": 1}])
+        await cluster.write(topics.create, request)
+    state: ControllerState = cluster.controller.committed
+    return state
+
+
+def election(**topic_partitions: int) -> admin_pb2.ElectLeadersRequest:
+    request = admin_pb2.ElectLeadersRequest()
+    for name, count in topic_partitions.items():
+        request.topic_partitions.values.add(topic=name, partitions=range(count))
+    return request
+
+
+async def test_what_changes_more_than_a_thousand_partitions_is_long_whichever_call_asks_for_it(sized: ControllerState) -> None:
+    big = sized.image.topics.by_name["big"]
+    rows = [
+        ("ElectLeaders", election(), True),
+        ("ElectLeaders", election(big=1001), True),
+        ("ElectLeaders", election(big=1000), False),
+        ("CreatePartitions", admin_pb2.CreatePartitionsRequest(topics=[{"name": "big", "count": 2002}]), True),
+        ("CreatePartitions", admin_pb2.CreatePartitionsRequest(topics=[{"name": "big", "count": 2001}]), False),
+        ("CreatePartitions", admin_pb2.CreatePartitionsRequest(topics=[{"name": "nope", "count": 2002}]), False),
+        ("AlterPartitionCounts", admin_pb2.AlterPartitionCountsRequest(topics=[{"name": "big", "count": 2002}]), True),
+        ("DeleteTopics", admin_pb2.DeleteTopicsRequest(topics=[{"name": "big"}]), True),
+        ("DeleteTopics", admin_pb2.DeleteTopicsRequest(topics=[{"topic_id": to_text(big)}]), True),
+        ("DeleteTopics", admin_pb2.DeleteTopicsRequest(topics=[{"topic_id": "no id"}, {"name": "nope"}]), False),
+        ("DeleteTopics", admin_pb2.DeleteTopicsRequest(topics=[{"name": "small"}]), False),
+        ("AlterReplicationFactors", admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "small"}]), True),
+        ("AlterReplicationFactors", admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "nope"}]), False),
+    ]
+    wrong = [(api, request) for api, request, is_long in rows if APIS[api].is_long(sized.image, request) is not is_long]
+    assert wrong == []
