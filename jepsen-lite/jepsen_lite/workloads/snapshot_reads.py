@@ -213,10 +213,11 @@ class PoolsFold(Fold):
         return ()
 
     def wrote(self, op: Op, change: Change | None) -> str:
+        """All topics of the pool, or none, whose value it was before; `answers` sees whether it was."""
         if change is None:
             return "the answer to it would be there"
         written = {entry.record["resource_name"] for entry in change.entries if entry.kind == "Config"}
-        return "" if written == set(_topics(op.key)) else f"it changes {sorted(written)}"
+        return "" if not written or written == set(_topics(op.key)) else f"it changes {sorted(written)}"
 
     def answers(self, op: Op) -> str:
         configs = self._tables.configs
