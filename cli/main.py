@@ -88,7 +88,7 @@ def run(arguments: list[str] | None = None) -> int:
         sys.stderr.close()
         return FAILED
     except Exception as error:
-        text = _known_failure(error)
+        text = known_failure(error)
         if text is None:
             raise
         failure = CommandFailed(f"Error: {text}")
@@ -110,7 +110,7 @@ def _give_up_stdout() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def _known_failure(error: Exception) -> str | None:
+def known_failure(error: Exception) -> str | None:
     """The text of an error that speaks for itself, None for a bug."""
     import errno
 

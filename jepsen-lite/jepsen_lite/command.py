@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import traceback
 from typing import Any
 
 import click
@@ -93,6 +94,10 @@ class ChaosGroup(CommandGroup):
                 raise
             text = f"{error.name} is not installed; install what faults need with: {INSTALL}"
             raise CommandFailed(f"Error: {text}", exit_code=HARNESS) from error
+        except (CommandFailed, click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:  # which would end as 1, as if safety had been violated
+            raise CommandFailed(f"Error: {_told(error)}", exit_code=HARNESS) from error
 
 
 class NotInstalled(click.Command):
@@ -106,6 +111,16 @@ class NotInstalled(click.Command):
         if not ctx.resilient_parsing:
             raise self._error
         return []
+
+
+def _told(error: Exception) -> str:
+    """What a person is told of it; of a bug of the harness with where it is, on stderr."""
+    from kraftlab.cli.main import known_failure
+
+    text = known_failure(error)
+    if text is None:
+        traceback.print_exception(error)
+    return text or f"the harness failed: {type(error).__name__}: {error}"
 
 
 def _comes_with_chaos(error: ModuleNotFoundError) -> bool:

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 from click.shell_completion import BashComplete
 
+from jepsen_lite.nemeses import ledger
 from kraftlab.cli import main
 
 
@@ -39,6 +40,28 @@ def test_a_command_that_cannot_be_loaded_says_what_to_install(
     assert capsys.readouterr().err == (
         "Error: jinja2 is not installed; install what faults need with: pip install 'kraftlab[chaos]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(28, "No space left on device", "runs/run.json"), "cannot use runs/run.json: No space left on device"),
+        (KeyError("partitions"), "the harness failed: KeyError: 'partitions'"),
+    ],
+)
+def test_a_harness_that_fails_is_no_violation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, text: str
+) -> None:
+    """1 says that safety was violated."""
+
+    def fails(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ledger, "clean", fails)
+    assert main.run(["chaos", "clean"]) == 255
+    told = capsys.readouterr().err
+    assert f"Error: {text}" in told
+    assert ("Traceback" in told) == isinstance(error, KeyError), "what speaks for itself needs none"
 
 
 def test_workloads_and_faults_are_completed() -> None:
