@@ -325,6 +325,12 @@ class _Follower:
                 f"the next step: kraftlab pipeline ingest LOGDIR... --lake {self._lake.place()}"
             )
 
+    def _end_before(self, lo: int) -> int:
+        """Where the batches of the range before `lo` end: the last may reach beyond it."""
+        before = [each for each in self._lake.active(BATCHES) if each.hi == lo]
+        found = bronze.ends(self._lake.arrow_of(before[0], bronze.KEYS)) if before else {}
+        return max([lo, *found.values()])
+
     def _end(self, table: str) -> int:
         return max((each.hi for each in self._lake.active(table)), default=0)
 
@@ -359,13 +365,14 @@ class _Follower:
         firsts = [row["base_offset"] for row in rows if not row["segment"].endswith(bronze.SNAPSHOTS[1:])]
         first = min(firsts, default=hi)
         gaps = []
-        if first > lo:
+        start = self._end_before(lo)
+        if first > start:
             cause = "compacted" if len(firsts) < len(rows) else "missing_segment"
             same = {
                 "controller_id": int(details["controllers"]),
                 "format": details["format"],
                 "cluster_id": details["cluster_id"],
             }
-            gaps = [{"from_offset": lo, "to_offset": first, "cause": cause, **same}]
+            gaps = [{"from_offset": start, "to_offset": first, "cause": cause, **same}]
         for table, missing in ((QUARANTINE, []), (GAPS, gaps)):
             self._lake.commit_arrow(pa.Table.from_pylist(missing, schema=arrow_schema(table)), table, lo, hi, details=details)

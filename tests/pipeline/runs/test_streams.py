@@ -113,6 +113,19 @@ def test_a_range_that_was_killed_between_two_tables_is_finished_from_what_it_had
     assert [lake.latest(table) for table in streams.TABLES] == [1, 1, 1]
 
 
+def test_a_batch_that_reaches_into_the_next_range_leaves_no_gap_there(lake: Lake) -> None:
+    """`ingest --to 10` takes a batch whole that begins below."""
+    _commit(lake, 0, 10, (0, 7, 1, "0.log"), (8, 11, 1, "0.log"))
+    with lake.writing():
+        for table in (QUARANTINE, GAPS):
+            lake.commit_parts(table, 0, 10, ())
+    follower = _follower(lake)
+    assert follower.position() == OffsetAndEpoch(12, 1)
+    _commit(lake, 10, 15, (12, 14, 1, "1.log"), details={**DETAILS, streams.LIVE: "0"})
+    follower.finish_torn_range()
+    assert lake.arrow(GAPS).to_pylist() == []
+
+
 def test_a_torn_ingest_is_left_to_ingest_which_knows_what_was_damaged(lake: Lake) -> None:
     _commit(lake, 0, 10, (0, 9, 1, "log"))
     with pytest.raises(WrongUse, match="at offsets 0 to 9; the next step: kraftlab pipeline ingest"):
