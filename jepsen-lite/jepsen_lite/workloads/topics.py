@@ -22,7 +22,7 @@ from ..history import FAIL, Op
 from ..models.fold import Change, changes
 from ..models.model import Operation, Refused
 from ..verdicts import UNKNOWN, Verdict
-from ..workload import Checker, Completion, Options, Port, Run, Workload
+from ..workload import CallFailed, Checker, Completion, Options, Port, Run, Workload
 from .admin import Caller, asked_until_ok, ended, in_turn, keys_wanted, length_of, need_brokers
 from .tables import Tables
 
@@ -133,7 +133,10 @@ class TopicClient:
     async def _delete(self, name: str, by_id: bool, port: Port) -> Completion:
         state = pb.DeleteTopicState(name=name)
         if by_id:
-            topic_id = self._seen.get(name) or await self._look_up(name, port)
+            try:
+                topic_id = self._seen.get(name) or await self._look_up(name, port)
+            except CallFailed as failed:
+                return Completion(FAIL, error=f"not sent, the id is not known: {failed.error}", node=failed.node)
             if not topic_id:
                 return Completion(FAIL, error=NO_ID)
             state = pb.DeleteTopicState(topic_id=topic_id)

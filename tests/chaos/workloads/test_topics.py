@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import trio
+
+from jepsen_lite.generators import Invocation
+from jepsen_lite.history import INFO
+from jepsen_lite.workload import CallFailed, Options
+from jepsen_lite.workloads.topics import TopicClient
 
 LIES = {
     "stale read": {"witness", "linearizable"},
@@ -28,3 +34,17 @@ def test_a_lie_about_topics_is_seen(played, lie):
     cluster, _, verdicts = played("topics", lie, rate=0.3)
     assert cluster.lies_told
     assert {name for name, verdict in verdicts.items() if verdict.valid is False} == LIES[lie]
+
+
+class Silent:
+    """A port to nodes of which none answers."""
+
+    controllers, brokers = (3000,), (1,)
+
+    async def call(self, api, request, **_):
+        raise CallFailed(INFO, "DEADLINE_EXCEEDED", node=1)
+
+
+def test_a_deletion_whose_id_nobody_told_was_never_sent():
+    ended = trio.run(TopicClient(Options(), 0).invoke, Invocation("delete-id", "topics-0"), Silent())
+    assert (ended.outcome, ended.error) == ("fail", "not sent, the id is not known: DEADLINE_EXCEEDED")
