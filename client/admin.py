@@ -30,7 +30,7 @@ from kraftlab.quorum.core.types import Endpoint
 
 from .channels import Channels, authentication_error
 from .config_parts import BROKER, in_parts
-from .errors import ClusterUnreachable, OutcomeUnknown, api_error
+from .errors import ClusterUnreachable, OutcomeUnknown, api_error, header_error
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import (
     DeletedRecords,
@@ -209,7 +209,7 @@ class AdminClient:
         limited = request.header.HasField("timeout_ms")
         for fresh in (False, True):
             if fresh or broker_id not in self._brokers:
-                self.describe_cluster(include_fenced_brokers=True, timeout_ms=_left_ms(deadline))
+                self.describe_cluster(include_fenced_brokers=True, timeout_ms=left_ms(deadline))
             endpoint = self._brokers.get(broker_id)
             if endpoint is None:
                 known = ",".join(map(str, sorted(self._brokers))) or "none"
@@ -217,7 +217,7 @@ class AdminClient:
                     ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered; registered brokers: {known}"
                 )
             try:
-                return self.call_at(endpoint, api, request, timeout_ms=_left_ms(deadline))
+                return self.call_at(endpoint, api, request, timeout_ms=left_ms(deadline))
             except ClusterUnreachable:
                 if fresh or time.monotonic() >= deadline:
                     raise
@@ -245,7 +245,7 @@ class AdminClient:
                     "see `kraftlab metadata-quorum describe --status`"
                 )
             time.sleep(_FIRST_PAUSE_S)
-            self.describe_cluster()
+            self.describe_cluster(timeout_ms=left_ms(deadline))
         return CallStream(self._channels, self._leader)
 
     def _attempt(self, endpoint: Endpoint, api: str, request: Message, timeout_s: float) -> Any:
@@ -260,8 +260,7 @@ class AdminClient:
         if header.HasField("leader") and header.leader.port:
             self._leader = Endpoint(header.leader.host, header.leader.port)
         if header.error_code:
-            refusal = api_error(header.error_code, header.error_message)
-            raise OutcomeUnknown(refusal.code, refusal.message, header.metadata_offset) if header.outcome_unknown else refusal
+            raise header_error(header)
         return response
 
     def _candidates(self) -> Iterable[Endpoint]:
@@ -684,7 +683,8 @@ def raise_first_error(results: Iterable[Any]) -> None:
             raise api_error(result.error_code, getattr(result, "error_message", None))
 
 
-def _left_ms(deadline: float) -> int:
+def left_ms(deadline: float) -> int:
+    """The time until a moment of `time.monotonic`, 1 at least: who asks for 0 is refused."""
     return max(1, int((deadline - time.monotonic()) * 1000))
 
 

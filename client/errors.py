@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
@@ -26,3 +27,9 @@ def api_error(code: int, message: str | None) -> ApiError:
     except ValueError:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"error code {code}: {message or 'no message'}")
     return ApiError(row, message or None)
+
+
+def header_error(header: pb.ResponseHeader) -> ApiError:
+    """The ApiError of a whole request that an answer's header tells, OutcomeUnknown if it may have been carried out."""
+    error = api_error(header.error_code, header.error_message)
+    return OutcomeUnknown(error.code, error.message, header.metadata_offset) if header.outcome_unknown else error

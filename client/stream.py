@@ -20,7 +20,7 @@ from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import METHODS
 
 from .channels import Channels, authentication_error
-from .errors import ClusterUnreachable, api_error
+from .errors import ClusterUnreachable, header_error
 
 _MESSAGE_BYTES = 256 * 1024
 """A message takes no more calls once it is this large."""
@@ -46,7 +46,8 @@ class CallStream:
         self._reader.start()
 
     def submit(self, api: str, request: Message) -> Future[Message]:
-        """Starts a call. The future gives the response, or raises ApiError of the header's error, or ClusterUnreachable.
+        """Starts a call. The future gives the response, or raises ApiError of the header's error (OutcomeUnknown if the call may
+        have taken effect), or ClusterUnreachable.
 
         What broke the stream is raised at once if it has broken already. A call that is on its way cannot be cancelled.
         """
@@ -108,7 +109,7 @@ class CallStream:
         response: Any = answer if field is None else getattr(answer, field)
         header = answer.fault if field is None else response.header
         if header.error_code:
-            future.set_exception(api_error(header.error_code, header.error_message))
+            future.set_exception(header_error(header))
         else:
             future.set_result(response)
 

@@ -210,3 +210,12 @@ def test_configs_of_a_broker_that_does_not_answer_are_changed_by_the_controller_
         client.incremental_alter_configs([resource], timeout_ms=3_000)
     [(client_id, sequence)] = ids(cluster.nodes[0], "IncrementalAlterConfigs")
     assert (len(client_id), sequence) == (16, 1)
+
+
+def test_a_stream_tells_a_change_that_may_survive_from_one_that_was_not_made(cluster) -> None:
+    cluster.nodes[0].answers["UnregisterBroker"] = lambda _: pb.UnregisterBrokerResponse(header=LOST)
+    with AdminClient(cluster.nodes[0].server) as client, client.open_stream() as stream:
+        future = stream.submit("UnregisterBroker", pb.UnregisterBrokerRequest(broker_id=3))
+        with pytest.raises(OutcomeUnknown, match="the leadership was lost") as raised:
+            future.result(10)
+    assert raised.value.offset == 9
