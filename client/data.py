@@ -33,7 +33,7 @@ from kraftlab.metadata.uuids import Uuid, from_text
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.quorum.driver.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
 
-from .admin import AdminClient
+from .admin import AdminClient, left_ms
 from .errors import ClusterUnreachable, api_error
 
 _CLIENT_KEY = ReplicaKey(-1)
@@ -298,7 +298,7 @@ class DataClient:
         fresh = False
         while True:
             try:
-                topic_id, endpoint = self._leader_of(topic, partition, fresh, timeout_ms)
+                topic_id, endpoint = self._leader_of(topic, partition, fresh, deadline)
                 left_s = max(deadline - time.monotonic(), 0.001)
                 api, request = build(topic_id, int(left_s * 1000))
                 answer = self._connection(endpoint).request(api, msgspec.msgpack.encode(request), left_s)
@@ -317,10 +317,10 @@ class DataClient:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             fresh = True
 
-    def _leader_of(self, topic: str, partition: int, fresh: bool, timeout_ms: int) -> tuple[Uuid, Endpoint]:
-        metadata = self._known(topic, fresh=fresh, timeout_ms=timeout_ms)
+    def _leader_of(self, topic: str, partition: int, fresh: bool, deadline: float) -> tuple[Uuid, Endpoint]:
+        metadata = self._known(topic, fresh=fresh, deadline=deadline)
         if (topic, partition) not in metadata.leaders:
-            metadata = self._known(topic, fresh=True, timeout_ms=timeout_ms)
+            metadata = self._known(topic, fresh=True, deadline=deadline)
         leader = metadata.leaders.get((topic, partition))
         if leader is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {topic}-{partition} not found.")
@@ -329,12 +329,14 @@ class DataClient:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader that is up.")
         return metadata.topic_ids[topic], endpoint
 
-    def _known(self, *topics: str, fresh: bool, timeout_ms: int | None = None) -> _Metadata:
-        """What is known of these topics, and of those that were asked about before."""
+    def _known(self, *topics: str, fresh: bool, deadline: float | None = None) -> _Metadata:
+        """What is known of these topics, and of those that were asked about before. No `deadline`: the AdminClient's."""
         metadata = self._metadata
         if metadata is None or fresh or not self._topics.issuperset(topics):
             self._topics = self._topics.union(topics)
+            timeout_ms = None if deadline is None else left_ms(deadline)
             cluster = self._admin.describe_cluster(include_fenced_brokers=True, timeout_ms=timeout_ms)
+            timeout_ms = None if deadline is None else left_ms(deadline)
             names, reached = sorted(self._topics), cluster.header.metadata_offset
             found = self._admin.describe_topics(names, min_offset=reached, timeout_ms=timeout_ms).topics if names else ()
             described = [topic for topic in found if not topic.error_code]

@@ -33,7 +33,7 @@ from kraftlab.quorum.core.messages import (
 from kraftlab.quorum.core.types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey
 from kraftlab.quorum.driver.frames import FrameError
 
-from .admin import AdminClient
+from .admin import AdminClient, left_ms
 from .data import PeerConnection
 from .errors import ClusterUnreachable, api_error
 
@@ -197,7 +197,7 @@ class MetadataLog:
         pause_s = _PAUSE_S
         while True:
             try:
-                connection = self._leader()
+                connection = self._leader(left_ms(deadline))
                 if source is not None and connection.endpoint != source:
                     raise _AnotherLeads
                 body = msgspec.msgpack.encode(msgspec.structs.replace(request, epoch=self._epoch))
@@ -234,9 +234,9 @@ class MetadataLog:
         answer: Response = decoder.decode(body)
         return answer
 
-    def _leader(self) -> PeerConnection:
+    def _leader(self, timeout_ms: int | None = None) -> PeerConnection:
         if self._connection is None:
-            quorum = self._admin.describe_quorum()
+            quorum = self._admin.describe_quorum(timeout_ms=timeout_ms)
             self._cluster_id = quorum.cluster_id
             for voter in quorum.current_voters:
                 for at in voter.endpoints:

@@ -290,3 +290,14 @@ def test_a_request_whose_time_was_over_before_it_could_connect_is_late_and_no_mo
     connection = PeerConnection(Endpoint("127.0.0.1", 1), "c")
     with pytest.raises(TimeoutError):
         connection.request(Api.PRODUCE, b"", -0.1)
+
+
+def test_metadata_that_is_asked_for_again_gets_no_more_time_than_the_call_has_left(cluster) -> None:
+    cluster.describe(leader_id=0)
+    answers = [ProduceResponse(6, "not the leader", -1, -1), ProduceResponse(0, None, 5, 6)]
+    cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: answers.pop(0)
+    with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin) as data:
+        data.produce("t", 0, b"batch", timeout_ms=5_000)
+    asked = [call.request.header.timeout_ms for call in cluster.nodes[0].calls if call.api == "DescribeCluster"]
+    assert asked[0] <= 5_000
+    assert asked[1] <= 4_980, "the pause before it is over"

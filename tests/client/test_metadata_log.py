@@ -120,3 +120,22 @@ def test_a_snapshot_is_all_of_one_leader(cluster: FakeCluster, monkeypatch: pyte
         cluster.nodes[number].peer_answers[API_OF[FetchSnapshotRequest]] = server_of(number, data)
     with MetadataLog(cluster.nodes[0].server, timeout_ms=10_000) as log:
         assert b"".join(log.snapshot(snapshot)) == other
+
+
+def test_a_leader_that_is_looked_for_again_gets_no_more_time_than_the_call_has_left(cluster: FakeCluster) -> None:
+    node = cluster.nodes[0]
+    answers = [
+        FetchResponse(QuorumError.NOT_LEADER_OR_FOLLOWER, LeaderView(2, 1), 0, 0, 0, Records(b"")),
+        FetchResponse(QuorumError.NONE, LeaderView(2, 1), 7, 0, 0, Records(b"x")),
+    ]
+    node.peer_answers[API_OF[FetchRequest]] = lambda _: answers.pop(0)
+    at = pb.QuorumEndpoint(name="CONTROLLER", host="127.0.0.1", port=node.peer_port)
+    voter = pb.QuorumReplica(replica_id=1, endpoints=[at])
+    cluster_id = node.peer_server.identity.cluster_id
+    node.answers["DescribeQuorum"] = lambda _: pb.DescribeQuorumResponse(
+        cluster_id=cluster_id, leader_id=1, current_voters=[voter]
+    )
+    with MetadataLog(node.server, timeout_ms=5_000) as log:
+        assert log.fetch(OffsetAndEpoch(0, 0)).data == b"x"
+    asked = [call.request.header.timeout_ms for call in node.calls if call.api == "DescribeQuorum"]
+    assert asked[1] <= 4_950, "the pause before it is over"
