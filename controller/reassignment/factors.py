@@ -5,7 +5,7 @@ A new replica goes to an active broker that has none of this partition: first wh
 fewest replicas are, then by id. A replica is dropped in the order: not in sync, on a broker that is not active, not the leader,
 in the rack with most of them, on the broker with most replicas, last in the list. So the order of those that stay is kept, the
 leader is the last to go, and a partition with a leader keeps one. Partitions are taken in their order, each sees what those
-before it got.
+before it got. What a partition has is what it is to have: the target that it is being moved to, or that waits for it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,38 @@ from collections import Counter
 from collections.abc import Mapping
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
-from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage
+from kraftlab.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 
 from .arithmetic import target_replicas
+
+NOTHING_WAITS: Mapping[int, tuple[int, ...]] = {}
 
 
 def replica_counts(image: MetadataImage) -> Counter[int]:
     """How many replicas each broker has or is to have."""
     counts: Counter[int] = Counter()
     for topic in image.topics.by_id.values():
-        for partition in topic.partitions.values():
-            counts.update(target_replicas(partition))
+        waiting = waiting_targets(image, topic)
+        for number, partition in topic.partitions.items():
+            counts.update(waiting.get(number) or target_replicas(partition))
     return counts
 
 
+def waiting_targets(image: MetadataImage, topic: TopicImage) -> Mapping[int, tuple[int, ...]]:
+    """What is queued for partitions of that topic."""
+    queued = image.moves.queued.get(topic.topic_id)
+    return {} if queued is None else {number: move.target for number, move in queued.items()}
+
+
 def plan(
-    partitions: Mapping[int, PartitionImage], factor: int, brokers: Mapping[int, BrokerImage], counts: Counter[int]
+    partitions: Mapping[int, PartitionImage],
+    factor: int,
+    brokers: Mapping[int, BrokerImage],
+    counts: Counter[int],
+    waiting: Mapping[int, tuple[int, ...]] = NOTHING_WAITS,
 ) -> dict[int, tuple[int, ...]]:
-    """Partition → its replicas, of those that change. `counts` is kept up to date with the plan.
+    """Partition → its replicas, of those that change, or for which a target waits, which is to make way. `counts` is kept up to
+    date with the plan.
 
     ApiError INVALID_REPLICATION_FACTOR if there are not as many brokers.
     """
@@ -42,13 +56,13 @@ def plan(
     targets: dict[int, tuple[int, ...]] = {}
     for number in sorted(partitions):
         partition = partitions[number]
-        before = target_replicas(partition)
+        before = waiting.get(number) or target_replicas(partition)
         after = list(before)
         while len(after) > factor:
             after.remove(_to_drop(after, partition, brokers, counts))
         while len(after) < factor:
             after.append(_to_add(after, factor, brokers, counts))
-        if tuple(after) != before:
+        if tuple(after) != before or number in waiting:
             counts.subtract(before)
             counts.update(after)
             targets[number] = tuple(after)

@@ -18,7 +18,7 @@ from ..engine.state import Context, ControllerState, Outcome, set_error
 from ..topics.partition_counts import create_partitions
 from . import reassignments
 from .arithmetic import target_replicas
-from .factors import plan, replica_counts
+from .factors import plan, replica_counts, waiting_targets
 from .policy import SIZE_CHANGE, policy_of
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -94,7 +94,9 @@ def _plan_topic(
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {entry.name}.")
     trial = Counter(counts)
-    targets = plan(topic.partitions, entry.replication_factor, state.image.cluster.brokers, trial)
+    targets = plan(
+        topic.partitions, entry.replication_factor, state.image.cluster.brokers, trial, waiting_targets(state.image, topic)
+    )
     counts.clear()
     counts.update(trial)
     if targets:

@@ -438,3 +438,17 @@ async def test_a_throttle_without_rate_or_broker_is_refused(five: Any, broker_id
     with pytest.raises(ApiError) as caught:
         await five.write(kip_179.alter_inter_broker_throttle, request)
     assert caught.value.code is code
+
+
+async def test_a_change_of_the_factor_counts_from_the_target_that_waits_and_takes_its_place(queue: Any) -> None:
+    """Else the topic would get the earlier factor after all, once there is a slot."""
+    await move(queue, "t", {0: (1, 2, 3, 4)}, queued=True)
+    await queue.create("u", (0,))
+    for factor, left in ((3, [(0, 1, 2)]), (2, [(0, 1)]), (1, [])):
+        request = admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "u", "replication_factor": factor}], queued=True)
+        answer = (await queue.write(kip_179.alter_replication_factors, request)).topics[0]
+        assert (answer.error_code, [tuple(entry.target_replicas) for entry in answer.partitions]) == (0, left or [(0,)])
+        waits = [tuple(entry.target_replicas) for entry in listed(queue).queued if entry.topic == "u"]
+        assert waits == left
+    await finish(queue, 0)
+    assert queue.partition("u").replicas == (0,)
