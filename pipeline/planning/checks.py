@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -134,6 +134,16 @@ class _Cluster:
         entry = self.brokers.get(broker)
         return f"broker {broker}" if entry is None or entry.rack is None else f"rack {entry.rack}"
 
+    def path(self, broker: int, path: str | None) -> str | None:
+        """Where a replica is: in the broker's only directory if nobody says it."""
+        entry = self.brokers.get(broker)
+        return entry.log_dirs[0].path if path is None and entry is not None and len(entry.log_dirs) == 1 else path
+
+    def paths(self, entry: Partition) -> dict[int, str | None]:
+        """By replica."""
+        said = entry.log_dirs or (None,) * len(entry.replicas)
+        return {broker: self.path(broker, path) for broker, path in zip(entry.replicas, said, strict=True)}
+
     def crowd(self, replicas: Iterable[int]) -> int:
         """The most replicas in one rack."""
         return max(Counter(self.rack(broker) for broker in replicas).values(), default=0)
@@ -166,14 +176,20 @@ def _partition(cluster: _Cluster, target: Target, asked: Asked) -> Iterator[tupl
             yield "unknown_broker", f"{name} → {list(target.replicas)}: there is no broker {broker}"
         elif not cluster.brokers[broker].alive:
             yield "dead_broker", f"{name} → {list(target.replicas)}: broker {broker} is down"
-    racks = {cluster.rack(broker) for broker in cluster.alive() if broker not in asked.empty}
-    allowed = max(math.ceil(len(target.replicas) / max(len(racks), 1)), min(cluster.crowd(now), len(now)))
+    racks = Counter(cluster.rack(broker) for broker in cluster.alive() if broker not in asked.empty)
+    allowed = max(_evenest(racks.values(), len(target.replicas)), min(cluster.crowd(now), len(now)))
     if cluster.crowd(target.replicas) > allowed:
         yield "rack", f"{name} → {list(target.replicas)}: {cluster.crowd(target.replicas)} in one rack"
     for broker in set(now) ^ set(target.replicas):
         if broker in asked.untouched:
             yield "excluded", f"{name}: {list(now)} → {list(target.replicas)} changes what broker {broker} has"
     yield from _directories(cluster, target, now)
+
+
+def _evenest(sizes: Collection[int], replicas: int) -> int:
+    """The fewest that one rack at least has of so many replicas, if the racks have so many brokers."""
+    possible = (most for most in range(1, replicas + 1) if sum(min(most, size) for size in sizes) >= replicas)
+    return next(possible, math.ceil(replicas / max(len(sizes), 1)))
 
 
 def _directories(cluster: _Cluster, target: Target, now: tuple[int, ...]) -> Iterator[tuple[str, str]]:
@@ -241,13 +257,13 @@ def _capacities(
                 yield "disk_capacity", f"broker {id} would hold {new[id]} bytes; {room:.0f} are 80 % of its disks"
     in_directory: dict[tuple[int, str], int] = defaultdict(int)
     for entry_key, entry in cluster.partitions.items():
-        for broker_id, path in zip(entry.replicas, entry.log_dirs, strict=False):
+        for broker_id, path in cluster.paths(entry).items():
             if path is not None:
                 in_directory[broker_id, path] += cluster.size(*entry_key)
     comes: dict[tuple[int, str], int] = defaultdict(int)
     for target in targets:
         entry_found = cluster.partitions.get((target.topic, target.partition))
-        where = dict(zip(entry_found.replicas, entry_found.log_dirs, strict=False)) if entry_found else {}
+        where = cluster.paths(entry_found) if entry_found else {}
         size = cluster.size(target.topic, target.partition)
         goes = dict(zip(target.replicas, target.log_dirs, strict=False))
         for broker_id, path in where.items():

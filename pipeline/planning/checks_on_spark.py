@@ -113,13 +113,13 @@ def _of_moves(partitions: DataFrame, brokers: DataFrame, moves: DataFrame, asked
     standing = F.col("alive") & ~F.col("broker_id").isin(list(asked.empty))
     by_id = brokers.agg(
         F.map_from_entries(F.collect_list(F.struct("broker_id", F.struct("rack", "alive")))).alias("of"),
-        F.greatest(F.count_distinct(F.when(standing, F.col("rack"))), F.lit(1)).alias("racks"),
+        F.collect_list(F.when(standing, F.col("rack"))).alias("standing"),
     )
     rows = moves.join(partitions, ["topic", "partition"], "left").crossJoin(F.broadcast(by_id))
     target, now = F.col("to_replicas"), F.col("replicas")
     wanted = F.coalesce(*(F.when(F.col("topic") == topic, F.lit(factor)) for topic, factor in asked.rf.items()), F.size(now))
     touched = F.array_union(F.array_except(target, now), F.array_except(now, target))
-    allowed = F.greatest(F.ceil(F.size(target) / F.col("racks")), _crowd(now))
+    allowed = F.greatest(_evenest(F.size(target)), _crowd(now))
     is_known = now.isNotNull()
     wrong = {
         "unknown_partition": ~is_known,
@@ -132,6 +132,20 @@ def _of_moves(partitions: DataFrame, brokers: DataFrame, moves: DataFrame, asked
         "rack": is_known & (_crowd(target) > allowed),
     }
     return _failed(rows, F.concat(F.concat_ws("-", "topic", "partition"), F.lit(": "), target.cast("string")), wrong)
+
+
+def _evenest(replicas: Column) -> Column:
+    """As `checks` has it, with the racks of the brokers that stand in `standing`, once for each broker."""
+    standing = F.col("standing")
+    racks = F.array_distinct(standing)
+    sizes = F.transform(racks, lambda rack: F.size(F.filter(standing, lambda other: other == rack)))
+
+    def room(most: Column) -> Column:
+        return F.aggregate(sizes, F.lit(0), lambda sum, size: sum + F.least(size, most))
+
+    possible = F.filter(F.sequence(F.lit(1), F.greatest(replicas, F.lit(1))), lambda most: room(most) >= replicas)
+    evenly = F.ceil(replicas / F.greatest(F.size(racks), F.lit(1)))
+    return F.coalesce(F.array_min(possible), evenly)
 
 
 def _crowd(replicas: Column) -> Column:

@@ -221,8 +221,16 @@ def _rack_limits(cluster: Cluster, factor: Ints, standing: Flags, notes: list[st
     crowded = int((factor > rack_count).sum())
     if rack_count > 1 and crowded:
         notes.append(f"{crowded} partitions have more replicas than there are racks ({rack_count}): spread as evenly as can be")
-    limits: Ints = -(-factor // rack_count)
-    return limits
+    sizes = np.unique(cluster.rack[standing], return_counts=True)[1]
+    return np.array([evenest(sizes, wanted) for wanted in range(int(factor.max()) + 1)], dtype=np.int64)[factor]
+
+
+def evenest(sizes: Ints, wanted: int) -> int:
+    """The most replicas in one rack if so many are spread as evenly as the numbers of brokers in the racks allow."""
+    most = -(-wanted // max(len(sizes), 1))
+    while np.minimum(sizes, most).sum() < min(wanted, sizes.sum()):
+        most += 1
+    return most
 
 
 def _bounds(cluster: Cluster, options: PlanOptions, counted: Flags, factor: Ints, notes: list[str]) -> Bounds:

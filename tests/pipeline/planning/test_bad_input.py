@@ -181,6 +181,18 @@ def test_one_rack_is_no_rule_and_more_replicas_than_racks_are_spread_evenly(make
     assert any("more replicas than there are racks (2)" in note for note in two.notes)
 
 
+def test_racks_with_few_brokers_hold_fewer_replicas(judge: Judge) -> None:
+    """One broker in rack a, three in rack b: four replicas are on all four of them."""
+    brokers = (Broker(1, "a"), Broker(2, "b"), Broker(3, "b"), Broker(4, "b"))
+    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (2, 1), 2, 10),)),)))
+
+    plan = propose(document, PlanOptions(rf={"t": 4}))
+
+    assert [sorted(move.after) for move in plan.moves] == [[1, 2, 3, 4]]
+    assert not plan.misses_factors and not plan.breaks_hard_goals
+    assert judge(plan) == []
+
+
 def test_unknown_sizes_count_as_the_mean_of_their_topic(make_cluster: MakeCluster) -> None:
     document = make_cluster(1, topics=1, partitions=4)
     (topic,) = document.topics

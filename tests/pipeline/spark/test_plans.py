@@ -81,6 +81,23 @@ def test_the_checks_find_what_the_plain_ones_find(spark: SparkSession, document:
     assert len(rows) >= 6
 
 
+def test_racks_with_few_brokers_hold_fewer_replicas(spark: SparkSession) -> None:
+    """Three replicas may be in rack b, since there is one broker in rack a; four are too many for as many brokers."""
+    brokers = (Broker(1, "a"), Broker(2, "b"), Broker(3, "b"), Broker(4, "b"), Broker(5, "b", alive=False))
+    partitions = tuple(Partition(number, (2, 1), 2, 10) for number in range(2))
+    cluster = tidied(ClusterDocument(brokers, (Topic("t", partitions),)))
+    plan = propose(cluster, PlanOptions(rf={"t": 4}))
+    crowded = (plan.moves[0], msgspec.structs.replace(plan.moves[1], after=(2, 3, 4, 5)))
+    frames = on_spark.frames(spark, cluster)
+
+    for moves, expected in ((plan.moves, []), (crowded, ["dead_broker", "rack"])):
+        asked, made = Asked(rf={"t": 4}, banded=False), msgspec.structs.replace(plan, moves=moves)
+        rows = on_spark.checks("id", *frames, spark.createDataFrame(moves_table(made)), asked).collect()
+
+        assert sorted(row.check for row in rows) == expected
+        assert sorted(finding.check for finding in check(cluster, _targets(moves), asked)) == expected
+
+
 @pytest.mark.nightly
 def test_scenarios_planned_by_tasks_are_those_planned_here(spark: SparkSession, document: ClusterDocument) -> None:
     scenarios = [one for one in standard_scenarios(document, PlanOptions()) if one.name in ("eps 5%", "lose r2", "add 3")]
