@@ -130,6 +130,21 @@ def test_a_bug_that_does_not_fit_the_code_is_no_find():
         mutant_of(Plant("answer-before-commit"))
 
 
+def test_a_bug_that_does_not_fit_the_code_takes_nothing_from_those_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def play(plant: Plant, seed: int) -> Seen:
+        if plant.name == "observers-count":
+            raise MutantDoesNotApply("observers-count: there is no such function")
+        return Seen("S8", "S8 says so")
+
+    monkeypatch.setattr(hunting, "play", play)
+    assert main.run(["chaos", "mutants", "--ids", "R9,X12,R1", "--jobs", "1", "--json"]) == 255
+    told = capsys.readouterr()
+    assert [one["id"] for one in json.loads(told.out)["mutations"]] == ["R9"]
+    assert "does not fit the code any more: observers-count" in told.err
+
+
 def test_the_command_tells_what_saw_each_bug_and_fails_for_one_that_was_missed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

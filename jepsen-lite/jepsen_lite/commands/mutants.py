@@ -18,7 +18,7 @@ from ..command import HarnessError, WrongUse
 from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
 from ..mutants.least import Least, Size
 from ..mutants.table import CANARY, MUTATIONS, STRETCH
-from ..verdicts import SAFETY, VALID
+from ..verdicts import HARNESS, SAFETY, VALID
 from .mutant_pairs import hunt_chosen
 
 
@@ -78,17 +78,22 @@ def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, a
     if in_pairs:
         return hunt_chosen(chosen if ids else (), jobs, out)
     hunted: list[Hunted] = []
+    ended = VALID
     begun = time.monotonic()
     try:
         for one in hunt_all(chosen, budget_s=budget, jobs=jobs, shrinks=shrinks):
             hunted.append(one)
             out.lines(lines_of(one))
     except MutantDoesNotApply as error:
-        raise HarnessError(f"a planted bug does not fit the code any more: {error}") from error
+        text = f"a planted bug does not fit the code any more: {error}"
+        if not hunted:
+            raise HarnessError(text) from error
+        out.findings([f"Error: {text}"])
+        ended = HARNESS
     real_s = time.monotonic() - begun
     out.lines(["", *score_lines(hunted, real_s)])
     out.result(document(hunted, real_s))
-    return SAFETY if any(one.status == SURVIVED for one in hunted) else VALID
+    return SAFETY if any(one.status == SURVIVED for one in hunted) else ended
 
 
 def _chosen(ids: str) -> list[str]:
