@@ -221,10 +221,14 @@ class Leader(EpochState):
         self.fetched_voters = {node_id: None for node_id in self.fetched_voters if node_id in self.voters}
 
     def successors(self, preferred: ReplicaKey | None = None) -> tuple[ReplicaKey, ...]:
-        """The other voters, `preferred` first, then the one with the most log: who should lead next."""
+        """The other voters, `preferred` first, then the one with the most log: who should lead next.
+
+        A static voter's directory is known only when it has fetched, perhaps not to who preferred it: the node id decides.
+        """
+        preferred_id = preferred.node_id if preferred is not None else -1
         ranked = sorted(
             self.voters.values(),
-            key=lambda progress: (progress.key != preferred, -progress.end_offset, progress.key.node_id),
+            key=lambda progress: (progress.key.node_id != preferred_id, -progress.end_offset, progress.key.node_id),
         )
         return tuple(progress.key for progress in ranked)
 

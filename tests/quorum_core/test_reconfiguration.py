@@ -847,6 +847,18 @@ def test_the_target_stands_first_though_another_is_as_far(leading) -> None:
     assert [key.node_id for key in leader.node.sent(EndQuorumEpochRequest)[0].request.preferred] == [3, 2]
 
 
+def test_a_static_target_stands_first_though_it_was_named_before_its_directory_was_known(driven) -> None:
+    node = driven()
+    node.win()
+    node.flush()
+    end_offset = node.node.log_end_offset
+    node.request(9, TransferLeadershipRequest(-1, ReplicaKey(3), 1_000))
+    for node_id in (2, 3):
+        assert node.node.is_leader
+        node.request(node_id, FetchRequest(1, voter(node_id).key, end_offset, 1, -1, 0, 1_000))
+    assert [key.node_id for key in node.sent(EndQuorumEpochRequest)[0].request.preferred] == [3, 2]
+
+
 def test_a_busy_leader_stops_taking_proposals_in_the_second_half_of_a_transfer(leading) -> None:
     leader = leading()
     leader.node.step(Propose(1, b"\x91\x01", 1))
