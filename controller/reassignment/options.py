@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.moves import QueuedMoveImage
 
 ANONYMOUS = "User:ANONYMOUS"
 TEXT_LENGTH_MAX = 1000
@@ -78,6 +79,12 @@ class MoveOptions(NamedTuple):
             request.priority,
             validate_only=request.validate_only,
         )
+
+    def leaves(self, waiting: QueuedMoveImage) -> bool:
+        """Whether a move that waits is as these want it, so that to queue it once more would only cost it its place."""
+        throttle = (self.throttle or None, self.throttle_for_ms)
+        has_throttle = self.throttle is None or throttle == (waiting.throttle, waiting.throttle_for_ms)
+        return self.queued and has_throttle and (self.plan_id, self.priority) == (waiting.plan_id, waiting.priority)
 
 
 def _refusal(text: str) -> ApiError:

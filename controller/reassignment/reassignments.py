@@ -255,6 +255,9 @@ class _Judge:
         if self._options.plan_id is not None and target != arithmetic.target_replicas(partition):
             self._draft.plan(plans.planned(wish, topic.topic_id, partition))
         begins = after.is_reassigning and not partition.is_reassigning
+        if begins and waiting is not None and waiting.target == target and self._options.leaves(waiting):
+            answer.move_id, answer.queued = waiting.move_id, True
+            return partition
         if begins and self._options.queued and not self._draft.slots.take(key, target, self._options.priority):
             self._draft.queue(key, self._index, target, wish.directories)
             answer.move_id, answer.queued = self._draft.move_id(self._index), True

@@ -452,3 +452,25 @@ async def test_a_change_of_the_factor_counts_from_the_target_that_waits_and_take
         assert waits == left
     await finish(queue, 0)
     assert queue.partition("u").replicas == (0,)
+
+
+async def test_what_waits_and_is_asked_for_again_keeps_its_place_and_its_id(queue: Any) -> None:
+    await move(queue, "t", {0: (1,)}, queued=True)
+    [first] = await move(queue, "t", {1: (1,)}, queued=True, throttle=7)
+    await move(queue, "t", {2: (1,)}, queued=True)
+    end_offset = queue.quorum.end_offset
+    for options in ({}, {"throttle": 7}, {"validate_only": True}):
+        [again] = await move(queue, "t", {1: (1,)}, queued=True, **options)
+        assert (again.move_id, again.queued) == (first.move_id, True)
+    assert (waiting(queue), queue.quorum.end_offset) == ([1, 2], end_offset)
+
+
+@pytest.mark.parametrize("options", [{"priority": -1}, {"throttle": 8}, {"throttle": 0}, {"plan_id": "p"}], ids=str)
+async def test_what_waits_and_is_asked_for_in_another_way_waits_anew(queue: Any, options: dict[str, Any]) -> None:
+    await move(queue, "t", {0: (1,)}, queued=True)
+    [first] = await move(queue, "t", {1: (1,)}, queued=True, throttle=7)
+    await move(queue, "t", {2: (1,)}, queued=True)
+    [again] = await move(queue, "t", {1: (1,)}, queued=True, **options)
+    assert again.queued
+    assert again.move_id != first.move_id
+    assert waiting(queue) == [2, 1]
