@@ -43,7 +43,10 @@ and /local/{version,commitId}. Secrets are not shown. Nothing can be changed fro
 @source_options
 @click.option("--watch", "watch_s", type=click.FloatRange(min=0.2), metavar="SECONDS", help="Do the command again and again.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…]")
+@click.pass_context
 def metadata_shell(
+    context: click.Context,
+    /,
     snapshot: str | None,
     offset: int | None,
     time: str | None,
@@ -55,6 +58,9 @@ def metadata_shell(
     command: tuple[str, ...],
 ) -> int:
     """Browse a snapshot, a metadata directory of a node that runs, is stopped or broken, or a running node."""
+    if command and command[0].startswith("-"):  # options of the shell's own commands stand behind their names
+        known = [name for option in context.command.params for name in option.opts if name.startswith("-")]
+        raise click.NoSuchOption(command[0].partition("=")[0], possibilities=known, ctx=context)
     moment = parse_moment(offset, time)
     if watch_s is not None and (moment != NEWEST or not command):
         raise CommandFailed("Error: --watch repeats a command on the newest metadata; give one, and neither --offset nor --time")

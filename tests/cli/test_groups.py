@@ -50,3 +50,20 @@ def test_an_unknown_word_before_what_is_completed_offers_nothing_and_says_nothin
     completion.get_completions(["topicz"], "")
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("topics --bootstrap-servr x", "--bootstrap-server"),
+        ("storage format --ignore-formated", "--ignore-formatted"),
+        ("metadata-shell --metadata-dri x ls /", "--metadata-dir"),
+        ("metadata-shell --metadata-dir x --ofset=5 ls /", "--offset"),
+    ],
+)
+def test_a_mistyped_option_is_told_what_was_meant(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(words.split()) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Error: No such option")
+    assert "Did you mean" in said
+    assert f"'{meant}'" in said
