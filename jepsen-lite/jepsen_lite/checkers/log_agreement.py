@@ -22,7 +22,9 @@ from ..verdicts import Verdict
 from ..workload import Run
 from .findings import Findings
 
-RUNS_ON = frozenset({"pause", "partition", "one-way", "isolate-leader", "slow", "loss", "duplicate", "reorder", "clock"})
+RUNS_ON = frozenset(
+    {"pause", "partition", "one-way", "isolate-leader", "late", "slow", "loss", "duplicate", "reorder", "clock", "move-dirs"}
+)
 """Kinds of strikes that leave the process of a node alone. After all others its high watermark may begin anew."""
 
 
