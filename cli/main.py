@@ -48,7 +48,8 @@ OUT_OF_RANGE = "Value out of range: "
 
 
 def main() -> NoReturn:
-    """The entry point. Exit codes: 0 done, 1 error or usage, 2 still in progress."""
+    """The entry point. Exit codes: 0 done, 1 error or usage, 2 still in progress, 130 after Ctrl-C; those of a group of commands
+    that has its own otherwise."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["controller"], ["broker"]) and not {"--help", "-h"} & set(arguments):
         from kraftlab.cluster import node
@@ -165,7 +166,8 @@ Examples:
   kraftlab COMMAND --help
 
 \b
-Exit codes: 0 done, 1 error or usage, 2 still in progress.""",
+Exit codes: 0 done, 1 error or usage, 2 still in progress, 130 ended by Ctrl-C. `chaos` and `pipeline` have their own: see
+kraftlab chaos --help, kraftlab pipeline --help.""",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     )
     return click.version_option(__version__, prog_name="kraftlab")(group)

@@ -59,3 +59,15 @@ def test_examples_name_commands_and_options_that_there_are_and_can_be_pasted() -
             if line.startswith("  kraftlab ") and following.startswith("      "):
                 assert line.endswith("\\"), f"{path}: {line} goes on in the next line"
     assert checked > 150
+
+
+def test_what_is_said_of_exit_codes_names_who_has_others() -> None:
+    """A 2 of `kraftlab pipeline` is wrong use, and one of `kraftlab chaos` an open verdict: nothing is in progress."""
+    root = main.build()
+    context = click.Context(root, info_name="kraftlab")
+    assert f"{main.INTERRUPTED} ended by Ctrl-C" in str(root.epilog)
+    for name in ("chaos", "pipeline"):
+        assert f"kraftlab {name} --help" in str(root.epilog)
+        found = root.get_command(context, name)
+        assert found is not None
+        assert "Exit codes: 0 " in str(found.epilog)
