@@ -23,7 +23,7 @@ def create_topics(request: admin_pb2.CreateTopicsRequest, response: admin_pb2.Cr
 
 def delete_topics(request: admin_pb2.DeleteTopicsRequest, response: admin_pb2.DeleteTopicsResponse, error: ApiError) -> None:
     for entry in request.topics:
-        result = response.responses.add(topic_id=entry.topic_id)
+        result = response.responses.add(topic_id=entry.topic_id or to_text(ZERO))
         if entry.HasField("name"):
             result.name = entry.name
         set_error(result, error)

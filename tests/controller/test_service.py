@@ -34,6 +34,7 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressResponse,
 )
 from kraftlab.metadata.records import Listener
+from kraftlab.metadata.uuids import ZERO, to_text
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver.transport import DirectHandler, PeerRequest
 from kraftlab.rpc.methods import METHODS
@@ -343,7 +344,8 @@ async def test_a_standby_refuses_changes_in_every_entry_and_serves_reads(door: D
     assert (response.header.leader_id, response.header.HasField("leader")) == (3001, False), "its endpoint is not known yet"
     assert (await door.call("CreateTopics", creation("u"))).topics[0].error_code == 41
     deletion = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name="t")])
-    assert (await door.call("DeleteTopics", deletion)).responses[0].error_code == 41
+    deleted = (await door.call("DeleteTopics", deletion)).responses[0]
+    assert (deleted.name, deleted.topic_id, deleted.error_code) == ("t", to_text(ZERO), 41)
     change = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource_type=2, resource_name="t")])
     assert (await door.call("IncrementalAlterConfigs", change)).responses[0].error_code == 41
     assert (await door.call("DescribeQuorum", pb.DescribeQuorumRequest())).header.error_code == 41
