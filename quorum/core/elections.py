@@ -32,7 +32,7 @@ from .prospective import Prospective
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
 from .resigned import Resigned
-from .types import NODE_ID_MAX, ReplicaKey, are_sane_endpoints
+from .types import NODE_ID_MAX, UUID_BYTES, ReplicaKey, are_sane_endpoints
 from .unattached import Unattached
 
 
@@ -87,6 +87,7 @@ class Elections:
             and request.end_offset >= 0
             and 0 <= request.candidate.node_id <= NODE_ID_MAX
             and request.candidate.node_id != self._quorum.config.node_id
+            and len(request.candidate.directory_id) == UUID_BYTES
         )
         if sane and request.initial_voters and self._quorum.membership.initial_voters not in (0, request.initial_voters):
             who = f"node {request.candidate.node_id}"

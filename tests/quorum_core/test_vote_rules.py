@@ -134,6 +134,8 @@ def test_a_node_that_remembers_a_leader_grants_no_vote(driven, key_of) -> None:
         ({"voter": ReplicaKey(2)}, ErrorCode.INVALID_VOTER_KEY),
         ({"voter": ReplicaKey(1, b"another disk 16.")}, ErrorCode.INVALID_VOTER_KEY),
         ({"candidate": ReplicaKey(1)}, ErrorCode.INVALID_REQUEST),
+        ({"candidate": ReplicaKey(3, b"")}, ErrorCode.INVALID_REQUEST),
+        ({"candidate": ReplicaKey(3, bytes(1_000_000))}, ErrorCode.INVALID_REQUEST),  # too long to be read again as a vote
     ],
 )
 def test_requests_that_no_correct_peer_sends_are_refused(driven, key_of, changes, error) -> None:
