@@ -22,7 +22,6 @@ from kraftlab.quorum.core.batch import MAX_RECORDS
 from kraftlab.quorum.simulation.invariants import Violation
 from kraftlab.quorum.simulation.options import SimulationOptions
 from kraftlab.quorum.simulation.process import SimulatedProcess
-from kraftlab.quorum.simulation.state_machine import SimulatedStateMachine
 from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.simulation.world import World
 from kraftlab.quorum.state_machine import CommittedBatch
@@ -186,7 +185,7 @@ class MetadataWorld(World):
         }
         self._unexpected = _Unexpected()
 
-    def _make_controller(self, node_id: int) -> SimulatedStateMachine:
+    def _make_controller(self, node_id: int) -> SimulatedController:
         self.booted(node_id)
         return SimulatedController(self, node_id)
 

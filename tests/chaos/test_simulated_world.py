@@ -61,6 +61,15 @@ def invoking(invoke: Any, operations: int = 1) -> Workload:
     return Workload("asking", lambda options, process: Client(), generator, None, lambda options: ())
 
 
+def test_in_the_end_all_controllers_are_voters_also_those_that_began_as_observers():
+    """They make themselves known, so that clients know their endpoints."""
+    options = msgspec.structs.replace(QUICK, seed="6", controllers=workload_named("voters").controllers, timeout_ms=5_000)
+    world = draw_world(options, ("all",))
+    assert world.observers
+    run = run_simulated(workload_named("voters"), "6", options).run
+    assert [op.result for op in run.history.of("restore") if op.outcome == OK] == [list(range(world.voters + world.observers))]
+
+
 @pytest.mark.parametrize("name", SIMULATED)
 def test_a_workload_runs_while_faults_strike_and_nothing_is_wrong(name: str):
     answered = 0

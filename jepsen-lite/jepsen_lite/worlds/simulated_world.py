@@ -1,9 +1,10 @@
 """The simulated cluster that a workload runs on: controllers, brokers, and faults that begin when its clients do.
 
 Theory of operation. It is the world of `kraftlab sim --metadata`, with all the rules that are judged there. Its own administrator
-stays away; its brokers register, report and follow as they do there, and go on when everything has healed. What happens is one
-coroutine (`Play`): the cluster comes up on a calm network, the workload prepares it, then faults strike while clients ask; all
-heals and has to come together; the final phase asks once more. Nothing is demanded of liveness before the heal.
+stays away; its brokers register, report and follow as they do there, and go on when everything has healed. Controllers make
+themselves known, as processes do, so that clients can make voters of those that were none. What happens is one coroutine
+(`Play`): the cluster comes up on a calm network, the workload prepares it, then faults strike while clients ask; all heals and
+has to come together; the final phase asks once more. Nothing is demanded of liveness before the heal.
 
 The simulator sees to it that no disk rots which a majority of the voters needs; here nobody takes out a voter either who is
 needed beside a rotten disk, neither a fault nor a client. A change that waits for its turn while another disk rots is not seen.
@@ -14,10 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from kraftlab.controller.cluster import controllers
 from kraftlab.controller.simulation.coroutines import Signal, Task, sleep
 from kraftlab.controller.simulation.simulated_broker import Habits
 from kraftlab.controller.simulation.simulated_controller import SimulatedController
 from kraftlab.controller.simulation.world import FIRST_BROKER_ID, MetadataWorld, People
+from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest
+from kraftlab.metadata.records import Listener
 from kraftlab.quorum.core import batch as batches
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.simulation.fault_atlas import is_whole, sets_in_force
@@ -37,6 +42,8 @@ READY_MS = 20_000
 """Until then a leader is elected and all brokers are there."""
 LOOK_US = 50_000
 OBSERVE_US = 100_000
+REGISTER_US = 300_000
+REGISTRATION_TIMEOUT_MS = 1_000
 BROKER_TURN_US = 300_000
 """As often as a heartbeat is expected, at least."""
 ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
@@ -71,9 +78,41 @@ class ChaosWorld(MetadataWorld):
         self.play: Play | None = None
         self._has_come_together = Signal()
         self._down_since_us: dict[int, int] = {}
+        self._starts = 0
         self._remove_voter = self.operators.remove
         self.operators.remove = self._remove_if_not_needed  # type: ignore[method-assign]
         self.network.be(CALM)
+
+    # Controllers
+
+    def _make_controller(self, node_id: int) -> SimulatedController:
+        asked = super()._make_controller(node_id)
+        self._starts += 1
+        machine = asked.machine
+        request = ControllerRegistrationRequest(
+            node_id,
+            bytes([0xC0]) + self._starts.to_bytes(15, "big"),
+            tuple(Listener(name, at.host, at.port) for name, at in machine.endpoints.items()),
+            supported_features(),
+        )
+        self.after(REGISTER_US, self._make_known, asked, request)
+        return asked
+
+    def _make_known(self, asked: SimulatedController, request: ControllerRegistrationRequest) -> None:
+        """Has the active controller write where this one listens, until it is known."""
+        if asked.is_still(self._make_known, asked, request):
+            return
+        known = asked.controller.committed.image.cluster.controllers.get(asked.node_id)
+        if known is not None and known.incarnation_id == request.incarnation_id:
+            return
+        for active in self.active_controllers():
+            self.write(
+                active,
+                "ControllerRegistration",
+                lambda state, context: controllers.register(state, request, context),
+                REGISTRATION_TIMEOUT_MS,
+            )
+        self.after(REGISTER_US, self._make_known, asked, request)
 
     # Phases
 
