@@ -82,9 +82,11 @@ def up(
                 _announce(cluster, seconds, socket_path, as_json)
                 _watch(cluster, stop)
     finally:
-        if not as_json:
-            click.echo("stopping …", err=True)
-        cluster.close()
+        try:
+            if not as_json:
+                click.echo("stopping …", err=True)
+        finally:
+            cluster.close()
     return DONE
 
 

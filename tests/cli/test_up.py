@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kraftlab.cli import up
+from kraftlab.cluster import ClusterError
 
 
 class Cluster:
@@ -32,3 +33,24 @@ def test_a_node_that_ends_again_is_told_again(capsys: pytest.CaptureFixture[str]
     cluster = Cluster()
     up._watch(cluster, cluster)  # type: ignore[arg-type]
     assert [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()] == ["broker-1", "broker-1", "broker-2"]
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_a_cluster_is_closed_also_when_nobody_hears_of_it(is_heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kraftlab up 2>&1 | head`: the reader has gone before Ctrl-C comes."""
+    done: list[str] = []
+
+    def start() -> None:
+        raise ClusterError("no ports")
+
+    def echo(*_: object, **__: object) -> None:
+        if not is_heard:
+            raise BrokenPipeError
+
+    cluster = SimpleNamespace(start=start, close=lambda: done.append("closed"))
+    monkeypatch.setattr("kraftlab.cluster.LocalCluster", lambda *_, **__: cluster)
+    monkeypatch.setattr(up.click, "echo", echo)
+    monkeypatch.setattr(up.signal, "signal", lambda *_: None)
+    with pytest.raises(ClusterError if is_heard else BrokenPipeError):
+        up.up.main(["--data", "lab"], standalone_mode=False)
+    assert done == ["closed"]
