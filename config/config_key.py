@@ -110,6 +110,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
                     return f"Not a number of type {self.type.value}"
                 return self._fault_of_range(int(text))
             case ConfigType.DOUBLE:
+                if not value.isascii() or "_" in value:  # numbers to Python alone
+                    return "Not a number of type DOUBLE"
                 try:
                     return self._fault_of_range(float(value))
                 except ValueError:

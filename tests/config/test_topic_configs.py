@@ -25,6 +25,16 @@ REPLICAS = (
     ("name", "value", "refusal"),
     [
         ("retention.ms", "abc", "Invalid value abc for configuration retention.ms: Not a number of type LONG"),
+        (
+            "min.cleanable.dirty.ratio",
+            "0_1",
+            "Invalid value 0_1 for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE",
+        ),
+        (
+            "min.cleanable.dirty.ratio",
+            "\u0660.\u0665",
+            "Invalid value \u0660.\u0665 for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE",
+        ),
         ("retention.ms", "", "Invalid value  for configuration retention.ms: Not a number of type LONG"),
         ("retention.ms", "-2", "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
         ("min.insync.replicas", "0", "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1"),
