@@ -195,7 +195,7 @@ class AdminClient:
         started = time.monotonic()
         while True:
             try:
-                return self._attempt(endpoint, api, request, timeout_ms / 1000)
+                return self._attempt(endpoint, api, request, left_ms(started + timeout_ms / 1000) / 1000)
             except grpc.RpcError as error:
                 seconds, fault = time.monotonic() - started, _detail(error)
                 if not _was_never_sent(fault) or seconds > min(_RECONNECT_S, timeout_ms / 1000):

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -393,3 +394,21 @@ def test_a_broker_that_is_asked_again_elsewhere_hears_how_long_the_answer_is_wai
         cluster.nodes[0].answers["DescribeCluster"] = described
         client.alter_replica_log_dirs(0, {("t", 0): "any"}, timeout_ms=20_000)
     assert len(seen) == 1 and seen[0] < 19_500
+
+
+def test_a_node_that_is_asked_again_has_the_time_that_is_left(cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    attempt = AdminClient._attempt
+
+    def refused_once(client: AdminClient, endpoint: Endpoint, api: str, request: Any, timeout_s: float) -> Any:
+        given.append(timeout_s)
+        if len(given) == 1:
+            raise grpc.RpcError("failed to connect to all addresses")
+        return attempt(client, endpoint, api, request, timeout_s)
+
+    monkeypatch.setattr(AdminClient, "_attempt", refused_once)
+    with AdminClient(cluster.nodes[0].server) as client:
+        client.call_at(
+            Endpoint("127.0.0.1", cluster.nodes[0].port), "DescribeCluster", pb.DescribeClusterRequest(), timeout_ms=5_000
+        )
+    assert given[1] <= 4.98, "the pause before it is over"
