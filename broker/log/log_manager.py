@@ -790,9 +790,6 @@ def _while_open(work: Callable[[], None]) -> None:
 
 def _remove_tree(path: Path) -> None:
     """Remove a directory; what is gone already, or goes meanwhile, is no error."""
-
-    def failed(function: object, name: str, info: tuple[type[BaseException], BaseException, object]) -> None:
-        if not isinstance(info[1], FileNotFoundError):
-            raise info[1]
-
-    shutil.rmtree(path, onerror=failed)
+    while path.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
