@@ -77,8 +77,8 @@ class SnapshotsAreCommitted(Checker):
             raise Violation(f"S13 snapshot {snapshot} of n{process.node_id} names another crc than the chain")
         voters = next((record.voters for record in reader.control if isinstance(record, KRaftVoters)), None)
         is_dynamic = any(isinstance(record, KRaftVersion) for record in reader.control)
-        committed = self.world.voters.committed.at(snapshot.offset)
-        if is_dynamic and voters != committed:
+        committed = self.world.voters.committed.at(snapshot.offset) if self.world.options.dynamic_voters else None
+        if voters != committed or is_dynamic != self.world.options.dynamic_voters:
             raise Violation(f"S13 snapshot {snapshot} of n{process.node_id} names the voters {voters}, they were {committed}")
         first, *others = reader.bodies()
         [(digest, end_offset)] = msgspec.msgpack.decode(first, type=list[tuple[int, int]])

@@ -9,7 +9,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters
 from kraftlab.quorum.core.events import ResignAsked
+from kraftlab.quorum.core.snapshots import Snapshots
 from kraftlab.quorum.core.types import ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.simulation.fault_atlas import damage, is_whole, may_be_lost, targets
 from kraftlab.quorum.simulation.faults import FAULTS
@@ -67,6 +69,18 @@ def test_voters_come_and_go_one_by_one_and_snapshots_are_taken_and_loaded() -> N
     assert done > 10, "hardly any change was made"
     assert taken > 50, "hardly any snapshot was taken"
     assert loaded > 10, "hardly any snapshot was loaded"
+
+
+@pytest.mark.parametrize("dynamic_voters", [True, False])
+def test_a_snapshot_names_the_voters_if_they_live_in_the_log_and_none_else(
+    dynamic_voters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found where it is written: nobody need install it for that."""
+    control = () if dynamic_voters else (KRaftVersion(0, 1), KRaftVoters(0, voters(0, 1, 2)))
+    monkeypatch.setattr(Snapshots, "_voters_at", lambda self, offset: control)
+    world = churning(0, (), observers=0, dynamic_voters=dynamic_voters)
+    with pytest.raises(Violation, match=r"^S13 snapshot .* names the voters"):
+        world.run()
 
 
 def test_a_quorum_grows_from_one_voter() -> None:
