@@ -30,7 +30,7 @@ from kraftlab.quorum.core.types import Endpoint
 
 from .channels import Channels, authentication_error
 from .config_parts import BROKER, in_parts
-from .errors import ClusterUnreachable, OutcomeUnknown, api_error, header_error
+from .errors import ClusterUnreachable, api_error, header_error
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import (
     DeletedRecords,
@@ -41,19 +41,14 @@ from .partitions import (
     elect_leaders_request,
 )
 from .request_ids import RequestIds
+from .sendings import Sendings, fault_of, unreachable, was_never_sent
 from .stream import CallStream
 
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
-_REFUSED = "connection refused"
-_NO_ANSWER = "no answer in time"
-_HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC listener?"
-_NOBODY_THERE = (_REFUSED, _HUNG_UP)
 _RECONNECT_S = 1.0
 """For so long a channel may repeat how its last attempt failed, though the node listens again: it does not try all the time."""
-_NOT_CONNECTED = ("failed to connect", "errors resolving", "DNS resolution failed")
-"""How gRPC begins what it says about a request that it could not send at all."""
 _REFUSED_PATIENCE_S = 3.0
 """How long a call goes on asking when no admin API is at any of the addresses: long enough for a restart."""
 _MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
@@ -134,8 +129,7 @@ class AdminClient:
         self._fill_header(request, timeout_ms)
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
-        faults: dict[Endpoint, str] = {}
-        doubt: str | None = None
+        sendings = Sendings(api, once=once)
         pause_s = _FIRST_PAUSE_S
         while True:
             asked: set[Endpoint | None] = {None}
@@ -152,35 +146,22 @@ class AdminClient:
                     self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
                     return response
                 except grpc.RpcError as error:
-                    fault = _detail(error)
-                    if fault != _NO_ANSWER or left_s >= attempt_timeout_s:
-                        faults[endpoint] = fault
-                    else:
-                        faults.setdefault(endpoint, fault)  # It had little time; what it said before tells more.
-                    if not _was_never_sent(fault):
-                        doubt = f"{endpoint} was asked before and did not answer; it may have carried it out."
-                        if once:
-                            raise _unknown_outcome(api, endpoint, fault) from error
+                    sendings.had_no_answer(endpoint, error, had_time=left_s >= attempt_timeout_s)
                 except ApiError as error:
                     if error.code not in _MOVED_ON and not (is_named and self._is_early(error, limited, deadline - pause_s)):
-                        if doubt is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:
-                            raise _not_of_all_sendings(error, doubt) from error
+                        sendings.was_refused(error)
                         raise
-                    if isinstance(error, OutcomeUnknown):
-                        doubt = f"{endpoint} was asked before: {error.message}"
-                        if once:
-                            raise
-                    faults[endpoint] = str(error)
+                    sendings.was_sent_on(endpoint, error)
                     if self._leader not in asked:
                         break
                 if self._leader == endpoint:
                     self._leader = None
-            if self._leader is not None and self._leader not in faults and time.monotonic() < deadline:
+            if self._leader is not None and not sendings.has_failed_at(self._leader) and time.monotonic() < deadline:
                 continue
-            if all(fault in _NOBODY_THERE for fault in faults.values()):
+            if sendings.found_nobody:
                 deadline = min(deadline, started + _REFUSED_PATIENCE_S)
             if time.monotonic() + pause_s >= deadline:
-                raise ClusterUnreachable(_unreachable(api, faults, time.monotonic() - started))
+                raise ClusterUnreachable(sendings.summary(time.monotonic() - started))
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -197,9 +178,9 @@ class AdminClient:
             try:
                 return self._attempt(endpoint, api, request, left_ms(started + timeout_ms / 1000) / 1000)
             except grpc.RpcError as error:
-                seconds, fault = time.monotonic() - started, _detail(error)
-                if not _was_never_sent(fault) or seconds > min(_RECONNECT_S, timeout_ms / 1000):
-                    raise ClusterUnreachable(_unreachable(api, {endpoint: fault}, seconds)) from error
+                seconds, fault = time.monotonic() - started, fault_of(error)
+                if not was_never_sent(fault) or seconds > min(_RECONNECT_S, timeout_ms / 1000):
+                    raise ClusterUnreachable(unreachable(api, {endpoint: fault}, seconds)) from error
             time.sleep(_FIRST_PAUSE_S)
 
     def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
@@ -686,39 +667,3 @@ def raise_first_error(results: Iterable[Any]) -> None:
 def left_ms(deadline: float) -> int:
     """The time until a moment of `time.monotonic`, 1 at least: who asks for 0 is refused."""
     return max(1, int((deadline - time.monotonic()) * 1000))
-
-
-def _detail(error: grpc.RpcError) -> str:
-    if not isinstance(error, grpc.Call):
-        return str(error)
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return _NO_ANSWER
-    details = error.details() or error.code().name
-    if "refused" in details.lower():
-        return _REFUSED
-    hung_up = "socket closed" in details.lower() or "connection reset" in details.lower()
-    return _HUNG_UP if hung_up and details.startswith(_NOT_CONNECTED) else details
-
-
-def _was_never_sent(fault: str) -> bool:
-    """Whether the request cannot have reached the node: there was no connection."""
-    return fault in _NOBODY_THERE or fault.startswith(_NOT_CONNECTED)
-
-
-def _unknown_outcome(api: str, endpoint: Endpoint, fault: str) -> ApiError:
-    return ApiError(
-        ErrorCode.NETWORK_EXCEPTION,
-        f"{endpoint} did not answer {api} ({fault}); whether it was carried out is unknown, see: "
-        "kraftlab metadata-quorum describe",
-    )
-
-
-def _not_of_all_sendings(error: ApiError, doubt: str) -> OutcomeUnknown:
-    """A timeout says of one sending that nothing was done; another one may have been carried out."""
-    offset = error.offset if isinstance(error, OutcomeUnknown) else 0
-    return OutcomeUnknown(error.code, f"{error.message} But {doubt}", offset)
-
-
-def _unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:
-    tried = "; ".join(f"{endpoint}: {fault}" for endpoint, fault in faults.items()) or "none could be tried"
-    return f"no node could answer {api} within {seconds:.1f} s ({tried}); check --bootstrap-server and that the nodes run"

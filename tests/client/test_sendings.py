@@ -1,0 +1,68 @@
+"""What became of the sendings of one request, from what nodes said to each."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from kraftlab.client.errors import OutcomeUnknown
+from kraftlab.client.sendings import Sendings
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.quorum.core.types import Endpoint
+
+ONE, OTHER = Endpoint("one", 1), Endpoint("other", 2)
+TIMED_OUT = ApiError(ErrorCode.REQUEST_TIMED_OUT, "nothing was done.")
+NOT_CONTROLLER = ApiError(ErrorCode.NOT_CONTROLLER, "ask another")
+DONE_PERHAPS = OutcomeUnknown(ErrorCode.NOT_CONTROLLER, "it was appended.", 7)
+REFUSED, BROKEN = grpc.RpcError("connection refused"), grpc.RpcError("the connection broke")
+
+
+def sent(*, once: bool = False) -> Sendings:
+    return Sendings("CreateTopics", once=once)
+
+
+def test_a_timeout_is_one_of_the_request_if_no_node_can_have_carried_it_out():
+    sendings = sent()
+    sendings.had_no_answer(ONE, REFUSED, had_time=True)
+    sendings.was_sent_on(OTHER, NOT_CONTROLLER)
+    sendings.was_refused(TIMED_OUT)
+    assert "one:1: connection refused; other:2: " in sendings.summary(1.25)
+    assert "CreateTopics within 1.2 s" in sendings.summary(1.25)
+
+
+def test_a_timeout_of_the_last_sending_says_nothing_of_one_whose_answer_was_lost():
+    sendings = sent()
+    sendings.had_no_answer(ONE, BROKEN, had_time=True)
+    with pytest.raises(OutcomeUnknown, match=r"nothing was done\. But one:1 was asked before and did not answer"):
+        sendings.was_refused(TIMED_OUT)
+    sendings.was_refused(ApiError(ErrorCode.TOPIC_ALREADY_EXISTS))  # An answer that says all there is to say.
+
+
+def test_a_node_that_may_have_carried_it_out_is_remembered_when_another_is_asked():
+    sendings = sent()
+    sendings.was_sent_on(ONE, DONE_PERHAPS)
+    with pytest.raises(OutcomeUnknown, match=r"But one:1 was asked before: it was appended\."):
+        sendings.was_refused(TIMED_OUT)
+
+
+def test_what_is_sent_once_goes_to_nobody_else_if_it_may_have_been_carried_out():
+    sendings = sent(once=True)
+    sendings.had_no_answer(ONE, REFUSED, had_time=True)
+    sendings.was_sent_on(OTHER, NOT_CONTROLLER)
+    with pytest.raises(ApiError, match="whether it was carried out is unknown") as raised:
+        sendings.had_no_answer(ONE, BROKEN, had_time=True)
+    assert raised.value.code is ErrorCode.NETWORK_EXCEPTION
+    with pytest.raises(OutcomeUnknown) as unknown:
+        sendings.was_sent_on(OTHER, DONE_PERHAPS)
+    assert unknown.value is DONE_PERHAPS
+
+
+def test_nobody_is_there_as_long_as_no_admin_api_has_said_anything():
+    sendings = sent()
+    assert sendings.found_nobody
+    sendings.had_no_answer(ONE, REFUSED, had_time=True)
+    assert sendings.found_nobody
+    assert sendings.has_failed_at(ONE)
+    assert not sendings.has_failed_at(OTHER)
+    sendings.had_no_answer(OTHER, BROKEN, had_time=True)
+    assert not sendings.found_nobody
