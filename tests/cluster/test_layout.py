@@ -82,6 +82,13 @@ def test_a_damaged_plan_is_not_overwritten(tmp_path: Path, data: bytes) -> None:
         layout.plan(tmp_path, None, None, None)
 
 
+@pytest.mark.parametrize("nodes", ["", '{"node_id": 0, "role": "broker", "peer_port": 1, "grpc_port": 2}'])
+def test_a_cluster_that_names_no_controller_is_refused(tmp_path: Path, nodes: str) -> None:
+    (tmp_path / "cluster.json").write_text(f'{{"cluster_id": "x", "nodes": [{nodes}]}}')
+    with pytest.raises(ClusterError, match=r"cluster.json names no controller; use another --data directory"):
+        layout.plan(tmp_path, None, None, None)
+
+
 def test_a_directory_serves_one_cluster_at_a_time(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, 1, 0, 1)
     with pytest.raises(ClusterError, match="a cluster runs on"):
