@@ -4,7 +4,7 @@ itself, and more for new replicas that may go to any."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
@@ -45,6 +45,27 @@ async def in_thread(
 ) -> Result:
     """In a worker thread."""
     return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
+
+
+async def look_after_each(
+    directories: Callable[[], Iterable[Path]], interval_ms: int, work: Callable[[Path], Awaitable[object]]
+) -> None:
+    """Calls `work` with each directory that there is, again and again. Each goes by itself: one that hangs holds up no other."""
+    busy: set[Path] = set()
+
+    async def look(log_dir: Path) -> None:
+        busy.add(log_dir)
+        try:
+            await work(log_dir)
+        finally:
+            busy.discard(log_dir)
+
+    async with trio.open_nursery() as nursery:
+        while True:
+            await trio.sleep(interval_ms / 1000)
+            for log_dir in directories():
+                if log_dir not in busy:
+                    nursery.start_soon(look, log_dir)
 
 
 class Disks:

@@ -46,7 +46,7 @@ from .controller_channel import ControllerChannel
 from .cordons import CORDONED_LOG_DIRS, cordoned_dirs
 from .data_plane import DataPlane
 from .directory_assignments import DirectoryAssignments
-from .disks import Disks, InThread, in_thread
+from .disks import Disks, InThread, in_thread, look_after_each
 from .dynamic_configs import DynamicConfigs
 from .fetch_service import FetchService
 from .fetcher import Fetchers, FetchLimits
@@ -402,24 +402,13 @@ class BrokerNode:
             raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
 
     async def _checkpoint_high_watermarks(self) -> None:
-        """Each directory by itself: one that hangs holds up no other."""
-        busy: set[Path] = set()
-
-        async def write(path: Path) -> None:
-            busy.add(path)
+        async def write(log_dir: Path) -> None:
             try:
-                await self._in_thread(None, self.logs.write_checkpoints, path)
+                await self._in_thread(None, self.logs.write_checkpoints, log_dir)
             except LogDirFailed as error:
                 self._directory_failed(error)
-            finally:
-                busy.discard(path)
 
-        async with trio.open_nursery() as nursery:
-            while True:
-                await trio.sleep(self._config.replica_high_watermark_checkpoint_interval_ms / 1000)
-                for path in self.logs.directory_ids():
-                    if path not in busy:
-                        nursery.start_soon(write, path)
+        await look_after_each(self.logs.directory_ids, self._config.replica_high_watermark_checkpoint_interval_ms, write)
 
     async def _remove_expired(self) -> None:
         """Deletes what was given up once its delay is over."""

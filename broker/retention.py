@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import trio
-
+from .disks import look_after_each
 from .dynamic_configs import DynamicConfigs
 from .log.errors import LogError
 from .replica_errors import ReplicaError
@@ -28,22 +27,8 @@ class Retention:
         self._check_interval_ms = check_interval_ms
 
     async def run(self) -> None:
-        """Each directory by itself: one that hangs holds up no other."""
-        busy: set[Path] = set()
-
-        async def look(log_dir: Path) -> None:
-            busy.add(log_dir)
-            try:
-                await self.check(log_dir)
-            finally:
-                busy.discard(log_dir)
-
-        async with trio.open_nursery() as nursery:
-            while True:
-                await trio.sleep(self._check_interval_ms / 1000)
-                for log_dir in self._replicas.logs.directory_ids():
-                    if log_dir not in busy:
-                        nursery.start_soon(look, log_dir)
+        """Until it is cancelled."""
+        await look_after_each(self._replicas.logs.directory_ids, self._check_interval_ms, self.check)
 
     async def check(self, log_dir: Path) -> int:
         """Looks at every replica in a directory once; how many segments went."""
