@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import trio
 
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import (
@@ -22,7 +22,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import random_uuid
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
-from kraftlab.quorum.driver.transport import PeerIdentity, PeerPool
+from kraftlab.wire.transport import PeerIdentity, PeerPool
 
 from .measure import NoResult
 

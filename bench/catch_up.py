@@ -22,8 +22,14 @@ from kraftlab.metadata import codec
 from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, MetadataImage, Provenance
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
-from kraftlab.quorum import CommittedBatch, DriverConfig, Overloaded, PeerServer, RaftConfig, RaftDriver, tame_interpreter
+from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.driver.driver_config import DriverConfig
+from kraftlab.quorum.driver.errors import Overloaded
+from kraftlab.quorum.driver.garbage_collection import tame_interpreter
+from kraftlab.quorum.driver.raft_driver import RaftDriver
+from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.wire.transport import PeerServer
 
 from .large_metadata import history, memory_mib
 from .measure import free_ports, table

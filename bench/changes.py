@@ -34,9 +34,9 @@ from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.records import NO_LEADER, AnyRecord, FeatureLevel, Partition, PartitionChange, RegisterBroker, Topic
 from kraftlab.metadata.snapshot import ImageSnapshot
-from kraftlab.quorum import tame_interpreter
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.metadata_log import MetadataLog
 from kraftlab.quorum.storage.metadata_store import MetadataStore

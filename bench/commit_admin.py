@@ -20,7 +20,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.admin import raise_first_error
 from kraftlab.client.stream import CallStream
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 
 from . import broker_stand_in
 from .measure import CommitParameters, CommitResult, percentile

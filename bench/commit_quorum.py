@@ -11,9 +11,15 @@ from collections.abc import Iterable
 import msgspec
 import trio
 
-from kraftlab.quorum import CommittedBatch, DriverConfig, Overloaded, PeerServer, RaftConfig, RaftDriver, tame_interpreter
+from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.driver.driver_config import DriverConfig
+from kraftlab.quorum.driver.errors import Overloaded
+from kraftlab.quorum.driver.garbage_collection import tame_interpreter
+from kraftlab.quorum.driver.raft_driver import RaftDriver
+from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.file_system import RealFile, RealFileSystem
+from kraftlab.wire.transport import PeerServer
 
 from .measure import CommitParameters, CommitResult, percentile, run_nodes
 

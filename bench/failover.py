@@ -18,7 +18,7 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.admin import raise_first_error
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
 from .measure import NoResult, percentile, table

@@ -15,9 +15,9 @@ from itertools import count
 
 import msgspec
 
-from kraftlab.quorum.simulation.faults import FAULTS
-from kraftlab.quorum.simulation.options import NetworkOptions, SimulationOptions, draw_options
-from kraftlab.quorum.simulation.runner import SeedResult, Summary, Tally, play, run_seed
+from kraftlab.simulation.consensus.faults import FAULTS
+from kraftlab.simulation.consensus.options import NetworkOptions, SimulationOptions, draw_options
+from kraftlab.simulation.consensus.runner import SeedResult, Summary, Tally, play, run_seed
 
 from .measure import table
 

@@ -24,10 +24,9 @@ from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
-from kraftlab.quorum import tame_interpreter
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.types import OffsetAndEpoch
-from kraftlab.quorum.driver.interpreter import loading_state
+from kraftlab.quorum.driver.garbage_collection import loading_state, tame_interpreter
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
 from kraftlab.quorum.storage.snapshot_file import read_summary, snapshot_name

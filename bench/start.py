@@ -12,7 +12,7 @@ import tempfile
 
 import msgspec
 
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 
 from .measure import percentile, table
 

@@ -33,39 +33,39 @@ from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
+from kraftlab.quorum.driver.environment import Outside, this_machine
 from kraftlab.quorum.driver.errors import GenerationOver, only_cause
-from kraftlab.quorum.driver.interpreter import tame_interpreter
-from kraftlab.quorum.driver.outside import Outside, this_machine
+from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import RaftDriver
-from kraftlab.quorum.driver.transport import ListenError, PeerPool, PeerServer
 from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
+from kraftlab.wire.transport import ListenError, PeerPool, PeerServer
 
-from .alter_partition import AlterPartitionManager
-from .controller_channel import ControllerChannel
-from .cordons import CORDONED_LOG_DIRS, cordoned_dirs
-from .data_plane import DataPlane
-from .directory_assignments import DirectoryAssignments
-from .disks import Disks, InThread, in_thread, look_after_each
-from .dynamic_configs import DynamicConfigs
-from .fetch_service import FetchService
-from .fetcher import Fetchers, FetchLimits
-from .lifecycle import Lifecycle, LifecycleConfig, RegistrationFailed
+from .api.data_plane import DataPlane
+from .control.alter_partition import AlterPartitionManager
+from .control.controller_channel import ControllerChannel
+from .control.cordons import CORDONED_LOG_DIRS, cordoned_dirs
+from .control.directory_assignments import DirectoryAssignments
+from .control.dynamic_configs import DynamicConfigs
+from .control.lifecycle import Lifecycle, LifecycleConfig, RegistrationFailed
+from .control.metadata_publisher import MetadataPublisher, Publication
+from .control.producer_ids import ProducerIds
+from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
 from .log.log_manager import LogManager
 from .log.partition_log import LogConfig
 from .log.startup import AssignedReplica
-from .metadata_publisher import MetadataPublisher, Publication
 from .move_reports import MoveReports
-from .mover import Mover, wall_clock_ms
-from .producer_ids import ProducerIds
+from .moves.mover import Mover, wall_clock_ms
 from .replica_manager import ReplicaManager, is_counted_on
+from .replication.fetch_service import FetchService
+from .replication.fetcher import Fetchers, FetchLimits
 from .retention import Retention
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from .admin_service import AdminService
+    from .api.admin_service import AdminService
 
 logger = logging.getLogger("kraftlab.broker")
 
@@ -277,10 +277,10 @@ class BrokerNode:
         from kraftlab.node.snapshots import SnapshotCalls
         from kraftlab.node.time_travel import TimeTravel
 
-        from .admin_service import AdminService
-        from .delete_records import DeleteRecordsApi
-        from .init_producer_id import InitProducerId, allocate
-        from .log_dirs_api import LogDirsApi
+        from .api.admin_service import AdminService
+        from .api.delete_records import DeleteRecordsApi
+        from .api.init_producer_id import InitProducerId, allocate
+        from .api.log_dirs import LogDirsApi
 
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
@@ -428,11 +428,11 @@ def _import_admin() -> None:
     """Loads the admin API's modules (protobuf and its generated code)."""
     for module in (
         "kraftlab.rpc.server",
-        "kraftlab.broker.delete_records",
-        "kraftlab.broker.log_dirs_api",
-        "kraftlab.broker.init_producer_id",
+        "kraftlab.broker.api.delete_records",
+        "kraftlab.broker.api.log_dirs",
+        "kraftlab.broker.api.init_producer_id",
         "kraftlab.node.metadata_digests",
         "kraftlab.node.snapshots",
-        "kraftlab.broker.admin_service",
+        "kraftlab.broker.api.admin_service",
     ):
         importlib.import_module(module)

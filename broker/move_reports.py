@@ -16,10 +16,10 @@ import msgspec
 import trio
 
 from kraftlab.metadata.peer_rpc import Api, MoveProgress, MoveProgressRequest, PartitionSize
-from kraftlab.quorum.driver.transport import PeerError, PeerTimeout, PeerUnreachable
+from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
-from .partition import FollowerRole, LeaderRole, Partition
 from .replica_manager import ReplicaManager
+from .replication.partition import FollowerRole, LeaderRole, Partition
 
 logger = logging.getLogger("kraftlab.broker.moves")
 

@@ -35,21 +35,21 @@ from kraftlab.metadata.records import NO_LEADER
 from kraftlab.metadata.uuids import LOST, UNASSIGNED, is_reserved
 from kraftlab.quorum.core.types import Endpoint
 
-from .alter_partition import AlterPartitionManager
-from .byte_gate import ByteGate
-from .directory_assignments import DirectoryAssignments
-from .disks import Disks
-from .dynamic_configs import DynamicConfigs
-from .fetcher import Fetchers, Gates
-from .isr import NEVER_S
+from .control.alter_partition import AlterPartitionManager
+from .control.directory_assignments import DirectoryAssignments
+from .control.dynamic_configs import DynamicConfigs
+from .control.metadata_publisher import Publication
+from .log.disks import Disks
 from .log.errors import LogDirFailed, LogError, ReplicaOffline
 from .log.log_manager import LogManager, NewReplica
 from .log.partition_log import PartitionLog
-from .metadata_publisher import Publication
-from .move_throttles import MoveThrottles
-from .mover import Mover, wall_clock_ms
-from .partition import Partition, ReplicaId
-from .replica_errors import ReplicaError
+from .moves.move_throttles import MoveThrottles
+from .moves.mover import Mover, wall_clock_ms
+from .replication.byte_gate import ByteGate
+from .replication.fetcher import Fetchers, Gates
+from .replication.isr import NEVER_S
+from .replication.partition import Partition, ReplicaId
+from .replication.replica_errors import ReplicaError
 
 logger = logging.getLogger("kraftlab.broker.replicas")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from .disks import look_after_each
-from .dynamic_configs import DynamicConfigs
+from .control.dynamic_configs import DynamicConfigs
+from .log.disks import look_after_each
 from .log.errors import LogError
-from .replica_errors import ReplicaError
 from .replica_manager import ReplicaManager
+from .replication.replica_errors import ReplicaError
 
 logger = logging.getLogger("kraftlab.broker.retention")
 

@@ -12,34 +12,34 @@ if TYPE_CHECKING:
     import click
 
 COMMANDS = {
-    "up": ("up", "up"),
-    "storage": ("storage_command", "storage"),
-    "topics": ("topics_command", "topics"),
-    "reassign-partitions": ("reassign_command", "reassign_partitions"),
-    "leader-election": ("leader_election_command", "leader_election"),
-    "console-producer": ("console_command", "console_producer"),
-    "console-consumer": ("console_command", "console_consumer"),
-    "delete-records": ("delete_records_command", "delete_records"),
-    "log-dirs": ("log_dirs_command", "log_dirs"),
-    "metadata-quorum": ("quorum_command", "metadata_quorum"),
-    "snapshot": ("snapshot_command", "snapshot"),
-    "metadata": ("metadata_command", "metadata"),
-    "metadata-shell": ("shell_command", "metadata_shell"),
-    "dump-log": ("dump_command", "dump_log"),
-    "cluster": ("cluster_command", "cluster"),
-    "configs": ("configs_command", "configs"),
-    "features": ("features_command", "features"),
-    "acls": ("acls_command", "acls"),
-    "import": ("import_command", "import_segments"),
-    "import-znode": ("znode_command", "import_znode"),
-    "sim": ("sim_command", "sim"),
-    "pipeline": (".pipeline.command", "pipeline"),
-    "chaos": ("jepsen_lite.command", "chaos"),
-    "completion": ("completion_command", "completion"),
-    "controller": ("node_command", "controller"),
-    "broker": ("node_command", "broker"),
+    "up": "kraftlab.cli.lab.up:up",
+    "storage": "kraftlab.cli.lab.storage_command:storage",
+    "topics": "kraftlab.cli.topics.command:topics",
+    "reassign-partitions": "kraftlab.cli.reassign.command:reassign_partitions",
+    "leader-election": "kraftlab.cli.partitions.leader_election:leader_election",
+    "console-producer": "kraftlab.cli.console.command:console_producer",
+    "console-consumer": "kraftlab.cli.console.command:console_consumer",
+    "delete-records": "kraftlab.cli.partitions.delete_records:delete_records",
+    "log-dirs": "kraftlab.cli.partitions.log_dirs:log_dirs",
+    "metadata-quorum": "kraftlab.cli.quorum.command:metadata_quorum",
+    "snapshot": "kraftlab.cli.metadata.snapshot_command:snapshot",
+    "metadata": "kraftlab.cli.metadata.command:metadata",
+    "metadata-shell": "kraftlab.cli.metadata.shell_command:metadata_shell",
+    "dump-log": "kraftlab.cli.dump.command:dump_log",
+    "cluster": "kraftlab.cli.lab.cluster_command:cluster",
+    "configs": "kraftlab.cli.configs.command:configs",
+    "features": "kraftlab.cli.features.command:features",
+    "acls": "kraftlab.cli.security.acls_command:acls",
+    "import": "kraftlab.cli.partitions.import_command:import_segments",
+    "import-znode": "kraftlab.cli.zookeeper.command:import_znode",
+    "sim": "kraftlab.cli.sim.command:sim",
+    "pipeline": "kraftlab.pipeline.command:pipeline",
+    "chaos": "jepsen_lite.command:chaos",
+    "completion": "kraftlab.cli.completion.command:completion",
+    "controller": "kraftlab.cli.lab.node_command:controller",
+    "broker": "kraftlab.cli.lab.node_command:broker",
 }
-"""Name → (module of this package, with a dot before it of the one around it, with one in it of its own; attribute)."""
+"""Command → "module:attribute", loaded when the command is called."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
@@ -52,7 +52,7 @@ def main() -> NoReturn:
     that has its own otherwise."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["controller"], ["broker"]) and not {"--help", "-h"} & set(arguments):
-        from kraftlab.cluster import node
+        from kraftlab.lab import node
 
         node.main(arguments)
     try:
@@ -140,7 +140,7 @@ def build() -> click.Group:
 
     import click
 
-    from .groups import CommandGroup
+    from .command_groups import CommandGroup
 
     class LazyGroup(CommandGroup):
         def list_commands(self, ctx: click.Context) -> list[str]:
@@ -149,9 +149,8 @@ def build() -> click.Group:
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
             if cmd_name not in COMMANDS:
                 return None
-            module, attribute = COMMANDS[cmd_name]
-            name = module if "." in module[1:] and not module.startswith(".") else f".{module}"
-            command: click.Command = getattr(importlib.import_module(name, "kraftlab.cli"), attribute)
+            module, _, attribute = COMMANDS[cmd_name].partition(":")
+            command: click.Command = getattr(importlib.import_module(module), attribute)
             return command
 
     from kraftlab import __version__

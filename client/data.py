@@ -31,7 +31,7 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.uuids import Uuid, from_text
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
-from kraftlab.quorum.driver.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
+from kraftlab.wire.frames import ERROR, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
 
 from .admin import AdminClient, left_ms
 from .errors import ClusterUnreachable, api_error

@@ -31,7 +31,7 @@ from kraftlab.quorum.core.messages import (
     SnapshotRequired,
 )
 from kraftlab.quorum.core.types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey
-from kraftlab.quorum.driver.frames import FrameError
+from kraftlab.wire.frames import FrameError
 
 from .admin import AdminClient, left_ms
 from .data import PeerConnection

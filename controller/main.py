@@ -32,25 +32,25 @@ from kraftlab.node.time_travel import TimeTravel
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.interpreter import tame_interpreter
-from kraftlab.quorum.driver.outside import Outside, this_machine
+from kraftlab.quorum.driver.environment import Outside, this_machine
+from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.driver.raft_driver import RaftDriver
-from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 from kraftlab.quorum.storage.file_system import FileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.rpc import api_versions
 from kraftlab.rpc.server import AdminServer
 from kraftlab.rpc.versions import CONTROLLER_OFFERS
+from kraftlab.wire.transport import PeerError, PeerPool, PeerServer, PeerTimeout, PeerUnreachable, merged_handlers
 
+from .api.service import ControllerService
+from .api.waits import Waits
 from .cluster import controllers
 from .configs import policies
-from .doors.service import ControllerService
-from .doors.waits import Waits
-from .engine.aside import on_a_thread
 from .engine.queue import NEVER_MS
 from .engine.quorum_controller import Aside, QuorumController
 from .engine.state import CONTROLLER, QuorumFacts, Settings, fresh_uuid
+from .engine.worker_threads import on_a_thread
 from .quorum_operations import QuorumOperations
 
 logger = logging.getLogger("kraftlab.controller")

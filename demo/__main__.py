@@ -11,7 +11,7 @@ import tempfile
 from types import FrameType
 
 from kraftlab.client.errors import ClusterUnreachable
-from kraftlab.cluster import ClusterError, LocalCluster
+from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.metadata.errors import ApiError
 
 from .lab import StoryError

@@ -11,7 +11,7 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.admin import raise_first_error
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata.peer_rpc import ReplicaDigest
 from kraftlab.quorum.core.types import Endpoint
 

@@ -25,7 +25,7 @@ import msgspec
 
 from kraftlab.cli.main import run
 from kraftlab.client.errors import ClusterUnreachable
-from kraftlab.cluster import ClusterError, LocalCluster
+from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.metadata.errors import ApiError
 
 from .__main__ import BROKERS, DEFAULT_CAPTURE, OVERRIDES

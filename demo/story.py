@@ -13,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli.segments import PartitionFiles, import_partition
+from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
 from kraftlab.client.admin import raise_first_error
 from kraftlab.client.errors import ClusterUnreachable
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
 from . import verify

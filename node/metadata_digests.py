@@ -14,7 +14,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.snapshot import image_digest
-from kraftlab.quorum.driver.outside import Threads
+from kraftlab.quorum.driver.environment import Threads
 from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
 

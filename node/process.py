@@ -12,13 +12,13 @@ import trio
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
+from kraftlab.quorum.driver.cluster_generation import begin_anew
 from kraftlab.quorum.driver.errors import GenerationOver, only_cause
-from kraftlab.quorum.driver.generation import begin_anew
-from kraftlab.quorum.driver.transport import ListenError
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
+from kraftlab.wire.transport import ListenError
 
 logger = logging.getLogger("kraftlab.node")
 

@@ -28,7 +28,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import AnyRecord, Config, RequestOutcome, UserScramCredential
 from kraftlab.metadata.snapshot import image_records
-from kraftlab.quorum.driver.outside import Threads
+from kraftlab.quorum.driver.environment import Threads
 from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
 

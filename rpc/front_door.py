@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.wire.line_limit import LineLimit
 
-from .line_limit import LineLimit
 from .preface import describe, is_http_1, is_preface, may_become_preface
 from .splice import CHUNK_BYTES, Splice
 

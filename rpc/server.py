@@ -33,12 +33,12 @@ from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.transport import ListenError
+from kraftlab.wire.line_limit import LineLimit
+from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
 from .caller import Caller, caller_of
 from .front_door import LINE_INTERVAL_S, LINES_AT_ONCE, Backend, FrontDoor, private_backend
-from .line_limit import LineLimit
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 from .versions import refusal
 

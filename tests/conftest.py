@@ -35,7 +35,7 @@ from typing import IO, Any
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from kraftlab.cluster import layout
+from kraftlab.lab import layout
 
 settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
@@ -44,7 +44,7 @@ TESTS = Path(__file__).parent
 CLOCK = "autojump_clock"
 CLUSTERS = "clusters"
 SPARK = "spark"
-FOLDERS_WITH_CLUSTERS = ("cases", "cluster", "e2e")
+FOLDERS_WITH_CLUSTERS = ("cases", "lab", "e2e")
 MODULES_WITH_CLUSTERS = (
     "chaos/test_real_end_to_end.py",
     "chaos/test_nemeses_on_processes.py",
@@ -61,7 +61,7 @@ MODULES_WITH_CLUSTERS = (
 )
 EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")
 """Beside clusters: these wait for sockets, threads and processes of their own, with deadlines in real time."""
-LONG_MODULES = ("chaos/", "controller_simulation/", "quorum_simulation/", "controller/", "controller_kernels/")
+LONG_MODULES = ("chaos/", "simulation/", "controller/", "controller_kernels/")
 """These come next: a long one at the end would keep a single worker busy."""
 QUEUE = (*EARLY_MODULES, *LONG_MODULES)
 
@@ -154,7 +154,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 # --- ports ------------------------------------------------------------------------------------------------------------------
 
 PORTS = range(10_000, 21_000)
-"""Below those of outgoing connections, which could take one between two lives of a node, and of clusters (cluster/layout.py)."""
+"""Below those of outgoing connections, which could take one between two lives of a node, and of clusters (lab/layout.py)."""
 PORTS_AT_ONCE = 100
 
 

@@ -33,7 +33,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import AnyRecord, BrokerRegistrationChange, Listener, RegisterBroker, UnregisterBroker
 from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 
-from ..engine.levels import CORDONED_DIRECTORIES, DIRECTORIES, TRANSACTIONS, metadata_version
+from ..engine.feature_levels import CORDONED_DIRECTORIES, DIRECTORIES, TRANSACTIONS, metadata_version
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from ..partitions.partitions import (
     PartitionKey,

@@ -6,7 +6,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ControllerRegistrationResponse
 from kraftlab.metadata.records import RegisterController
 
-from ..engine.levels import CONTROLLER_REGISTRATION, metadata_version
+from ..engine.feature_levels import CONTROLLER_REGISTRATION, metadata_version
 from ..engine.state import Context, ControllerState, Outcome
 from .brokers import check_features, check_node
 

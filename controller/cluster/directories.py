@@ -14,7 +14,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import PartitionChange
 
 from ..configs.description import unclean_election_enabled
-from ..engine.levels import DIRECTORIES, metadata_version, shrink_raises_epoch
+from ..engine.feature_levels import DIRECTORIES, metadata_version, shrink_raises_epoch
 from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.election import Election
 from ..partitions.partition_change import build_change

@@ -15,7 +15,7 @@ from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import EMPTY, MetadataImage
 from kraftlab.metadata.records import AbortTransaction, AnyRecord
 
-from .levels import TRANSACTIONS, metadata_version
+from .feature_levels import TRANSACTIONS, metadata_version
 
 
 class ActivationRefused(Exception):

@@ -28,7 +28,7 @@ from kraftlab.metadata.records import AnyRecord, BeginTransaction, EndTransactio
 from kraftlab.quorum.core.batch import MAX_BATCH_BYTES, MAX_RECORDS
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 
-from .levels import TRANSACTIONS, metadata_version
+from .feature_levels import TRANSACTIONS, metadata_version
 from .queue import NotNow
 from .state import ControllerState, Outcome
 

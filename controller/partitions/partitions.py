@@ -25,7 +25,7 @@ from kraftlab.metadata.records import NO_LEADER, RECOVERED, RECOVERING, Partitio
 from kraftlab.metadata.uuids import MIGRATING, UNASSIGNED, Uuid
 
 from ..configs.description import unclean_election_enabled
-from ..engine.levels import shrink_raises_epoch
+from ..engine.feature_levels import shrink_raises_epoch
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from .election import Election
 from .partition_change import build_change, plain_change, plain_leader

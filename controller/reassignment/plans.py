@@ -18,7 +18,7 @@ from kraftlab.metadata.moves import MovesImage, PlannedPartition, QueuedMoveImag
 from kraftlab.metadata.uuids import Uuid, is_reserved
 
 from .arithmetic import original_replicas, target_replicas
-from .wishes import Wish
+from .requested_change import Wish
 
 NAMED_MAX = 20
 """How many partitions a refusal names."""

@@ -45,10 +45,10 @@ from ..engine.state import Context, ControllerState, Outcome, set_error
 from ..partitions.partition_change import build_cancel, build_change
 from ..partitions.partitions import Eligibility, default_directory
 from . import arithmetic, plans
-from .draft import Draft, Slots
 from .options import MoveOptions
 from .policy import SIZE_CHANGE, MovePolicy, policy_of
-from .wishes import Wish
+from .record_draft import Draft, Slots
+from .requested_change import Wish
 
 TRANSACTION = "partition reassignments"
 LONG_PARTITIONS = 250

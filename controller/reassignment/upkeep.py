@@ -20,9 +20,9 @@ from ..engine.state import Context, ControllerState, Outcome
 from ..partitions.partition_change import build_change
 from ..partitions.partitions import Eligibility, default_directory
 from .arithmetic import start
-from .draft import start_queued
 from .policy import policy_of
 from .queueing import current_load, in_order, select, waiting_for
+from .record_draft import start_queued
 
 PAUSE_MS = 20
 MOVES_MAX = 4000

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from kraftlab.cli.groups import CommandGroup
+from kraftlab.cli.command_groups import CommandGroup
 from kraftlab.cli.output import CommandFailed
 
 from . import INSTALL

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from jepsen_lite.testing import Check, Nemesis, Story
-    from kraftlab.cluster import LocalCluster
+    from kraftlab.lab import LocalCluster
+
+    from .testing import Check, Nemesis, Story
 
 SCOPE, CONTROLLERS, BROKERS, RUNS = "kraftlab_scope", "kraftlab_controllers", "kraftlab_brokers", "kraftlab_runs"
 
@@ -50,7 +51,7 @@ def kraftlab_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kraftlab_properties: Mapping[str, str]
 ) -> Iterator[LocalCluster]:
     """A LocalCluster that is ready and may be broken. A node that ends by itself is an error of the test."""
-    from kraftlab.cluster import LocalCluster
+    from kraftlab.lab import LocalCluster
 
     cluster = LocalCluster(
         tmp_path_factory.mktemp("kraftlab"),
@@ -69,7 +70,7 @@ def kraftlab_cluster(
 @pytest.fixture
 def kraftlab_story(request: pytest.FixtureRequest) -> Story:
     """The clock and the record that `nemesis` and `check` share."""
-    from jepsen_lite.testing import Story
+    from .testing import Story
 
     return Story(request.node.name)
 
@@ -77,7 +78,7 @@ def kraftlab_story(request: pytest.FixtureRequest) -> Story:
 @pytest.fixture
 def nemesis(kraftlab_cluster: LocalCluster, kraftlab_story: Story) -> Iterator[Nemesis]:
     """Breaks `kraftlab_cluster`; what a test leaves broken is undone behind it."""
-    from jepsen_lite.testing import Nemesis
+    from .testing import Nemesis
 
     breaks = Nemesis(kraftlab_cluster, kraftlab_story)
     yield breaks
@@ -87,7 +88,7 @@ def nemesis(kraftlab_cluster: LocalCluster, kraftlab_story: Story) -> Iterator[N
 @pytest.fixture
 def check(request: pytest.FixtureRequest, tmp_path: Path, kraftlab_story: Story) -> Check:
     """Records calls and runs checkers over them."""
-    from jepsen_lite.testing import Check
+    from .testing import Check
 
     runs = request.config.getini(RUNS)
     return Check(kraftlab_story, request.config.rootpath / runs if runs else tmp_path / "runs")

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from .checkers.availability import Availability
-from .checkers.course import Course
 from .checkers.judgement import judge
 from .checkers.log_agreement import LogAgreement
 from .checkers.node_crashes import LogScan, NodeCrashes
+from .checkers.run_health import Course
 from .fault_plan import FaultPlan
-from .nemeses.networks.back_ends import LINKS
+from .faults.networks.back_ends import LINKS
 from .store import RunDirectory, RunRecord
 from .verdicts import Verdict
 from .workload import Checker, Options, Run, Workload

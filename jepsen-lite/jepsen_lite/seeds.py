@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kraftlab.checking.workers import done_by
+
 from .checkers.judgement import judge
-from .interpreter import GeneratorStuck
-from .jobs import done_by
 from .runs import Trial, checkers_of
+from .scheduler import GeneratorStuck
 from .verdicts import HARNESS, Verdict, exit_code, worst
 from .workloads import workload_named
 from .workloads.admin import SetupFailed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .rechecking import Answers, KeyResult, KeyTask, answer
+from .recheck import Answers, KeyResult, KeyTask, answer
 
 if TYPE_CHECKING:
     import pyarrow as pa

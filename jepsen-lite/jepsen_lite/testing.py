@@ -21,8 +21,8 @@ from .fault_plan import FaultPlan, Strike
 from .history import FAIL, INFO, OK, History, Op, Outcome
 
 if TYPE_CHECKING:
-    from kraftlab.cluster import LocalCluster
-    from kraftlab.cluster.chaos.orders import Done
+    from kraftlab.lab import LocalCluster
+    from kraftlab.lab.faults.orders import Done
 
     from .verdicts import Verdict
     from .workload import Checker, Run
@@ -112,7 +112,7 @@ class Nemesis:
     """
 
     def __init__(self, cluster: LocalCluster, story: Story) -> None:
-        from kraftlab.cluster.chaos.breaker import Breaker
+        from kraftlab.lab.faults.breaker import Breaker
 
         self.cluster = cluster
         self._story = story
@@ -121,7 +121,7 @@ class Nemesis:
     @property
     def leader(self) -> str:
         """The name of the controller that leads now. ClusterError if none does."""
-        from kraftlab.cluster import ClusterError
+        from kraftlab.lab import ClusterError
 
         status = self._order("status").status
         assert status is not None, "an order for the status answers with it"
@@ -188,7 +188,7 @@ class Nemesis:
             )
 
     def _order(self, kind: str, *groups: Names, **how: Any) -> Done:
-        from kraftlab.cluster.chaos.orders import Order
+        from kraftlab.lab.faults.orders import Order
 
         names = tuple(tuple(group.split(",")) if isinstance(group, str) else tuple(group) for group in groups)
         return self._breaker.carry_out(Order(order=kind, names=names, **how))

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kraftlab.pipeline.lake.schemas import arrow_schema, spark_schema
-
+from ..lake.schemas import arrow_schema, spark_schema
 from .life_cycles import Change, PartitionHistory, PartitionState, Reassignment, Removal
 
 KEY = ("topic_id", "partition")

@@ -64,7 +64,7 @@ def time_ms(text: str) -> int:
     """Milliseconds since 1970 of an ISO time, of milliseconds, or now. WrongUse."""
     import time
 
-    from kraftlab.cli.metadata_sources import NOW, parse_time
+    from kraftlab.cli.metadata.sources import NOW, parse_time
 
     from ..errors import WrongUse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kraftlab.cli.groups import CommandGroup
+from kraftlab.cli.command_groups import CommandGroup
 
 from ..command import CLEAN, FINDINGS
 from .gold_rows import format_options, fresh, print_rows, since_ms

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from kraftlab.cli.caller import caller_options, connect
-from kraftlab.cli.groups import CommandGroup
+from kraftlab.cli.command_groups import CommandGroup
+from kraftlab.cli.credentials import caller_options, connect
 from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS
@@ -223,7 +223,7 @@ def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
 
 def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
     """What a file says, and the cluster if it carries it: a plan does, Kafka's file does not."""
-    from kraftlab.cli.reassign_plan import PlanError, parse_plan
+    from kraftlab.cli.reassign.plan import PlanError, parse_plan
 
     from ..planning.checks import Asked, Target
     from ..planning.documents import read_bytes

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from kraftlab.cli.caller import caller_options, connect
+from kraftlab.cli.credentials import caller_options, connect
 from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS
@@ -62,7 +62,7 @@ def samples(lake_uri: str, bootstrap_server: str | None, file: BinaryIO | None, 
 
 
 def _describe(bootstrap_server: str) -> bytes:
-    from kraftlab.cli.log_dirs_command import document
+    from kraftlab.cli.partitions.log_dirs import document
 
     with connect(bootstrap_server) as client:
         brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)

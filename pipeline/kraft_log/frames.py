@@ -6,7 +6,8 @@ import google_crc32c
 
 from kraftlab.broker.log.errors import CorruptBatch
 from kraftlab.broker.log.record_batch import CONTROL, CRC_FROM, HEADER_BYTES, MAGIC, BatchHeader, read_header
-from kraftlab.pipeline.framing import NO_STAMP, TORN, Fault, Frame
+
+from ..framing import NO_STAMP, TORN, Fault, Frame
 
 _MAGIC_AT = 16
 _LENGTH_AT = 8

@@ -22,8 +22,8 @@ from typing import BinaryIO
 import msgspec
 
 from kraftlab.broker.log.record_batch import CODEC_MASK, HEADER_BYTES, BatchHeader, read_header
-from kraftlab.pipeline.framing import TORN, UNWRITTEN, Frame, walk
 
+from ..framing import TORN, UNWRITTEN, Frame, walk
 from .batches import AnyRecord, Batch, ControlRecord, Damage, Record, UndecodedRecord, up_to_footer
 from .errors import UndecodableRecord
 from .files import has_footer

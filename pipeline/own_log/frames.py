@@ -5,12 +5,13 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from kraftlab.pipeline.framing import TORN, UNWRITTEN, Fault, Frame, ReadAt, Window, next_frame
-from kraftlab.pipeline.kraft_log.batches import Damage
 from kraftlab.quorum.core.batch import CONTROL, HEADER, HEADER_BYTES, LENGTH_FROM, MAGIC, MAX_BATCH_BYTES
 from kraftlab.quorum.core.errors import CorruptBatch
 from kraftlab.quorum.storage.errors import WrongIdentity
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, SegmentHeader
+
+from ..framing import TORN, UNWRITTEN, Fault, Frame, ReadAt, Window, next_frame
+from ..kraft_log.batches import Damage
 
 _LENGTH_AT = 4
 _LENGTH_MIN = HEADER_BYTES - LENGTH_FROM + 1

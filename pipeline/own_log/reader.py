@@ -15,10 +15,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kraftlab.pipeline.framing import UNWRITTEN, Frame, ReadAt, walk
-from kraftlab.pipeline.kraft_log.batches import Batch, Damage, up_to_footer
 from kraftlab.quorum.core.batch import HEADER_BYTES
 
+from ..framing import UNWRITTEN, Frame, ReadAt, walk
+from ..kraft_log.batches import Batch, Damage, up_to_footer
 from .frames import FORMAT, open_segment
 from .records import decode_body
 

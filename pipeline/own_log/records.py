@@ -22,9 +22,10 @@ import msgspec
 from kraftlab.metadata.codec import HIGHEST_VERSION
 from kraftlab.metadata.records import AnyRecord as MetadataRecord
 from kraftlab.metadata.uuids import Uuid
-from kraftlab.pipeline.kraft_log.batches import AnyRecord, ControlRecord, Record, UndecodedRecord
-from kraftlab.pipeline.kraft_log.primitives import bytes_text, uuid_text
 from kraftlab.quorum.core import batch as quorum_batch
+
+from ..kraft_log.batches import AnyRecord, ControlRecord, Record, UndecodedRecord
+from ..kraft_log.primitives import bytes_text, uuid_text
 
 _METADATA_TYPES: dict[int, type[msgspec.Struct]] = {record.TYPE: record for record in typing.get_args(MetadataRecord)}
 _CONTROL_TYPES: dict[int, type[msgspec.Struct]] = {record.TYPE: record for record in typing.get_args(quorum_batch.ControlRecord)}

@@ -15,8 +15,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from kraftlab.pipeline.lake.schemas import arrow_schema
-
+from ..lake.schemas import arrow_schema
 from .checks import CHECKS, FILLED_AT_MOST, Asked, mean_size
 from .documents import ClusterDocument, encode_cluster
 from .gold_rows import CHECKS as CHECKS_TABLE

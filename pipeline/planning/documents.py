@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftlab.pipeline.errors import WrongUse
+from ..errors import WrongUse
 
 PARTITION_BYTES_MAX = 1 << 56
 """64 PiB: more than any partition has, and sums of it still fit 64 bits."""

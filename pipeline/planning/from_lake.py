@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kraftlab.pipeline.errors import WrongUse
-
+from ..errors import WrongUse
 from .documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
 
 if TYPE_CHECKING:
-    from kraftlab.pipeline.lake.commits import Lake
+    from ..lake.commits import Lake
 
 STATE, BROKERS, SAMPLES = "silver.partition_state", "silver.brokers", "silver.log_dir_samples"
 Row = dict[str, Any]
@@ -22,7 +21,7 @@ Row = dict[str, Any]
 
 def read_lake(uri: str, tell: Callable[[str], None]) -> ClusterDocument:
     """WrongUse if the lake has no partition states yet."""
-    from kraftlab.pipeline.lake.commits import Lake
+    from ..lake.commits import Lake
 
     lake = Lake(uri)
     manifests = lake.active(STATE)

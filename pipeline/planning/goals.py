@@ -12,8 +12,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from kraftlab.pipeline.errors import WrongUse
-
+from ..errors import WrongUse
 from .cluster import Floats, Ints
 
 DISK_CAPACITY_SHARE = 0.8

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from kraftlab.pipeline.lake.schemas import arrow_schema
-
+from ..lake.schemas import arrow_schema
 from .checks import Finding
 from .plan import Plan
 
 if TYPE_CHECKING:
-    from kraftlab.pipeline.lake.commits import Lake
+    from ..lake.commits import Lake
 
 PLANS, MOVES, CHECKS = "gold.plans", "gold.plan_moves", "gold.plan_checks"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kraftlab.cli.reassign_plan import Placement, format_plan
+from kraftlab.cli.reassign.plan import Placement, format_plan
 
 from .plan import PartitionMove
 

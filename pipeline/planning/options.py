@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 import msgspec
 import numpy as np
 
-from kraftlab.pipeline.errors import WrongUse
-
+from ..errors import WrongUse
 from .cluster import Cluster, Flags, Floats, Ints
 from .documents import NUMBER_MAX, Broker
 from .goals import (

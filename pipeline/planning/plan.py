@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kraftlab.pipeline.errors import WrongUse
-
+from ..errors import WrongUse
 from .documents import ClusterDocument, encode_cluster, read_bytes
 from .goals import GoalState
 from .options import PlanOptions

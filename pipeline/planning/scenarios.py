@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kraftlab.pipeline.errors import WrongUse
-
+from ..errors import WrongUse
 from .documents import Broker, ClusterDocument, parse_cluster
 from .goals import DISK, REPLICAS
 from .options import PlanOptions

@@ -22,8 +22,9 @@ from ..lake import uris
 from ..lake.commits import DataFile, Lake, Manifest
 from ..lake.parts import TaskFiles, written
 from ..session.factory import master_of
-from ..sources.taking import BATCHES, QUARANTINE
-from ..tables import bronze, ended, silver
+from ..sources.bronze_pass import BATCHES, QUARANTINE
+from ..tables import bronze, silver
+from ..tables import removed_in_gaps as ended
 from ..tables.batch_rows import Spans
 from ..tables.wanted_batches import Piece, pieces
 

@@ -27,12 +27,12 @@ from ..lake import uris
 from ..lake.commits import Lake
 from ..lake.parts import written
 from ..session.factory import master_of
-from ..sources.taking import BATCHES
+from ..sources.bronze_pass import BATCHES
 from ..tables import gold, histories
 from ..tables.log_dir_samples import TABLE as SAMPLES
-from . import small
+from . import gold_in_process as small
 from .build import BROKERS, CHANGES, TOPICS
-from .small import BROKER_LOAD, DIR_SKEW, DIVERGENCE, EPOCHS, STATE
+from .gold_in_process import BROKER_LOAD, DIR_SKEW, DIVERGENCE, EPOCHS, STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,12 +22,12 @@ from ..lake.commits import DataFile, Lake, Manifest
 from ..lake.parts import Written, written
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
+from ..sources.bronze_pass import BATCHES, QUARANTINE, take
 from ..sources.formats import FORMATS, KAFKA, KRAFTLAB, LogFormat, begins_as_own, format_named
 from ..sources.options import FAILFAST, PERMISSIVE, Options
 from ..sources.pruning import Bounds
 from ..sources.reader import tasks_of
 from ..sources.survey import LOG, LogFile, Survey, find_files, reader_of, survey
-from ..sources.taking import BATCHES, QUARANTINE, take
 from ..tables import bronze
 
 if TYPE_CHECKING:

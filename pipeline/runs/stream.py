@@ -35,11 +35,11 @@ from ..lake.commits import Lake
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
 from ..sources import register
+from ..sources.bronze_pass import BATCHES, QUARANTINE
 from ..sources.formats import FORMATS, KRAFTLAB, LogFormat
 from ..sources.options import QUORUM, check_servers
 from ..sources.streaming import LogMoved
 from ..sources.survey import SNAPSHOT_NAME, survey, the_cluster
-from ..sources.taking import BATCHES, QUARANTINE
 from ..tables import bronze
 from . import build as silver_build
 from . import gold as gold_build

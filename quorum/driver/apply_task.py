@@ -28,9 +28,9 @@ from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
 from ..storage.metadata_log import MetadataLog
 from ..storage.snapshot_store import SnapshotStore
+from .environment import Threads
 from .full_disk import when_there_is_room
-from .interpreter import loading_state
-from .outside import Threads
+from .garbage_collection import loading_state
 from .signal import Signal
 from .snapshot_taker import SnapshotTaker
 

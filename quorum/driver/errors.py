@@ -22,7 +22,7 @@ class NoSnapshot(Exception):
 
 
 class GenerationOver(Exception):
-    """The quorum was forced since this node last heard of it: what its directory holds is history (generation.py).
+    """The quorum was forced since this node last heard of it: what its directory holds is history (cluster_generation.py).
 
     `generation` is the newer one; `is_expendable` if the directory holds nothing that the newer one could lack: the node is an
     observer and never decided anything.

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 import trio
 
 from ..storage.errors import StorageFull
-from .outside import Threads
+from .environment import Threads
 
 logger = logging.getLogger("kraftlab.quorum")
 

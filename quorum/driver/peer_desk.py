@@ -17,6 +17,17 @@ from functools import partial
 import msgspec
 import trio
 
+from kraftlab.wire.transport import (
+    NewerGeneration,
+    PeerAnswer,
+    PeerError,
+    PeerFailure,
+    PeerPool,
+    PeerRequest,
+    PeerUnreachable,
+    Responder,
+)
+
 from ..core.decoding import Decoder
 from ..core.effects import Reply, Send
 from ..core.errors import ErrorCode
@@ -28,7 +39,6 @@ from ..storage.errors import WrongIdentity
 from .address_book import AddressBook
 from .driver_config import DriverConfig
 from .own_request import OwnRequest
-from .transport import NewerGeneration, PeerAnswer, PeerError, PeerFailure, PeerPool, PeerRequest, PeerUnreachable, Responder
 
 logger = logging.getLogger("kraftlab.quorum")
 

@@ -28,6 +28,9 @@ from typing import Any
 import msgspec
 import trio
 
+from kraftlab.wire.line_limit import LineLimit
+from kraftlab.wire.transport import DirectHandler, PeerIdentity, PeerPool, PeerRequest, Responder
+
 from ..core.effects import (
     Append,
     Apply,
@@ -78,7 +81,6 @@ from ..core.messages import (
 from ..core.raft_node import RaftNode
 from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
-from ..line_limit import LineLimit
 from ..state_machine import StateMachine
 from ..storage.file_system import FileSystem, RealFileSystem
 from ..storage.metadata_store import MetadataStore
@@ -86,11 +88,11 @@ from ..storage.snapshot_store import SnapshotInfo
 from ..trace import TraceWriter
 from .address_book import AddressBook
 from .apply_task import ApplyTask
+from .cluster_generation import generation_over
 from .driver_config import DriverConfig, DriverStatistics
+from .environment import Outside, this_machine
 from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
 from .full_disk import when_there_is_room
-from .generation import generation_over
-from .outside import Outside, this_machine
 from .own_request import OwnRequest
 from .peer_desk import PeerDesk
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
@@ -100,13 +102,6 @@ from .snapshot_copies import SnapshotCopies
 from .snapshot_taker import SnapshotTaker
 from .storage_tasks import ElectionWriter, LogWriter
 from .trace_file import TraceFile
-from .transport import (
-    DirectHandler,
-    PeerIdentity,
-    PeerPool,
-    PeerRequest,
-    Responder,
-)
 
 logger = logging.getLogger("kraftlab.quorum")
 

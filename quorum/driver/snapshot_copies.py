@@ -28,8 +28,8 @@ from ..core.types import OffsetAndEpoch
 from ..storage.errors import StorageFull
 from ..storage.snapshot_file import SnapshotInvalid
 from ..storage.snapshot_store import SnapshotStore
+from .environment import Threads
 from .full_disk import when_there_is_room
-from .outside import Threads
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")

@@ -26,8 +26,8 @@ from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, FrozenState, StateMachine
 from ..storage.errors import StorageFull
 from ..storage.snapshot_store import SnapshotStore
+from .environment import Threads
 from .errors import NoSnapshot
-from .outside import Threads
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")

@@ -25,8 +25,8 @@ from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
 from .disk_threads import SETTLE_TIMEOUT_S
+from .environment import Threads, Worker
 from .full_disk import FULL_DISK_RETRY_S
-from .outside import Threads, Worker
 from .signal import Signal
 
 logger = logging.getLogger("kraftlab.quorum")

@@ -10,7 +10,7 @@ import logging
 
 import trio
 
-from .outside import Threads
+from .environment import Threads
 
 logger = logging.getLogger("kraftlab.quorum")
 

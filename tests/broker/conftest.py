@@ -18,22 +18,22 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.broker.alter_partition import AlterPartitionManager
-from kraftlab.broker.data_plane import DataPlane
-from kraftlab.broker.directory_assignments import DirectoryAssignments
-from kraftlab.broker.disks import Disks
-from kraftlab.broker.dynamic_configs import DynamicConfigs
-from kraftlab.broker.fetch_service import FetchService
-from kraftlab.broker.fetcher import Fetchers, FetchLimits
+from kraftlab.broker.api.data_plane import DataPlane
+from kraftlab.broker.api.log_dirs import LogDirsApi
+from kraftlab.broker.control.alter_partition import AlterPartitionManager
+from kraftlab.broker.control.directory_assignments import DirectoryAssignments
+from kraftlab.broker.control.dynamic_configs import DynamicConfigs
+from kraftlab.broker.control.metadata_publisher import MetadataPublisher, Publication
+from kraftlab.broker.log.disks import Disks
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.log.startup import AssignedReplica
-from kraftlab.broker.log_dirs_api import LogDirsApi
-from kraftlab.broker.metadata_publisher import MetadataPublisher, Publication
-from kraftlab.broker.mover import Mover
-from kraftlab.broker.partition import Partition
+from kraftlab.broker.moves.mover import Mover
 from kraftlab.broker.replica_manager import ReplicaManager
+from kraftlab.broker.replication.fetch_service import FetchService
+from kraftlab.broker.replication.fetcher import Fetchers, FetchLimits
+from kraftlab.broker.replication.partition import Partition
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, build
@@ -64,7 +64,7 @@ from kraftlab.metadata.records import (
 from kraftlab.metadata.records import Partition as PartitionRecord
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid, random_uuid
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
-from kraftlab.quorum.driver.transport import PeerRequest, PeerUnreachable
+from kraftlab.wire.transport import PeerRequest, PeerUnreachable
 
 CLUSTER_ID = "broker-tests-00000001"
 

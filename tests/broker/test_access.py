@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.broker.admin_service import AdminService
-from kraftlab.broker.metadata_publisher import MetadataPublisher
+from kraftlab.broker.api.admin_service import AdminService
+from kraftlab.broker.control.metadata_publisher import MetadataPublisher
 from kraftlab.metadata.acls import Acl, AclsImage, Operation
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage, Provenance

@@ -12,15 +12,15 @@ import trio
 from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.admin_service import AdminService
-from kraftlab.broker.controller_channel import NoController
-from kraftlab.broker.metadata_publisher import MetadataPublisher
+from kraftlab.broker.api.admin_service import AdminService
+from kraftlab.broker.control.controller_channel import NoController
+from kraftlab.broker.control.metadata_publisher import MetadataPublisher
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import EnvelopeRequest, EnvelopeResponse, ForwardingBroker
-from kraftlab.quorum.driver.frames import FrameError
-from kraftlab.quorum.driver.transport import PeerTimeout, PeerUnreachable
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
+from kraftlab.wire.frames import FrameError
+from kraftlab.wire.transport import PeerTimeout, PeerUnreachable
 
 Answer = EnvelopeResponse | Exception
 

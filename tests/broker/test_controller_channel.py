@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kraftlab.broker.controller_channel import ControllerChannel, NoController
+from kraftlab.broker.control.controller_channel import ControllerChannel, NoController
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.driver.transport import PeerIdentity, PeerRequest, PeerServer, PeerUnreachable
+from kraftlab.wire.transport import PeerIdentity, PeerRequest, PeerServer, PeerUnreachable
 
 IDENTITY = PeerIdentity("channel-test", 0, ReplicaKey(1, bytes(16)))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.broker.disks import Disks
+from kraftlab.broker.log.disks import Disks
 from kraftlab.broker.log.errors import LogClosed
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import LogDigestRequest

@@ -12,12 +12,12 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.lifecycle import RegistrationFailed
+from kraftlab.broker.control.lifecycle import RegistrationFailed
+from kraftlab.broker.control.metadata_publisher import Publication
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.main import AllDirectoriesFailed, BrokerNode
-from kraftlab.broker.metadata_publisher import Publication
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, build
@@ -27,7 +27,7 @@ from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import PartitionChange
 from kraftlab.metadata.uuids import LOST, UNASSIGNED, random_uuid
 from kraftlab.quorum.driver.errors import only_cause
-from kraftlab.quorum.driver.transport import ListenError
+from kraftlab.wire.transport import ListenError
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.divergence import leader_answer, truncation_offset
+from kraftlab.broker.replication.divergence import leader_answer, truncation_offset
 
 
 class EpochLog:

@@ -11,7 +11,14 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.broker.fetch_sessions import IDLE_S, LAST_EPOCH, FetchSession, FetchSessions, SessionRefused, ToldPositions
+from kraftlab.broker.replication.fetch_sessions import (
+    IDLE_S,
+    LAST_EPOCH,
+    FetchSession,
+    FetchSessions,
+    SessionRefused,
+    ToldPositions,
+)
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.uuids import UNASSIGNED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.isr import (
+from kraftlab.broker.replication.isr import (
     FollowerProgress,
     Reaction,
     advance_high_watermark,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.broker.lifecycle import BrokerState, Lifecycle, LifecycleConfig, RegistrationFailed
+from kraftlab.broker.control.lifecycle import BrokerState, Lifecycle, LifecycleConfig, RegistrationFailed
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -19,7 +19,7 @@ from kraftlab.metadata.peer_rpc import (
     BrokerRegistrationResponse,
 )
 from kraftlab.metadata.uuids import random_uuid
-from kraftlab.quorum.driver.transport import PeerUnreachable
+from kraftlab.wire.transport import PeerUnreachable
 
 
 class Controller:

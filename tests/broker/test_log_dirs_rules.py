@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.cordons import cordoned_dirs
+from kraftlab.broker.control.cordons import cordoned_dirs
 from kraftlab.metadata.errors import ErrorCode
 
 LONGEST_MOVABLE = 255 - len("-0.") - 32 - len("-future")

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from kraftlab.broker.metadata_publisher import MetadataPublisher, Publication
+from kraftlab.broker.control.metadata_publisher import MetadataPublisher, Publication
 from kraftlab.metadata import codec
 from kraftlab.metadata.codec import UnknownRecord
 from kraftlab.metadata.delta import MetadataDelta

@@ -10,7 +10,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.broker.metadata_publisher import MetadataPublisher, Publication
+from kraftlab.broker.control.metadata_publisher import MetadataPublisher, Publication
 from kraftlab.metadata import codec
 from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.delta import MetadataDelta

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.move_state import MOVE_TABLE, MoveAction, MoveEvent, MoveState, next_step
+from kraftlab.broker.moves.move_state import MOVE_TABLE, MoveAction, MoveEvent, MoveState, next_step
 
 
 def test_the_way_of_a_move_that_succeeds() -> None:

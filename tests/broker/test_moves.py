@@ -12,7 +12,7 @@ import trio
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.log.errors import LogDirFailed, TooManyOpenFiles
 from kraftlab.broker.log.record_batch import iterate
-from kraftlab.broker.move_state import MoveState
+from kraftlab.broker.moves.move_state import MoveState
 from kraftlab.metadata.errors import ErrorCode
 
 Batch = Callable[..., bytes]

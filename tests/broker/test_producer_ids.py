@@ -10,12 +10,12 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.broker.init_producer_id import InitProducerId, allocate
-from kraftlab.broker.producer_ids import ProducerIds
+from kraftlab.broker.api.init_producer_id import InitProducerId, allocate
+from kraftlab.broker.control.producer_ids import ProducerIds
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
-from kraftlab.quorum.driver.transport import PeerUnreachable
 from kraftlab.rpc.methods import METHODS, fault
+from kraftlab.wire.transport import PeerUnreachable
 
 
 class Controller:

@@ -13,7 +13,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.uuids import UNASSIGNED
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES
+from kraftlab.wire.frames import MAX_FRAME_BYTES
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]

@@ -8,8 +8,8 @@ import immutables
 import msgspec
 import trio
 
-from kraftlab.broker.alter_partition import AlterPartitionManager
-from kraftlab.broker.directory_assignments import ASSIGNMENTS_MAX, DirectoryAssignments
+from kraftlab.broker.control.alter_partition import AlterPartitionManager
+from kraftlab.broker.control.directory_assignments import ASSIGNMENTS_MAX, DirectoryAssignments
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage, TopicsImage
 from kraftlab.metadata.peer_rpc import (
@@ -23,7 +23,7 @@ from kraftlab.metadata.peer_rpc import (
     IsrChangeResult,
 )
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid, random_uuid
-from kraftlab.quorum.driver.transport import PeerTimeout
+from kraftlab.wire.transport import PeerTimeout
 
 TOPIC = random_uuid()
 

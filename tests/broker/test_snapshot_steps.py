@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.broker.metadata_publisher import Publication
-from kraftlab.broker.replica_errors import ReplicaError
+from kraftlab.broker.control.metadata_publisher import Publication
+from kraftlab.broker.replication.replica_errors import ReplicaError
 from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from

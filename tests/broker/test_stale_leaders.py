@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from kraftlab.broker.log.record_batch import iterate
-from kraftlab.broker.partition import LeaderRole
+from kraftlab.broker.replication.partition import LeaderRole
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,

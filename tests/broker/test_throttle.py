@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.throttle import CREDIT_S, ByteBudget, RateMeter, ThrottledReplicas
+from kraftlab.broker.replication.throttle import CREDIT_S, ByteBudget, RateMeter, ThrottledReplicas
 
 RATES = st.sampled_from([1_000.0, 37_000.0, 100_000.0, 1_000_000.0, 50_000_000.0])
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from jepsen_lite.faults import capabilities
+from jepsen_lite.faults.networks.back_ends import NETNS, NFT
 from jepsen_lite.history import Op
-from jepsen_lite.interpreter import Interpreter
-from jepsen_lite.nemeses import capabilities
-from jepsen_lite.nemeses.networks.back_ends import NETNS, NFT
+from jepsen_lite.scheduler import Interpreter
 from jepsen_lite.workload import CallFailed, Completion, Options, Reply, Workload
 
 Answerer = Callable[[str, Any, int], Reply]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from jepsen_lite.faults.capabilities import probe
 from jepsen_lite.mutants import canary
 from jepsen_lite.mutants.canary import EATMYDATA, POWER, STRACE, sing
-from jepsen_lite.nemeses.capabilities import probe
 
 SYNCS = "int fsync(int f) {return 0;} int fdatasync(int f) {return 0;} int syncfs(int f) {return 0;}"
 

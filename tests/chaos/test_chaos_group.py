@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from click.shell_completion import BashComplete
 
-from jepsen_lite.nemeses import ledger
+from jepsen_lite.faults import ledger
 from kraftlab.cli import main
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from jepsen_lite.commands.check import check
 from jepsen_lite.history import History, Op
-from jepsen_lite.rechecking import Answers, KeyTask, answer, rechecked, tasks_of
+from jepsen_lite.recheck import Answers, KeyTask, answer, rechecked, tasks_of
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.spark_engine import dealt, judge_rows
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jepsen_lite.checkers import just_in_time
 from jepsen_lite.checkers.linearizable import Linearizable, check_calls
-from jepsen_lite.checkers.picture import picture
+from jepsen_lite.checkers.partial_orders import picture
 from jepsen_lite.checkers.smallest import smallest
 from jepsen_lite.committed_log import CommittedLog
 from jepsen_lite.history import History, Op
@@ -27,7 +27,7 @@ from jepsen_lite.models.sets import ValueSet
 from jepsen_lite.models.topics import TopicName
 from jepsen_lite.verdicts import UNKNOWN
 from jepsen_lite.workload import Options, Run
-from kraftlab.quorum.simulation import linearizability
+from kraftlab.checking import linearizability
 
 MISMATCH = "MISMATCH"
 REGISTER = Register(frozenset({MISMATCH}))

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen_lite.command import chaos
-from jepsen_lite.nemeses import capabilities, ledger
-from jepsen_lite.nemeses.capabilities import CAPABILITIES, Found
-from jepsen_lite.nemeses.kinds import KINDS
-from jepsen_lite.nemeses.networks.back_ends import NETS
+from jepsen_lite.faults import capabilities, ledger
+from jepsen_lite.faults.capabilities import CAPABILITIES, Found
+from jepsen_lite.faults.kinds import KINDS
+from jepsen_lite.faults.networks.back_ends import NETS
 
 
 @pytest.fixture(autouse=True)

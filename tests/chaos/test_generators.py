@@ -37,7 +37,7 @@ from jepsen_lite.generators import (
     time_limit,
     until_ok,
 )
-from jepsen_lite.interpreter import GeneratorStuck
+from jepsen_lite.scheduler import GeneratorStuck
 from jepsen_lite.workloads.admin import asked_until_ok
 
 READ, WRITE, LIST = Invocation("read"), Invocation("write"), Invocation("list")

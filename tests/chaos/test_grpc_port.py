@@ -13,7 +13,7 @@ import grpc
 import pytest
 import trio
 
-from jepsen_lite.nemeses.faults import CannotStrike
+from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.workload import CallFailed, Options
 from jepsen_lite.worlds.grpc_port import GrpcPort, Nodes
 from kraftlab.admin.v1 import admin_pb2

@@ -16,15 +16,15 @@ from click.testing import CliRunner
 
 from jepsen_lite import verdicts
 from jepsen_lite.command import chaos
-from jepsen_lite.nemeses import ledger
-from jepsen_lite.nemeses.ledger import Directory, Ledger, Mount, NotUndone, Page, Process
+from jepsen_lite.faults import ledger
+from jepsen_lite.faults.ledger import Directory, Ledger, Mount, NotUndone, Page, Process
 from kraftlab.cli import main
-from kraftlab.cluster import locking
-from kraftlab.cluster.locking import lock_of_nodes
+from kraftlab.lab import locking
+from kraftlab.lab.locking import lock_of_nodes
 
 HARNESS = """
 import subprocess, sys, time
-from jepsen_lite.nemeses.ledger import Ledger, Mount
+from jepsen_lite.faults.ledger import Ledger, Mount
 with Ledger() as book:
     node = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL)
     book.add_process(node.pid, "a node")
@@ -149,7 +149,7 @@ def test_a_ledger_that_cannot_be_read_is_said(home: Path, data: bytes) -> None:
 
 
 def test_a_ledger_that_nobody_closes_is_closed_with_the_process(tmp_path: Path, home: Path) -> None:
-    program = "import sys; from jepsen_lite.nemeses.ledger import Ledger; Ledger().new_directory(within=sys.argv[1]); sys.exit(3)"
+    program = "import sys; from jepsen_lite.faults.ledger import Ledger; Ledger().new_directory(within=sys.argv[1]); sys.exit(3)"
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 3
     assert not made_in(tmp_path)
     assert not list(home.iterdir())

@@ -11,8 +11,8 @@ from kraftlab.metadata.records import RequestOutcome
 from kraftlab.quorum.core.batch import encode
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import Diverging, FetchRequest, FetchResponse, LeaderView, Records, SnapshotRequired
-from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
+from kraftlab.wire.frames import FrameError
 
 
 class Controller:

@@ -9,20 +9,20 @@ import subprocess
 import msgspec
 import pytest
 
-from jepsen_lite.crash_images import mutants as crash_images
+from jepsen_lite.faults.shrink import Case
 from jepsen_lite.mutants import canary, hash_seeds
 from jepsen_lite.mutants import hunt as hunting
 from jepsen_lite.mutants.hunt import KILLED, NOT_HERE, SURVIVED, Seen, hunt, mutant_of
-from jepsen_lite.mutants.least import Least, Size, of_run
 from jepsen_lite.mutants.mutation import CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
+from jepsen_lite.mutants.smallest_example import Least, Size, of_run
 from jepsen_lite.mutants.table import CANARY, MUTATIONS
-from jepsen_lite.nemeses.shrink import Case
 from jepsen_lite.verdicts import SAFETY, USAGE, Verdict
 from jepsen_lite.workload import Options
 from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds.simulated import SimulatedRun, run_simulated
+from kraftlab.broker.crash_images import mutants as crash_images
 from kraftlab.cli import main
-from kraftlab.quorum.simulation.mutants import MutantDoesNotApply, planted
+from kraftlab.simulation.consensus.mutants import MutantDoesNotApply, planted
 
 QUICK = {
     "R1": {"S17"},

@@ -16,14 +16,14 @@ import pytest
 import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
-from jepsen_lite.nemeses import capabilities, ledger
-from jepsen_lite.nemeses.carrying_out import carry_out
-from jepsen_lite.nemeses.kinds import KINDS
-from jepsen_lite.nemeses.ledger import Ledger
-from jepsen_lite.nemeses.powered_disk import PoweredDisk, controllers_on_disks
+from jepsen_lite.faults import capabilities, ledger
+from jepsen_lite.faults.injector import carry_out
+from jepsen_lite.faults.kinds import KINDS
+from jepsen_lite.faults.ledger import Ledger
+from jepsen_lite.faults.powered_disk import PoweredDisk, controllers_on_disks
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cluster import LocalCluster
-from kraftlab.cluster.chaos import full_disk
+from kraftlab.lab import LocalCluster
+from kraftlab.lab.faults import full_disk
 
 DEADLINE_S = 30.0
 
@@ -245,10 +245,10 @@ HARNESS = """
 import functools, sys, time, trio
 from pathlib import Path
 from jepsen_lite.fault_plan import Action, FaultPlan
-from jepsen_lite.nemeses.carrying_out import carry_out
-from jepsen_lite.nemeses.ledger import Ledger
-from kraftlab.cluster import LocalCluster
-from kraftlab.cluster.chaos import full_disk
+from jepsen_lite.faults.injector import carry_out
+from jepsen_lite.faults.ledger import Ledger
+from kraftlab.lab import LocalCluster
+from kraftlab.lab.faults import full_disk
 
 actions = (Action(at_ms=0, kind="pause", target="all", for_ms=600_000),)
 with Ledger() as book, LocalCluster(sys.argv[1], 1, 0) as cluster:

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from jepsen_lite.nemeses import ledger
-from jepsen_lite.nemeses.ledger import Ledger
-from jepsen_lite.nemeses.networks.back_ends import NETNS, NETS, NFT
-from jepsen_lite.nemeses.networks.network import HeldNetwork, own_network
-from jepsen_lite.nemeses.networks.trying import datagrams, try_out
-from kraftlab.cluster import ClusterError, namespaces
-from kraftlab.cluster.links.shape import Cut, LinkShape
+from jepsen_lite.faults import ledger
+from jepsen_lite.faults.ledger import Ledger
+from jepsen_lite.faults.networks.back_ends import NETNS, NETS, NFT
+from jepsen_lite.faults.networks.network import HeldNetwork, own_network
+from jepsen_lite.faults.networks.probe import datagrams, try_out
+from kraftlab.lab import ClusterError, namespaces
+from kraftlab.lab.links.shape import Cut, LinkShape
 
 A, B, C = 3000, 3001, 0
 PORT = 21_000
@@ -177,8 +177,8 @@ def test_a_network_whose_holder_is_killed_says_so(network: HeldNetwork) -> None:
 
 HARNESS = """
 import sys
-from jepsen_lite.nemeses.ledger import Ledger
-from jepsen_lite.nemeses.networks.network import HeldNetwork, own_network
+from jepsen_lite.faults.ledger import Ledger
+from jepsen_lite.faults.networks.network import HeldNetwork, own_network
 with Ledger() as book, HeldNetwork(sys.argv[1], (1, 2), book, observer=own_network()) as network:
     print(network.namespace(1).split("/")[2], *(network.namespace(node) for node in (1, 2)), own_network(), flush=True)
     sys.stdin.read()

@@ -14,15 +14,15 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jepsen_lite.nemeses import scene as scenes
-from jepsen_lite.nemeses.carrying_out import carry_out
-from jepsen_lite.nemeses.damage import Damage, batches, log_directory
-from jepsen_lite.nemeses.drawing import draw_plan
-from jepsen_lite.nemeses.faults import CannotStrike
-from jepsen_lite.nemeses.quorum_guard import QuorumGuard, VoterSets, has_whole_majority
-from jepsen_lite.nemeses.scene import Leads
+from jepsen_lite.faults import scene as scenes
+from jepsen_lite.faults.damage import Damage, batches, log_directory
+from jepsen_lite.faults.errors import CannotStrike
+from jepsen_lite.faults.injector import carry_out
+from jepsen_lite.faults.plan_generator import draw_plan
+from jepsen_lite.faults.quorum_guard import QuorumGuard, VoterSets, has_whole_majority
+from jepsen_lite.faults.scene import Leads
 from jepsen_lite.workload import Options
-from kraftlab.cluster import ClusterError
+from kraftlab.lab import ClusterError
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.batch import encode
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES

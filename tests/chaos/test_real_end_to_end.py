@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from jepsen_lite.nemeses.networks.back_ends import NETNS, NFT
+from jepsen_lite.faults.networks.back_ends import NETNS, NFT
 from jepsen_lite.store import RunDirectory
-from kraftlab.cluster import namespaces
+from kraftlab.lab import namespaces
 
 COMMAND = (sys.executable, "-m", "kraftlab.cli.main", "chaos", "test")
 
@@ -131,7 +131,7 @@ def test_of_a_network_nothing_is_left_after_a_kill_of_the_harness_and_a_cleaning
             assert any("clients" in line and "ok 0" not in line for line in running.stderr)
             entries = started(tmp_path)
             own = {os.readlink(entry / "ns" / "net") for entry in entries}
-            (holder,) = (entry for entry in entries if b"jepsen_lite.nemeses.networks" in (entry / "cmdline").read_bytes())
+            (holder,) = (entry for entry in entries if b"jepsen_lite.faults.networks" in (entry / "cmdline").read_bytes())
             os.kill(int(holder.name), signal.SIGSTOP)
         finally:
             running.kill()

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from jepsen_lite.fault_plan import FaultPlan, Strike
-from jepsen_lite.nemeses.ledger import MARK
+from jepsen_lite.faults.ledger import MARK
 from jepsen_lite.workload import Options, Workload
 from jepsen_lite.worlds import real
 from jepsen_lite.worlds.phases import ENDS_WITHIN_NS
-from kraftlab.cluster import ClusterError
+from kraftlab.lab import ClusterError
 
 
 class Cluster:

@@ -16,15 +16,15 @@ from jepsen_lite.commands.replay import trial_of
 from jepsen_lite.commands.shrink import Search
 from jepsen_lite.commands.shrink import test_text as text_of_test
 from jepsen_lite.fault_plan import Action, FaultPlan
-from jepsen_lite.nemeses.shrink import Case
+from jepsen_lite.faults.shrink import Case
 from jepsen_lite.progress import Progress
 from jepsen_lite.runs import Trial, run_test
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options
 from kraftlab.cli.output import CommandFailed
-from kraftlab.controller.simulation.mutants import MUTANTS
-from kraftlab.quorum.simulation.mutants import planted
+from kraftlab.simulation.consensus.mutants import planted
+from kraftlab.simulation.metadata.mutants import MUTANTS
 
 RUN = ("test", "-w", "registers", "-n", "all", "--world", "simulated", "--time", "2", "--rate", "60", "--seed", "0")
 

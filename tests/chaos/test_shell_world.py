@@ -17,8 +17,8 @@ import pytest
 
 from jepsen_lite.checkers.judgement import judge
 from jepsen_lite.fault_plan import Action, FaultPlan
+from jepsen_lite.faults import ledger
 from jepsen_lite.history import OK
-from jepsen_lite.nemeses import ledger
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import USAGE, Verdict
@@ -27,16 +27,16 @@ from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds import phases
 from jepsen_lite.worlds.shell import LOG_NAME, ShellRun, run_shell
 from jepsen_lite.worlds.shell_kinds import SHELL_KINDS
-from jepsen_lite.worlds.shell_machine import STARTED_S
-from jepsen_lite.worlds.shell_nodes import ShellNode
 from jepsen_lite.worlds.world import WorldFailed, kinds_of
 from kraftlab.broker.log.log_dir import LogDir
 from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.driver.storage_tasks import LogWriter
-from kraftlab.quorum.simulation.simulated_file_system import SimulatedFile
 from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.simulation.consensus.simulated_file_system import SimulatedFile
+from kraftlab.simulation.runtime.machine import STARTED_S
+from kraftlab.simulation.runtime.nodes import ShellNode
 
 QUICK = Options(time_s=1.5, timeout_ms=1_000, rate=80, brokers=1)
 

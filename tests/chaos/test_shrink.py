@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jepsen_lite.fault_plan import Action
-from jepsen_lite.nemeses.shrink import Case, simplest, smallest, smallest_case
+from jepsen_lite.faults.shrink import Case, simplest, smallest, smallest_case
 from jepsen_lite.workload import Options
 
 culprits = st.sets(st.integers(0, 30), max_size=5)

@@ -30,13 +30,13 @@ from jepsen_lite.worlds.simulated_world import ChaosWorld
 from jepsen_lite.worlds.world import Assignment
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
-from kraftlab.controller.simulation.mutants import MUTANTS
-from kraftlab.quorum.simulation.fault_atlas import sets_in_force
-from kraftlab.quorum.simulation.faults import FAULTS
-from kraftlab.quorum.simulation.machine import Rot
-from kraftlab.quorum.simulation.mutants import planted
-from kraftlab.quorum.simulation.options import draw_options
-from kraftlab.quorum.simulation.transcript import Transcript
+from kraftlab.simulation.consensus.fault_atlas import sets_in_force
+from kraftlab.simulation.consensus.faults import FAULTS
+from kraftlab.simulation.consensus.machine import Rot
+from kraftlab.simulation.consensus.mutants import planted
+from kraftlab.simulation.consensus.options import draw_options
+from kraftlab.simulation.consensus.transcript import Transcript
+from kraftlab.simulation.metadata.mutants import MUTANTS
 
 QUICK = Options(time_s=3, timeout_ms=1_000, rate=150)
 SEEDS = 4

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen_lite.nemeses.networks.nft_network import rules
-from jepsen_lite.nemeses.networks.places import OBSERVER, CannotMake, Wish, places
-from jepsen_lite.nemeses.networks.refusing import checksum, reset_for
-from jepsen_lite.nemeses.networks.switch import HELD_BYTES_MAX, Sent, Switch
-from kraftlab.cluster.links.shape import LinkShape
+from jepsen_lite.faults.networks.addresses import OBSERVER, CannotMake, Wish, places
+from jepsen_lite.faults.networks.nft_network import rules
+from jepsen_lite.faults.networks.switch import HELD_BYTES_MAX, Sent, Switch
+from jepsen_lite.faults.networks.tcp_reset import checksum, reset_for
+from kraftlab.lab.links.shape import LinkShape
 
 A, B, C = 3000, 3001, 0
 PLACES = places((A, B, C))

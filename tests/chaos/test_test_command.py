@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen_lite import runs
-from jepsen_lite.checkers.course import Course
+from jepsen_lite.checkers.run_health import Course
 from jepsen_lite.command import chaos
 from jepsen_lite.commands import test as command
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.faults.kinds import ALL, KINDS
 from jepsen_lite.history import History, Op
-from jepsen_lite.nemeses.kinds import ALL, KINDS
 from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.workload import Options, Run, Workload
 from jepsen_lite.workloads import NAMES

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from jepsen_lite.generators import Invocation, delay, repeat
-from jepsen_lite.interpreter import Interpreter
+from jepsen_lite.scheduler import Interpreter
 from jepsen_lite.workload import Completion, Options, Workload
 from jepsen_lite.worlds.trio_drive import TrioDrive
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"

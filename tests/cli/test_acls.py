@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import acls_command, main
-from kraftlab.cli.acls_text import described, document, listing, rules
-from kraftlab.cluster import LocalCluster
+from kraftlab.cli import main
+from kraftlab.cli.security import acls_command
+from kraftlab.cli.security.acls_text import described, document, listing, rules
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CLUSTER = (1, 1, 1)

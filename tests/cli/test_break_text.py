@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.break_text import status_lines
-from kraftlab.cluster.chaos.orders import LinkState, NodeState, Standing, Status
+from kraftlab.cli.lab.break_text import status_lines
+from kraftlab.lab.faults.orders import LinkState, NodeState, Standing, Status
 
 NODES = (NodeState("controller-3000", 4711, "running", True), NodeState("broker-1", None, "down", False))
 

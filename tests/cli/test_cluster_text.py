@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.cluster_text import Member, endpoint_lines
+from kraftlab.cli.lab.cluster_text import Member, endpoint_lines
 
 BROKERS = [
     Member(0, "127.0.0.1", 22100, "rack-0", "unfenced", "broker", 17, 12, (), 2),

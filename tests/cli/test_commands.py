@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cli import main, up
-from kraftlab.cli.segments import ImportFailed, chunks, find_partitions, import_partition
-from kraftlab.cluster import node
+from kraftlab.cli import main
+from kraftlab.cli.lab import up
+from kraftlab.cli.partitions.segments import ImportFailed, chunks, find_partitions, import_partition
+from kraftlab.lab import node
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"

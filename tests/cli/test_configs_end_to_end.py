@@ -11,7 +11,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 
 ELR = "eligible.leader.replicas.version"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.configs_command import _SHORT, _SHORT_DEFAULTS, _entities, configs
+from kraftlab.cli.configs.command import _SHORT, _SHORT_DEFAULTS, _entities, configs
 
 SHORT = [option.replace("-", "_") for option in (*_SHORT, *_SHORT_DEFAULTS)]
 

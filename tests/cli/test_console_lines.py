@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, decode_records
-from kraftlab.cli.console_client import Consumer, Lines, Producer
-from kraftlab.cli.console_lines import (
+from kraftlab.cli.console.client import Consumer, Lines, Producer
+from kraftlab.cli.console.lines import (
     BadLine,
     FormatterProperties,
     ReaderProperties,

@@ -13,7 +13,7 @@ import pytest
 
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 
 CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 DEADLINE_S = 20.0

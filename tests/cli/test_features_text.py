@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cli.features_text import (
-    FeatureUsageError,
-    FeatureView,
-    done_lines,
-    failed_lines,
-    feature_lines,
-    parse_levels,
-)
+from kraftlab.cli.features.text import FeatureUsageError, FeatureView, done_lines, failed_lines, feature_lines, parse_levels
 from kraftlab.metadata.features import KRAFT_VERSION, SUPPORTED, fresh_levels
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 
 DEADLINE_S = 30.0
 RATE = 200_000

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import moves_text
-from kraftlab.cli import reassign_text as text
-from kraftlab.cli.moves_text import DirectoryMove, bytes_text, time_text
 from kraftlab.cli.output import CommandFailed
-from kraftlab.cli.reassign_command import check_usage
-from kraftlab.cli.reassign_text import Ongoing, Progress, ReplicaState
-from kraftlab.cli.topics_text import factor_lines
+from kraftlab.cli.reassign import moves_text, text
+from kraftlab.cli.reassign.command import check_usage
+from kraftlab.cli.reassign.moves_text import DirectoryMove, bytes_text, time_text
+from kraftlab.cli.reassign.text import Ongoing, Progress, ReplicaState
+from kraftlab.cli.topics.text import factor_lines
 
 
 @pytest.mark.parametrize(

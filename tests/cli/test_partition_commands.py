@@ -11,7 +11,7 @@ import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.client import AdminClient, DataClient
-from kraftlab.cluster.local import LocalCluster
+from kraftlab.lab.local import LocalCluster
 
 Run = Callable[..., Any]
 CLUSTER = (1, 3, 1)

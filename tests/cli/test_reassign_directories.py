@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli.reassign import Execution, ReassignmentFailed, Verification, cancel
-from kraftlab.cli.reassign_moves import roll_back
-from kraftlab.cli.reassign_plan import Placement, Plan
-from kraftlab.cli.reassign_text import Progress, verify_lines
+from kraftlab.cli.reassign.actions import Execution, ReassignmentFailed, Verification, cancel
+from kraftlab.cli.reassign.moves import roll_back
+from kraftlab.cli.reassign.plan import Placement, Plan
+from kraftlab.cli.reassign.text import Progress, verify_lines
 from kraftlab.client import ClusterUnreachable, MoveOptions
 from kraftlab.metadata.errors import ApiError, ErrorCode
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlab.cli.reassign_plan import Placement, PlanError, format_plan, parse_brokers, parse_plan, parse_topics
+from kraftlab.cli.reassign.plan import Placement, PlanError, format_plan, parse_brokers, parse_plan, parse_topics
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from kraftlab.cli import reassign_text as text
 from kraftlab.cli.output import CommandFailed
-from kraftlab.cli.reassign_command import check_usage
-from kraftlab.cli.reassign_plan import Plan, parse_plan
-from kraftlab.cli.reassign_text import MoveState, Ongoing, PartitionState, Progress
+from kraftlab.cli.reassign import text
+from kraftlab.cli.reassign.command import check_usage
+from kraftlab.cli.reassign.plan import Plan, parse_plan
+from kraftlab.cli.reassign.text import MoveState, Ongoing, PartitionState, Progress
 
 BROKERS = (0, 1, 2, 3)
 

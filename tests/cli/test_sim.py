@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.sim_text import finding_lines, table
-from kraftlab.quorum.simulation.coverage import EPOCH_RELATIONS
-from kraftlab.quorum.simulation.faults import FAULTS
+from kraftlab.cli.sim.text import finding_lines, table
 from kraftlab.quorum.trace import EVENTS
+from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS
+from kraftlab.simulation.consensus.faults import FAULTS
 
 BUG = "vote-before-store"
 

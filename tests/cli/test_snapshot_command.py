@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.cli import main, snapshot_command
-from kraftlab.cli.snapshot_text import SnapshotView, snapshot_lines
+from kraftlab.cli import main
+from kraftlab.cli.metadata import snapshot_command
+from kraftlab.cli.metadata.snapshot_text import SnapshotView, snapshot_lines
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.storage.errors import DiskFailed
@@ -138,7 +139,7 @@ def test_what_the_disk_refuses_is_one_line(
     def refuse(directory: Path) -> list[Path]:
         raise failure
 
-    monkeypatch.setattr("kraftlab.cli.snapshot_command.snapshot_files", refuse)
+    monkeypatch.setattr("kraftlab.cli.metadata.snapshot_command.snapshot_files", refuse)
     assert main.run(["snapshot", "list", "--directory", "/x"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1

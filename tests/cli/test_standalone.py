@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.standalone_text import ForcingView, VoterView, done_lines, plan_lines
+from kraftlab.cli.quorum.standalone_text import ForcingView, VoterView, done_lines, plan_lines
 from kraftlab.config import meta_properties
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.batch import KRaftVoters, LeaderChange

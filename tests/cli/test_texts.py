@@ -9,12 +9,17 @@ import msgspec
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import configs_text, leader_election_command, log_dirs_command, main, quorum_text, topics_text
-from kraftlab.cli.configs_text import KINDS, ConfigUsageError, ConfigView, Entity, SynonymView
+from kraftlab.cli import main
+from kraftlab.cli.configs import text as configs_text
+from kraftlab.cli.configs.text import KINDS, ConfigUsageError, ConfigView, Entity, SynonymView
 from kraftlab.cli.output import Output
-from kraftlab.cli.quorum_text import QuorumView, ReplicaView
-from kraftlab.cli.reassign import partition_errors
-from kraftlab.cli.topics_text import PartitionView, TopicUsageError, TopicView
+from kraftlab.cli.partitions import leader_election as leader_election_command
+from kraftlab.cli.partitions import log_dirs as log_dirs_command
+from kraftlab.cli.quorum import text as quorum_text
+from kraftlab.cli.quorum.text import QuorumView, ReplicaView
+from kraftlab.cli.reassign.actions import partition_errors
+from kraftlab.cli.topics import text as topics_text
+from kraftlab.cli.topics.text import PartitionView, TopicUsageError, TopicView
 
 
 def fields(line: str) -> dict[str, str]:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.metadata_sources import DirectorySource, parse_moment, parse_point, parse_time
+from kraftlab.cli.metadata.shell_command import completer
+from kraftlab.cli.metadata.shell_tree import COMMANDS, Shell, ShellError
+from kraftlab.cli.metadata.sources import DirectorySource, parse_moment, parse_point, parse_time
 from kraftlab.cli.output import CommandFailed
-from kraftlab.cli.shell_command import completer
-from kraftlab.cli.shell_tree import COMMANDS, Shell, ShellError
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata.tree import Directory, Hidden
 from kraftlab.node.history import Moment
 from kraftlab.quorum.storage.file_system import RealFileReader

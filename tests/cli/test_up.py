@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kraftlab.cli import up
-from kraftlab.cluster import ClusterError
+from kraftlab.cli.lab import up
+from kraftlab.lab import ClusterError
 
 
 class Cluster:
@@ -48,7 +48,7 @@ def test_a_cluster_is_closed_also_when_nobody_hears_of_it(is_heard: bool, monkey
             raise BrokenPipeError
 
     cluster = SimpleNamespace(start=start, close=lambda: done.append("closed"))
-    monkeypatch.setattr("kraftlab.cluster.LocalCluster", lambda *_, **__: cluster)
+    monkeypatch.setattr("kraftlab.lab.LocalCluster", lambda *_, **__: cluster)
     monkeypatch.setattr(up.click, "echo", echo)
     monkeypatch.setattr(up.signal, "signal", lambda *_: None)
     with pytest.raises(ClusterError if is_heard else BrokenPipeError):

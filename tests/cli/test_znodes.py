@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cli.output import CommandFailed
-from kraftlab.cli.znode_command import _apply, _create
-from kraftlab.cli.znodes import (
+from kraftlab.cli.zookeeper.command import _apply, _create
+from kraftlab.cli.zookeeper.znodes import (
     Override,
     ZnodeError,
     import_lines,
@@ -26,7 +26,7 @@ from kraftlab.cli.znodes import (
     read_dump,
 )
 from kraftlab.client import AdminClient
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 
 ID = "CQkJCQkJCQkJCQkJCQkJCQ"
 DEADLINE_S = 20.0

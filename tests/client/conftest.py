@@ -15,9 +15,9 @@ from kraftlab.metadata.peer_rpc import Api
 from kraftlab.metadata.uuids import to_text
 from kraftlab.quorum.core.messages import API_OF, FetchRequest, FetchSnapshotRequest
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.driver.transport import PeerIdentity, PeerRequest, PeerServer
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import AdminServer, Call
+from kraftlab.wire.transport import PeerIdentity, PeerRequest, PeerServer
 
 CLUSTER_ID = "fake-cluster"
 TOPIC_ID = bytes(15) + b"\xff"

@@ -24,7 +24,7 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchResponse,
 )
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES
+from kraftlab.wire.frames import MAX_FRAME_BYTES
 
 TOPIC_ID = bytes(15) + b"\xff"
 

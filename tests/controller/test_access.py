@@ -11,15 +11,15 @@ import trio.testing
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.controller.doors.apis import APIS
-from kraftlab.controller.doors.service import ControllerService
+from kraftlab.controller.api.apis import APIS
+from kraftlab.controller.api.service import ControllerService
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.driver.transport import PeerRequest
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
+from kraftlab.wire.transport import PeerRequest
 
 ACCESS = AccessSettings(is_enabled=True, super_users=frozenset({"User:admin"}))
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}

@@ -533,7 +533,7 @@ async def test_a_controller_answers_for_its_own_loggers_and_for_the_rest_of_the_
     import trio
     import trio.testing
 
-    from kraftlab.controller.doors.service import ControllerService
+    from kraftlab.controller.api.service import ControllerService
     from kraftlab.rpc.server import Call
 
     service = ControllerService(topic.controller, topic.clock, {})

@@ -12,8 +12,8 @@ import trio.testing
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.controller.doors.apis import APIS, Kind
-from kraftlab.controller.doors.service import ControllerService
+from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.engine import exactly_once, log_writer
 from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.metadata import codec
@@ -22,9 +22,9 @@ from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.metadata.records import AnyRecord, EndTransaction, RequestOutcome
 from kraftlab.metadata.snapshot import ImageSnapshot
 from kraftlab.quorum.core.types import OffsetAndEpoch, ReplicaKey
-from kraftlab.quorum.driver.transport import PeerRequest
 from kraftlab.rpc.request_ids import NAMEABLE
 from kraftlab.rpc.server import Call
+from kraftlab.wire.transport import PeerRequest
 
 CLIENT = bytes(range(16))
 ANONYMOUS = "User:ANONYMOUS"

@@ -11,13 +11,13 @@ import pytest
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller.doors.apis import APIS
+from kraftlab.controller.api.apis import APIS
 from kraftlab.controller.engine import log_writer
-from kraftlab.controller.engine.aside import on_a_thread
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.queue import NEVER_MS, RETRY_MS
 from kraftlab.controller.engine.quorum_controller import QuorumController, WorkedOut
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.controller.engine.worker_threads import on_a_thread
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode

@@ -9,9 +9,9 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.controller.api.apis import APIS
+from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.configs import client_quotas
-from kraftlab.controller.doors.apis import APIS
-from kraftlab.controller.doors.service import ControllerService
 from kraftlab.rpc.server import Call
 
 THROTTLED = 89

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller.reassignment import kip_179, reassignments
+from kraftlab.controller.reassignment import named_changes as kip_179
+from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.image import MetadataImage

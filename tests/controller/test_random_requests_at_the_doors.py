@@ -25,8 +25,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
-from kraftlab.controller.doors.apis import APIS, Kind
-from kraftlab.controller.doors.service import ControllerService
+from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.service import ControllerService
 from kraftlab.metadata import peer_rpc
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import SUPPORTED, supported_features
@@ -36,9 +36,9 @@ from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
 from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED, to_text
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.driver.transport import DirectHandler, PeerRequest
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
+from kraftlab.wire.transport import DirectHandler, PeerRequest
 
 SEEDS = 40
 REQUESTS = 50

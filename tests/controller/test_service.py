@@ -13,8 +13,8 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.controller.doors.apis import APIS, Kind
-from kraftlab.controller.doors.service import ControllerService
+from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
 from kraftlab.metadata.errors import ErrorCode
@@ -36,9 +36,9 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import ZERO, to_text
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.driver.transport import DirectHandler, PeerRequest
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
+from kraftlab.wire.transport import DirectHandler, PeerRequest
 
 ANONYMOUS = "User:ANONYMOUS"
 FEATURES = supported_features()
@@ -633,7 +633,7 @@ async def test_a_long_listing_of_moves_is_put_together_beside_the_loop(door: Doo
         threads.append(threading.get_ident())
         return listing(*arguments)
 
-    monkeypatch.setattr("kraftlab.controller.doors.apis.listing", told)
+    monkeypatch.setattr("kraftlab.controller.api.apis.listing", told)
     everything = pb.ListPartitionReassignmentsRequest()
     nothing = pb.ListPartitionReassignmentsRequest(topics=pb.ListReassignmentsTopics())
     for limit in (2, 1):

@@ -10,10 +10,10 @@ import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.configs import configs
-from kraftlab.controller.doors.apis import APIS, Kind
-from kraftlab.controller.doors.service import ControllerService
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec

@@ -27,11 +27,11 @@ from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.admin import raise_first_error
-from kraftlab.cluster import LocalCluster, layout
-from kraftlab.cluster.layout import NodePlan
 from kraftlab.config import meta_properties, properties
 from kraftlab.demo import verify
 from kraftlab.demo.lab import Lab, TopicPartition, wait_until
+from kraftlab.lab import LocalCluster, layout
+from kraftlab.lab.layout import NodePlan
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.uuids import to_text
 

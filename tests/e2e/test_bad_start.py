@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cluster import layout
 from kraftlab.config import meta_properties
+from kraftlab.lab import layout
 from kraftlab.metadata.uuids import random_uuid
 
 ROLES = ("controller", "broker")

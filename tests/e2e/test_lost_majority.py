@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftlab.cluster import layout
 from kraftlab.demo.lab import wait_until
+from kraftlab.lab import layout
 
 
 def test_a_survivor_goes_on_alone_and_is_joined_again(quorum_clusters: Any, kraftlab_here: Any) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cluster import layout
 from kraftlab.demo.lab import wait_until
+from kraftlab.lab import layout
 from kraftlab.quorum.core.batch import HEADER_BYTES
 from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
 from kraftlab.quorum.storage.recovery import scan

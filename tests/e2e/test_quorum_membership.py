@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cluster import layout
 from kraftlab.demo.lab import wait_until
+from kraftlab.lab import layout
 from kraftlab.metadata.errors import ApiError
 
 

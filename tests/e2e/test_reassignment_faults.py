@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch
-from kraftlab.cli.segments import PartitionFiles, import_partition
+from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
 from kraftlab.client.admin import raise_first_error
 from kraftlab.demo.lab import wait_until
 from kraftlab.metadata.errors import ApiError, ErrorCode

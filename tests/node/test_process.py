@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftlab.node.process import run_to_end, through_generations
-from kraftlab.quorum import GenerationOver
+from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.storage.errors import FsyncFailed
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity, partition_directory

@@ -15,19 +15,16 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.quorum import (
-    CommittedBatch,
-    DriverConfig,
-    NotLeader,
-    PeerIdentity,
-    PeerServer,
-    RaftConfig,
-    RaftDriver,
-)
+from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.driver.driver_config import DriverConfig
+from kraftlab.quorum.driver.errors import NotLeader
+from kraftlab.quorum.driver.raft_driver import RaftDriver
+from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.file_system import File, RealFileSystem, translate
+from kraftlab.wire.transport import PeerIdentity, PeerServer
 
 CLUSTER_ID = "driver-test-cluster"
 FIRST_ELECTION_TIMEOUT_MS = 100

@@ -15,7 +15,6 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.quorum import PeerError, PeerIdentity, PeerPool, PeerServer, PeerUnreachable
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import (
@@ -36,10 +35,10 @@ from kraftlab.quorum.core.messages import (
     VoteResponse,
 )
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.driver import transport
 from kraftlab.quorum.driver.address_book import AddressBook
-from kraftlab.quorum.driver.frames import REQUEST, Frame, encode_frame
-from kraftlab.quorum.driver.transport import PeerRequest
+from kraftlab.wire import transport
+from kraftlab.wire.frames import REQUEST, Frame, encode_frame
+from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerRequest, PeerServer, PeerUnreachable
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]

@@ -11,14 +11,13 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.quorum import NoSnapshot, PeerIdentity
 from kraftlab.quorum.core.messages import API_OF, FetchSnapshotRequest
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver import disk_threads, storage_tasks
-from kraftlab.quorum.driver.errors import only_cause
-from kraftlab.quorum.driver.transport import PeerError, PeerPool, PeerTimeout, PeerUnreachable
+from kraftlab.quorum.driver.errors import NoSnapshot, only_cause
 from kraftlab.quorum.storage.errors import FsyncFailed
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
+from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerTimeout, PeerUnreachable
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]

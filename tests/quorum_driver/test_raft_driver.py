@@ -13,14 +13,15 @@ import msgspec
 import pytest
 import trio
 
-from kraftlab.quorum import NotLeader, PeerPool, QuorumDescription
 from kraftlab.quorum.core.errors import LogTruncationRefused
 from kraftlab.quorum.core.events import Event, RequestReceived
 from kraftlab.quorum.core.messages import Api, VoteRequest
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver import storage_tasks
-from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM
+from kraftlab.quorum.driver.errors import NotLeader
+from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM, QuorumDescription
 from kraftlab.quorum.storage.errors import FsyncFailed, LogCorrupt
+from kraftlab.wire.transport import PeerPool
 
 PATIENT: dict[str, Any] = {"fetch_timeout_ms": 20_000}
 """For nodes whose disks stand still for as long as a test looks: no other leader is wanted meanwhile."""

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from kraftlab.quorum import NotLeader
+from kraftlab.quorum.driver.errors import NotLeader
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]

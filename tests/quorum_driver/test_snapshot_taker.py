@@ -10,12 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from kraftlab.quorum import CommittedBatch
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.core.snapshots import SnapshotContext
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
+from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.quorum import NoSnapshot
 from kraftlab.quorum.driver import snapshot_taker
-from kraftlab.quorum.driver.transport import PeerUnreachable
+from kraftlab.quorum.driver.errors import NoSnapshot
 from kraftlab.quorum.storage.errors import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.file_system import File, RealFileSystem, translate
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.snapshot_file import snapshot_name
 from kraftlab.quorum.storage.snapshot_store import list_snapshots
+from kraftlab.wire.transport import PeerUnreachable
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import trio
 
-from kraftlab.quorum import CommittedBatch
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.core.errors import InvariantViolation
@@ -21,6 +20,7 @@ from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
 from kraftlab.quorum.driver.storage_tasks import LogWriter
 from kraftlab.quorum.driver.worker_thread import WorkerThread
+from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.quorum.storage.metadata_log import MetadataLog

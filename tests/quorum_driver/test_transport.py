@@ -12,9 +12,9 @@ import trio
 
 from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey
-from kraftlab.quorum.driver import transport
-from kraftlab.quorum.driver.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
-from kraftlab.quorum.driver.transport import (
+from kraftlab.wire import transport
+from kraftlab.wire.frames import MAX_FRAME_BYTES, REQUEST, Frame, FrameBuffer, FrameError, encode_frame
+from kraftlab.wire.transport import (
     DirectHandler,
     ListenError,
     NewerGeneration,

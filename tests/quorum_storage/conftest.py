@@ -10,8 +10,8 @@ import pytest
 
 from kraftlab.quorum.core import OffsetAndEpoch, batch
 from kraftlab.quorum.core.batch import ControlRecord, KRaftVersion, SnapshotHeader
-from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
 from kraftlab.quorum.storage import LogIdentity, MetadataLog, MetadataStore
+from kraftlab.simulation.consensus.simulated_file_system import SimulatedFileSystem
 
 IDENTITY = LogIdentity("test-cluster", bytes(range(16)), 0)
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
 from kraftlab.quorum.storage.metadata_log import Taken
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 
 class Twin:

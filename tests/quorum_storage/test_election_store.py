@@ -9,8 +9,8 @@ import pytest
 
 from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
 from kraftlab.quorum.storage import ElectionStateStore, LogCorrupt, RealFileSystem, StorageFull, WrongIdentity
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 PATH = "/data/__cluster_metadata-0/quorum-state"
 STATES = [ElectionState(1, -1, None), ElectionState(2, -1, ReplicaKey(3, bytes(range(16)))), ElectionState(2, 3, ReplicaKey(3))]

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
 from kraftlab.quorum.storage import MetadataStore, StorageFull
 from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.simulation.consensus.simulated_file_system import SimulatedFileSystem
 
 DIRECTORY = partition_directory("/data")
 

@@ -11,10 +11,10 @@ import pytest
 from kraftlab.quorum.core import OffsetAndEpoch
 from kraftlab.quorum.core.batch import KRaftVersion, SnapshotHeader, encode_control
 from kraftlab.quorum.core.errors import InvariantViolation
-from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
 from kraftlab.quorum.storage import MetadataStore, RealFileSystem, StorageFull
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.survey import FoundBatch, read_chain
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 DIRECTORY = partition_directory("/data")
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from kraftlab.quorum.core.errors import InvariantViolation
-from kraftlab.quorum.simulation.simulated_file_system import SimulatedFile, SimulatedFileSystem
 from kraftlab.quorum.storage import FsyncFailed, LogCorrupt, MetadataStore, RealFileSystem, StorageFull
+from kraftlab.simulation.consensus.simulated_file_system import SimulatedFile, SimulatedFileSystem
 
 
 def append_all(log, written):

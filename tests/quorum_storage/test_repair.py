@@ -10,10 +10,10 @@ import pytest
 from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import CONTROL, KRaftVersion, KRaftVoters, encode_control
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt, MetadataStore, RealFileSystem, SnapshotInvalid, StorageFull
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 DIRECTORY = partition_directory("/data")
 FIRST = f"{DIRECTORY}/00000000000000000000.log"

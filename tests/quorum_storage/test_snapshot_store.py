@@ -12,7 +12,6 @@ import pytest
 from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import HEADER_BYTES, KRaftVersion, KRaftVoters, SnapshotHeader
 from kraftlab.quorum.core.errors import InvariantViolation
-from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
 from kraftlab.quorum.storage import (
     LogCorrupt,
     LogIdentity,
@@ -26,6 +25,7 @@ from kraftlab.quorum.storage import (
 from kraftlab.quorum.storage.bootstrap import read_bootstrap, write_bootstrap
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.snapshot_store import SnapshotReader, list_snapshots, verify_file
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 DIRECTORY = partition_directory("/data")
 ID = OffsetAndEpoch(7, 3)

@@ -9,10 +9,10 @@ import pytest
 from kraftlab.quorum.core import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import CONTROL, ForcedStandalone, KRaftVersion, KRaftVoters, LeaderChange, encode_control
 from kraftlab.quorum.core.effects import ElectionState
-from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
 from kraftlab.quorum.storage import ElectionStateStore, LogCorrupt, MetadataStore, RealFileSystem, WrongIdentity
 from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.standalone import force_standalone, plan_standalone
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 DIRECTORY = partition_directory("/data")
 

@@ -12,9 +12,9 @@ from random import Random
 import pytest
 
 from kraftlab.quorum.core.batch import read_header
-from kraftlab.quorum.simulation.simulated_file_system import PowerCut, SimulatedFileSystem
 from kraftlab.quorum.storage import FsyncFailed, StorageFull
 from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 DIRECTORY = partition_directory("/data")
 

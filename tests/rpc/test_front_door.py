@@ -15,8 +15,8 @@ import pytest
 
 from kraftlab.rpc import front_door
 from kraftlab.rpc.front_door import FrontDoor, private_backend
-from kraftlab.rpc.line_limit import LineLimit
 from kraftlab.rpc.preface import PREFACE
+from kraftlab.wire.line_limit import LineLimit
 
 DEADLINE_S = 5.0
 

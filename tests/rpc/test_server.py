@@ -13,11 +13,11 @@ from google.protobuf.message import Message
 
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
-from kraftlab.quorum.driver.transport import ListenError
 from kraftlab.rpc import server
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
 from kraftlab.rpc.server import AdminServer, Call
+from kraftlab.wire.transport import ListenError
 
 
 def describe_cluster(number: int) -> admin_pb2.DescribeClusterRequest:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.quorum.simulation.transcript_language import COMMANDS, parse, replay
+from kraftlab.simulation.transcripts.language import COMMANDS, parse, replay
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 

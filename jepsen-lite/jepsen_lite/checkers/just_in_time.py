@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from kraftlab.quorum.simulation.linearizability import Operation
+from kraftlab.checking.linearizability import Operation
 
 from ..models.model import Model
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kraftlab.quorum.simulation import linearizability
-from kraftlab.quorum.simulation.linearizability import Operation
+from kraftlab.checking import linearizability
+from kraftlab.checking.linearizability import Operation
 
 from .. import evidence
 from ..evidence import IllegalHistory
@@ -24,7 +24,7 @@ from ..models.model import Model, as_call
 from ..verdicts import UNKNOWN, Validity, Verdict
 from ..workload import Run
 from . import just_in_time
-from .picture import picture
+from .partial_orders import picture
 from .resolution import one_per_request, resolved
 from .smallest import smallest
 

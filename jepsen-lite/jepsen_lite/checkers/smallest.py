@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kraftlab.quorum.simulation.linearizability import NEVER, Operation
+from kraftlab.checking.linearizability import NEVER, Operation
 
 from ..models.model import Model, Refused
 from . import just_in_time

@@ -11,7 +11,7 @@ from kraftlab.cli.output import Output, json_option
 
 from ..checkers.linearizable import STEPS_MAX
 from ..command import HarnessError, WrongUse
-from ..rechecking import Answers, KeyTask, rechecked, tasks_of
+from ..recheck import Answers, KeyTask, rechecked, tasks_of
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs, first_run
 from ..verdicts import HARNESS, Validity, exit_code, worst
 from ..workloads import UnknownWorkload

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from kraftlab.checking.scratch_directory import remove_abandoned
 from kraftlab.cli.output import Output, json_option
 
 from ..command import HarnessError
-from ..nemeses import ledger
+from ..faults import ledger
 from ..verdicts import HARNESS
 
 
@@ -26,6 +27,8 @@ def clean(dry_run: bool, as_json: bool) -> None:
         if cleaned.is_running:
             output.lines([f"run {cleaned.run} goes on; nothing of it was touched"])
         output.lines(f"run {cleaned.run}: {what}{'' if dry_run or cleaned.faults else ': gone'}" for what in cleaned.undone)
+    if not dry_run:
+        remove_abandoned()
     if not any(cleaned.undone or cleaned.is_running or cleaned.faults for cleaned in found):
         output.lines(["nothing is left of earlier runs"])
     output.result({"dry_run": dry_run, "runs": found})

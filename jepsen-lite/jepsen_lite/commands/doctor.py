@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import msgspec
 
-from ..nemeses import capabilities
-from ..nemeses.kinds import KINDS
-from ..nemeses.networks.back_ends import NETS
+from ..faults import capabilities
+from ..faults.kinds import KINDS
+from ..faults.networks.back_ends import NETS
 
 
 @click.command(short_help="Say which nemeses can strike on this machine, and what the others lack.")

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from kraftlab.broker.crash_images.mutants import BUGS, Hunted
+from kraftlab.broker.crash_images.pairs import hunt_pairs, pairs, shows
 from kraftlab.cli.output import Output
 
 from ..command import WrongUse
-from ..crash_images.mutants import BUGS, Hunted
-from ..crash_images.pairs import hunt_pairs, pairs, shows
 from ..verdicts import SAFETY, VALID
 
 

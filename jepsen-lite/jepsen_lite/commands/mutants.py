@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from kraftlab.cli.output import Output, json_option
-from kraftlab.quorum.simulation.mutants import MutantDoesNotApply
+from kraftlab.simulation.consensus.mutants import MutantDoesNotApply
 
 from ..command import HarnessError, WrongUse
 from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
-from ..mutants.least import Least, Size
+from ..mutants.smallest_example import Least, Size
 from ..mutants.table import CANARY, MUTATIONS, STRETCH
 from ..verdicts import HARNESS, SAFETY, VALID
 from .mutant_pairs import hunt_chosen

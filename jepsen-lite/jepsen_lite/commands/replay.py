@@ -8,8 +8,8 @@ from kraftlab.cli.output import Output, json_option
 
 from ..command import WrongUse
 from ..fault_plan import FaultPlan
-from ..nemeses.kinds import KINDS
-from ..nemeses.networks.back_ends import LINKS, NETS
+from ..faults.kinds import KINDS
+from ..faults.networks.back_ends import LINKS, NETS
 from ..runs import Trial
 from ..store import DEFAULT_STORE, RunDirectory, RunRecord
 from ..workloads import UnknownWorkload, workload_named

@@ -21,7 +21,7 @@ from kraftlab.cli.output import Output, json_option
 
 from ..command import FiniteRange, HarnessError, WrongUse
 from ..fault_plan import FaultPlan
-from ..nemeses.shrink import Case, smallest_case
+from ..faults.shrink import Case, smallest_case
 from ..report.page import write_page
 from ..runs import Trial, Tried
 from ..store import DEFAULT_STORE, LEAST_RUN, SHRUNK, RunDirectory, StoreError

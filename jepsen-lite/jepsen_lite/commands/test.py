@@ -18,22 +18,22 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from kraftlab.cli.offers import offer_words
+from kraftlab.checking.workers import done_by
+from kraftlab.cli.completion.values import offer_words
 from kraftlab.cli.output import CommandFailed, Output, json_option
-from kraftlab.cluster import ClusterError
+from kraftlab.lab import ClusterError
 
 from ..command import FiniteRange, HarnessError, WrongUse
+from ..faults.capabilities import available_kinds, refusal
+from ..faults.kinds import ALL, KINDS
+from ..faults.networks.back_ends import LINKS, NETS
+from ..faults.networks.network import own_network
 from ..history import FAIL, INFO, OK
-from ..interpreter import GeneratorStuck
-from ..jobs import done_by
-from ..nemeses.capabilities import available_kinds, refusal
-from ..nemeses.kinds import ALL, KINDS
-from ..nemeses.networks.back_ends import LINKS, NETS
-from ..nemeses.networks.network import own_network
 from ..progress import Progress
 from ..report.index import Index
 from ..report.page import write_page
 from ..runs import Trial, Tried, run_test
+from ..scheduler import GeneratorStuck
 from ..store import DEFAULT_STORE, StoreError
 from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, Validity, exit_code, worst
 from ..workload import Options

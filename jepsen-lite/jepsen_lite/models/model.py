@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kraftlab.quorum.simulation.linearizability import NEVER, Operation
+from kraftlab.checking.linearizability import NEVER, Operation
 
 from ..history import FAIL, INFO, Op
 

@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 from .. import INSTALL
 from ..fault_plan import Action, FaultPlan
+from ..faults.capabilities import probe
+from ..faults.errors import CannotStrike
+from ..faults.kind import Draft, Hit, Kind, Shape
+from ..faults.kinds import KINDS
+from ..faults.scene import Scene, in_thread
+from ..faults.strace import SYNCS, kept_injected
 from ..history import Op
-from ..nemeses.capabilities import probe
-from ..nemeses.faults import CannotStrike
-from ..nemeses.kind import Draft, Hit, Kind, Shape
-from ..nemeses.kinds import KINDS
-from ..nemeses.scene import Scene, in_thread
-from ..nemeses.tracing import SYNCS, kept_injected
 from ..runs import Trial, run_test
 from ..verdicts import Verdict
 from ..workload import Options

@@ -13,9 +13,9 @@ import sys
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from kraftlab.controller.simulation.mutants import FOR_TWO_PROCESSES
-from kraftlab.controller.simulation.runner import run_seed
-from kraftlab.quorum.simulation.mutants import planted
+from kraftlab.simulation.consensus.mutants import planted
+from kraftlab.simulation.metadata.mutants import FOR_TWO_PROCESSES
+from kraftlab.simulation.metadata.runner import run_seed
 
 PROCESSES = ("1", "2")
 """Their hash seeds."""

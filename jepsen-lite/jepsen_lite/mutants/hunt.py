@@ -2,7 +2,7 @@
 
 What is measured is how long a bug stays hidden, in seeds and in seconds of one core; and which oracle saw it: a rule of the
 simulator by its name, or checkers of what clients saw. A budget is of processor time, so that a busy machine changes nothing.
-Whoever wants to know how small a failing seed can be made lets it be shrunk as well (least.py), within as much time again.
+With shrinking, a failing seed is made smaller as well (smallest_example.py), within as much time again.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from kraftlab.controller.simulation import mutants as of_controllers
-from kraftlab.controller.simulation.runner import FAULT_PHASE_MS
-from kraftlab.controller.simulation.world import MetadataWorld
-from kraftlab.quorum.simulation import runner
-from kraftlab.quorum.simulation.faults import FAULTS
-from kraftlab.quorum.simulation.mutants import MUTANTS as OF_CONSENSUS
-from kraftlab.quorum.simulation.mutants import Mutant, MutantDoesNotApply, planted
-from kraftlab.quorum.simulation.options import draw_options
-from kraftlab.quorum.simulation.runner import SeedResult
+from kraftlab.broker.crash_images.mutants import hunt as hunt_images
+from kraftlab.checking.workers import worker_pool
+from kraftlab.simulation.consensus import runner
+from kraftlab.simulation.consensus.faults import FAULTS
+from kraftlab.simulation.consensus.mutants import MUTANTS as OF_CONSENSUS
+from kraftlab.simulation.consensus.mutants import Mutant, MutantDoesNotApply, planted
+from kraftlab.simulation.consensus.options import draw_options
+from kraftlab.simulation.consensus.runner import SeedResult
+from kraftlab.simulation.metadata import mutants as of_controllers
+from kraftlab.simulation.metadata.runner import FAULT_PHASE_MS
+from kraftlab.simulation.metadata.world import MetadataWorld
 
-from ..crash_images.mutants import hunt as hunt_images
 from ..fault_plan import FaultPlan
-from ..jobs import workers
-from ..nemeses.shrink import Case
+from ..faults.shrink import Case
 from ..workload import Options
 from ..workloads import workload_named
 from ..worlds.simulated import SimulatedRun, run_simulated
-from . import canary, hash_seeds, least
-from .least import Least
+from . import canary, hash_seeds
+from . import smallest_example as least
 from .mutation import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
+from .smallest_example import Least
 from .table import MUTATIONS
 
 KILLED, SURVIVED, NOT_HERE = "killed", "survived", "not here"
@@ -217,7 +218,7 @@ def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1, shrinks: boo
         yield from map(run, ids)
         return
     wanted = list(ids)
-    with workers(jobs) as executor:
+    with worker_pool(jobs) as executor:
         hunts = {name: executor.submit(run, name) for name in sorted(wanted, key=_is_short)}
         for name in wanted:
             yield hunts[name].result()

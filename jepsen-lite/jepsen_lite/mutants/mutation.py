@@ -1,6 +1,6 @@
 """What a mutation is: an id, what is wrong, and the bugs to plant that make it so.
 
-A planted bug is a patch of one function from outside (`quorum/simulation/mutants`, `controller/simulation/mutants`); production
+A planted bug is a patch of one function from outside (`simulation/consensus/mutants`, `simulation/metadata/mutants`); production
 code has no switch for it, and a patch whose target is gone says so. A *game* is where it is hunted: which world, and who asks.
 """
 

@@ -27,7 +27,7 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.uuids import Uuid, from_text
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.frames import FrameError
+from kraftlab.wire.frames import FrameError
 
 from ..checkers.findings import Findings
 from ..checkers.stats import Stats

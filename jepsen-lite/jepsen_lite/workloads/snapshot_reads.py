@@ -38,7 +38,7 @@ from .admin import (
     topic_on,
     topics_wanted,
 )
-from .only import Only
+from .scoped_checkers import Only
 from .tables import Tables
 
 PREFIX = "snapshots-"

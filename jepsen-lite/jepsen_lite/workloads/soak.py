@@ -16,7 +16,7 @@ from ..generators import Invocation, Source, mapped, mix
 from ..history import Op
 from ..workload import Checker, Client, Completion, Options, Port, Workload
 from . import brokers, exactly_once, list_append, producer_ids, reassignments, registers, snapshot_reads, topics
-from .only import Only
+from .scoped_checkers import Only
 
 PARTS: dict[str, tuple[Callable[[], Workload], float]] = {
     "registers": (registers.workload, 6),

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import trio
 
+from ..faults.errors import CannotStrike
+from ..faults.quorum_guard import QuorumGuard
 from ..history import FAIL
-from ..nemeses.faults import CannotStrike
-from ..nemeses.quorum_guard import QuorumGuard
 from ..workload import CallFailed, Options, Reply
 from .replies import reply_of
 

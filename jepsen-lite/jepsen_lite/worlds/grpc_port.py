@@ -17,8 +17,8 @@ from kraftlab.client.channels import Channels
 from kraftlab.client.data import PeerConnection
 from kraftlab.quorum.core.types import Endpoint
 
+from ..faults.quorum_guard import QuorumGuard
 from ..history import FAIL
-from ..nemeses.quorum_guard import QuorumGuard
 from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options
 from . import cluster_port

@@ -31,11 +31,11 @@ from kraftlab.quorum.core.batch import Batch, decode, decode_all
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import API_OF, Diverging, FetchRequest, FetchResponse, Records, SnapshotRequired
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
-from kraftlab.quorum.driver.frames import FrameError
+from kraftlab.wire.frames import FrameError
 
 from ..committed_log import CommittedLog, LogBatch, decoded
-from ..nemeses.damage import batches, segments
-from ..nemeses.scene import Leads
+from ..faults.damage import batches, segments
+from ..faults.scene import Leads
 
 TIMEOUT_S = 0.3
 _FETCH_BYTES = 4 << 20

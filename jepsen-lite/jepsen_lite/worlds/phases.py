@@ -17,10 +17,10 @@ import trio
 
 from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan, Observation, Strike
+from ..faults.kind import Kind
+from ..faults.kinds import KINDS
 from ..history import History
-from ..interpreter import Interpreter
-from ..nemeses.kind import Kind
-from ..nemeses.kinds import KINDS
+from ..scheduler import Interpreter
 from ..workload import Options, Port, Run, Workload
 from .trio_drive import TrioDrive
 from .world import Listener, Standing, WorldFailed, newest

@@ -26,24 +26,24 @@ from typing import Any
 
 import trio
 
-from kraftlab.cluster import ClusterError, LocalCluster
-from kraftlab.cluster.chaos.breaker import Breaker
-from kraftlab.cluster.chaos.server import ControlServer
-from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
+from kraftlab.lab import ClusterError, LocalCluster
+from kraftlab.lab.faults.breaker import Breaker
+from kraftlab.lab.faults.server import ControlServer
+from kraftlab.lab.layout import FIRST_CONTROLLER_ID
 from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan, Observation
-from ..nemeses.capabilities import Found, available_kinds, needed, probe, refusal
-from ..nemeses.carrying_out import carry_out
-from ..nemeses.drawing import draw_plan
-from ..nemeses.kinds import ALL
-from ..nemeses.leaders import LeaderFinder
-from ..nemeses.ledger import Ledger
-from ..nemeses.networks.back_ends import NETS
-from ..nemeses.networks.network import HeldNetwork, own_network
-from ..nemeses.powered_disk import PoweredDisk, controllers_on_disks
-from ..nemeses.quorum_guard import QuorumGuard
+from ..faults.capabilities import Found, available_kinds, needed, probe, refusal
+from ..faults.injector import carry_out
+from ..faults.kinds import ALL
+from ..faults.leaders import LeaderFinder
+from ..faults.ledger import Ledger
+from ..faults.networks.back_ends import NETS
+from ..faults.networks.network import HeldNetwork, own_network
+from ..faults.plan_generator import draw_plan
+from ..faults.powered_disk import PoweredDisk, controllers_on_disks
+from ..faults.quorum_guard import QuorumGuard
 from ..workload import Port, Run
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail

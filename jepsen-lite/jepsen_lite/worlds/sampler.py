@@ -20,8 +20,8 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.client.data import PeerConnection
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.frames import FrameError
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM, QuorumDescription
+from kraftlab.wire.frames import FrameError
 
 from ..fault_plan import Observation
 from .grpc_port import Nodes, answer_to

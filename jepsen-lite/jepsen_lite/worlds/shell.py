@@ -22,26 +22,26 @@ from typing import Any, NamedTuple
 import trio
 import trio.testing
 
+from kraftlab.checking.scratch_directory import own_directory
 from kraftlab.quorum.core.batch import decode_all
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.simulation.runtime.disks import MemoryPower, MemoryTampering
+from kraftlab.simulation.runtime.held_tasks import HeldTasks
+from kraftlab.simulation.runtime.machine import STARTED_S, deterministic, logged
 
 from ..committed_log import LogBatch, decoded
 from ..fault_plan import FaultPlan, Observation
+from ..faults.injector import carry_out_in
+from ..faults.plan_generator import NoSuchNemesis, draw_plan
+from ..faults.quorum_guard import QuorumGuard
+from ..faults.scene import Scene
 from ..history import Op
-from ..nemeses.carrying_out import carry_out_in
-from ..nemeses.drawing import NoSuchNemesis, draw_plan
-from ..nemeses.quorum_guard import QuorumGuard
-from ..nemeses.scene import Scene
 from ..outcomes import of_broken_call
-from ..own_directory import own_directory
 from ..workload import CallFailed, Options, Port, Run, Workload
 from .cluster_port import ASIDE, ClusterPort
-from .held_tasks import HeldTasks
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
 from .shell_cluster import ShellCluster, Unanswered
-from .shell_disks import MemoryPower, MemoryTampering
 from .shell_kinds import SHELL_KINDS
-from .shell_machine import STARTED_S, deterministic, logged
 from .trio_drive import first_of
 from .world import Assignment, Listener, Played, Standing, WorldFailed
 

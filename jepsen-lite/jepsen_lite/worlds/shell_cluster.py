@@ -8,8 +8,8 @@ life that ends by an exception of its own has crashed: that is written down with
 A node that stands still (`pause_node`) does nothing at all: its tasks are held (`held_tasks.py`), while the network goes on to
 bring it messages, until it goes on or is killed. The voters live in the log, and a disk may be exchanged for an empty one.
 
-Clients call the doors themselves (`shell_nodes.py`); a call travels for a while each way, and breaks if the node dies with it in
-hand. Log directories of brokers are in a directory that is the run's, and watched (`shell_log_dirs.py`).
+Clients call the doors themselves (`nodes.py`); a call travels for a while each way, and breaks if the node dies with it in
+hand. Log directories of brokers are in a directory that is the run's, and watched (`log_dirs.py`).
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from google.protobuf.message import Message
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable
 from kraftlab.client.errors import api_error
-from kraftlab.cluster.layout import FIRST_CONTROLLER_ID
-from kraftlab.cluster.links.shape import Cut, LinkShape
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, ControllerConfig, build
+from kraftlab.lab.layout import FIRST_CONTROLLER_ID
+from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.batch import decode_all
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.driver.outside import Outside
-from kraftlab.quorum.driver.transport import PeerError, PeerIdentity, PeerPool, PeerUnreachable
-from kraftlab.quorum.simulation.simulated_file_system import SimulatedFileSystem
+from kraftlab.quorum.driver.environment import Outside
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
+from kraftlab.simulation.consensus.simulated_file_system import SimulatedFileSystem
+from kraftlab.simulation.runtime.clock import MachineClocks
+from kraftlab.simulation.runtime.disks import Medium
+from kraftlab.simulation.runtime.held_tasks import OWNER, HeldTasks
+from kraftlab.simulation.runtime.inline_disk import InlineDisk
+from kraftlab.simulation.runtime.log_dirs import LogDirDisks
+from kraftlab.simulation.runtime.machine import SHOWN, WALL_S
+from kraftlab.simulation.runtime.memory_network import MemoryNetwork, Pair, Place
+from kraftlab.simulation.runtime.nodes import ShellBroker, ShellController, ShellNode
+from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerUnreachable
 
-from ..nemeses.directories import CHANGE_TIMEOUT_MS, Replica
-from ..nemeses.faults import CannotStrike
-from ..nemeses.scene import Leads
+from ..faults.directories import CHANGE_TIMEOUT_MS, Replica
+from ..faults.errors import CannotStrike
+from ..faults.scene import Leads
 from .cluster_port import GRACE_S
-from .held_tasks import OWNER, HeldTasks
-from .inline_disk import InlineDisk
-from .memory_network import MemoryNetwork, Pair, Place
-from .shell_clock import MachineClocks
 from .shell_copies import counts_on
-from .shell_disks import Medium
-from .shell_log_dirs import LogDirDisks
-from .shell_machine import SHOWN, WALL_S
-from .shell_nodes import ShellBroker, ShellController, ShellNode
 
 HOST = "127.0.0.1"
 GRPC_PORT = 20_000

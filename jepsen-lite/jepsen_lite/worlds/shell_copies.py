@@ -22,7 +22,7 @@ from kraftlab.broker.log.record_batch import HEADER_BYTES, read_header
 from kraftlab.broker.log.segment import LOG_SUFFIX
 from kraftlab.metadata.image import MetadataImage
 
-from ..nemeses.damage import Damage
+from ..faults.damage import Damage
 
 CHECKED_FROM = 16
 """Where in a batch the bytes begin which a start can tell are wrong: behind base offset, length and leader epoch."""

@@ -10,15 +10,15 @@ from random import Random
 import trio
 
 from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.simulation.runtime.clock import Skew
 
-from ..nemeses.clock_faults import OF_PROCESSES, drawing
-from ..nemeses.damage import Damage
-from ..nemeses.faults import CannotStrike
-from ..nemeses.kind import Draft, Hit, Kind, Shape
-from ..nemeses.kinds import KINDS
-from ..nemeses.scene import Scene, undo_each
+from ..faults.clock_faults import OF_PROCESSES, drawing
+from ..faults.damage import Damage
+from ..faults.errors import CannotStrike
+from ..faults.kind import Draft, Hit, Kind, Shape
+from ..faults.kinds import KINDS
+from ..faults.scene import Scene, undo_each
 from . import shell_copies
-from .shell_clock import Skew
 
 BROKERS_RATE = 0.4
 """How many of the strikes that fall on one disk or on several fall on a broker's."""

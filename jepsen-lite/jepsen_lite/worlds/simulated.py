@@ -18,20 +18,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.controller.simulation.coroutines import first_of
 from kraftlab.quorum.core.errors import InvariantViolation
-from kraftlab.quorum.simulation.invariants import Violation
-from kraftlab.quorum.simulation.machine import ANCHOR_MS
-from kraftlab.quorum.simulation.runner import collector_at_rest
-from kraftlab.quorum.simulation.transcript import TAIL_LINES, Transcript
 from kraftlab.quorum.storage import StorageError
+from kraftlab.simulation.consensus.invariants import Violation
+from kraftlab.simulation.consensus.machine import ANCHOR_MS
+from kraftlab.simulation.consensus.runner import collector_at_rest
+from kraftlab.simulation.consensus.transcript import TAIL_LINES, Transcript
+from kraftlab.simulation.metadata.coroutines import first_of
 
-from ..checkers.course import Course
 from ..checkers.judgement import judge
+from ..checkers.run_health import Course
 from ..committed_log import decoded
 from ..fault_plan import FaultPlan
 from ..history import History, Op
-from ..interpreter import GeneratorStuck, Interpreter
+from ..scheduler import GeneratorStuck, Interpreter
 from ..store import TRANSCRIPT
 from ..verdicts import Verdict
 from ..workload import Options, Run, Workload

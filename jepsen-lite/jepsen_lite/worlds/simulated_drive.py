@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kraftlab.controller.simulation.admin_network import Unanswered
-from kraftlab.controller.simulation.coroutines import Error, Outcome, Resume, Task, Value, sleep, waiting
+from kraftlab.simulation.metadata.admin_network import Unanswered
+from kraftlab.simulation.metadata.coroutines import Error, Outcome, Resume, Task, Value, sleep, waiting
 
 from ..history import FAIL
 from ..outcomes import of_broken_call

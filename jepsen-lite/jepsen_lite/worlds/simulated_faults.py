@@ -11,10 +11,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from kraftlab.quorum.simulation.faults import FAULTS
-from kraftlab.quorum.simulation.options import NetworkOptions, SimulationOptions, draw_options
-from kraftlab.quorum.simulation.options import Strike as Blow
-from kraftlab.quorum.simulation.plan import draw_strikes
+from kraftlab.simulation.consensus.faults import FAULTS
+from kraftlab.simulation.consensus.options import NetworkOptions, SimulationOptions, draw_options
+from kraftlab.simulation.consensus.options import Strike as Blow
+from kraftlab.simulation.consensus.plan import draw_strikes
 
 from ..fault_plan import Action, FaultPlan
 from ..workload import Options

@@ -16,24 +16,24 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kraftlab.controller.cluster import controllers
-from kraftlab.controller.simulation.coroutines import Signal, Task, sleep
-from kraftlab.controller.simulation.simulated_broker import Habits
-from kraftlab.controller.simulation.simulated_controller import SimulatedController
-from kraftlab.controller.simulation.world import FIRST_BROKER_ID, MetadataWorld, People
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest
 from kraftlab.metadata.records import Listener
 from kraftlab.quorum.core import batch as batches
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.simulation.fault_atlas import is_whole, sets_in_force
-from kraftlab.quorum.simulation.invariants import Violation
-from kraftlab.quorum.simulation.machine import ANCHOR_MS
-from kraftlab.quorum.simulation.options import CALM, SimulationOptions
-from kraftlab.quorum.simulation.options import Strike as Blow
-from kraftlab.quorum.simulation.process import SimulatedProcess
-from kraftlab.quorum.simulation.reference import Refinement
-from kraftlab.quorum.simulation.transcript import Transcript
 from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.simulation.consensus.fault_atlas import is_whole, sets_in_force
+from kraftlab.simulation.consensus.invariants import Violation
+from kraftlab.simulation.consensus.machine import ANCHOR_MS
+from kraftlab.simulation.consensus.options import CALM, SimulationOptions
+from kraftlab.simulation.consensus.options import Strike as Blow
+from kraftlab.simulation.consensus.process import SimulatedProcess
+from kraftlab.simulation.consensus.reference import Refinement
+from kraftlab.simulation.consensus.transcript import Transcript
+from kraftlab.simulation.metadata.coroutines import Signal, Task, sleep
+from kraftlab.simulation.metadata.simulated_broker import Habits
+from kraftlab.simulation.metadata.simulated_controller import SimulatedController
+from kraftlab.simulation.metadata.world import FIRST_BROKER_ID, MetadataWorld, People
 
 from ..committed_log import LogBatch
 from ..fault_plan import Observation, Strike

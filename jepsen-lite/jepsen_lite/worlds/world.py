@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ..fault_plan import FaultPlan, Observation
+from ..faults.kinds import KINDS
+from ..faults.networks.back_ends import LINKS
 from ..history import Op
-from ..nemeses.kinds import KINDS
-from ..nemeses.networks.back_ends import LINKS
 from ..store import RunDirectory
 from ..workload import Options, Run, Workload
 

@@ -16,7 +16,7 @@ from kraftlab.client import AdminClient
 from kraftlab.client.admin import raise_first_error
 from kraftlab.client.channels import Channels
 from kraftlab.client.data import DataClient
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import Endpoint
 

@@ -18,13 +18,13 @@ import trio.testing
 from jepsen_lite.committed_log import CommittedLog, LogBatch, decoded
 from jepsen_lite.fault_plan import Observation
 from jepsen_lite.history import History
-from jepsen_lite.interpreter import Interpreter
+from jepsen_lite.scheduler import Interpreter
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import CallFailed, Options, Reply, Run
 from jepsen_lite.workloads import workload_named
 from kraftlab.admin.v1 import admin_pb2
-from kraftlab.controller.doors.apis import APIS, Kind
-from kraftlab.controller.doors.request_ids import identity_of
+from kraftlab.controller.api.apis import APIS, Kind
+from kraftlab.controller.api.request_ids import identity_of
 from kraftlab.controller.engine import exactly_once
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Outcome, QuorumFacts, Settings
 from kraftlab.controller.partitions.partitions import alter_partition

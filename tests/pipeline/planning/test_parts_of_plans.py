@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from kraftlab.cli.reassign_plan import parse_plan
+from kraftlab.cli.reassign.plan import parse_plan
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
 from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines, size
 from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, band_of_counts, parse_goals

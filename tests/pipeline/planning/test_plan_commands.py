@@ -14,7 +14,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
-from kraftlab.cluster import LocalCluster
+from kraftlab.lab import LocalCluster
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.planning.documents import ClusterDocument, encode_cluster

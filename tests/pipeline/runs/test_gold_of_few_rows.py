@@ -10,7 +10,7 @@ import pyarrow as pa
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import gold
-from kraftlab.pipeline.runs.small import STATE
+from kraftlab.pipeline.runs.gold_in_process import STATE
 
 END = 100
 CREATED = {"kind": "create", "isr": [1, 2], "leader": 1, "replicas": [1, 2], "adding": [], "removing": []}

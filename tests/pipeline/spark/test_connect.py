@@ -14,7 +14,7 @@ import pytest
 from kraftlab.cli.main import run
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.runs import small
+from kraftlab.pipeline.runs import gold_in_process as small
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jepsen_lite.history import History, Op
-from jepsen_lite.rechecking import answer, rechecked, tasks_of
+from jepsen_lite.recheck import answer, rechecked, tasks_of
 from jepsen_lite.spark_engine import answers_of
 from jepsen_lite.store import RunDirectory, RunRecord
 from jepsen_lite.workload import Options, Run

@@ -17,8 +17,8 @@ from pyspark.errors import StreamingQueryException
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.metadata_log import observer_named
-from kraftlab.cluster import LocalCluster
 from kraftlab.demo.lab import wait_until
+from kraftlab.lab import LocalCluster
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.errors import WrongUse
 from kraftlab.pipeline.lake import compaction

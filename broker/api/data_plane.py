@@ -1,0 +1,178 @@
+"""Produce, fetch and digests over peer frames: whole v2 batches in and out (KIP-98's format, not Kafka's request format)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import trio
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.peer_rpc import (
+    Api,
+    LogDigestRequest,
+    LogDigestResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ReplicaDigest,
+    ReplicaFetchRequest,
+)
+from kraftlab.metadata.snapshot import image_digest
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.wire.transport import PeerRequest
+
+from ..log.disks import Disks
+from ..log.errors import LogClosed, LogError
+from ..replication.fetch_service import FetchService
+from ..replication.partition import LeaderRole, Partition, ReplicaId
+from ..replication.replica_errors import ReplicaError, code_of
+
+ACKS_LEADER = 1
+ACKS_ALL = -1
+TIMEOUT_MAX_MS = 60_000
+NOT_REPLICATED = "It was written, but not every in-sync replica had it in time; it may still be there when it is sent again."
+
+PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
+
+_encode = msgspec.msgpack.Encoder().encode
+_produce = Decoder(ProduceRequest)
+_fetch = Decoder(ReplicaFetchRequest)
+_digest = Decoder(LogDigestRequest)
+
+
+class Replicas(Protocol):
+    """The replicas of this broker, and the image they follow."""
+
+    disks: Disks
+
+    @property
+    def partitions(self) -> Mapping[ReplicaId, Partition]: ...
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def hosted(self, replica: ReplicaId) -> Partition: ...
+
+
+class DataPlane:
+    """Handlers for the broker's PeerServer. Errors travel in the answers' bodies."""
+
+    def __init__(self, replicas: Replicas, fetches: FetchService) -> None:
+        self._replicas = replicas
+        self._fetches = fetches
+
+    def handlers(self) -> Mapping[int, PeerHandler]:
+        return {Api.PRODUCE: self._on_produce, Api.REPLICA_FETCH: self._on_fetch, Api.LOG_DIGEST: self._on_digest}
+
+    async def _on_produce(self, request: PeerRequest) -> bytes:
+        return _encode(await self.produce(_produce.decode(request.body)))
+
+    async def _on_fetch(self, request: PeerRequest) -> bytes:
+        return _encode(await self._fetches.fetch(_fetch.decode(request.body)))
+
+    async def _on_digest(self, request: PeerRequest) -> bytes:
+        return _encode(await self.digest(_digest.decode(request.body)))
+
+    # --- produce -------------------------------------------------------------------------------------------------------------
+
+    async def produce(self, request: ProduceRequest) -> ProduceResponse:
+        """Appends; with acks=-1 answers once every in-sync replica has it.
+
+        Errors: 21 bad acks, 3/100/6/56 by the replica, 19 too few in sync before and 20 after the append, 7 not replicated in
+        time (it may still be), 2/87 for batches that are none or do not continue the log.
+        """
+        if request.acks not in (ACKS_LEADER, ACKS_ALL):
+            return _refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; send 1 or -1 (all)")
+        try:
+            partition = self._replicas.hosted((request.topic_id, request.partition))
+            partition.leader_role()
+            if request.acks == ACKS_ALL and partition.is_below_min_isr():
+                raise ReplicaError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"only {partition.state.isr} of {partition} are in sync, fewer than min.insync.replicas; nothing was written",
+                )
+            base, end, epoch = await partition.append_as_leader(request.records, keep_offsets=request.keep_offsets)
+        except (ReplicaError, LogError) as error:
+            return _refusal(code_of(error), str(error))
+        if request.acks == ACKS_ALL:
+            timeout_ms = min(request.timeout_ms, TIMEOUT_MAX_MS)
+            code = await _replicated(partition, end, epoch, timeout_ms)
+            if code != ErrorCode.NONE:
+                message = NOT_REPLICATED if code == ErrorCode.REQUEST_TIMED_OUT else code.message
+                return ProduceResponse(code, message, base, end)
+        return ProduceResponse(ErrorCode.NONE, None, base, end)
+
+    # --- digests -------------------------------------------------------------------------------------------------------------
+
+    async def digest(self, request: LogDigestRequest) -> LogDigestResponse:
+        """Digests of what stands on the disks here, and of the metadata image this broker has published.
+
+        One after the other in each log directory: all at once would keep everybody else from its threads.
+        """
+        image = self._replicas.image
+        wanted = request.replicas if request.replicas is not None else tuple(sorted(self._replicas.partitions))
+        digests: dict[int, ReplicaDigest] = {}
+        places: dict[Path | None, list[int]] = {}
+        for index, replica in enumerate(wanted):
+            partition = self._replicas.partitions.get(replica)
+            places.setdefault(None if partition is None else partition.log_dir, []).append(index)
+
+        async def in_turn(indexes: list[int]) -> None:
+            for index in indexes:
+                digests[index] = await self._digest_of(wanted[index])
+
+        async with trio.open_nursery() as nursery:
+            for indexes in places.values():
+                nursery.start_soon(in_turn, indexes)
+        metadata_digest = await self._replicas.disks.in_thread(None, image_digest, image)
+        replicas = tuple(digests[index] for index in range(len(wanted)))
+        return LogDigestResponse(ErrorCode.NONE, None, image.provenance.offset, metadata_digest, replicas)
+
+    async def _digest_of(self, replica: ReplicaId) -> ReplicaDigest:
+        topic_id, number = replica
+        try:
+            partition = self._replicas.hosted(replica)
+            log = partition.online_log()
+            found = await self._replicas.disks.run(log.log_dir, log.digest)
+        except (ReplicaError, LogError) as error:
+            if isinstance(error, LogClosed) and partition.log not in (None, log):
+                # A move has put another in its place.
+                return await self._digest_of(replica)
+            return ReplicaDigest(topic_id, number, code_of(error))
+        return ReplicaDigest(
+            topic_id,
+            number,
+            ErrorCode.NONE,
+            str(log.log_dir),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.high_watermark,
+            found.batches,
+            found.records,
+            found.control_records,
+            found.size_bytes,
+            found.crc32c,
+            found.sha256,
+        )
+
+
+async def _replicated(partition: Partition, end_offset: int, leader_epoch: int, timeout_ms: int) -> ErrorCode:
+    """Waits until the high watermark covers the append."""
+    with trio.move_on_after(timeout_ms / 1000):
+        while True:
+            changed = trio.Event()
+            with partition.watched_by(changed):
+                log = partition.log
+                if not isinstance(partition.role, LeaderRole) or partition.role.epoch != leader_epoch or log is None:
+                    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if log.high_watermark >= end_offset:
+                    return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_below_min_isr() else ErrorCode.NONE
+                await changed.wait()
+    return ErrorCode.REQUEST_TIMED_OUT
+
+
+def _refusal(code: ErrorCode, message: str) -> ProduceResponse:
+    return ProduceResponse(code, message)

@@ -1,0 +1,124 @@
+"""DeleteRecords: the leader of a partition moves the start of its log and answers once every live replica has followed (KIP-107).
+
+Theory of operation. The leader raises its log start offset, at most to the high watermark, and deletes the segments below;
+readers get OFFSET_OUT_OF_RANGE there from now on. Followers learn the new start with the next fetch and say in the one after
+where their own log begins. The low watermark is the lowest of these over all replicas whose broker is alive: what lies below it
+will not be seen again, whoever leads next. Replicas of brokers that are not alive catch up when they come back.
+
+Where each log begins is written to disk before the answer, so that what was deleted does not come back with a crash; deleted
+records that share a segment with others stay on the disk until all of it can go.
+"""
+
+from __future__ import annotations
+
+import trio
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ErrorCode
+
+from ..control.dynamic_configs import DynamicConfigs
+from ..log.errors import LogError
+from ..replica_manager import ReplicaManager
+from ..replication.partition import Partition
+from ..replication.replica_errors import ReplicaError, code_of
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+NO_WATERMARK = -1
+TIMEOUT_DEFAULT_MS = 60_000
+TIMEOUT_MARGIN_S = 0.05
+"""How long before the call's own deadline the answer is given, so that it still says what was done."""
+
+Key = tuple[int, int]
+"""Where an entry stands in the request: topic, partition."""
+
+
+class DeleteRecordsApi:
+    """Handler of the call."""
+
+    def __init__(self, replicas: ReplicaManager, configs: DynamicConfigs) -> None:
+        self._replicas = replicas
+        self._configs = configs
+
+    async def delete(self, message: Message) -> Message:
+        """Per partition, in this order: 17 an internal topic, 3 unknown, 6 not led by this broker, 56 its directory is offline,
+        44 the topic is compacted only, 1 an offset below 0 (but for -1) or beyond the high watermark, 7 the records are gone on
+        the leader, but a live replica did not follow in time.
+        """
+        assert isinstance(message, admin_pb2.DeleteRecordsRequest)
+        asked = {
+            (at, index): (topic.name, entry.partition_index, entry.offset)
+            for at, topic in enumerate(message.topics)
+            for index, entry in enumerate(topic.partitions)
+        }
+        results: dict[Key, admin_pb2.DeleteRecordsPartitionResult] = {}
+        started: dict[Key, tuple[Partition, int]] = {}
+        for key, (name, number, offset) in asked.items():
+            results[key] = admin_pb2.DeleteRecordsPartitionResult(partition_index=number, low_watermark=NO_WATERMARK)
+            try:
+                started[key] = await self._begin(name, number, offset)
+            except (ReplicaError, LogError) as error:
+                _refuse(results[key], code_of(error), str(error))
+        await self._make_durable(started, results)
+        timeout_ms = message.header.timeout_ms if message.header.HasField("timeout_ms") else TIMEOUT_DEFAULT_MS
+        with trio.move_on_after(max(0.0, timeout_ms / 1000 - TIMEOUT_MARGIN_S)):
+            async with trio.open_nursery() as nursery:
+                for key, (partition, offset) in started.items():
+                    nursery.start_soon(self._finish, partition, offset, results[key])
+        for key, (partition, _) in started.items():
+            if results[key].low_watermark == NO_WATERMARK and not results[key].error_code:
+                waiting = f"not every live replica of {partition} begins at that offset yet; the leader does"
+                _refuse(results[key], ErrorCode.REQUEST_TIMED_OUT, waiting)
+        response = admin_pb2.DeleteRecordsResponse()
+        for at, topic in enumerate(message.topics):
+            response.topics.add(name=topic.name, partitions=[results[at, index] for index in range(len(topic.partitions))])
+        return response
+
+    async def _begin(self, topic: str, number: int, offset: int) -> tuple[Partition, int]:
+        """Deletes on this leader; the partition and where its log is to begin everywhere."""
+        if topic in INTERNAL_TOPICS:
+            raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} cannot be deleted")
+        topic_id = self._replicas.image.topics.by_name.get(topic)
+        if topic_id is None:
+            raise ReplicaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic named {topic}")
+        partition = self._replicas.hosted((topic_id, number))
+        partition.leader_role()
+        if not self._configs.deletes(topic):
+            raise ReplicaError(
+                ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} is compact without delete: its records are not deleted"
+            )
+        return partition, await partition.delete_records_before(offset)
+
+    async def _make_durable(
+        self, started: dict[Key, tuple[Partition, int]], results: dict[Key, admin_pb2.DeleteRecordsPartitionResult]
+    ) -> None:
+        """Writes where logs begin, once per directory; drops from `started` what could not be written."""
+        for log_dir in {partition.log_dir for partition, _ in started.values()}:
+            if log_dir is None:
+                continue
+            try:
+                await self._replicas.disks.run(log_dir, self._replicas.logs.write_log_start_offsets, log_dir)
+            except LogError as error:
+                for key in [key for key, (partition, _) in started.items() if partition.log_dir in (log_dir, None)]:
+                    del started[key]
+                    _refuse(results[key], code_of(error), str(error))
+
+    async def _finish(self, partition: Partition, offset: int, result: admin_pb2.DeleteRecordsPartitionResult) -> None:
+        """Waits until the low watermark has reached the offset."""
+        while True:
+            changed = trio.Event()
+            with partition.watched_by(changed):
+                try:
+                    low_watermark = partition.low_watermark()
+                except ReplicaError as error:
+                    _refuse(result, error.code, error.message)
+                    return
+                if low_watermark >= offset:
+                    result.low_watermark = low_watermark
+                    return
+                await changed.wait()
+
+
+def _refuse(result: admin_pb2.DeleteRecordsPartitionResult, code: ErrorCode, message: str) -> None:
+    result.error_code = code
+    result.error_message = message

@@ -1,0 +1,217 @@
+"""AlterReplicaLogDirs and DescribeLogDirs of one broker (KIP-113, KIP-827), with progress and reasons beside Kafka's fields.
+
+Beyond Kafka: `any` drops a running move as the current directory does; a move goes on while another disk is dead; every
+refusal says what to do; a request for the directory a parked move goes to tries it again; and DescribeLogDirs shows of each
+replica that is being filled, by a move or from its leader, the bytes left, the rate, since when, and why it stands still.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.uuids import to_text
+
+from ..control.cordons import CORDONED_LOG_DIRS
+from ..control.metadata_publisher import MetadataPublisher
+from ..log.descriptions import DirDescription, ReplicaDescription
+from ..log.dir_names import fits_future_name
+from ..log.errors import LogError
+from ..replica_manager import ReplicaManager
+from ..replication.fill_progress import Filling
+from ..replication.partition import FollowerRole, Partition
+from ..replication.replica_errors import ReplicaError, code_of
+
+logger = logging.getLogger("kraftlab.broker.log_dirs")
+
+ANY = "any"
+
+Outcome = tuple[ErrorCode, str]
+DONE: Outcome = (ErrorCode.NONE, "")
+
+
+class LogDirsApi:
+    """Handlers of the two calls. They change state under the replica manager's `state_lock`."""
+
+    def __init__(self, replicas: ReplicaManager, publisher: MetadataPublisher) -> None:
+        self._replicas = replicas
+        self._publisher = publisher
+
+    # --- AlterReplicaLogDirs -------------------------------------------------------------------------------------------------
+
+    async def alter(self, message: Message) -> Message:
+        """Error codes per partition, in this order: 17 a name too long for a move, 57 no such directory, 39 cordoned, 56
+        offline, 9 no replica here, 3 unknown; with the last two the destination is remembered.
+
+        A replica under two directories goes to the last of them.
+
+        NONE means that the move has begun or that there is nothing to do, not that it is finished.
+        """
+        assert isinstance(message, admin_pb2.AlterReplicaLogDirsRequest)
+        wanted: dict[str, dict[int, str]] = {}
+        for entry in message.dirs:
+            for topic in entry.topics:
+                for partition in topic.partitions:
+                    wanted.setdefault(topic.name, {})[partition] = entry.path
+        response = admin_pb2.AlterReplicaLogDirsResponse()
+        async with self._replicas.state_lock:
+            for name, partitions in wanted.items():
+                result = response.results.add(topic_name=name)
+                for number, path in partitions.items():
+                    code, text = await self._alter_one(name, number, path)
+                    answer = result.partitions.add(partition_index=number, error_code=code)
+                    if text:
+                        answer.error_message = text
+        return response
+
+    async def _alter_one(self, topic: str, number: int, path: str) -> Outcome:
+        try:
+            if path == ANY:
+                return await self._cancel(topic, number)
+            return await self._move_to(topic, number, path)
+        except ReplicaError as error:
+            return error.code, error.message
+        except LogError as error:
+            return code_of(error), str(error)
+
+    async def _cancel(self, topic: str, number: int) -> Outcome:
+        """Also of a destination that was remembered."""
+        await self._replicas.disks.run(None, self._replicas.logs.forget_destination, topic, number)
+        partition = self._hosted(topic, number, "nothing is being moved")
+        await self._replicas.mover.drop(partition.id)
+        return DONE
+
+    async def _move_to(self, topic: str, number: int, path: str) -> Outcome:
+        if not fits_future_name(topic, number):
+            raise ReplicaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"the name of topic {topic} is too long: replicas of such topics cannot be moved between log directories",
+            )
+        target = self._configured(path)
+        topic_id = self._replicas.image.topics.by_name.get(topic)
+        partition = self._replicas.partitions.get((topic_id, number)) if topic_id is not None else None
+        self._check_takes_replicas(target, partition)
+        if partition is not None:
+            partition.online_log()
+            move = self._replicas.mover.moves.get(partition.id)
+            if move is not None and move.target_dir == target and move.dropped is None:
+                self._replicas.mover.retry(partition.id)
+                return DONE
+            if move is not None:
+                await self._replicas.mover.drop(partition.id)
+        if partition is None or partition.log is None:
+            await self._replicas.disks.run(None, self._replicas.logs.remember_destination, topic, number, target)
+            self._hosted(topic, number, "if one is created here later, it goes to that directory")
+            return DONE
+        if partition.log.log_dir == target:
+            return DONE
+        create = self._replicas.logs.create_future
+        future = await self._replicas.disks.run(target, create, *partition.id, target)
+        self._replicas.mover.begin(partition, future)
+        return DONE
+
+    def _configured(self, path: str) -> Path:
+        """A configured directory; string equality as in Kafka, so that a typing error never moves anything."""
+        logs = self._replicas.logs
+        known = next((log_dir for log_dir in logs.log_dirs if str(log_dir) == path), None)
+        if known is None:
+            names = ", ".join(map(str, logs.log_dirs))
+            raise ReplicaError(
+                ErrorCode.LOG_DIR_NOT_FOUND,
+                f"{path!r} is not a log directory of broker {self._replicas.broker_id}; it has {names}",
+            )
+        return known
+
+    def _check_takes_replicas(self, target: Path, partition: Partition | None) -> None:
+        """ReplicaError if nothing may come to `target` (39) or can (56). A replica that lies there may stay."""
+        logs = self._replicas.logs
+        lies_there = partition is not None and partition.log is not None and partition.log.log_dir == target
+        if target in logs.cordoned_dirs and not lies_there:
+            raise ReplicaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"log directory {target} is cordoned; choose another directory, or take it out of {CORDONED_LOG_DIRS}",
+            )
+        if target in logs.offline_dirs:
+            raise ReplicaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"log directory {target} is offline: {logs.offline_dirs[target]}; repair its disk and restart the broker",
+            )
+
+    def _hosted(self, topic: str, number: int, otherwise: str) -> Partition:
+        """The partition here. ReplicaError 3 if the metadata does not have it, 9 if this broker is no replica, with what that
+        means."""
+        topic_image = self._replicas.image.topics.get(topic)
+        if topic_image is None or number not in topic_image.partitions:
+            raise ReplicaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{number}; check the name and the number"
+            )
+        partition = self._replicas.partitions.get((topic_image.topic_id, number))
+        if partition is None:
+            raise ReplicaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"broker {self._replicas.broker_id} hosts no replica of {topic}-{number}; {otherwise}",
+            )
+        return partition
+
+    # --- DescribeLogDirs -----------------------------------------------------------------------------------------------------
+
+    async def describe(self, message: Message) -> Message:
+        """Every configured directory with its replicas; topics and partitions that are not here are left out."""
+        assert isinstance(message, admin_pb2.DescribeLogDirsRequest)
+        wanted: set[tuple[str, int]] | None = None
+        if message.HasField("topics"):
+            wanted = {(topic.topic, number) for topic in message.topics.values for number in topic.partitions}
+        response = admin_pb2.DescribeLogDirsResponse(broker_id=self._replicas.broker_id)
+        for directory in await self._replicas.disks.run(None, self._replicas.logs.describe):
+            response.results.append(self._describe_dir(directory, wanted))
+        return response
+
+    def _describe_dir(self, directory: DirDescription, wanted: set[tuple[str, int]] | None) -> admin_pb2.LogDirResult:
+        result = admin_pb2.LogDirResult(
+            error_code=ErrorCode.NONE if directory.error is None else ErrorCode.KAFKA_STORAGE_ERROR,
+            log_dir=str(directory.path),
+            total_bytes=directory.total_bytes,
+            usable_bytes=directory.usable_bytes,
+            is_cordoned=directory.path in self._replicas.logs.cordoned_dirs,
+            directory_id=to_text(directory.directory_id) if directory.directory_id is not None else "",
+            strays=[str(stray.path) for stray in directory.strays],
+        )
+        topics: dict[str, admin_pb2.LogDirTopic] = {}
+        for replica in directory.replicas:
+            if wanted is not None and (replica.topic, replica.partition) not in wanted:
+                continue
+            if replica.topic not in topics:
+                topics[replica.topic] = result.topics.add(name=replica.topic)
+            topics[replica.topic].partitions.append(self._describe_replica(replica))
+        return result
+
+    def _describe_replica(self, replica: ReplicaDescription) -> admin_pb2.LogDirPartition:
+        key = (replica.topic_id, replica.partition)
+        partition = self._replicas.partitions.get(key)
+        filling: Filling | None = None
+        if replica.is_future:
+            move = self._replicas.mover.moves.get(key)
+            filling = move.filling if move is not None else None
+        elif partition is not None and isinstance(partition.role, FollowerRole):
+            filling = partition.role.filling
+        described = admin_pb2.LogDirPartition(
+            partition_index=replica.partition,
+            partition_size=replica.size_bytes,
+            offset_lag=replica.offset_lag,
+            is_future_key=replica.is_future,
+            bytes_left=-1,
+            bytes_per_second=-1,
+            started_ms=-1,
+        )
+        log = None if partition is None else partition.future if replica.is_future else partition.log
+        described.log_end_offset = -1 if log is None else log.log_end_offset
+        if filling is not None:
+            described.bytes_left = filling.bytes_left
+            described.bytes_per_second = filling.bytes_per_second
+            described.started_ms = filling.started_ms
+            described.error = filling.error
+        return described

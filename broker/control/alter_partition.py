@@ -1,0 +1,90 @@
+"""Sends ISR wishes of this broker's leaders to the controller: one request in flight, one pending wish per partition
+(KIP-497)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import trio
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResponse, Api, IsrChange, IsrChangeResult
+from kraftlab.metadata.uuids import Uuid
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.quorum.driver.signal import Signal
+from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
+
+logger = logging.getLogger("kraftlab.broker.isr")
+
+RETRY_BACKOFF_S = 0.05
+REQUEST_TIMEOUT_MS = 5000
+
+OnAnswer = Callable[[IsrChangeResult], bool]
+"""Called with the controller's answer for a partition; False asks again."""
+
+_encode = msgspec.msgpack.encode
+_response = Decoder(AlterPartitionResponse)
+
+
+class Requests(Protocol):
+    """Who carries a request to the active controller."""
+
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+
+
+class AlterPartitionManager:
+    """`submit` replaces a wish for the same partition that has not been answered."""
+
+    def __init__(self, channel: Requests, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._pending: dict[tuple[Uuid, int], tuple[IsrChange, OnAnswer]] = {}
+        self._wake = Signal()
+
+    def submit(self, change: IsrChange, on_answer: OnAnswer) -> None:
+        self._pending[change.topic_id, change.partition] = (change, on_answer)
+        self._wake.set()
+
+    def withdraw(self, topic_id: Uuid, partition: int) -> None:
+        """The wish is out of date; an answer that is under way is ignored."""
+        self._pending.pop((topic_id, partition), None)
+
+    async def run(self) -> None:
+        """Sends until cancelled."""
+        while True:
+            if not self._pending:
+                await self._wake.wait()
+                continue
+            if not await self._send():
+                await trio.sleep(RETRY_BACKOFF_S)
+
+    async def _send(self) -> bool:
+        """One request with everything that is pending; False if something has to be asked again."""
+        sent = dict(self._pending)
+        changes = tuple(change for change, _ in sent.values())
+        request = AlterPartitionRequest(self._broker_id, self._broker_epoch(), changes)
+        try:
+            body = await self._channel.request(Api.ALTER_PARTITION, _encode(request), timeout_ms=REQUEST_TIMEOUT_MS)
+            response = _response.decode(body)
+        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+            logger.debug("AlterPartition failed: %s", error)
+            return False
+        if response.error != ErrorCode.NONE:
+            logger.debug("AlterPartition was answered %d: %s", response.error, response.message)
+            return False
+        settled = True
+        for result in response.results:
+            key = (result.topic_id, result.partition)
+            wish = self._pending.get(key)
+            if wish is None or wish is not sent.get(key):
+                continue
+            if wish[1](result):
+                if self._pending.get(key) is wish:
+                    del self._pending[key]
+            else:
+                settled = False
+        return settled

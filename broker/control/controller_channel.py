@@ -1,0 +1,102 @@
+"""Requests of this broker to the active controller, wherever it is.
+
+The leader of the metadata quorum is the active controller, and the observer knows who leads. Two connections are kept to it:
+one for what the broker itself must say (registration, heartbeats, ISR changes, directories), one for admin calls passed on
+for clients, so that a heartbeat never waits behind somebody's large request. A request that waits for a controller which is
+not active any more is given up at once: it may hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from kraftlab.quorum.core.messages import LeaderView
+from kraftlab.quorum.core.types import Endpoint, VoterSet
+from kraftlab.wire.network import TCP, Network
+from kraftlab.wire.transport import PeerIdentity, PeerPool, PeerUnreachable
+
+CONTROLLER_LISTENER = "CONTROLLER"
+
+
+class NoController(PeerUnreachable):
+    """Nobody known leads: the request was not sent."""
+
+
+class ControllerChannel:
+    """`leader` tells who leads now. `leader_changed()` is to be called whenever that changes."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        identity: PeerIdentity,
+        leader: Callable[[], LeaderView],
+        voters: VoterSet,
+        network: Network = TCP,
+    ) -> None:
+        self._own = PeerPool(nursery, identity, network)
+        self._passed_on = PeerPool(nursery, identity, network)
+        self._leader = leader
+        self._voters = voters
+        self._changed = trio.Event()
+        self._in_flight: dict[trio.CancelScope, Endpoint] = {}
+
+    @property
+    def controller_id(self) -> int:
+        """The active controller as this broker knows it, -1 if it knows none."""
+        return self._leader().leader_id
+
+    def leader_changed(self) -> None:
+        """Wakes those who wait for a controller, and gives up requests to one that is not active any more."""
+        current = self.endpoint()
+        for scope, asked in self._in_flight.items():
+            if current is not None and current != asked:
+                scope.cancel()
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_for_change(self, timeout_s: float) -> None:
+        """Returns when the leader changes, at latest after the timeout."""
+        changed = self._changed
+        with trio.move_on_after(timeout_s):
+            await changed.wait()
+
+    def endpoint(self) -> Endpoint | None:
+        """The active controller's peer listener, None if nobody known leads."""
+        leader = self._leader()
+        if leader.leader_id < 0:
+            return None
+        endpoint = leader.endpoints.get(CONTROLLER_LISTENER)
+        if endpoint is None:
+            voter = self._voters.get(leader.leader_id)
+            endpoint = voter.endpoints.get(CONTROLLER_LISTENER) if voter is not None else None
+        return endpoint
+
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+        """The broker's own request. PeerUnreachable, PeerTimeout or PeerError; NoController if nobody leads in time."""
+        return await self._request(self._own, api, body, timeout_ms)
+
+    async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
+        """A client's request, on a connection of its own. Raises as `request`."""
+        return await self._request(self._passed_on, api, body, timeout_ms)
+
+    async def _request(self, pool: PeerPool, api: int, body: bytes, timeout_ms: int) -> bytes:
+        deadline = trio.current_time() + timeout_ms / 1000
+        while (endpoint := self.endpoint()) is None:
+            rest_s = deadline - trio.current_time()
+            if rest_s <= 0:
+                raise NoController("no controller is known to lead; see that a majority of the controllers runs")
+            await self.wait_for_change(rest_s)
+        rest_ms = max(1, int((deadline - trio.current_time()) * 1000))
+        with trio.CancelScope() as scope:
+            self._in_flight[scope] = endpoint
+            try:
+                return await pool.request(endpoint, api, body, timeout_ms=rest_ms)
+            finally:
+                del self._in_flight[scope]
+        raise PeerUnreachable(f"the controller at {endpoint} is not the active one any more")
+
+    def close(self) -> None:
+        self._own.close()
+        self._passed_on.close()

@@ -1,0 +1,101 @@
+"""What topics and brokers are configured to, as the metadata and this broker's file say: throttles, min.insync.replicas, log
+limits.
+
+A broker's value comes from its own dynamic config, else the cluster's dynamic default, else its file, else the default. A
+topic's comes from its dynamic config, else the broker's synonym in that order, else the default. Rates at or over 2^63 - 1
+mean no limit, as Kafka's default says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraftlab.config.config_key import split_list
+from kraftlab.config.effective import BrokerValues, topic_text
+from kraftlab.config.models import BrokerConfig
+from kraftlab.metadata import eligible_leaders
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
+
+from ..log.partition_log import LogConfig
+from ..replication.byte_gate import ByteGate
+from ..replication.throttle import NOTHING_THROTTLED, ThrottledReplicas
+from .metadata_publisher import Publication
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+NO_LIMIT = (1 << 63) - 1
+_NOTHING: Mapping[str, str] = {}
+
+
+class DynamicConfigs:
+    """The configs as of the newest image, and the three throttles that follow them."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.leader_gate = ByteGate()
+        self.follower_gate = ByteGate()
+        self.move_gate = ByteGate()
+        self._config = config
+        self._image = MetadataImage()
+        self._throttled: dict[str, ThrottledReplicas] = {"": NOTHING_THROTTLED}
+        self._set_rates()
+
+    def update(self, publication: Publication) -> None:
+        self._image = publication.after
+        if publication.changes.configs:
+            self._throttled = {"": NOTHING_THROTTLED}
+            self._set_rates()
+
+    def broker(self, name: str) -> str | None:
+        """The broker's value of a key, at last the default; None if nothing gives one."""
+        return self._values().value(name)
+
+    def topic(self, topic: str, name: str) -> str:
+        """The topic's value of a topic key, at last the default."""
+        return topic_text(name, self._image.config(RESOURCE_TOPIC, topic, name), self._values())
+
+    def _values(self) -> BrokerValues:
+        configs = self._image.configs
+        return BrokerValues(
+            configs.get((RESOURCE_BROKER, str(self._config.node_id)), _NOTHING),
+            configs.get((RESOURCE_BROKER, ""), _NOTHING),
+            self._config.values,
+        )
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """With eligible leader replicas only what the controller sees too counts, not this broker's own configuration."""
+        if eligible_leaders.are_on(self._image):
+            return eligible_leaders.min_insync_replicas(self._image, topic)
+        return int(self.topic(topic, "min.insync.replicas"))
+
+    def deletes(self, topic: str) -> bool:
+        """Whether records of the topic go at some time, by retention or on request."""
+        return "delete" in split_list(self.topic(topic, "cleanup.policy"))
+
+    def log_config(self, topic: str) -> LogConfig:
+        return LogConfig(
+            segment_bytes=int(self.topic(topic, "segment.bytes")),
+            retention_bytes=int(self.topic(topic, "retention.bytes")),
+            retention_ms=int(self.topic(topic, "retention.ms")),
+        )
+
+    def leader_throttled(self, topic: str) -> ThrottledReplicas:
+        return self._replicas(self.topic(topic, LEADER_REPLICAS))
+
+    def follower_throttled(self, topic: str) -> ThrottledReplicas:
+        return self._replicas(self.topic(topic, FOLLOWER_REPLICAS))
+
+    def _replicas(self, text: str) -> ThrottledReplicas:
+        parsed = self._throttled.get(text)
+        if parsed is None:
+            parsed = self._throttled[text] = ThrottledReplicas.parse(text)
+        return parsed
+
+    def _set_rates(self) -> None:
+        for name, gate in ((LEADER_RATE, self.leader_gate), (FOLLOWER_RATE, self.follower_gate), (MOVE_RATE, self.move_gate)):
+            value = self.broker(name)
+            rate = int(value) if value is not None else NO_LIMIT
+            gate.set_rate(float(rate) if rate < NO_LIMIT else None)

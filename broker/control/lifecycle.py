@@ -1,0 +1,322 @@
+"""A broker's membership in the cluster: registration, heartbeats, controlled shutdown (KIP-631).
+
+Theory of operation. A broker registers (the record's offset becomes its epoch), then heartbeats: every 10 ms until it runs,
+then at `broker.heartbeat.interval.ms`. It asks to stay fenced until it has published an image that contains its own
+registration and its logs are loaded. Heartbeats go to whoever leads the metadata quorum; when the leader changes, the next
+one leaves at once. To stop, it asks for a controlled shutdown, and may go when the controller says that its leaderships are
+elsewhere and everybody has seen that, at latest after a bound.
+
+A registration that was written when the cluster's metadata.version knew no directories is repeated, by the same incarnation,
+once it does. A controller that does not know this registration any more (unregistered, or replaced) makes the broker register
+again. Directories that failed are named in every heartbeat until the registration in the metadata lacks them; a controller that
+cannot be told in time ends the broker.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import trio
+
+from kraftlab.metadata.errors import ErrorCode, describe
+from kraftlab.metadata.peer_rpc import (
+    Api,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from kraftlab.metadata.uuids import Uuid
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
+
+logger = logging.getLogger("kraftlab.broker.lifecycle")
+
+STARTING_INTERVAL_S = 0.01
+REGISTRATION_BACKOFF_S = 0.1
+HEARTBEAT_BACKOFF_S = 0.05
+CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
+
+_encode = msgspec.msgpack.encode
+_registration = Decoder(BrokerRegistrationResponse)
+_heartbeat = Decoder(BrokerHeartbeatResponse)
+
+
+class BrokerState(enum.Enum):
+    NOT_RUNNING = "not running"
+    STARTING = "starting"
+    RECOVERY = "recovery"
+    RUNNING = "running"
+    PENDING_CONTROLLED_SHUTDOWN = "pending controlled shutdown"
+    SHUTTING_DOWN = "shutting down"
+
+
+class BrokerEvent(enum.Enum):
+    REGISTERED = "the controller has registered the broker"
+    CAUGHT_UP = "the controller says that the broker knows its own registration"
+    UNFENCED = "ready, and the controller says that the broker is not fenced"
+    SHUTDOWN_ASKED = "somebody wants the broker to stop"
+    SHUTDOWN_ALLOWED = "the controller lets it go, or the time is up"
+
+
+_S, _E = BrokerState, BrokerEvent
+
+BROKER_TABLE: dict[tuple[BrokerState, BrokerEvent], BrokerState] = {
+    (_S.NOT_RUNNING, _E.REGISTERED): _S.STARTING,
+    (_S.NOT_RUNNING, _E.SHUTDOWN_ASKED): _S.SHUTTING_DOWN,
+    (_S.STARTING, _E.CAUGHT_UP): _S.RECOVERY,
+    (_S.STARTING, _E.SHUTDOWN_ASKED): _S.PENDING_CONTROLLED_SHUTDOWN,
+    (_S.RECOVERY, _E.UNFENCED): _S.RUNNING,
+    (_S.RECOVERY, _E.SHUTDOWN_ASKED): _S.PENDING_CONTROLLED_SHUTDOWN,
+    (_S.RUNNING, _E.SHUTDOWN_ASKED): _S.PENDING_CONTROLLED_SHUTDOWN,
+    (_S.PENDING_CONTROLLED_SHUTDOWN, _E.SHUTDOWN_ALLOWED): _S.SHUTTING_DOWN,
+}
+"""Events without a row leave the state as it is."""
+
+
+class RegistrationFailed(Exception):
+    """The broker cannot join; the text says why and what to do."""
+
+
+class Requests(Protocol):
+    """Who carries a request to the active controller."""
+
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+
+    async def wait_for_change(self, timeout_s: float) -> None: ...
+
+
+class LifecycleConfig(msgspec.Struct, frozen=True):
+    """Times in ms, as in server.properties."""
+
+    heartbeat_interval_ms: int = 2000
+    session_timeout_ms: int = 9000
+    registration_timeout_ms: int = 60_000
+    log_dir_failure_timeout_ms: int = 30_000
+
+
+_FINAL = (
+    ErrorCode.INVALID_REGISTRATION,
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+"""Refusals that asking again does not mend."""
+
+
+class Lifecycle:
+    """`run` registers and heartbeats until the broker may stop. The registration is fixed but for directories and the
+    previous epoch."""
+
+    def __init__(
+        self,
+        config: LifecycleConfig,
+        registration: BrokerRegistrationRequest,
+        channel: Requests,
+        published_offset: Callable[[], int],
+    ) -> None:
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self.registered = trio.Event()
+        self.running = trio.Event()
+        self.stopped = trio.Event()
+        self._config = config
+        self._registration = registration
+        self._channel = channel
+        self._published_offset = published_offset
+        self._is_ready = False
+        self._must_register_again = False
+        self._is_fenced = True
+        self._offline: dict[Uuid, float] = {}
+        self._cordoned: tuple[Uuid, ...] = ()
+        self._stirred = trio.Event()
+        self._shutdown_deadline = float("inf")
+
+    @property
+    def is_fenced(self) -> bool:
+        """As the controller said last."""
+        return self._is_fenced
+
+    def ready(self) -> None:
+        """The first image is published and the logs are loaded: the broker may be unfenced."""
+        self._is_ready = True
+        self._stir()
+
+    def directory_failed(self, directory_id: Uuid) -> None:
+        """Tells the controller, with the next heartbeats, that a directory is offline."""
+        self._offline.setdefault(directory_id, trio.current_time())
+        remaining = tuple(known for known in self._registration.log_dirs if known != directory_id)
+        self._registration = msgspec.structs.replace(self._registration, log_dirs=remaining)
+        self._stir()
+
+    def directories_cordoned(self, directory_ids: tuple[Uuid, ...]) -> None:
+        """Tells the controller which directories take no new replicas, at once if these are others than before."""
+        if directory_ids != self._cordoned:
+            self._cordoned = directory_ids
+            self._stir()
+
+    def directories_registered(self, log_dirs: tuple[Uuid, ...]) -> None:
+        """The directories that the metadata says this broker has: failed ones that are not among them need no more telling."""
+        for directory_id in [known for known in self._offline if known not in log_dirs]:
+            del self._offline[directory_id]
+
+    def register_again(self) -> None:
+        """Brings the registration up to date, as the same incarnation: the metadata can hold now what it could not before."""
+        self._must_register_again = True
+        self._stir()
+
+    def begin_shutdown(self, timeout_s: float = CONTROLLED_SHUTDOWN_TIMEOUT_S) -> None:
+        """Asks for a controlled shutdown; `run` returns when it is granted, at latest after the timeout."""
+        self._shutdown_deadline = min(self._shutdown_deadline, trio.current_time() + timeout_s)
+        self._on(BrokerEvent.SHUTDOWN_ASKED)
+        self._stir()
+
+    async def run(self) -> None:
+        """Returns once the broker may stop. RegistrationFailed if it cannot join, or must leave."""
+        await self._register()
+        while not self._may_stop():
+            if self._must_register_again:
+                await self._register()
+            pause_s = await self._beat()
+            if not self._may_stop():
+                await self._pause(pause_s)
+                self._check_deadlines()
+        self.stopped.set()
+
+    def _may_stop(self) -> bool:
+        return self.state is BrokerState.SHUTTING_DOWN
+
+    def _stir(self) -> None:
+        self._stirred.set()
+        self._stirred = trio.Event()
+
+    async def _pause(self, pause_s: float) -> None:
+        """Until the next heartbeat is due: time, a wish of this broker's, or another leader."""
+        stirred = self._stirred
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = min(trio.current_time() + pause_s, self._shutdown_deadline)
+            nursery.start_soon(self._end_at_leader_change, pause_s, nursery.cancel_scope)
+            await stirred.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _end_at_leader_change(self, pause_s: float, scope: trio.CancelScope) -> None:
+        await self._channel.wait_for_change(pause_s)
+        scope.cancel()
+
+    def _on(self, event: BrokerEvent) -> None:
+        after = BROKER_TABLE.get((self.state, event), self.state)
+        if after is not self.state:
+            logger.info("broker %d: %s -> %s", self._registration.broker_id, self.state.value, after.value)
+            self.state = after
+        if after is BrokerState.RUNNING:
+            self.running.set()
+
+    def _check_deadlines(self) -> None:
+        now = trio.current_time()
+        if now >= self._shutdown_deadline:
+            logger.warning("no answer to the controlled shutdown in time; stopping anyway")
+            self._on(BrokerEvent.SHUTDOWN_ALLOWED)
+        overdue = min(self._offline.values(), default=now) + self._config.log_dir_failure_timeout_ms / 1000
+        if self._offline and now > overdue:
+            raise RegistrationFailed(
+                "a failed log directory could not be reported to the controller within "
+                f"{self._config.log_dir_failure_timeout_ms} ms; the broker stops, so that its replicas are not believed alive. "
+                "See that the controllers run, then start it again"
+            )
+
+    # --- registration --------------------------------------------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        """Returns once registered, or once the broker may stop: one that is not registered has nothing to hand over."""
+        deadline = trio.current_time() + self._config.registration_timeout_ms / 1000
+        backoff_s, refusal = REGISTRATION_BACKOFF_S, "no controller answered"
+        while not self._may_stop():
+            if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+                self._on(BrokerEvent.SHUTDOWN_ALLOWED)
+                return
+            try:
+                body = await self._channel.request(
+                    Api.BROKER_REGISTRATION, _encode(self._registration), timeout_ms=self._config.session_timeout_ms // 2
+                )
+                response = _registration.decode(body)
+            except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+                refusal = str(error)
+            else:
+                if response.error == ErrorCode.NONE:
+                    self._registered(response.broker_epoch)
+                    return
+                refusal = response.message or f"the controller answered {describe(response.error)}"
+                if response.error in _FINAL:
+                    raise RegistrationFailed(f"broker {self._registration.broker_id} was refused: {refusal}")
+                if response.error == ErrorCode.NOT_CONTROLLER:
+                    backoff_s = REGISTRATION_BACKOFF_S
+            logger.debug("registration failed: %s", refusal)
+            if trio.current_time() >= deadline:
+                raise RegistrationFailed(
+                    f"broker {self._registration.broker_id} could not register within {self._config.registration_timeout_ms} ms "
+                    f"(initial.broker.registration.timeout.ms): {refusal}"
+                )
+            await self._channel.wait_for_change(backoff_s * random.uniform(0.98, 1.02))
+            backoff_s = min(backoff_s * 2, self._config.session_timeout_ms / 1000)
+
+    def _registered(self, broker_epoch: int) -> None:
+        logger.info("broker %d is registered with epoch %d", self._registration.broker_id, broker_epoch)
+        self.broker_epoch = broker_epoch
+        self._must_register_again = False
+        self._registration = msgspec.structs.replace(self._registration, previous_broker_epoch=-1)
+        self._on(BrokerEvent.REGISTERED)
+        self.registered.set()
+
+    # --- heartbeats ----------------------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> float:
+        """One heartbeat; the pause until the next, in seconds."""
+        wants_shutdown = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        offline = tuple(sorted(self._offline))
+        request = BrokerHeartbeatRequest(
+            self._registration.broker_id,
+            self.broker_epoch,
+            self._published_offset(),
+            want_fence=not self._is_ready,
+            want_shutdown=wants_shutdown,
+            offline_log_dirs=offline,
+            cordoned_log_dirs=self._cordoned,
+        )
+        timeout_ms = min(self._config.session_timeout_ms // 2, self._config.heartbeat_interval_ms * 2)
+        try:
+            with trio.move_on_at(self._shutdown_deadline):
+                body = await self._channel.request(Api.BROKER_HEARTBEAT, _encode(request), timeout_ms=max(timeout_ms, 100))
+                return await self._answered(_heartbeat.decode(body))
+        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+            logger.debug("heartbeat failed: %s", error)
+        return HEARTBEAT_BACKOFF_S
+
+    async def _answered(self, response: BrokerHeartbeatResponse) -> float:
+        if response.error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+                self._on(BrokerEvent.SHUTDOWN_ALLOWED)
+                return 0.0
+            logger.warning("the controller does not know this registration: %s; registering again", response.message)
+            await self._register()
+            return STARTING_INTERVAL_S
+        if response.error != ErrorCode.NONE:
+            logger.debug("heartbeat was answered %d: %s", response.error, response.message)
+            return HEARTBEAT_BACKOFF_S
+        if response.is_fenced != self._is_fenced:
+            logger.info("broker %d is %s", self._registration.broker_id, "fenced" if response.is_fenced else "unfenced")
+        self._is_fenced = response.is_fenced
+        if response.is_caught_up:
+            self._on(BrokerEvent.CAUGHT_UP)
+        if self._is_ready and not response.is_fenced:
+            self._on(BrokerEvent.UNFENCED)
+        if response.should_shutdown:
+            self._on(BrokerEvent.SHUTDOWN_ALLOWED)
+        if self.state in (BrokerState.STARTING, BrokerState.RECOVERY):
+            return STARTING_INTERVAL_S
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN or response.is_fenced:
+            return HEARTBEAT_BACKOFF_S
+        return self._config.heartbeat_interval_ms / 1000

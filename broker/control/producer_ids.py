@@ -1,0 +1,99 @@
+"""Producer ids for idempotent producers, from blocks that the controller gives to this broker (KIP-730).
+
+Theory of operation. Ids are taken from the current block, one after the other. When a tenth of the last block is left, the next
+one is asked for, so that nobody waits as long as a controller answers in the meantime; who finds nothing left waits for it.
+Only one request is in flight, retried with a growing pause. A block whose answer is lost is lost with it: ids are never used
+twice, whoever fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
+
+from .alter_partition import Requests
+
+logger = logging.getLogger("kraftlab.broker.producer_ids")
+
+AHEAD_FRACTION = 0.1
+"""The next block is asked for when this part of the last one is left."""
+REQUEST_TIMEOUT_MS = 5000
+BACKOFF_S = 0.05
+BACKOFF_MAX_S = 2.0
+
+_encode = msgspec.msgpack.encode
+_response = Decoder(AllocateProducerIdsResponse)
+
+
+class ProducerIds:
+    """`run` fetches blocks until it is cancelled; `take` gives ids."""
+
+    def __init__(self, channel: Requests, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._blocks: deque[range] = deque()
+        self._block_size = 0
+        self._wanted = trio.Event()
+        self._arrived = trio.Event()
+
+    @property
+    def left(self) -> int:
+        """Ids that can be given without asking a controller."""
+        return sum(map(len, self._blocks))
+
+    async def take(self) -> int:
+        """An id that nobody else gets. Waits for a block if there is none; cancel it to give up."""
+        while not self._blocks:
+            self._wanted.set()
+            await self._arrived.wait()
+        block = self._blocks.popleft()
+        if len(block) > 1:
+            self._blocks.appendleft(block[1:])
+        if self.left <= self._block_size * AHEAD_FRACTION:
+            self._wanted.set()
+        return block[0]
+
+    async def run(self) -> None:
+        """Keeps a block ready once ids are asked for."""
+        while True:
+            await self._wanted.wait()
+            block = await self._allocate()
+            self._blocks.append(block)
+            self._block_size = len(block)
+            self._wanted = trio.Event()
+            self._arrived.set()
+            self._arrived = trio.Event()
+
+    async def _allocate(self) -> range:
+        backoff_s = BACKOFF_S
+        while True:
+            block = await self._ask()
+            if block is not None:
+                logger.debug("producer ids %d to %d are this broker's", block[0], block[-1])
+                return block
+            await trio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+
+    async def _ask(self) -> range | None:
+        """One request; None if it has to be sent again."""
+        request = AllocateProducerIdsRequest(self._broker_id, self._broker_epoch())
+        try:
+            body = await self._channel.request(Api.ALLOCATE_PRODUCER_IDS, _encode(request), timeout_ms=REQUEST_TIMEOUT_MS)
+            response = _response.decode(body)
+        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+            logger.debug("AllocateProducerIds failed: %s", error)
+            return None
+        if response.error != ErrorCode.NONE or response.producer_id_len <= 0:
+            logger.info("the controller answered %d to a request for producer ids: %s", response.error, response.message)
+            return None
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)

@@ -1,0 +1,49 @@
+"""Two bugs of the mover at once. A protocol is as safe as its guards together: each of two mistakes may be what stops the other.
+
+Theory of operation. Most pairs show as soon as one of the two shows alone. Of two that are masked, each by something that
+stands in its way, a few are in each other's way: planted together they show. And a few pairs hide what one of them shows alone,
+since with the other the situation never comes up. What is known of these stands in two tables; `hunt_pair` looks for a pair in
+every image of every script, those first in which its bugs are looked for alone, until one breaks a rule. A pair that does not
+show has been looked for in all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from kraftlab.checking.workers import done_by
+
+from .mutants import BUGS, Hunted, hunt
+from .protocol import SCRIPTS
+
+SHOW_TOGETHER = {"M1-swap+M1-ends", "X1-align+X3-cut"}
+"""Bugs that do no harm alone: with the other, what would have stopped them is gone."""
+HIDE_EACH_OTHER = {"M5+X1-level", "M5+X3-align", "M1-ends+X3-align"}
+"""With the first, the second is never in the situation where it shows: the move ends before the leader changes, or is not held up
+by ends that differ."""
+
+
+def pairs(ids: Iterable[str] = ()) -> tuple[str, ...]:
+    """All pairs of bugs, as names of mutants; with `ids` (M1, X2, …) only those of two bugs of these mutations."""
+    wanted = set(ids)
+    bugs = [name for name in BUGS if not wanted or name.partition("-")[0] in wanted]
+    return tuple("+".join(pair) for pair in itertools.combinations(bugs, 2))
+
+
+def shows(pair: str) -> bool:
+    """Whether some image has to show it, as far as is known."""
+    is_masked = all(BUGS[name].masked_by for name in pair.split("+"))
+    return pair in SHOW_TOGETHER or not (is_masked or pair in HIDE_EACH_OTHER)
+
+
+def hunt_pair(pair: str) -> Hunted:
+    """Through all images, the likely ones first. MutantDoesNotApply."""
+    bugs = sorted((BUGS[name] for name in pair.split("+")), key=lambda bug: bool(bug.masked_by))
+    scripts = dict.fromkeys((*(script for bug in bugs for script in bug.scripts), *SCRIPTS))
+    return hunt(pair, tuple(scripts))
+
+
+def hunt_pairs(names: Iterable[str], jobs: int = 1) -> Iterator[Hunted]:
+    """Each, in this process or in several; in their order."""
+    return done_by(jobs, hunt_pair, names)

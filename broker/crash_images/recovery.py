@@ -1,0 +1,311 @@
+"""What a crash leaves of a recorded run, and whether the broker's own recovery makes it whole again.
+
+Theory of operation. The trace is walked from its beginning; before each operation every image is made that a kill of the process
+or a loss of power at that moment could leave (`disk_model.py`), with each directory that the metadata may name by then: the one
+that is committed, and the one that has been asked for. Images that are alike are judged once, by the strictest of what is
+demanded of them.
+
+On each image the real start runs: log directories are opened and recovered and the start-up plan is carried out; on those of
+kills (`thorough`: on all) a whole broker starts after that: the replica takes its part, moves are resumed and end, the controller
+is told. It must hold of every one, at once and again when it has settled:
+
+- the replica is served, from a directory of the plain name and no other;
+- it holds what was acknowledged, each batch once and in order, to the byte, and no other: all of it after a kill, what had been
+  on the disk after a loss of power;
+- its leader epochs are those of its batches, its high watermark is not below the checkpoint's;
+- it takes a new record;
+- when it has settled, one directory is left and the metadata names it, and a move to where it is changes nothing.
+
+Images of kills are also started with one of the disks missing, and once more when that is back: whatever is served in between
+is complete, a replica whose directory is there is served, and in the end nothing is gone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kraftlab.checking.scratch_directory import own_directory
+from kraftlab.metadata.uuids import Uuid
+
+from ..log.errors import LogError, ReplicaOffline
+from ..log.partition_log import PartitionLog
+from ..log.record_batch import read_header
+from ..replication.replica_errors import ReplicaError
+from .disk_model import DiskModel, Mark, Tree
+from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, open_logs, run, start_logs
+from .protocol import Recorded
+from .recorder import Recorder
+
+NEXT_LEADER_EPOCH = 50
+KILL, IN_ORDER, ANY_ORDER = "kill", "power, names in order", "power, names in any order"
+
+
+class Demand(NamedTuple):
+    """Of an image: so many batches of that branch of the log at least, and such a high watermark."""
+
+    batches: int
+    high_watermark: int
+    branch: int = 0
+
+
+class Case(NamedTuple):
+    """An image, and where the metadata has the replica. `step` and `crash`: the first crash that leaves it, of kills if there is
+    one.
+    """
+
+    tree: Tree
+    assigned: Uuid
+    step: int
+    crash: str
+
+
+class Judged(NamedTuple):
+    """`fault` is what a case broke first. `without`: the disk that was missing, "" if none was."""
+
+    case: Case
+    fault: str
+    without: str = ""
+
+
+class _Moment:
+    """What the marks of the trace say up to some operation."""
+
+    def __init__(self) -> None:
+        self.acked = self.durable = self.high_watermark = self.branch = 0
+        self.has_begun = False
+        self.committed: Uuid = b""
+        self.asked: Uuid | None = None
+
+    def pass_by(self, mark: Mark) -> None:
+        match mark.what:
+            case "begun":
+                self.has_begun = True
+            case "acked":
+                self.acked = mark.value
+            case "durable":
+                self.durable = max(self.durable, mark.value)
+            case "high watermark":
+                self.high_watermark = mark.value
+            case "branch":
+                self.branch, cut = mark.value
+                self.acked, self.durable = min(self.acked, cut), min(self.durable, cut)
+            case "asked":
+                self.asked = mark.value
+            case "committed":
+                self.committed, self.asked = mark.value, None
+
+    @property
+    def assignments(self) -> Iterable[Uuid]:
+        return {self.committed, self.asked or self.committed}
+
+
+def cases(recorded: Recorded, crashes: Sequence[str] = (KILL, IN_ORDER, ANY_ORDER)) -> dict[Case, Demand]:
+    """Every image that differs, with the most that is demanded of it."""
+    model, moment = DiskModel(recorded.disks), _Moment()
+    found: dict[tuple[Tree, Uuid, int], tuple[Case, Demand]] = {}
+    for step, operation in enumerate((*recorded.trace, Mark("end"))):
+        if moment.has_begun:
+            for crash, tree in _images(model, crashes):
+                held = moment.acked if crash == KILL else moment.durable
+                demand = Demand(held, moment.high_watermark, moment.branch)
+                for assigned in moment.assignments:
+                    key = tree, assigned, moment.branch
+                    case = Case(tree, assigned, step, crash)
+                    first, before = found.get(key, (case, demand))
+                    if crash == KILL != first.crash:
+                        first = case
+                    found[key] = first, Demand(*map(max, zip(before, demand, strict=True)))
+        model.apply(operation)
+        if isinstance(operation, Mark):
+            moment.pass_by(operation)
+    return dict(found.values())
+
+
+def _images(model: DiskModel, crashes: Sequence[str]) -> Iterator[tuple[str, Tree]]:
+    if KILL in crashes:
+        yield KILL, model.as_seen()
+    if IN_ORDER in crashes:
+        yield from ((IN_ORDER, tree) for tree in model.in_order())
+    if ANY_ORDER in crashes:
+        yield from ((ANY_ORDER, tree) for tree in model.in_any_order())
+
+
+def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = False, limit: int | None = None) -> list[Judged]:
+    """The cases that break a rule; no more than `limit` are looked for. `thorough`: a whole broker settles on each of them, and
+    not only on what kills leave.
+    """
+    broken: list[Judged] = []
+    with own_directory() as root, quiet():
+        judge_one = _Judge(Path(root), recorded, thorough)
+        for case, demand in wanted.items():
+            broken += judge_one(case, demand)
+            if limit is not None and len(broken) >= limit:
+                break
+    return broken
+
+
+def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
+    """The recovery of an image as a recorded run of its own, for crashes in the middle of it. What the image holds counts as
+    certain, which it is after a loss of power.
+    """
+    with own_directory() as root, quiet():
+        _materialise(Path(root), case.tree)
+        disks = [Path(root, name) for name in recorded.disks]
+        recorder = Recorder(disks)
+        held = (("acked", demand.batches), ("durable", demand.batches), ("high watermark", demand.high_watermark))
+        for what, value in (("branch", (demand.branch, 0)), *held, ("committed", case.assigned), ("begun", None)):
+            recorder.mark(what, value)
+        with recorder.watching():
+            run(lambda: OneBroker(disks, case.assigned, NEXT_LEADER_EPOCH, recorder.mark), OneBroker.settle)
+        return Recorded(
+            f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, (), recorded.given_up
+        )
+
+
+def _materialise(root: Path, tree: Tree) -> None:
+    for path, content in tree:
+        if content is None:
+            os.mkdir(root / path)
+        else:
+            with open(root / path, "xb") as file:
+                file.write(content)
+
+
+class Broken(Exception):
+    """A rule does not hold; the text says which."""
+
+
+class _Judge:
+    """Recovers one image after the other, in one directory."""
+
+    def __init__(self, root: Path, recorded: Recorded, thorough: bool) -> None:
+        self._root, self._recorded, self._thorough = root, recorded, thorough
+        self._disks = [root / name for name in recorded.disks]
+
+    def __call__(self, case: Case, demand: Demand) -> list[Judged]:
+        found = []
+        for without in ("", *self._recorded.disks) if case.crash == KILL else ("",):
+            for disk in self._disks:
+                shutil.rmtree(disk, ignore_errors=True)
+            _materialise(self._root, case.tree)
+            fault = self._first_fault(case, demand, without)
+            if fault:
+                found.append(Judged(case, fault, without))
+        return found
+
+    def _first_fault(self, case: Case, demand: Demand, without: str) -> str:
+        try:
+            if without:
+                self._start_without(case, demand, without)
+            self._start(case.assigned, demand)
+            if self._thorough or (case.crash == KILL and not without):
+                self._start_and_settle(case.assigned, demand, is_damaged=bool(without))
+        except Broken as broken:
+            return str(broken)
+        except (LogError, NotSettled, OSError, ReplicaError) as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _start(self, assigned: Uuid, demand: Demand) -> PartitionLog | None:
+        """The logs alone; what is served, as it was found."""
+        logs = open_logs(self._disks)
+        try:
+            start_logs(logs, assigned)
+            with suppress(ReplicaOffline):
+                log = logs.get_or_create(TOPIC, TOPIC_ID, NUMBER, assigned, is_counted_on=True)
+                self._check(log, demand)
+                return log
+            if not logs.offline_dirs:
+                raise Broken("the replica is not served")
+            return None
+        finally:
+            logs.abandon()
+
+    def _start_without(self, case: Case, demand: Demand, without: str) -> None:
+        """With a disk missing."""
+        missing, aside = self._root / without, self._root / f"{without}.aside"
+        lies_on = {path.split("/")[0] for path, content in case.tree if content is None and path.endswith(f"/{PLAIN_NAME}")}
+        missing.rename(aside)
+        missing.write_bytes(b"not a directory")
+        try:
+            if self._start(case.assigned, demand) is None and lies_on - {without}:
+                raise Broken(f"the replica is not served, though it lies on {', '.join(lies_on - {without})}")
+        finally:
+            missing.unlink()
+            aside.rename(missing)
+
+    def _start_and_settle(self, assigned: Uuid, demand: Demand, *, is_damaged: bool) -> None:
+        """The whole broker. `is_damaged`: it has run without a disk before, so that a copy may have been set aside."""
+
+        async def look(broker: OneBroker) -> None:
+            self._check(broker.log, demand)
+            await broker.settle()
+            found = self._check(broker.log, demand)
+            _, stored = await broker.produce("one more")
+            log = broker.partition.online_log()
+            if log.read(0, 1 << 20) != b"".join(found) + stored:
+                raise Broken("a record that was appended after the recovery is not where it belongs")
+            code = await broker.alter(str(log.log_dir))
+            await broker.settle()
+            if code or broker.log is not log:
+                raise Broken(f"a move to where the replica is was answered {code}, and the replica is {broker.log!r}")
+            broker.logs.remove_expired(1 << 60)
+            left = [path for disk in self._disks for path in disk.glob(f"{PLAIN_NAME}*")]
+            if left != [log.directory] and not is_damaged:
+                raise Broken(f"in the end there are {', '.join(f'{path.parent.name}/{path.name}' for path in left)}")
+
+        run(lambda: OneBroker(self._disks, assigned, NEXT_LEADER_EPOCH, lambda what, value: None), look)
+
+    def _check(self, log: PartitionLog | None, demand: Demand) -> tuple[bytes, ...]:
+        """The batches that are there."""
+        if log is None:
+            raise Broken("the replica is not served")
+        if log.directory.name != PLAIN_NAME or not log.directory.is_dir():
+            raise Broken(f"{log.directory.name} is served")
+        found = self._batches_in(log)
+        if log.log_start_offset or len(found) < demand.batches or log.log_end_offset != len(found):
+            raise Broken(f"{log!r} holds {len(found)} batches; {demand.batches} have to be there")
+        if found[: demand.batches] != self._recorded.branches[demand.branch][: demand.batches]:
+            raise Broken(f"{log!r} holds batches that had been given up, in the place of some of the {demand.batches} that count")
+        epochs = [(entry.epoch, entry.start_offset) for entry in log.epochs if entry.start_offset < len(found)]
+        if epochs != _epochs(found):
+            raise Broken(f"the leader epochs are {epochs}, of the batches {_epochs(found)}")
+        if log.high_watermark < min(demand.high_watermark, len(found)):
+            raise Broken(f"the high watermark is {log.high_watermark}; {demand.high_watermark} was in the checkpoint")
+        return found
+
+    def _batches_in(self, log: PartitionLog) -> tuple[bytes, ...]:
+        data = log.read(log.log_start_offset, 1 << 20)
+        for branch in self._recorded.branches:
+            for count, size_bytes in enumerate(itertools.accumulate(map(len, branch), initial=0)):
+                if len(data) == size_bytes and data == b"".join(branch[:count]):
+                    return branch[:count]
+        raise Broken(f"{log!r} holds {len(data)} bytes that are not the first acknowledged batches")
+
+
+def _epochs(batches: Sequence[bytes]) -> list[tuple[int, int]]:
+    epochs: list[tuple[int, int]] = []
+    for offset, batch in enumerate(batches):
+        epoch = read_header(batch).leader_epoch
+        if not epochs or epochs[-1][0] != epoch:
+            epochs.append((epoch, offset))
+    return epochs
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Brokers that recover thousands of times do not tell of each."""
+    logger = logging.getLogger("kraftlab.broker")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,304 @@
+"""Directories of this machine as disks whose every change is known: what touches them is carried out, and then told to a model.
+
+The broker's storage works through plain calls of `os` and of `open`. Inside `watching` these are wrapped: what touches a path
+below one of the disks (real directories, best on tmpfs) is carried out and then noted as an operation of the disk model; all else
+passes. So the code that is watched is the code that ships, with nothing in between. `check` compares the model with the real
+directories byte by byte: a way to the disk that is not wrapped cannot go unnoticed.
+
+Only for code that does its disk work on one thread. Whoever derives from this may refuse a change before it is made (`_may`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import io
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+from ..log import files
+from .disk_model import Create, DiskModel, Operation, Remove, Rename, Resize, SyncDirectory, SyncFile, Tree, Write
+
+_WRAPPED = (
+    *("open", "close", "write", "pwrite", "ftruncate", "truncate", "fsync", "fdatasync"),
+    *("mkdir", "rmdir", "rename", "replace", "unlink", "remove"),
+)
+
+
+class NotRecorded(Exception):
+    """The code under test reached its disks in a way that is not known here; wrap that too."""
+
+
+class Change(enum.Enum):
+    """What a call is about to do."""
+
+    TAKE = "take space"
+    GIVE = "give space back"
+    NAME = "give another name"
+    SYNC = "make durable"
+
+
+class WatchedDisks:
+    """`disks` are directories that hold nothing else than what is to be watched; what is in them now is certain to be there."""
+
+    _wrapped: Sequence[str] = _WRAPPED
+
+    def __init__(self, disks: Sequence[Path]) -> None:
+        self.disks = {disk.name: disk for disk in disks}
+        self.model = DiskModel([disk.name for disk in disks])
+        self._roots = [(str(disk), disk.name) for disk in disks]
+        self._inodes = itertools.count(1000)
+        self._descriptors: dict[int, int] = {}
+        """File descriptor → inode."""
+        self._real: dict[str, Callable[..., Any]] = {}
+        for name in self.disks:
+            self._adopt(name)
+
+    def _adopt(self, name: str) -> None:
+        """What lies on a disk is certain to be there; the model knows nothing of it yet."""
+        for path in sorted(self.disks[name].rglob("*")):
+            inode = self._create(str(path), is_directory=path.is_dir())
+            if path.is_file():
+                self._note(Write(inode, 0, path.read_bytes()))
+        self.settle(name)
+
+    def settle(self, name: str) -> None:
+        """All that is on a disk is certain to be there."""
+        root = self.model.roots[name]
+        for inode in sorted(self.model.inodes()):
+            if self.model.disk_of(inode) == root:
+                self._note(SyncDirectory(inode) if self.model.is_directory(inode) else SyncFile(inode))
+
+    def tree(self) -> Tree:
+        """What really lies on the disks."""
+        found: list[tuple[str, bytes | None]] = []
+        for name, disk in self.disks.items():
+            found.append((name, None))
+            found += [
+                (f"{name}/{path.relative_to(disk)}", None if path.is_dir() else path.read_bytes()) for path in disk.rglob("*")
+            ]
+        return tuple(sorted(found, key=lambda item: item[0]))
+
+    def check(self) -> None:
+        """NotRecorded if the disks are not what the model has of them."""
+        seen, real = self.model.as_seen(), self.tree()
+        if seen != real:
+            differing = sorted({path for path, _ in set(seen) ^ set(real)})
+            raise NotRecorded(f"{', '.join(differing)} changed unseen; wrap the call that did it (watched_disks.py)")
+
+    # -- paths ------------------------------------------------------------------------------------------------------------------
+
+    def _place(self, path: Any, directory: int | None = None) -> tuple[int, str] | None:
+        """(inode of the directory, name in it) of a path below a disk; "" is the disk itself. None: none of ours, or it lies in a
+        directory that is not there.
+        """
+        text = os.fspath(path)
+        if not isinstance(text, str):
+            return None
+        if directory is not None and not text.startswith("/"):
+            inode = self._descriptors.get(directory)
+            return None if inode is None else (inode, text)
+        for root, name in self._roots:
+            if text == root:
+                return self.model.roots[name], ""
+            if text.startswith(root + "/"):
+                *parents, last = text[len(root) + 1 :].split("/")
+                inode = self.model.roots[name]
+                for parent in parents:
+                    found = self.model.names[inode].get(parent)
+                    if found is None:
+                        return None
+                    inode = found
+                return inode, last
+        return None
+
+    def _inode(self, place: tuple[int, str]) -> int | None:
+        directory, name = place
+        return self.model.names[directory].get(name) if name else directory
+
+    def _note(self, operation: Operation) -> None:
+        self.model.apply(operation)
+
+    def _create(self, path: Any, *, is_directory: bool, directory: int | None = None) -> int:
+        place = self._place(path, directory)
+        assert place is not None, path
+        inode = next(self._inodes)
+        self._note(Create(place[0], place[1], inode, is_directory))
+        return inode
+
+    def _may(self, inode: int, change: Change) -> None:
+        """OSError, or what else ends the call, if this is not to happen to the file or in the directory."""
+
+    def _disk_name(self, inode: int) -> str:
+        disk = self.model.disk_of(inode)
+        return next(name for name, root in self.model.roots.items() if root == disk)
+
+    def forget(self, descriptor: int) -> None:
+        """It was closed without `os.close`."""
+        self._descriptors.pop(descriptor, None)
+
+    # -- the wrapped calls ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Everything that is done to the disks inside is known, which is checked at the end. File systems are not synced as a
+        whole meanwhile.
+        """
+        self._real = {name: getattr(os, name) for name in self._wrapped}
+        real_open = builtins.open
+        for name in self._wrapped:
+            setattr(os, name, getattr(self, f"call_{name}"))
+        vars(builtins)["open"] = self._open_text
+        try:
+            with mock.patch.object(files, "_syncfs", lambda: None):
+                yield
+        finally:
+            vars(builtins)["open"] = real_open
+            for name, call in self._real.items():
+                setattr(os, name, call)
+        self.check()
+
+    def call_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        place = self._place(path, dir_fd)
+        inode = self._inode(place) if place is not None else None
+        if place is not None and inode is None and flags & os.O_CREAT:
+            self._may(place[0], Change.TAKE)
+        if inode is not None and flags & os.O_TRUNC:
+            self._may(inode, Change.GIVE)
+        descriptor = cast(int, self._real["open"](path, flags, mode, dir_fd=dir_fd))
+        if place is None:
+            return descriptor
+        if inode is None:
+            inode = self._create(path, is_directory=False, directory=dir_fd)
+        elif flags & os.O_TRUNC:
+            self._note(Resize(inode, 0))
+        self._descriptors[descriptor] = inode
+        return descriptor
+
+    def call_close(self, descriptor: int) -> None:
+        self._descriptors.pop(descriptor, None)
+        self._real["close"](descriptor)
+
+    def call_write(self, descriptor: int, data: Any) -> int:
+        inode = self._descriptors.get(descriptor)
+        if inode is not None:
+            raise NotRecorded("os.write moves the file position, which is not followed; use os.pwrite, or wrap it")
+        return cast(int, self._real["write"](descriptor, data))
+
+    def call_pwrite(self, descriptor: int, data: Any, position: int) -> int:
+        inode = self._descriptors.get(descriptor)
+        if inode is not None:
+            self._may(inode, Change.TAKE)
+        written = cast(int, self._real["pwrite"](descriptor, data, position))
+        if inode is not None and written:
+            self._note(Write(inode, position, bytes(data[:written])))
+        return written
+
+    def call_ftruncate(self, descriptor: int, size_bytes: int) -> None:
+        inode = self._descriptors.get(descriptor)
+        if inode is not None:
+            self._may(inode, Change.GIVE)
+        self._real["ftruncate"](descriptor, size_bytes)
+        if inode is not None:
+            self._note(Resize(inode, size_bytes))
+
+    def call_truncate(self, path: Any, size_bytes: int) -> None:
+        place = None if isinstance(path, int) else self._place(path)
+        inode = self._inode(place) if place is not None else None
+        if inode is not None:
+            self._may(inode, Change.GIVE)
+        self._real["truncate"](path, size_bytes)
+        if inode is not None:
+            self._note(Resize(inode, size_bytes))
+
+    def call_fsync(self, descriptor: int) -> None:
+        self._sync("fsync", descriptor)
+
+    def call_fdatasync(self, descriptor: int) -> None:
+        self._sync("fdatasync", descriptor)
+
+    def _sync(self, name: str, descriptor: int) -> None:
+        inode = self._descriptors.get(descriptor)
+        if inode is None:
+            self._real[name](descriptor)
+            return
+        self._may(inode, Change.SYNC)
+        self._note(SyncDirectory(inode) if self.model.is_directory(inode) else SyncFile(inode))
+
+    def call_mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        place = self._place(path, dir_fd)
+        if place is not None:
+            self._may(place[0], Change.TAKE)
+        self._real["mkdir"](path, mode, dir_fd=dir_fd)
+        if place is not None:
+            self._create(path, is_directory=True, directory=dir_fd)
+
+    def call_rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+        self._remove("rmdir", path, dir_fd)
+
+    def call_unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
+        self._remove("unlink", path, dir_fd)
+
+    call_remove = call_unlink
+
+    def _remove(self, name: str, path: Any, dir_fd: int | None) -> None:
+        place = self._place(path, dir_fd)
+        if place is not None and self._inode(place) is not None:
+            self._may(place[0], Change.GIVE)
+        self._real[name](path, dir_fd=dir_fd)
+        if place is not None:
+            self._note(Remove(*place))
+
+    def call_rename(self, source: Any, target: Any) -> None:
+        self._move("rename", source, target)
+
+    def call_replace(self, source: Any, target: Any) -> None:
+        self._move("replace", source, target)
+
+    def _move(self, name: str, source: Any, target: Any) -> None:
+        before, after = self._place(source), self._place(target)
+        inode = self._inode(before) if before is not None else None
+        if inode is not None:
+            self._may(inode, Change.NAME)
+        self._real[name](source, target)
+        if before is None or after is None or inode is None:
+            return
+        if before[0] != after[0]:
+            raise NotRecorded(f"{source} goes to another directory, {target}; the model knows renames within one only")
+        self._note(Rename(before[0], before[1], after[1], inode))
+
+    def _open_text(self, path: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        """`open`, whose files write without `os`: those that are written get a layer that tells."""
+        place = self._place(path) if isinstance(path, str | os.PathLike) else None
+        if place is None or mode == "r" or mode == "rb":
+            return io.open(path, mode, *arguments, **options)  # noqa: UP020 - `open` is this function now
+        if mode != "w":
+            raise NotRecorded(f"{path} is opened with mode {mode!r}; only 'w' is known")
+        raw = _ToldFile(self, path)
+        return io.TextIOWrapper(io.BufferedWriter(raw), *arguments[1:], **options)
+
+
+class _ToldFile(io.FileIO):
+    """A file that is written from its beginning to its end."""
+
+    def __init__(self, watched: WatchedDisks, path: Any) -> None:
+        super().__init__(path, "w", opener=lambda name, flags: os.open(name, flags, 0o666))
+        self._watched = watched
+
+    def write(self, data: Any) -> int:
+        """Through the watcher, at the position that has been reached."""
+        position = self.tell()
+        written = self._watched.call_pwrite(self.fileno(), memoryview(data).cast("B"), position)
+        self.seek(position + written)
+        return written
+
+    def close(self) -> None:
+        """The descriptor is not this file's any more."""
+        if not self.closed:
+            self._watched.forget(self.fileno())
+        super().close()

@@ -1,0 +1,316 @@
+"""Moves replicas between the log directories of this broker (KIP-113, KIP-858).
+
+Theory of operation. A move copies the current log into a future log in the target directory, chunk by chunk through one
+throttle, while the replica goes on leading or following. Each chunk begins by making sure that the future log is a prefix of
+the current one (by leader epochs), so a log that was cut meanwhile, or while the broker was down, cannot leave records
+behind. When the ends meet, `move_state.py` says what is next: first the controller is told, and only when the metadata names
+the target does the future log take over. For that the last chunk is copied under the partition's lock, so that a busy
+producer cannot keep the ends apart for ever.
+
+A copy that fails is parked with its reason, which DescribeLogDirs shows, and tried again after a growing pause; a new request
+for the same directory tries again at once. As many moves copy at a time as there are mover threads, first come first served;
+one that only waits for the controller holds no place.
+
+Not done here: creating and dropping future logs on request (`log_dirs_api.py`), and the files themselves
+(`log/log_manager.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from kraftlab.metadata.uuids import Uuid
+
+from ..log.disks import Disks
+from ..log.errors import LogError, OffsetOutOfRange
+from ..log.partition_log import PartitionLog
+from ..replication.byte_gate import ByteGate
+from ..replication.divergence import leader_answer, truncation_offset
+from ..replication.fill_progress import Filling
+from ..replication.partition import Partition, ReplicaId
+from .move_state import MoveAction, MoveEvent, MoveState, next_step
+
+logger = logging.getLogger("kraftlab.broker.mover")
+
+CHUNK_BYTES = 1024 * 1024
+BACKOFF_S = 1.0
+BACKOFF_MAX_S = 30.0
+
+
+class FutureLogs(Protocol):
+    """What the mover asks of the log manager; all of it blocks."""
+
+    def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
+        """The future log becomes the current one; the old one's directory is set aside for deletion."""
+
+    def drop_future(self, topic_id: Uuid, partition: int, now_ms: int) -> bool: ...
+
+
+class Move:
+    """One move. `state` changes by the table only."""
+
+    def __init__(self, partition: Partition, source_id: Uuid, target_id: Uuid, target_dir: Path) -> None:
+        self.partition = partition
+        self.source_id = source_id
+        self.target_id = target_id
+        self.target_dir = target_dir
+        self.state = MoveState.COPYING
+        self.filling = Filling()
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.stirred = trio.Event()
+        """Set when a parked or waiting move should look again."""
+        self.dropped: trio.Event | None = None
+        """There once somebody wants it to end; set when it has, and its future log is gone."""
+
+    def stir(self) -> None:
+        self.stirred.set()
+        self.stirred = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"{self.partition} to {self.target_dir} ({self.state.value})"
+
+
+class Mover:
+    """All moves of a broker. `assign` tells the controller (some time) in which directory a replica is."""
+
+    def __init__(
+        self, disks: Disks, logs: FutureLogs, gate: ByteGate, assign: Callable[[Uuid, int, Uuid], None], threads: int
+    ) -> None:
+        self.moves: dict[ReplicaId, Move] = {}
+        self._disks = disks
+        self._logs = logs
+        self._gate = gate
+        self._assign = assign
+        self._turns = trio.CapacityLimiter(threads)
+        self._nursery: trio.Nursery | None = None
+        self._has_ended = False
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._has_ended = True
+
+    def begin(self, partition: Partition, future: PartitionLog) -> Move:
+        """Copies the partition's log into `future` from now on; from the next start on if the broker is ending."""
+        assert partition.id not in self.moves, f"{partition} is being moved already"
+        move = Move(partition, partition.online_log().directory_id, future.directory_id, future.log_dir)
+        partition.future = future
+        self.moves[partition.id] = move
+        logger.info("%s: moving from %s to %s", partition, partition.log_dir, future.log_dir)
+        self._start_soon(self._carry, move)
+        return move
+
+    def directory_named(self, replica: ReplicaId, directory_id: Uuid) -> bool:
+        """The metadata names `directory_id` for the replica; True if a move sees to it that this is, or stays, no error.
+
+        While a move waits for its target to be named, any other name makes it ask again: what it asked may have been overtaken
+        by an older wish.
+        """
+        move = self.moves.get(replica)
+        if move is None:
+            return False
+        if move.target_id == directory_id:
+            self._step(move, MoveEvent.TARGET_COMMITTED)
+            move.stir()
+            return True
+        if move.state is MoveState.QUEUED:
+            self._assign(*replica, move.target_id)
+            return True
+        return move.state is MoveState.ACCEPTED
+
+    def retry(self, replica: ReplicaId) -> None:
+        """Tries again now if the move is parked."""
+        self.moves[replica].stir()
+
+    async def drop(self, replica: ReplicaId, *, keep_files: bool = False) -> None:
+        """Ends the replica's move, if there is one, and drops its future log. `keep_files`: the target directory failed.
+
+        Who is cancelled meanwhile, as a slow disk has let a client's time run out, does not leave a move that nobody carries: it
+        is dropped all the same.
+        """
+        move = self.moves.get(replica)
+        if move is None:
+            return
+        if move.dropped is None:
+            move.dropped = trio.Event()
+            move.scope.cancel()
+            self._start_soon(self._drop, replica, move, move.dropped, keep_files)
+        await move.dropped.wait()
+
+    async def _drop(self, replica: ReplicaId, move: Move, dropped: trio.Event, keep_files: bool) -> None:
+        try:
+            await move.ended.wait()
+            if move.state is not MoveState.EFFECTIVE:
+                await self._forget(replica, move, keep_files=keep_files)
+        finally:
+            dropped.set()
+
+    async def _forget(self, replica: ReplicaId, move: Move, *, keep_files: bool) -> None:
+        logger.info("%s: the move to %s is dropped", move.partition, move.target_dir)
+        self._step(move, MoveEvent.DROP)
+        move.partition.future = None
+        try:
+            if not keep_files:
+                await self._disks.run(move.target_dir, self._logs.drop_future, *replica, wall_clock_ms())
+        except LogError as error:
+            logger.warning("%s: its files could not be set aside: %s", move, error)
+        finally:
+            # Until now, whoever wants another move has found this one, and waited.
+            del self.moves[replica]
+
+    def _start_soon(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Nothing once the broker ends: what a slow disk has kept from asking until then goes on where the files lie."""
+        assert self._nursery is not None, "the mover is not running"
+        if not self._has_ended:
+            self._nursery.start_soon(task, *arguments)
+
+    def _step(self, move: Move, event: MoveEvent) -> MoveAction:
+        """Walks the table; assignments are queued here, a swap is left to the caller."""
+        before = move.state
+        move.state, action = next_step(before, event)
+        if move.state is not before:
+            logger.info("%s: %s -> %s", move.partition, before.value, move.state.value)
+        if action is MoveAction.ASSIGN_TARGET:
+            self._assign(*move.partition.id, move.target_id)
+        elif action is MoveAction.ASSIGN_SOURCE:
+            self._assign(*move.partition.id, move.source_id)
+        return action
+
+    # --- one move ------------------------------------------------------------------------------------------------------------
+
+    async def _carry(self, move: Move) -> None:
+        backoff_s = BACKOFF_S
+        try:
+            with move.scope:
+                while move.state is not MoveState.EFFECTIVE:
+                    stirred = move.stirred
+                    try:
+                        await self._advance(move, stirred)
+                        backoff_s = BACKOFF_S
+                    except LogError as error:
+                        logger.warning("%s: %s; the move is parked for %.0f s", move, error, backoff_s)
+                        move.filling.error = str(error)
+                        with trio.move_on_after(backoff_s):
+                            await stirred.wait()
+                        backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+                del self.moves[move.partition.id]
+        finally:
+            move.ended.set()
+
+    async def _advance(self, move: Move, stirred: trio.Event) -> None:
+        """Copies until the ends meet, then takes the next step; waits if there is nothing to do."""
+        changed = trio.Event()
+        with move.partition.watched_by(changed):
+            async with self._turns:
+                await self._copy_until_caught_up(move)
+            action = self._step(move, MoveEvent.CAUGHT_UP)
+            if action is MoveAction.SWAP:
+                if not await self._swap(move):
+                    await trio.lowlevel.checkpoint()
+                return
+            if move.state is MoveState.ACCEPTED or stirred.is_set():
+                return
+            async with trio.open_nursery() as nursery:
+                for event in (changed, stirred):
+                    nursery.start_soon(_wait_and_cancel, event, nursery.cancel_scope)
+
+    async def _copy_until_caught_up(self, move: Move) -> None:
+        with self._gate.claim(move.partition.id) as claim:
+            while True:
+                granted = await claim.take(CHUNK_BYTES)
+                copied = left = 0
+                try:
+                    async with move.partition.move_lock:
+                        copied, left = await self._copy_chunk(move, granted)
+                finally:
+                    claim.settle(granted, copied)
+                move.filling.record(copied, left)
+                if not left:
+                    return
+
+    async def _copy_chunk(self, move: Move, max_bytes: int) -> tuple[int, int]:
+        """(bytes copied, bytes left). `move_lock` is held."""
+        current, future = move.partition.online_log(), move.partition.future
+        assert future is not None, f"{move} has no future log"
+        return await self._disks.run(move.target_dir, copy_chunk, current, future, max_bytes)
+
+    async def _swap(self, move: Move) -> bool:
+        """The last chunk and the swap, while nothing else touches the log; False if too much was left."""
+        partition = move.partition
+        async with partition.move_lock, partition.lock:
+            current, future = partition.online_log(), partition.future
+            assert future is not None, f"{move} has no future log"
+            left = await self._disks.run(current.log_dir, current.bytes_from, min(future.log_end_offset, current.log_end_offset))
+            if left > CHUNK_BYTES:
+                return False
+            with self._gate.claim(partition.id) as claim:
+                while left:
+                    copied, left = await self._copy_chunk(move, CHUNK_BYTES)
+                    claim.settle(0, copied)
+            await self._copy_chunk(move, CHUNK_BYTES)
+            swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
+            # A follower that has fetched meanwhile has raised that of the old log, and what it confirmed may be acknowledged.
+            swapped.high_watermark = max(swapped.high_watermark, current.high_watermark)
+            partition.log, partition.future = swapped, None
+            self._step(move, MoveEvent.SWAPPED)
+            # The metadata may name the source again by now, if an older wish reached the controller late.
+            self._assign(*partition.id, move.target_id)
+            partition.notify()
+        return True
+
+
+def wall_clock_ms() -> int:
+    """For what must be told to the storage, whose delays outlive the process."""
+    return int(time.time() * 1000)
+
+
+async def _wait_and_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> tuple[int, int]:
+    """Makes `future` a prefix of `current` and appends the next batches: (bytes copied, bytes still to come). Blocks."""
+    align(current, future)
+    records = b""
+    if future.log_end_offset < current.log_end_offset:
+        try:
+            records = current.read(future.log_end_offset, max_bytes)
+        except OffsetOutOfRange:
+            # A fetch has just brought the news that the leader's log begins later.
+            align(current, future)
+    if records:
+        future.append_as_follower(records)
+    future.high_watermark = min(current.high_watermark, future.log_end_offset)
+    if future.log_end_offset < current.log_end_offset:
+        return len(records), current.bytes_from(future.log_end_offset)
+    if future.latest_epoch != current.latest_epoch:
+        # An epoch that has begun and has no record yet.
+        future.start_epoch(current.latest_epoch)
+    return len(records), 0
+
+
+def align(current: PartitionLog, future: PartitionLog) -> None:
+    """Cuts what `future` has and `current` has not (by leader epochs and by both ends of the log). Blocks."""
+    if future.log_end_offset < current.log_start_offset:
+        future.truncate_fully_and_start_at(current.log_start_offset)
+    while True:
+        end, epoch = future.log_end_offset, future.latest_epoch
+        diverging = leader_answer(end, epoch, current.log_end_offset, current.latest_epoch, current.end_offset_for)
+        if diverging is not None:
+            future.truncate_to(truncation_offset(diverging, end, future.end_offset_for))
+        elif end > current.log_end_offset:
+            future.truncate_to(current.log_end_offset)
+        if (future.log_end_offset, future.latest_epoch) == (end, epoch):
+            return

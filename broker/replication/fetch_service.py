@@ -1,0 +1,302 @@
+"""Answers fetches from followers and consumers: the leader's side of replication.
+
+Theory of operation. A fetch is looked at as a whole: what can be said at once (an error, a divergence, a newer high
+watermark) or read (records below the log end for followers, below the high watermark for consumers) is answered; otherwise
+the fetch is parked until one of its partitions changes or its wait is over. A follower's fetch offset says that it holds
+everything below: it is noted before anything else, and may raise the high watermark, which wakes the other followers' parked
+fetches. So a high watermark travels in one message after the fetch that raised it.
+
+What a follower wants is kept from fetch to fetch (`fetch_sessions.py`), and only that is looked at about which there may be
+something to say. A partition whose follower is in sync, and has everything, rests until it changes; one whose follower is out of
+sync is looked at in each fetch, since it may join for reasons that lie elsewhere. When a follower was heard from last is told to
+`Replicas`: who rests at a log's end counts as caught up until then.
+
+Followers that are throttled and out of sync get no more than the budget allows; while it is used up their records wait, not
+the others'. A newer fetch of the same replica and session ends the one that is parked: its sender has given it up.
+
+Partitions about which there is nothing to say are left out of a follower's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import ExitStack
+from typing import NamedTuple, Protocol
+
+import trio
+
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+
+from ..log.disks import Disks
+from ..log.errors import LogClosed, LogError
+from ..log.partition_log import PartitionLog
+from .byte_gate import ByteGate, Claim
+from .divergence import leader_answer
+from .fetch_sessions import NO_SESSION, FetchSession, FetchSessions, SessionRefused
+from .partition import LeaderRole, Partition, ReplicaId
+from .replica_errors import ReplicaError, code_of
+
+RESPONSE_BYTES_MAX = 10 * 1024 * 1024
+"""Leaves room for one batch more below the frame limit of 16 MiB."""
+WAIT_MAX_MS = 30_000
+BUDGET_PAUSE_S = 0.01
+
+
+class Replicas(Protocol):
+    """Where the service finds partitions, and what it must know about them."""
+
+    disks: Disks
+
+    def hosted(self, replica: ReplicaId) -> Partition:
+        """The partition if this broker hosts it; ReplicaError with the code that says why not."""
+
+    def is_leader_throttled(self, partition: Partition, follower_id: int) -> bool:
+        """Listed in leader.replication.throttled.replicas and out of sync, while a rate is set."""
+
+    def follower_heard(self, follower_id: int) -> None:
+        """A fetch of that broker has come."""
+
+
+class _Readable(NamedTuple):
+    """A partition that has records for the fetch."""
+
+    wanted: FetchPartition
+    partition: Partition
+    role: LeaderRole
+    log: PartitionLog
+    upto: int
+    is_throttled: bool
+    is_filling: bool
+
+
+class _Visit:
+    """A fetch while it is being answered."""
+
+    def __init__(self, session: FetchSession, deadline: float) -> None:
+        self.session = session
+        self.deadline = deadline
+        self.is_over = False
+
+    def end(self) -> None:
+        """A newer fetch has come; nobody waits for the answer to this one."""
+        self.is_over = True
+        self.session.changed.set()
+
+
+class FetchService:
+    """One per broker. `gate` is the throttle of this broker as a leader."""
+
+    def __init__(self, replicas: Replicas, gate: ByteGate) -> None:
+        self._replicas = replicas
+        self._gate = gate
+        self._sessions = FetchSessions()
+        self._visits: dict[tuple[int, int], _Visit] = {}
+
+    async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        """Waits up to `max_wait_ms` for something to say. Errors stand per partition, but for those of the session."""
+        now = trio.current_time()
+        key = (request.replica_id, request.lane)
+        if request.replica_id >= 0:
+            self._replicas.follower_heard(request.replica_id)
+            if key in self._visits:
+                self._visits.pop(key).end()
+        try:
+            session = self._sessions.session_of(request, now)
+        except SessionRefused as error:
+            return ReplicaFetchResponse(error.code, str(error))
+        visit = _Visit(session, now + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)
+        if request.replica_id >= 0:
+            self._visits[key] = visit
+        try:
+            answers = await self._answer(request, visit)
+            return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()), session_id=session.id)
+        finally:
+            if self._visits.get(key) is visit:
+                del self._visits[key]
+            if session.id == NO_SESSION:
+                session.close()
+
+    async def _answer(self, request: ReplicaFetchRequest, visit: _Visit) -> dict[ReplicaId, FetchedPartition]:
+        session = visit.session
+        answers = self._note_positions(request, session)
+        with ExitStack() as claims:
+            claim: Claim | None = None
+            while not visit.is_over:
+                changed = session.changed = trio.Event()
+                readable = self._look(request, session, answers)
+                throttled = sum(part.is_throttled for part in readable)
+                if throttled and claim is None:
+                    claim = claims.enter_context(self._gate.claim(self._claim_key(request, visit), throttled))
+                for part in await self._read(request, readable, claim):
+                    answers[part.topic_id, part.partition] = part
+                    session.serve_last((part.topic_id, part.partition))
+                now = trio.current_time()
+                if answers or now >= visit.deadline or request.min_bytes <= 0:
+                    break
+                wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else visit.deadline
+                with trio.move_on_at(min(visit.deadline, wake_at)):
+                    await changed.wait()
+        if request.replica_id < 0:
+            self._complete(request, answers)
+        return answers
+
+    # --- what can be said ----------------------------------------------------------------------------------------------------
+
+    def _note_positions(self, request: ReplicaFetchRequest, session: FetchSession) -> dict[ReplicaId, FetchedPartition]:
+        """Checks each partition and notes how far the follower is; answers for those that need none of the log."""
+        answers: dict[ReplicaId, FetchedPartition] = {}
+        for key in tuple(session.stirred):
+            wanted = session.wanted[key]
+            try:
+                answer = self._note_position(request, wanted)
+            except (ReplicaError, LogError) as error:
+                answer = FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
+            if answer is not None:
+                answers[key] = answer
+        return answers
+
+    def _note_position(self, request: ReplicaFetchRequest, wanted: FetchPartition) -> FetchedPartition | None:
+        partition = self._replicas.hosted((wanted.topic_id, wanted.partition))
+        role = partition.leader_role()
+        log = partition.online_log()
+        error = _epoch_error(wanted.leader_epoch, role.epoch)
+        if request.replica_id >= 0 and not error and request.replica_id not in partition.state.replicas:
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
+        if error:
+            return FetchedPartition(wanted.topic_id, wanted.partition, error)
+        diverging = leader_answer(
+            wanted.fetch_offset, wanted.last_fetched_epoch, log.log_end_offset, log.latest_epoch, log.end_offset_for
+        )
+        if diverging is not None:
+            return self._about(wanted, log, diverging=diverging)
+        if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+            return self._about(wanted, log, error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        if request.replica_id >= 0:
+            partition.follower_fetched(request.replica_id, wanted.fetch_offset, wanted.log_start_offset, request.broker_epoch)
+        return None
+
+    def _look(
+        self, request: ReplicaFetchRequest, session: FetchSession, answers: dict[ReplicaId, FetchedPartition]
+    ) -> list[_Readable]:
+        """The partitions with records to read. What needs no read (news, or a partition that was lost) goes to `answers`; those
+        that may rest are left out from now on.
+        """
+        readable: list[_Readable] = []
+        for key in tuple(session.stirred):
+            if key in answers:
+                continue
+            wanted = session.wanted[key]
+            try:
+                partition = self._replicas.hosted(key)
+                session.watch(key, partition)
+                role = partition.leader_role()
+                log = partition.online_log()
+            except ReplicaError as error:
+                answers[key] = FetchedPartition(*key, error.code)
+                continue
+            if _epoch_error(wanted.leader_epoch, role.epoch):
+                answers[key] = FetchedPartition(*key, ErrorCode.FENCED_LEADER_EPOCH)
+                continue
+            is_follower = request.replica_id >= 0
+            out_of_sync = is_follower and request.replica_id not in partition.state.isr
+            upto = log.log_end_offset if is_follower else log.high_watermark
+            if upto > wanted.fetch_offset:
+                throttled = out_of_sync and self._replicas.is_leader_throttled(partition, request.replica_id)
+                readable.append(_Readable(wanted, partition, role, log, upto, throttled, out_of_sync))
+            elif is_follower and _has_news(wanted, log):
+                answers[key] = self._about(wanted, log, bytes_left=0)
+            elif not out_of_sync:
+                session.settle(key)
+        return readable
+
+    def _claim_key(self, request: ReplicaFetchRequest, visit: _Visit) -> Hashable:
+        """The follower's, so that its share is kept from fetch to fetch; its own while one that was given up has not ended."""
+        key = (request.replica_id, request.lane)
+        return (key, visit) if self._gate.is_waiting(key) else key
+
+    def _complete(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> None:
+        """A consumer hears of every partition it asked for, if only where that one stands."""
+        for wanted in request.partitions:
+            key = (wanted.topic_id, wanted.partition)
+            if key not in answers:
+                try:
+                    answers[key] = self._about(wanted, self._replicas.hosted(key).online_log())
+                except ReplicaError as error:
+                    answers[key] = FetchedPartition(*key, error.code)
+
+    def _about(
+        self,
+        wanted: FetchPartition,
+        log: PartitionLog,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        diverging: tuple[int, int] | None = None,
+        records: bytes = b"",
+        bytes_left: int = -1,
+    ) -> FetchedPartition:
+        return FetchedPartition(
+            wanted.topic_id,
+            wanted.partition,
+            error,
+            log.high_watermark,
+            log.log_start_offset,
+            log.log_end_offset,
+            diverging,
+            records,
+            bytes_left,
+        )
+
+    # --- reading -------------------------------------------------------------------------------------------------------------
+
+    async def _read(self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None) -> list[FetchedPartition]:
+        """Records in the order of the request until the response is full; throttled partitions as far as the budget goes."""
+        found: list[FetchedPartition] = []
+        remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
+        for part in readable:
+            wanted_bytes = min(part.wanted.max_bytes, remaining)
+            if wanted_bytes <= 0:
+                break
+            granted = claim.try_take(wanted_bytes) if part.is_throttled and claim is not None else wanted_bytes
+            if not granted:
+                continue
+            # Whoever is first, or is held back by the throttle alone, borrows for a whole batch rather than stand still.
+            answer = await self._read_one(part, granted, min_one_batch=not found or granted < wanted_bytes)
+            # What was borrowed may not fit any more: it waits until others, which are served last then, leave it the first place.
+            has_room = not found or len(answer.records) <= remaining
+            if part.is_throttled and claim is not None:
+                claim.settle(granted, len(answer.records) if has_room else 0)
+            if has_room and (answer.records or answer.error):
+                found.append(answer)
+                remaining -= len(answer.records)
+        return found
+
+    async def _read_one(self, part: _Readable, max_bytes: int, *, min_one_batch: bool) -> FetchedPartition:
+        wanted, log = part.wanted, part.log
+
+        def read() -> tuple[bytes, int]:
+            records = log.read(wanted.fetch_offset, max_bytes, upto=part.upto, min_one_batch=min_one_batch)
+            left = log.bytes_from(wanted.fetch_offset) - len(records) if part.is_filling else -1
+            return records, left
+
+        try:
+            records, bytes_left = await self._replicas.disks.run(log.log_dir, read)
+        except LogClosed:
+            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NONE)
+        except LogError as error:
+            return FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
+        if part.partition.role is not part.role:
+            # Deposed meanwhile: the log may have been cut, and what was read come from the next leader.
+            return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._about(wanted, log, records=records, bytes_left=bytes_left)
+
+
+def _epoch_error(asked: int, current: int) -> ErrorCode:
+    if asked == current or asked < 0:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if asked < current else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def _has_news(wanted: FetchPartition, log: PartitionLog) -> bool:
+    """The follower could raise its high watermark or its log start."""
+    return min(log.high_watermark, wanted.fetch_offset) > wanted.high_watermark or log.log_start_offset > wanted.log_start_offset

@@ -1,0 +1,463 @@
+"""Copies partitions from their leaders: the follower's side of replication.
+
+Theory of operation. For each broker that leads something here there are lanes, each with at most one fetch in flight, in a
+fetch session of its own (`fetch_sessions.py`): a fetch names only what has changed. The steady lane carries replicas that are in
+sync or not throttled, and parks at the leader until there is news. Replicas that are out of sync and throttled, by
+follower.replication.throttled.replicas or by the move that adds them, go in a lane for their throttles, which asks only for what
+those budgets allow, so that filling a new replica never delays those in sync. A replica changes lanes by itself when it comes
+into the ISR or its throttle goes; a lane that nobody needs any more ends.
+
+A source (a replica with its leader) that may stand elsewhere than its leader was told, or in the wrong lane, is stirred: by its
+partition (`Partition.watch`), by the end of its pause, by new throttles. Only stirred ones are looked at. A parked fetch is given
+up, and sent anew, if one of them has something to tell; while a lane takes in an answer, they wait for its end, so that
+no replica is ever in two fetches.
+
+A fetch offset is the log's end, and says that everything below is held. What comes back is appended, or the log is cut where
+the leader says that the two part (`divergence.py`), or the replica pauses if the leader refused: the metadata log, or the
+leader's, is about to catch up. The set of partitions and their leaders is changed by the replica manager only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from contextlib import ExitStack
+from typing import Protocol
+
+import msgspec
+import trio
+
+from kraftlab.metadata.errors import ErrorCode, describe
+from kraftlab.metadata.peer_rpc import Api, FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.signal import Signal
+from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
+
+from ..log.errors import LogError
+from .byte_gate import ByteGate
+from .divergence import truncation_offset
+from .fetch_sessions import ToldPositions
+from .partition import FollowerRole, Partition, ReplicaId
+
+logger = logging.getLogger("kraftlab.broker.fetcher")
+
+Gates = tuple[ByteGate, ...]
+"""What a replica's bytes have to pass through; () if it is not throttled. Which lane it goes in."""
+STEADY: Gates = ()
+BACKOFF_S = 0.05
+BACKOFF_MAX_S = 1.0
+THROTTLED_WAIT_MAX_MS = 50
+"""The throttled lane holds budget while it waits, so it waits for a short time only."""
+TIMEOUT_MARGIN_MS = 5000
+
+PASSING = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a leader answers while its metadata, or that of this broker, is behind: nobody has to hear of it."""
+
+_encode = msgspec.msgpack.encode
+_response = Decoder(ReplicaFetchResponse)
+
+
+class Leaders(Protocol):
+    """Who carries a request to another broker."""
+
+    async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+
+
+class FetchLimits(msgspec.Struct, frozen=True):
+    """replica.fetch.{wait.max.ms, min.bytes, max.bytes, response.max.bytes}"""
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 1024 * 1024
+    response_max_bytes: int = 10 * 1024 * 1024
+
+
+class FetchContext(Protocol):
+    """What fetchers must know of this broker."""
+
+    broker_id: int
+
+    def broker_epoch(self) -> int: ...
+
+    def endpoint_of(self, broker_id: int) -> Endpoint | None:
+        """The peer listener of a broker, None while the metadata does not name it."""
+
+    def follower_gates(self, partition: Partition) -> Gates:
+        """The throttles of a replica that is out of sync: those of the broker's configuration and of the move that adds it."""
+
+
+class _Source:
+    """One leader epoch of one partition that is being followed. `retry_at`, `backoff_s`: its pause after an error.
+    `answered`: what the leader answered last.
+    """
+
+    def __init__(self, partition: Partition, leader_epoch: int) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.retry_at = 0.0
+        self.backoff_s = BACKOFF_S
+        self.answered: int = ErrorCode.NONE
+        self.lane: _Lane | None = None
+        self.fetcher: _LeaderFetcher | None = None
+
+    def set(self) -> None:
+        """The partition has changed."""
+        if self.fetcher is not None:
+            self.fetcher.stir(self)
+
+    def pause(self) -> None:
+        self.retry_at = trio.current_time() + self.backoff_s
+        self.backoff_s = min(self.backoff_s * 2, BACKOFF_MAX_S)
+
+    def resume(self) -> None:
+        self.retry_at = 0.0
+        self.backoff_s = BACKOFF_S
+        self.answered = ErrorCode.NONE
+
+    def position(self, max_bytes: int) -> FetchPartition | None:
+        """What the leader has to know; None without a log."""
+        log = self.partition.log
+        if log is None:
+            return None
+        return FetchPartition(
+            self.partition.topic_id,
+            self.partition.number,
+            self.leader_epoch,
+            log.log_end_offset,
+            log.latest_epoch,
+            log.log_start_offset,
+            max_bytes,
+            log.high_watermark,
+        )
+
+
+class Fetchers:
+    """All fetchers of a broker. `run` owns their tasks; `follow` and `forget` are called by the replica manager."""
+
+    def __init__(self, context: FetchContext, leaders: Leaders, limits: FetchLimits) -> None:
+        self.context = context
+        self.leaders = leaders
+        self.limits = limits
+        self._by_leader: dict[int, _LeaderFetcher] = {}
+        self._leader_of: dict[ReplicaId, int] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        """Copies from that leader from now on, in that epoch."""
+        self.forget(partition.id)
+        assert self._nursery is not None, "the fetchers are not running"
+        fetcher = self._by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = self._by_leader[leader_id] = _LeaderFetcher(self, leader_id, self._nursery)
+        self._leader_of[partition.id] = leader_id
+        fetcher.add(_Source(partition, leader_epoch))
+
+    def forget(self, replica: ReplicaId) -> None:
+        """No longer copies that replica."""
+        leader_id = self._leader_of.pop(replica, None)
+        if leader_id is not None:
+            self._by_leader[leader_id].remove(replica)
+
+    def reconsider(self) -> None:
+        """Throttles, endpoints or the ISR changed: replicas may have to change lanes."""
+        for fetcher in self._by_leader.values():
+            fetcher.stir_all()
+
+
+class _Lane:
+    """Replicas with the same throttles. The leader keeps lanes apart by `number`."""
+
+    def __init__(self, gates: Gates, number: int) -> None:
+        self.gates = gates
+        self.number = number
+        self.members: dict[ReplicaId, _Source] = {}
+        self.told = ToldPositions()
+        self.wake = Signal()
+        self.is_asking = False
+        """From the moment a fetch is made until its answer is taken in: nobody joins or leaves."""
+        self.in_flight: trio.CancelScope | None = None
+        """What is given up when a source has something to tell: the steady fetch, or the wait for what throttles grant."""
+
+    def is_idle(self) -> bool:
+        """Whether sources may join and leave; if not, they soon may: a fetch that only waits is given up."""
+        if self.in_flight is not None:
+            self.in_flight.cancel()
+        return not self.is_asking
+
+    def join(self, source: _Source, position: FetchPartition) -> None:
+        source.lane = self
+        self.members[source.partition.id] = source
+        self.told.want(position)
+        self.wake.set()
+
+    def leave(self, source: _Source) -> None:
+        source.lane = None
+        if self.members.get(source.partition.id) is source:
+            del self.members[source.partition.id]
+            self.told.forget(source.partition.id)
+
+
+class _LeaderFetcher:
+    """The lanes to one leader."""
+
+    def __init__(self, owner: Fetchers, leader_id: int, nursery: trio.Nursery) -> None:
+        self._owner = owner
+        self._leader_id = leader_id
+        self._nursery = nursery
+        self._sources: dict[ReplicaId, _Source] = {}
+        self._stirred: dict[_Source, None] = {}
+        self._paused: dict[_Source, None] = {}
+        self._wake = Signal()
+        self._lanes: dict[Gates, _Lane] = {}
+        self._numbers = itertools.count()
+        self._backoff_s = BACKOFF_S
+        self._is_reachable = True
+        self._open_lane(STEADY)
+        nursery.start_soon(self._keep_sorted)
+
+    def add(self, source: _Source) -> None:
+        """Costs the same however many there are already: whole plans come one by one."""
+        self._sources[source.partition.id] = source
+        source.fetcher = self
+        self.stir(source)
+
+    def remove(self, replica: ReplicaId) -> None:
+        source = self._sources.pop(replica, None)
+        if source is not None:
+            source.partition.unwatch(source)
+            self.stir(source)
+
+    def stir(self, source: _Source) -> None:
+        """It may have something to tell, or be in the wrong lane. A lane that takes in an answer looks itself afterwards."""
+        self._stirred[source] = None
+        lane = source.lane
+        if lane is None or not lane.is_asking or lane.in_flight is not None:
+            self._wake.set()
+
+    def stir_all(self) -> None:
+        """Throttles may have changed."""
+        for source in self._sources.values():
+            self.stir(source)
+
+    async def _keep_sorted(self) -> None:
+        """Looks at stirred sources, and at paused ones when their pause is over."""
+        while True:
+            with trio.move_on_at(min((source.retry_at for source in self._paused), default=float("inf"))):
+                await self._wake.wait()
+            now = trio.current_time()
+            for source in [source for source in self._paused if source.retry_at <= now]:
+                del self._paused[source]
+                self._stirred[source] = None
+            self._sort()
+
+    def _sort(self) -> None:
+        """Brings stirred sources in their lanes, and what they have to tell. Those that have to wait for a lane stay stirred."""
+        stirred, self._stirred = self._stirred, {}
+        for source in stirred:
+            if not self._sort_one(source):
+                self._stirred[source] = None
+
+    def _sort_one(self, source: _Source) -> bool:
+        is_followed = self._sources.get(source.partition.id) is source
+        if is_followed:
+            source.partition.watch(source)
+        position = source.position(self._owner.limits.max_bytes) if is_followed else None
+        if position is not None and source.retry_at > trio.current_time():
+            if source not in self._paused:
+                self._paused[source] = None
+                # Whoever sorts, it is `_keep_sorted` that has to wait no longer than this pause.
+                self._wake.set()
+            position = None
+        before, lane = source.lane, None if position is None else self._lane_of(source)
+        if before is not None and before is not lane:
+            if not before.is_idle():
+                return False
+            before.leave(source)
+        if lane is not None and position is not None and not (source.lane is lane and lane.told.is_told(position)):
+            if not lane.is_idle():
+                return False
+            lane.join(source, position)
+        return True
+
+    def _lane_of(self, source: _Source) -> _Lane:
+        gates = self._owner.context.follower_gates(source.partition)
+        lane = self._lanes.get(gates)
+        return self._open_lane(gates) if lane is None else lane
+
+    def _open_lane(self, gates: Gates) -> _Lane:
+        lane = self._lanes[gates] = _Lane(gates, next(self._numbers))
+        self._nursery.start_soon(self._run_lane, lane)
+        return lane
+
+    async def _run_lane(self, lane: _Lane) -> None:
+        while True:
+            self._sort()
+            if not lane.members:
+                if lane.gates:
+                    del self._lanes[lane.gates]
+                    return
+                await lane.wake.wait()
+                continue
+            lane.is_asking = True
+            try:
+                await (self._fetch_throttled(lane) if lane.gates else self._fetch_steady(lane))
+            finally:
+                lane.is_asking = False
+
+    async def _fetch_steady(self, lane: _Lane) -> None:
+        """One fetch; given up when a source has something to tell."""
+        limits = self._owner.limits
+        response: ReplicaFetchResponse | None = None
+        with trio.CancelScope() as lane.in_flight:
+            response = await self._ask(lane, limits.response_max_bytes, limits.wait_max_ms)
+        lane.in_flight = None
+        if response is not None:
+            await self._take_in(lane, response)
+
+    async def _fetch_throttled(self, lane: _Lane) -> None:
+        """One fetch of what every throttle of the lane grants."""
+        limits = self._owner.limits
+        with ExitStack() as claims:
+            granted, taken = limits.response_max_bytes, []
+            with trio.CancelScope() as scope:
+                lane.in_flight = scope
+                for gate in lane.gates:
+                    claim = claims.enter_context(gate.claim((self._leader_id, lane.number), len(lane.members)))
+                    granted = await claim.take(granted)
+                    taken.append((claim, granted))
+            lane.in_flight = None
+            if scope.cancelled_caught:
+                # A replica that is no longer throttled must not wait until a debt of others is paid.
+                for claim, own_grant in taken:
+                    claim.settle(own_grant, 0)
+                return
+            wait_max_ms = min(limits.wait_max_ms, THROTTLED_WAIT_MAX_MS)
+            response = await self._ask(lane, granted, wait_max_ms)
+            used = sum(len(part.records) for part in response.partitions) if response is not None else 0
+            for claim, own_grant in taken:
+                claim.settle(own_grant, used)
+            if response is not None:
+                await self._take_in(lane, response)
+
+    async def _ask(self, lane: _Lane, max_bytes: int, wait_max_ms: int) -> ReplicaFetchResponse | None:
+        """One request; None if it failed, after a pause, or if the leader wants to be told everything."""
+        owner, told = self._owner, lane.told
+        endpoint = owner.context.endpoint_of(self._leader_id)
+        if endpoint is None:
+            await self._pause(f"the metadata names no peer listener of broker {self._leader_id}")
+            return None
+        begins = told.is_full
+        if begins:
+            # Its answer names the session, which must not be lost: it comes at once.
+            wait_max_ms = 0
+        session_id, session_epoch, partitions, forgotten = told.next_fetch()
+        request = ReplicaFetchRequest(
+            owner.context.broker_id,
+            owner.context.broker_epoch(),
+            wait_max_ms,
+            owner.limits.min_bytes,
+            max_bytes,
+            partitions,
+            lane.number,
+            session_id,
+            session_epoch,
+            forgotten,
+        )
+        try:
+            body = await owner.leaders.request(
+                endpoint, Api.REPLICA_FETCH, _encode(request), timeout_ms=wait_max_ms + TIMEOUT_MARGIN_MS
+            )
+            response = _response.decode(body)
+        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+            told.start_over()
+            await self._pause(str(error))
+            return None
+        if response.error != ErrorCode.NONE:
+            told.start_over()
+            if begins:
+                await self._pause(f"it answered {response.error}: {response.message}")
+            return None
+        if begins:
+            told.began(response.session_id)
+        if not self._is_reachable:
+            logger.info("broker %d answers fetches again", self._leader_id)
+        self._is_reachable, self._backoff_s = True, BACKOFF_S
+        return response
+
+    async def _pause(self, reason: str) -> None:
+        if self._is_reachable:
+            logger.info("cannot fetch from broker %d: %s; trying again", self._leader_id, reason)
+        self._is_reachable = False
+        backoff_s, self._backoff_s = self._backoff_s, min(self._backoff_s * 2, BACKOFF_MAX_S)
+        await trio.sleep(backoff_s)
+
+    # --- answers -------------------------------------------------------------------------------------------------------------
+
+    async def _take_in(self, lane: _Lane, response: ReplicaFetchResponse) -> None:
+        """Partitions are handled beside each other: a slow disk holds up only its own."""
+        async with trio.open_nursery() as nursery:
+            for part in sorted(response.partitions, key=lambda part: len(part.records)):
+                source = lane.members.get((part.topic_id, part.partition))
+                if source is not None and self._sources.get(source.partition.id) is source:
+                    nursery.start_soon(self._take_in_one, source, part)
+
+    async def _take_in_one(self, source: _Source, part: FetchedPartition) -> None:
+        partition, log = source.partition, source.partition.log
+        if log is None:
+            return
+        try:
+            match part.error:
+                case ErrorCode.NONE if part.diverging is not None:
+                    cut = truncation_offset(part.diverging, log.log_end_offset, log.end_offset_for)
+                    await partition.truncate(source.leader_epoch, cut)
+                case ErrorCode.NONE:
+                    await partition.append_fetched(source.leader_epoch, part)
+                case ErrorCode.OFFSET_OUT_OF_RANGE:
+                    await self._return_to_range(source, part)
+                case _:
+                    text = f"the leader answered {describe(part.error)}"
+                    if part.error not in PASSING and part.error != source.answered:
+                        logger.warning("%s: %s; trying again", partition, text)
+                    source.answered = part.error
+                    self._note_error(partition, text)
+                    self._pause_source(source)
+                    return
+        except LogError as error:
+            logger.warning("%s: %s", partition, error)
+            self._note_error(partition, str(error))
+            self._pause_source(source)
+            return
+        source.resume()
+
+    def _pause_source(self, source: _Source) -> None:
+        source.pause()
+        self.stir(source)
+
+    async def _return_to_range(self, source: _Source, part: FetchedPartition) -> None:
+        """The leader's log does not hold this replica's end: cut to the leader's end, or start over at its start."""
+        partition, log = source.partition, source.partition.log
+        if log is None:
+            return
+        if part.log_end_offset < log.log_end_offset:
+            await partition.truncate(source.leader_epoch, part.log_end_offset)
+        elif part.log_start_offset > log.log_end_offset:
+            await partition.start_over_at(source.leader_epoch, part.log_start_offset)
+
+    def _note_error(self, partition: Partition, text: str) -> None:
+        if isinstance(partition.role, FollowerRole) and partition.role.filling is not None:
+            partition.role.filling.error = text

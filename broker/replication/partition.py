@@ -1,0 +1,523 @@
+"""One replica of this broker: its log, and its part in the replication of its partition.
+
+Theory of operation. What the replica is comes from metadata images alone (`lead`, `follow`); the data plane may only ask. A
+leader keeps for each follower how far it has come (`isr.py`), raises the high watermark as followers fetch, and proposes ISR
+changes to the controller, one at a time. A follower appends what its fetcher brings and cuts its log where the leader says
+that they part. A replica whose log is not there (its directory is offline) has no role; whoever asks is answered
+KAFKA_STORAGE_ERROR.
+
+Two locks guard the log, outer first. `move_lock`: truncation, and each step that copies into a future log, so that a future
+log never keeps what the current one lost. `lock`: everything that changes the log or the role. So an append sees one role
+from beginning to end, and a swap sees no append. Reads take neither: the log is safe for them, and a log that was swapped
+away says so and is asked for again.
+
+Whoever waits for news (fetch sessions, producers that asked for all, movers) leaves an event with `watch`; it is set at the next
+change, once.
+
+Followers that have everything say so once and then rest: their fetches do not name the partition any more. Before an append, who
+was at the log's end is noted as caught up as of its last fetch, whatever that was about.
+
+Not kept here: which bytes are durable. As in Kafka an append counts once the log has it; replication makes it safe.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import trio
+
+from kraftlab.metadata.eligible_leaders import partition_min_isr
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import PartitionImage
+from kraftlab.metadata.peer_rpc import FetchedPartition, IsrChange, IsrChangeResult
+from kraftlab.metadata.records import RECOVERED
+from kraftlab.metadata.uuids import Uuid
+
+from ..log.disks import Disks
+from ..log.partition_log import PartitionLog
+from .fill_progress import Filling
+from .isr import (
+    FollowerProgress,
+    Reaction,
+    advance_high_watermark,
+    lagging_members,
+    maximal_isr,
+    may_join,
+    reaction_to,
+)
+from .replica_errors import ReplicaError
+
+logger = logging.getLogger("kraftlab.broker.partition")
+
+UP_TO_HIGH_WATERMARK = -1
+"""As the offset of a deletion."""
+
+ReplicaId = tuple[Uuid, int]
+"""Topic id and partition number."""
+
+
+class Surroundings(Protocol):
+    """What a partition needs to know of its broker."""
+
+    broker_id: int
+    disks: Disks
+    lag_time_max_s: float
+
+    def heard_s(self, broker_id: int) -> float:
+        """When that broker fetched from this one last (trio's clock), whatever it asked for."""
+
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """The epoch of a broker's registration in the metadata, None if it is not registered."""
+
+    def is_active(self, broker_id: int) -> bool:
+        """Registered, neither fenced nor shutting down."""
+
+    def min_insync_replicas(self, topic: str) -> int: ...
+
+    def propose_isr(self, partition: Partition, change: IsrChange) -> None:
+        """Sends the change to the controller; the answer comes back to `isr_answered`."""
+
+    def withdraw_isr(self, partition: Partition) -> None: ...
+
+
+class Watcher(Protocol):
+    """Is told of the next change (`trio.Event` is one)."""
+
+    def set(self) -> None: ...
+
+
+class LeaderRole:
+    """State that only a leader has. `wish`: the ISR that was asked for and not answered, or answered without certainty."""
+
+    def __init__(self, epoch: int, epoch_start_offset: int) -> None:
+        self.epoch = epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.progress: dict[int, FollowerProgress] = {}
+        self.wish: tuple[int, ...] | None = None
+
+
+class FollowerRole:
+    """State that only a follower has. `leader_id` -1: nobody to follow. `filling`: what it still lacks, while it is out of
+    sync."""
+
+    def __init__(self, epoch: int, leader_id: int) -> None:
+        self.epoch = epoch
+        self.leader_id = leader_id
+        self.filling: Filling | None = None
+
+
+class Partition:
+    """See the module's docstring. All methods belong to the event loop."""
+
+    def __init__(self, topic: str, topic_id: Uuid, number: int, state: PartitionImage, surroundings: Surroundings) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.number = number
+        self.state = state
+        self.log: PartitionLog | None = None
+        self.future: PartitionLog | None = None
+        self.role: LeaderRole | FollowerRole | None = None
+        self.lock = trio.Lock()
+        self.move_lock = trio.Lock()
+        self._around = surroundings
+        self._watchers: set[Watcher] = set()
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.number}"
+
+    @property
+    def id(self) -> ReplicaId:
+        return self.topic_id, self.number
+
+    # --- who asks, and who waits ---------------------------------------------------------------------------------------------
+
+    def leader_role(self) -> LeaderRole:
+        """The role, if this replica leads. ReplicaError KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
+        if self.log is None:
+            raise ReplicaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline on this broker")
+        if not isinstance(self.role, LeaderRole):
+            leader = f"broker {self.state.leader} does" if self.state.leader >= 0 else "nobody does now"
+            raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self}; {leader}")
+        return self.role
+
+    def online_log(self) -> PartitionLog:
+        """The current log. ReplicaError KAFKA_STORAGE_ERROR if its directory is offline."""
+        if self.log is None:
+            raise ReplicaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline on this broker")
+        return self.log
+
+    @contextmanager
+    def watched_by(self, event: Watcher) -> Iterator[None]:
+        """`event` is set at the next change of log, high watermark or role."""
+        self.watch(event)
+        try:
+            yield
+        finally:
+            self.unwatch(event)
+
+    def watch(self, event: Watcher) -> None:
+        """The same for who watches thousands of partitions; `unwatch` has to follow."""
+        self._watchers.add(event)
+
+    def unwatch(self, event: Watcher) -> None:
+        self._watchers.discard(event)
+
+    def notify(self) -> None:
+        watchers, self._watchers = self._watchers, set()
+        for event in watchers:
+            event.set()
+
+    # --- roles, from the metadata --------------------------------------------------------------------------------------------
+
+    async def lead(self, state: PartitionImage) -> bool:
+        """Leads as `state` says; True if a new leader epoch began here. The log must be there."""
+        async with self.lock:
+            log = self.online_log()
+            if self._is_new_epoch(state):
+                await self._around.disks.run(log.log_dir, log.start_epoch, state.leader_epoch)
+            return self._lead(state, log)
+
+    def lead_now(self, state: PartitionImage) -> bool | None:
+        """The same if nothing has to be waited for; else None, and nothing was done."""
+        log = self.online_log()
+        if self.lock.locked() or (self._is_new_epoch(state) and not log.try_start_epoch(state.leader_epoch)):
+            return None
+        return self._lead(state, log)
+
+    def _is_new_epoch(self, state: PartitionImage) -> bool:
+        return not isinstance(self.role, LeaderRole) or self.role.epoch != state.leader_epoch
+
+    def _lead(self, state: PartitionImage, log: PartitionLog) -> bool:
+        """The epoch has begun in the log; nobody else is at it."""
+        began = self._is_new_epoch(state)
+        self._adopt(state)
+        if began:
+            self.role = LeaderRole(state.leader_epoch, log.log_end_offset)
+            now_s = trio.current_time()
+            # A member of the ISR was caught up when this epoch began, as far as anybody knows.
+            self.role.progress = {
+                member: FollowerProgress(last_caught_up_s=now_s) for member in state.isr if member != self._around.broker_id
+            }
+        self._raise_high_watermark()
+        self.notify()
+        return began
+
+    async def follow(self, state: PartitionImage) -> bool:
+        """Follows as `state` says; True if the leader or its epoch is new."""
+        async with self.lock:
+            return self._follow(state)
+
+    def follow_now(self, state: PartitionImage) -> bool | None:
+        """The same if nothing has to be waited for; else None, and nothing was done."""
+        return None if self.lock.locked() else self._follow(state)
+
+    def _follow(self, state: PartitionImage) -> bool:
+        self._adopt(state)
+        changed = (
+            not isinstance(self.role, FollowerRole)
+            or self.role.epoch != state.leader_epoch
+            or self.role.leader_id != state.leader
+        )
+        if changed:
+            filling = self.role.filling if isinstance(self.role, FollowerRole) else None
+            self.role = FollowerRole(state.leader_epoch, state.leader)
+            self.role.filling = filling
+        self._note_filling()
+        self.notify()
+        return changed
+
+    async def retire(self) -> None:
+        """The replica goes, or its directory failed: no role, no log, everybody who waits is told."""
+        async with self.move_lock, self.lock:
+            self._drop_wish()
+            self.role = None
+            self.log = None
+            self.future = None
+            self.notify()
+
+    def _adopt(self, state: PartitionImage) -> None:
+        """Takes newer state. An answer of the controller may have brought it already: then it must not go back."""
+        if state.partition_epoch < self.state.partition_epoch and state.leader_epoch <= self.state.leader_epoch:
+            return
+        if state.partition_epoch > self.state.partition_epoch:
+            self._drop_wish()
+        self._set_state(state)
+
+    def _set_state(self, state: PartitionImage) -> None:
+        if isinstance(self.role, LeaderRole):
+            for dropped in set(self.state.isr) - set(state.isr):
+                # It was caught up, but may never fetch again: the high watermark waits for it only once it has.
+                self.role.progress.pop(dropped, None)
+        self.state = state
+
+    def _drop_wish(self) -> None:
+        if isinstance(self.role, LeaderRole) and self.role.wish is not None:
+            self.role.wish = None
+            self._around.withdraw_isr(self)
+
+    # --- leading -------------------------------------------------------------------------------------------------------------
+
+    async def append_as_leader(self, batches: bytes, *, keep_offsets: bool) -> tuple[int, int, int]:
+        """Appends whole batches: (base offset, end offset, leader epoch). ReplicaError, or LogError of the storage."""
+        async with self.lock:
+            role = self.leader_role()
+            log = self.online_log()
+            self._note_caught_up(role, log.log_end_offset)
+            base_offset, end_offset = await self._around.disks.run(
+                log.log_dir, log.append_as_leader, batches, role.epoch, keep_offsets=keep_offsets
+            )
+            self._raise_high_watermark()
+            self.notify()
+            return base_offset, end_offset, role.epoch
+
+    def _note_caught_up(self, role: LeaderRole, end_offset: int) -> None:
+        """Who rests at the log's end was there at its last fetch."""
+        for member, progress in role.progress.items():
+            heard_s = self._around.heard_s(member)
+            if progress.log_end_offset == end_offset and heard_s > progress.last_caught_up_s:
+                role.progress[member] = msgspec.structs.replace(progress, last_caught_up_s=heard_s)
+
+    def follower_fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int) -> None:
+        """A follower holds everything below `fetch_offset`: note it, raise the high watermark, let it join if it may."""
+        role = self.leader_role()
+        log = self.online_log()
+        before = role.progress.get(follower_id, FollowerProgress())
+        role.progress[follower_id] = after = before.after_fetch(
+            fetch_offset, log_start_offset, broker_epoch, log.log_end_offset, trio.current_time()
+        )
+        if follower_id not in self.state.isr and role.wish is None and self._may_join(role, log, follower_id, after):
+            self._propose(role, (*self.state.isr, follower_id))
+        if after.log_end_offset != before.log_end_offset:
+            self._raise_high_watermark()
+        if after.log_start_offset != before.log_start_offset:
+            self.notify()
+
+    async def delete_records_before(self, offset: int) -> int:
+        """Lets the log begin at `offset` (-1: the high watermark), or where it does if that is later; segments below go.
+
+        The offset that was meant. ReplicaError OFFSET_OUT_OF_RANGE beyond the high watermark; LogError of the storage.
+        """
+        async with self.move_lock, self.lock:
+            self.leader_role()
+            log = self.online_log()
+            wanted = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+            if not 0 <= wanted <= log.high_watermark:
+                raise ReplicaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"offset {offset} is not within 0 and the high watermark {log.high_watermark} of {self}",
+                )
+            await self._around.disks.run(log.log_dir, log.advance_log_start, wanted)
+            self.notify()
+            return wanted
+
+    def low_watermark(self) -> int:
+        """The lowest offset at which the log of a live replica begins, as the leader knows; -1 if one did not say yet."""
+        role = self.leader_role()
+        nothing = FollowerProgress()
+        others = (member for member in self.state.replicas if member != self._around.broker_id)
+        starts = [role.progress.get(member, nothing).log_start_offset for member in others if self._around.is_active(member)]
+        return min((self.online_log().log_start_offset, *starts))
+
+    async def delete_old_segments(self) -> int:
+        """Retention; how many segments went. ReplicaError if the log is not there, LogError of the storage."""
+        async with self.move_lock, self.lock:
+            log = self.online_log()
+            count: int = await self._around.disks.run(log.log_dir, log.delete_old_segments)
+            if count:
+                self.notify()
+            return count
+
+    def brokers_changed(self) -> None:
+        """Some are active now that were not, or the other way round: nobody waits any longer for one that is gone."""
+        if isinstance(self.role, LeaderRole) and self.log is not None:
+            self._raise_high_watermark()
+            self.notify()
+
+    def check_lag(self) -> None:
+        """Proposes to drop members that have not kept up, and waits no longer for others that have not (every half of
+        replica.lag.time.max.ms).
+        """
+        self._raise_high_watermark()
+        if not isinstance(self.role, LeaderRole) or self.log is None or self.role.wish is not None:
+            return
+        lagging = lagging_members(
+            self.state.isr,
+            self._around.broker_id,
+            self.role.progress,
+            self.log.log_end_offset,
+            trio.current_time(),
+            self._around.lag_time_max_s,
+        )
+        if lagging:
+            logger.info("%s: %s fell behind the leader's end %d", self, lagging, self.log.log_end_offset)
+            self._propose(self.role, tuple(member for member in self.state.isr if member not in lagging))
+
+    def isr_answered(self, result: IsrChangeResult) -> bool:
+        """The controller's answer to the wish; True if the wish is settled or waits for the metadata, False to ask again."""
+        role = self.role
+        if not isinstance(role, LeaderRole) or role.wish is None:
+            return True
+        match reaction_to(result.error):
+            case Reaction.ADOPT:
+                if result.leader_epoch == role.epoch and not self._is_shrunk_ahead(result):
+                    if result.partition_epoch >= self.state.partition_epoch:
+                        self._set_state(_with_isr(self.state, result))
+                    role.wish = None
+                # Else the metadata will say it: it completed a reassignment and began a leader epoch, or the set is smaller.
+            case Reaction.RESET:
+                role.wish = None
+            case Reaction.WAIT:
+                logger.info("%s: the controller answered %d to ISR %s", self, result.error, role.wish)
+            case Reaction.RETRY:
+                return False
+        self._raise_high_watermark()
+        return True
+
+    def _is_shrunk_ahead(self, result: IsrChangeResult) -> bool:
+        """Whether the answer drops members and the metadata does not have it yet. With a smaller set it matters what the minimum
+        is at that place of the log: who is dropped below it must not miss anything that is committed from then on.
+        """
+        return result.partition_epoch > self.state.partition_epoch and not set(self.state.isr) <= set(result.isr)
+
+    def is_below_min_isr(self) -> bool:
+        """Fewer committed ISR members than min.insync.replicas (or than replicas, if those are fewer)."""
+        return len(self.state.isr) < self._min_isr()
+
+    def _min_isr(self) -> int:
+        return partition_min_isr(self.state, self._around.min_insync_replicas(self.topic))
+
+    def _may_join(self, role: LeaderRole, log: PartitionLog, follower_id: int, progress: FollowerProgress) -> bool:
+        return follower_id in self.state.replicas and may_join(
+            progress,
+            log.high_watermark,
+            role.epoch_start_offset,
+            self._around.registered_epoch(follower_id),
+            self._around.is_active(follower_id),
+        )
+
+    def _propose(self, role: LeaderRole, isr: tuple[int, ...]) -> None:
+        role.wish = isr
+        members = []
+        for member in isr:
+            progress = role.progress.get(member)
+            known = progress.broker_epoch if progress is not None and progress.broker_epoch >= 0 else None
+            epoch = known if known is not None and member not in self.state.isr else self._around.registered_epoch(member)
+            members.append((member, -1 if epoch is None else epoch))
+        change = IsrChange(self.topic_id, self.number, role.epoch, tuple(members), RECOVERED, self.state.partition_epoch)
+        self._around.propose_isr(self, change)
+
+    def _raise_high_watermark(self) -> None:
+        role, log = self.role, self.log
+        if not isinstance(role, LeaderRole) or log is None:
+            return
+        now_s = trio.current_time()
+        counting = set(maximal_isr(self.state.isr, role.wish))
+        for follower_id, progress in role.progress.items():
+            level = progress.is_caught_up(log.log_end_offset, now_s, self._around.lag_time_max_s)
+            if level and self._may_join(role, log, follower_id, progress):
+                counting.add(follower_id)
+        counting.discard(self._around.broker_id)
+        nothing = FollowerProgress()
+        raised = advance_high_watermark(
+            log.high_watermark,
+            log.log_start_offset,
+            log.log_end_offset,
+            [role.progress.get(follower_id, nothing).log_end_offset for follower_id in counting],
+            len(self.state.isr),
+            self._min_isr(),
+        )
+        if raised != log.high_watermark:
+            log.high_watermark = raised
+            self.notify()
+
+    # --- following -----------------------------------------------------------------------------------------------------------
+
+    def _note_filling(self) -> None:
+        """Keeps count of what an out-of-sync replica lacks; forgets it once the replica is in sync."""
+        if not isinstance(self.role, FollowerRole):
+            return
+        if self._around.broker_id in self.state.isr or self.role.leader_id < 0:
+            self.role.filling = None
+        elif self.role.filling is None:
+            self.role.filling = Filling()
+
+    async def append_fetched(self, leader_epoch: int, fetched: FetchedPartition) -> None:
+        """Appends what the leader of `leader_epoch` gave; nothing if the replica has moved on meanwhile. LogError of the
+        storage."""
+        async with self.lock:
+            role, log = self.role, self.log
+            if not isinstance(role, FollowerRole) or log is None or role.epoch != leader_epoch:
+                return
+            if fetched.records:
+                await self._around.disks.run(log.log_dir, log.append_as_follower, fetched.records)
+            self._follow_high_watermark(log, fetched.high_watermark)
+            if log.log_start_offset < fetched.log_start_offset <= log.log_end_offset:
+                await self._around.disks.run(log.log_dir, log.advance_log_start, fetched.log_start_offset)
+            if role.filling is not None and (fetched.records or fetched.bytes_left >= 0):
+                role.filling.record(len(fetched.records), fetched.bytes_left)
+            self.notify()
+
+    def _follow_high_watermark(self, log: PartitionLog, leader_high_watermark: int) -> None:
+        reached = min(leader_high_watermark, log.log_end_offset)
+        if reached > log.high_watermark:
+            log.high_watermark = reached
+
+    async def truncate(self, leader_epoch: int, offset: int) -> None:
+        """Cuts the log (and a future log) to `offset`, if this replica still follows `leader_epoch`."""
+        async with self.move_lock, self.lock:
+            log = self._following_log(leader_epoch)
+            if log is None:
+                return
+            if offset < log.log_end_offset:
+                logger.info("%s: truncated from %d to %d", self, log.log_end_offset, offset)
+            # Even if no record has to go: an epoch that this replica began as leader, and never wrote in, does.
+            await self._around.disks.run(log.log_dir, log.truncate_to, offset)
+            if self.future is not None and self.future.log_end_offset > offset:
+                await self._around.disks.run(self.future.log_dir, self.future.truncate_to, offset)
+            self.notify()
+
+    async def start_over_at(self, leader_epoch: int, offset: int) -> None:
+        """Drops everything and begins at the leader's log start, which has passed this log's end."""
+        async with self.move_lock, self.lock:
+            log = self._following_log(leader_epoch)
+            if log is None:
+                return
+            logger.warning(
+                "%s: the leader's log begins at %d, this log ended at %d; starting over", self, offset, log.log_end_offset
+            )
+            await self._around.disks.run(log.log_dir, log.truncate_fully_and_start_at, offset)
+            if self.future is not None:
+                await self._around.disks.run(self.future.log_dir, self.future.truncate_fully_and_start_at, offset)
+            self.notify()
+
+    def _following_log(self, leader_epoch: int) -> PartitionLog | None:
+        return self.log if isinstance(self.role, FollowerRole) and self.role.epoch == leader_epoch else None
+
+    # --- directories ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def log_dir(self) -> Path | None:
+        return self.log.log_dir if self.log is not None else None
+
+
+def _with_isr(state: PartitionImage, result: IsrChangeResult) -> PartitionImage:
+    return PartitionImage(
+        replicas=state.replicas,
+        directories=state.directories,
+        isr=result.isr,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=result.partition_epoch,
+        adding=state.adding,
+        removing=state.removing,
+        original=state.original,
+        target=state.target,
+        leader_recovery_state=result.leader_recovery_state,
+        elr=state.elr,
+        last_known_elr=state.last_known_elr,
+    )

@@ -1,0 +1,49 @@
+"""From the storage's errors to Kafka's codes."""
+
+from __future__ import annotations
+
+from kraftlab.metadata.errors import ErrorCode
+
+from ..log.errors import (
+    CorruptBatch,
+    CorruptLog,
+    LogClosed,
+    LogDirFailed,
+    LogError,
+    NoSpace,
+    OffsetOutOfRange,
+    ReplicaOffline,
+    TooManyOpenFiles,
+    TopicNameTooLong,
+    UnexpectedOffset,
+)
+
+
+class ReplicaError(Exception):
+    """A request about a replica cannot be served: code and text for its answer."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+_CODES: dict[type[LogError], ErrorCode] = {
+    CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
+    CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    LogClosed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    LogDirFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    NoSpace: ErrorCode.KAFKA_STORAGE_ERROR,
+    TooManyOpenFiles: ErrorCode.KAFKA_STORAGE_ERROR,
+    ReplicaOffline: ErrorCode.KAFKA_STORAGE_ERROR,
+    OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    UnexpectedOffset: ErrorCode.INVALID_RECORD,
+    TopicNameTooLong: ErrorCode.INVALID_TOPIC_EXCEPTION,
+}
+
+
+def code_of(error: LogError | ReplicaError) -> ErrorCode:
+    """The code that an answer carries for `error`."""
+    if isinstance(error, ReplicaError):
+        return error.code
+    return _CODES.get(type(error), ErrorCode.UNKNOWN_SERVER_ERROR)

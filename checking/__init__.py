@@ -1,0 +1,1 @@
+"""Checkers and tools of verification that import nothing of ours."""

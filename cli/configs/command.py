@@ -1,0 +1,242 @@
+"""`kraftlab configs`: show and change configs, quotas and SCRAM credentials (kafka-configs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ..credentials import command_config_option, connect
+from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
+from .text import KINDS, Entity
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+_SET, _DELETE = 0, 1
+_DEFAULT_BROKER_SOURCE = 3
+_SHORT = {
+    "topic": "topics",
+    "broker": "brokers",
+    "broker-logger": "broker-loggers",
+    "group": "groups",
+    "client-metrics": "client-metrics",
+    "user": "users",
+    "client": "clients",
+    "ip": "ips",
+}
+"""Option → the type of entity that its value names."""
+_SHORT_DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients", "ip-defaults": "ips"}
+
+
+class Changes(NamedTuple):
+    """What --alter asks for."""
+
+    added: Mapping[str, str]
+    deleted: Sequence[str]
+
+
+class Defaults(NamedTuple):
+    """How often --entity-default is given, and whether it stands before what --entity-name says."""
+
+    times: int
+    are_first: bool
+
+
+def _placed(context: click.Context, parameter: click.Parameter, value: int) -> Defaults:
+    """Options are taken in their order: names that came before are in the context by now."""
+    return Defaults(value, "entity_names" not in context.params)
+
+
+def _short_options(command: Any) -> Any:
+    for name, plural in reversed(_SHORT.items()):
+        metavar = "ID" if name.startswith("broker") else "NAME"
+        text = f"Short for --entity-type {plural} --entity-name {metavar}."
+        command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+    for name, plural in reversed(_SHORT_DEFAULTS.items()):
+        command = click.option(f"--{name}", is_flag=True, help=f"Short for --entity-type {plural} --entity-default.")(command)
+    return command
+
+
+@click.command(
+    "configs",
+    short_help="Show and change configs of topics, brokers, groups, client metrics, and quotas.",
+    epilog="""\b
+Examples:
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --entity-type brokers --entity-name 0 --all
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --add-config retention.ms=1000
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --delete-config retention.ms
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --user alice --add-config controller_mutation_rate=5
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --user alice --client-defaults
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --user alice --add-config 'SCRAM-SHA-256=[password=secret]'
+  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --broker-logger 0 --add-config kraftlab.broker=DEBUG""",
+)
+@bootstrap_option
+@click.option("--describe", is_flag=True, help="Show configs that were set at run time.")
+@click.option("--alter", is_flag=True, help="Change configs.")
+@click.option("--all", "show_all", is_flag=True, help="With --describe: static values and defaults too.")
+@click.option("--entity-type", "entity_types", multiple=True, type=click.Choice(list(KINDS)), help="What the configs belong to.")
+@click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="Its name; a broker's id.")
+@click.option("--entity-default", count=True, callback=_placed, help="The default of all of that type.")
+@_short_options
+@click.option("--add-config", metavar="K=V,K2=[A,B]", help="Configs to set; brackets keep commas.")
+@click.option("--add-config-file", metavar="FILE", help="A properties file with configs to set.")
+@click.option("--delete-config", metavar="K,K2", help="Configs to remove.")
+@command_config_option
+@json_option
+def configs(
+    bootstrap_server: str,
+    describe: bool,
+    alter: bool,
+    show_all: bool,
+    entity_types: tuple[str, ...],
+    entity_names: tuple[str, ...],
+    entity_default: Defaults,
+    add_config: str | None,
+    add_config_file: str | None,
+    delete_config: str | None,
+    as_json: bool,
+    **short: Any,
+) -> int:
+    """Show or change configs of topics, brokers and their loggers, groups and client metrics, quotas of users, clients and
+    addresses, and SCRAM credentials of users."""
+    if describe == alter:
+        raise _usage("Command must include exactly one action: --describe, --alter")
+    from kraftlab.metadata.errors import ApiError
+
+    from .text import ConfigUsageError
+
+    out = Output(as_json)
+    try:
+        entities = _entities(entity_types, entity_names, entity_default, short)
+        changes = _changes(add_config, add_config_file, delete_config)
+        if alter:
+            _check_alter(entities, changes)
+        with connect(bootstrap_server) as client:
+            if entities[0].kind.number is None:
+                from ..security import scram_command
+                from . import quotas as quotas_command
+
+                if scram_command.concerns(changes):
+                    scram_command.alter(client, out, entities, changes)
+                else:
+                    quotas_command.run(client, out, entities, changes if alter else None)
+            elif alter:
+                _alter(client, out, entities[0], changes)
+            else:
+                _describe(client, out, entities[0], show_all)
+    except ConfigUsageError as error:
+        raise CommandFailed(f"Error: {error}") from None
+    except ApiError as error:
+        raise CommandFailed(f"Error: {error.message or error}") from None
+    return DONE
+
+
+def _usage(message: str) -> CommandFailed:
+    return CommandFailed(f"{message}\nSee: kraftlab configs --help")
+
+
+def _entities(types: Sequence[str], names: Sequence[str], defaults: Defaults, short: Mapping[str, Any]) -> list[Entity]:
+    """What the command is about: one entity, or a user and a client of it. Names and defaults go to the types in their order."""
+    entities = [
+        Entity(KINDS[plural], short[option.replace("-", "_")])
+        for option, plural in _SHORT.items()
+        if short[option.replace("-", "_")] is not None
+    ]
+    entities += [Entity(KINDS[plural], None) for option, plural in _SHORT_DEFAULTS.items() if short[option.replace("-", "_")]]
+    if types and entities:
+        raise _usage("--topic, --broker and the like stand for --entity-type and --entity-name; give one or the other")
+    nameless: list[str | None] = [None] * defaults.times
+    named = [*nameless, *names] if defaults.are_first else [*names, *nameless]
+    if len(named) > len(types):
+        raise _usage("Each --entity-name and --entity-default needs an --entity-type of its own")
+    entities += [Entity(KINDS[plural], name) for plural, name in zip(types, named, strict=False)]
+    entities += [Entity(KINDS[plural], None, is_any=True) for plural in types[len(named) :]]
+    if not entities:
+        raise _usage("At least one entity type must be specified with --entity-type, --topic, --broker or the like")
+    kinds = sorted(entity.kind.plural for entity in entities)
+    if len(entities) > 1 and kinds != ["clients", "users"]:
+        raise _usage("Only '--entity-type users --entity-type clients' can be given together")
+    for entity in entities:
+        if entity.name is None and not entity.is_any and not entity.kind.has_default:
+            raise _usage(f"--entity-default is not for --entity-type {entity.kind.plural}; give --entity-name")
+    return entities
+
+
+def _changes(added: str | None, file: str | None, deleted: str | None) -> Changes:
+    from kraftlab.config import properties
+
+    from .text import parse_added, split_outside_brackets
+
+    if added is not None and file is not None:
+        raise _usage("Only one of --add-config or --add-config-file must be specified")
+    values = dict(properties.load(Path(file))) if file is not None else parse_added(added or "")
+    return Changes(values, [key.strip() for key in split_outside_brackets(deleted or "")])
+
+
+def _check_alter(entities: Sequence[Entity], changes: Changes) -> None:
+    if not changes.added and not changes.deleted:
+        raise _usage("At least one of --add-config, --add-config-file or --delete-config must be specified with --alter")
+    for entity in entities:
+        if entity.is_any:
+            default = ", or --entity-default" if entity.kind.has_default else ""
+            raise _usage(f"--alter of {entity.kind.plural} needs --entity-name{default}")
+
+
+def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -> None:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import raise_first_error
+
+    from .text import updated_line
+
+    asked = [pb.AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in changes.added.items()]
+    asked += [pb.AlterableConfig(name=key, config_operation=_DELETE) for key in changes.deleted]
+    resource = pb.AlterConfigsResource(resource_type=entity.kind.number, resource_name=entity.name or "", configs=asked)
+    raise_first_error(client.incremental_alter_configs([resource]).responses)
+    out.lines([updated_line(entity)])
+    out.result({"updated": {"type": entity.kind.singular, "name": entity.name}})
+
+
+def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) -> None:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import raise_first_error
+
+    from .text import SOURCES, ConfigView, SynonymView, described_lines
+
+    entities = [entity]
+    if entity.is_any:
+        listed = client.list_config_resources([entity.kind.number or 0]).config_resources
+        entities = [Entity(entity.kind, found.resource_name) for found in listed]
+        if entity.kind.has_default:
+            entities.append(Entity(entity.kind, None))
+    resources = [pb.DescribeConfigsResource(resource_type=entity.kind.number, resource_name=e.name or "") for e in entities]
+    results = client.describe_configs(resources).results if resources else []
+    raise_first_error(results)
+    document = []
+    for described, result in zip(entities, results, strict=True):
+        sources = (_DEFAULT_BROKER_SOURCE,) if described.name is None else entity.kind.sources
+        entries = [
+            ConfigView(
+                entry.name,
+                entry.value if entry.HasField("value") else None,
+                int(entry.config_source),
+                entry.is_sensitive,
+                [SynonymView(s.name, s.value if s.HasField("value") else None, int(s.source)) for s in entry.synonyms],
+            )
+            for entry in result.configs
+            if show_all or entry.config_source in sources
+        ]
+        out.lines(described_lines(described, show_all, entries))
+        document.append(
+            {
+                "type": entity.kind.singular,
+                "name": described.name,
+                "configs": [
+                    {"name": e.key, "value": e.value, "source": SOURCES.get(e.source, "UNKNOWN"), "sensitive": e.sensitive}
+                    for e in sorted(entries, key=lambda e: e.key)
+                ],
+            }
+        )
+    out.result({"entities": document})

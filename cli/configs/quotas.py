@@ -1,0 +1,73 @@
+"""Quotas of users, clients and addresses, as `kraftlab configs` shows and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import raise_first_error
+
+from ..output import Output
+from ..security import scram_command
+from .text import Entity, parse_quotas, quota_line, updated_line
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+    from .command import Changes
+
+_MATCH_EXACT, _MATCH_DEFAULT, _MATCH_ANY = range(3)
+
+
+def run(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes | None) -> None:
+    """Changes quotas, or (None) shows them. ApiError, ConfigUsageError."""
+    if changes is not None:
+        _alter(client, out, entities, changes)
+    else:
+        _describe(client, out, entities)
+
+
+def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes) -> None:
+    entry = pb.ClientQuotaAlteration(
+        entity=[pb.QuotaEntityPart(entity_type=entity.kind.quota_type, entity_name=entity.name) for entity in entities],
+        ops=[
+            *(pb.ClientQuotaOperation(key=key, value=value) for key, value in parse_quotas(changes.added).items()),
+            *(pb.ClientQuotaOperation(key=key, remove=True) for key in changes.deleted),
+        ],
+    )
+    raise_first_error(client.alter_client_quotas([entry]).entries)
+    out.lines([updated_line(entities[0])])
+    out.result({"updated": [{"type": entity.kind.quota_type, "name": entity.name} for entity in entities]})
+
+
+def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> None:
+    """A filter of one type also shows what it has together with others if no name is given; Kafka's tool leaves that out."""
+    components = [
+        pb.QuotaFilterComponent(
+            entity_type=entity.kind.quota_type,
+            match_type=_match_type(entity),
+            match=entity.name,
+        )
+        for entity in entities
+    ]
+    has_any = any(entity.is_any for entity in entities)
+    response = client.describe_client_quotas([] if has_any and len(entities) == 1 else components, strict=not has_any)
+    types = {entity.kind.quota_type for entity in entities}
+    document = []
+    for entry in response.entries.values:
+        parts = [(part.entity_type, part.entity_name if part.HasField("entity_name") else None) for part in entry.entity]
+        if has_any and not types & {kind for kind, _ in parts}:
+            continue
+        values = {value.key: value.value for value in entry.values}
+        out.lines([quota_line(parts, values)])
+        document.append({"entity": [{"type": kind, "name": name} for kind, name in parts], "quotas": values})
+    credentials = scram_command.find(client, entities)
+    out.lines(scram_command.lines(credentials))
+    out.result({"quotas": document, "scram_credentials": [credential._asdict() for credential in credentials]})
+
+
+def _match_type(entity: Entity) -> int:
+    if entity.is_any:
+        return _MATCH_ANY
+    return _MATCH_DEFAULT if entity.name is None else _MATCH_EXACT

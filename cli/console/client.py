@@ -1,0 +1,174 @@
+"""What the consoles do between lines and partitions: records gathered into batches, and batches followed as they come.
+
+A producer keeps a batch per partition until it is full or is told to flush. Keys decide on partitions as in Kafka's producers;
+records without key stay on one partition for a batch and then go on to the next. A consumer asks the leaders of its partitions
+one after the other, and waits a while at one of them, in turn, when none had anything.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, validate
+from kraftlab.client import DataClient
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from ..stored_batches import Unreadable, stored_records
+from .lines import partition_of_key
+
+_READ_BYTES = 1 << 16
+_LONGEST_WAIT_MS = 250
+_LONGEST_SELECT_S = 3600.0
+_RECORD_OVERHEAD_BYTES = 20
+
+
+class Lines:
+    """The lines of a file, a pipe or a terminal as they arrive. `ended` once the last was taken."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.ended = False
+        self._descriptor = descriptor
+        self._begun = b""
+
+    def take(self, wait_s: float | None) -> list[bytes]:
+        """Lines without their ends, none if there are none in time. None waits for the next."""
+        if not select.select([self._descriptor], [], [], None if wait_s is None else min(wait_s, _LONGEST_SELECT_S))[0]:
+            return []
+        data = os.read(self._descriptor, _READ_BYTES)
+        if not data:
+            self.ended = True
+            rest, self._begun = self._begun, b""
+            return [rest] if rest else []
+        *whole, self._begun = (self._begun + data).split(b"\n")
+        return [line.removesuffix(b"\r") for line in whole]
+
+
+class Written(msgspec.Struct):
+    """What a producer has put into one partition. `end_offset` is that after the last batch of its own."""
+
+    partition: int
+    records: int
+    base_offset: int
+    end_offset: int
+
+
+class Producer:
+    """`written` says what the leaders have acknowledged, by partition. ApiError and ClusterUnreachable as of
+    `DataClient.produce`, ValueError if a record is too large.
+    """
+
+    def __init__(
+        self, data: DataClient, topic: str, partitions: Sequence[int], *, acks: int, batch_bytes: int, timeout_ms: int
+    ) -> None:
+        self.written: dict[int, Written] = {}
+        self._data = data
+        self._topic = topic
+        self._partitions = partitions
+        self._acks = acks
+        self._batch_bytes = batch_bytes
+        self._timeout_ms = timeout_ms
+        self._turn = 0
+        self._pending: dict[int, list[Record]] = {}
+        self._pending_bytes: dict[int, int] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """There are records that were not sent."""
+        return bool(self._pending)
+
+    def add(self, record: Record) -> None:
+        partition = self._partition_of(record)
+        self._pending.setdefault(partition, []).append(record)
+        size_bytes = self._pending_bytes.get(partition, 0) + len(record.key or b"") + len(record.value or b"")
+        self._pending_bytes[partition] = size_bytes + _RECORD_OVERHEAD_BYTES
+        if self._pending_bytes[partition] >= self._batch_bytes:
+            self._send(partition)
+
+    def flush(self) -> None:
+        for partition in sorted(self._pending):
+            self._send(partition)
+
+    def _partition_of(self, record: Record) -> int:
+        if record.key is not None:
+            return self._partitions[partition_of_key(record.key, len(self._partitions))]
+        return self._partitions[self._turn % len(self._partitions)]
+
+    def _send(self, partition: int) -> None:
+        records = self._pending.pop(partition)
+        del self._pending_bytes[partition]
+        self._turn += 1
+        batch = build_batch(records)
+        answer = self._data.produce(self._topic, partition, batch, acks=self._acks, timeout_ms=self._timeout_ms)
+        written = self.written.setdefault(partition, Written(partition, 0, answer.base_offset, 0))
+        written.records += len(records)
+        written.end_offset = answer.base_offset + len(records)
+
+
+class Consumed(NamedTuple):
+    partition: int
+    record: StoredRecord
+
+
+class Consumer:
+    """`positions`: partition → the offset it goes on from. `warn` hears of what is skipped."""
+
+    def __init__(self, data: DataClient, topic: str, positions: dict[int, int], warn: Callable[[str], None]) -> None:
+        self.positions = positions
+        self._data = data
+        self._topic = topic
+        self._warn = warn
+
+    def records(self, timeout_ms: int | None) -> Iterator[list[Consumed]]:
+        """What comes, fetch by fetch, the records of a partition in order. It ends when nothing came for `timeout_ms`."""
+        heard_at = time.monotonic()
+        wait_ms = turn = 0
+        while True:
+            is_quiet = True
+            for index, partition in enumerate(sorted(self.positions)):
+                found = self._fetch(partition, wait_ms if index == turn % len(self.positions) else 0)
+                if found:
+                    is_quiet = False
+                    yield found
+                    heard_at = time.monotonic()
+            turn += 1
+            wait_ms = _LONGEST_WAIT_MS if is_quiet else 0
+            if timeout_ms is not None:
+                left_ms = timeout_ms - int((time.monotonic() - heard_at) * 1000)
+                if left_ms <= 0:
+                    return
+                wait_ms = min(wait_ms, left_ms)
+
+    def _fetch(self, partition: int, wait_ms: int) -> list[Consumed]:
+        position = self.positions[partition]
+        try:
+            fetched = self._data.fetch(self._topic, partition, position, max_wait_ms=wait_ms).records
+        except ApiError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            self._find_place(partition)
+            return []
+        found: list[Consumed] = []
+        for start, header in validate(fetched):
+            try:
+                if not header.is_control:
+                    records = stored_records(header, fetched[start : start + header.size_bytes])
+                    found.extend(Consumed(partition, record) for record in records if record.offset >= position)
+            except Unreadable as error:
+                self._warn(f"{self._topic}-{partition} from offset {header.base_offset} to {header.last_offset}: {error}")
+            self.positions[partition] = max(header.end_offset, position)
+        return found
+
+    def _find_place(self, partition: int) -> None:
+        """Goes on at the nearest offset that there is."""
+        wanted = self.positions[partition]
+        first, end = self._data.bounds(self._topic, partition)
+        self.positions[partition] = min(max(wanted, first), end)
+        self._warn(
+            f"{self._topic}-{partition} has offsets {first} to {end - 1}, not {wanted}; it goes on at {self.positions[partition]}"
+        )

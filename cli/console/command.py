@@ -1,0 +1,271 @@
+"""`kraftlab console-producer` and `kraftlab console-consumer`: lines into a topic, and records out of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from ..completion.values import complete_topics
+from ..credentials import caller_options, connect
+from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option, print_json
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient, DataClient
+
+    from .client import Producer
+    from .lines import FormatterProperties, P, ReaderProperties
+
+_LEADER, _ALL = 1, -1
+_ACKS = {"1": _LEADER, "all": _ALL, "-1": _ALL}
+_EARLIEST, _LATEST = "earliest", "latest"
+_AT_LEAST_ONE = click.IntRange(min=1)
+
+_topic_option = click.option("--topic", required=True, metavar="NAME", shell_complete=complete_topics, help="The topic.")
+
+
+def _partitions(admin: AdminClient, topic: str, partition: int | None) -> list[int]:
+    """The partitions that are meant, sorted."""
+    from kraftlab.client.errors import api_error
+    from kraftlab.metadata.errors import ErrorCode
+
+    (found,) = admin.describe_topics([topic]).topics
+    if found.error_code:
+        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommandFailed(f"Error: Topic {topic} does not exist; create it with kraftlab topics --create --topic {topic}")
+        raise api_error(found.error_code, found.error_message)
+    numbers = sorted(item.partition_index for item in found.partitions)
+    if partition is None:
+        return numbers
+    if partition not in numbers:
+        raise CommandFailed(f"Error: Topic {topic} has partitions 0 to {numbers[-1]}, not {partition}")
+    return [partition]
+
+
+@click.command(
+    "console-producer",
+    short_help="Write lines to a topic as records.",
+    epilog="""\b
+Examples:
+  printf 'one\\ntwo\\n' | kraftlab console-producer --bootstrap-server 127.0.0.1:9092 --topic t
+  kraftlab console-producer --bootstrap-server 127.0.0.1:9092 --topic t --property parse.key=true --property key.separator=:
+
+\b
+Properties: parse.key=false, key.separator=TAB, parse.headers=false (header:value,…TAB before key and value),
+headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.marker=TEXT, ignore.error=false.""",
+)
+@bootstrap_option
+@_topic_option
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this one, whatever the keys are.")
+@click.option("--property", "--reader-property", "properties", multiple=True, metavar="KEY=VALUE", help="See below.")
+@click.option(
+    "--request-required-acks",
+    "acks",
+    type=click.Choice(list(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Who must have a record: every replica in sync, or the leader.",
+)
+@click.option(
+    "--batch-size", type=_AT_LEAST_ONE, default=16384, show_default=True, metavar="BYTES", help="Send this much at once."
+)
+@click.option(
+    "--timeout",
+    "linger_ms",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    metavar="MS",
+    help="…and what there is after this time.",
+)
+@click.option(
+    "--request-timeout-ms",
+    "timeout_ms",
+    type=_AT_LEAST_ONE,
+    default=30_000,
+    show_default=True,
+    metavar="MS",
+    help="How long to try to write a batch.",
+)
+@caller_options
+@json_option
+def console_producer(
+    bootstrap_server: str,
+    topic: str,
+    partition: int | None,
+    properties: tuple[str, ...],
+    acks: str,
+    batch_size: int,
+    linger_ms: int,
+    timeout_ms: int,
+    as_json: bool,
+) -> int:
+    """Read lines from standard input and write each to a topic, until the input ends.
+
+    A connection that breaks while a batch is written may leave that batch twice in the log.
+    """
+    from kraftlab.client import ClusterUnreachable, DataClient
+    from kraftlab.metadata.errors import ApiError
+
+    from .client import Lines, Producer
+    from .lines import BadLine, ReaderProperties
+
+    out = Output(as_json)
+    reader = _properties(ReaderProperties, properties)
+    with connect(bootstrap_server) as admin, DataClient(admin) as data:
+        partitions = _partitions(admin, topic, partition)
+        producer = Producer(data, topic, partitions, acks=_ACKS[acks], batch_bytes=batch_size, timeout_ms=timeout_ms)
+        try:
+            _produce(Lines(sys.stdin.fileno()), producer, reader, linger_ms / 1000)
+        except KeyboardInterrupt:
+            producer.flush()
+            raise
+        except (ApiError, ClusterUnreachable, ValueError) as error:
+            if isinstance(error, BadLine):
+                producer.flush()
+            told = "; ".join(f"{topic}-{each.partition} up to offset {each.end_offset - 1}" for each in _written(producer))
+            raise CommandFailed(f"Error: {error}; written before: {told or 'nothing'}") from None
+    written = _written(producer)
+    out.lines(
+        f"{each.records} {'record' if each.records == 1 else 'records'} to {topic}-{each.partition}, "
+        f"offsets {each.base_offset} to {each.end_offset - 1}"
+        for each in written
+    )
+    out.result({"topic": topic, "records": sum(each.records for each in written), "partitions": written})
+    return DONE
+
+
+def _written(producer: Producer) -> list[Any]:
+    return [producer.written[partition] for partition in sorted(producer.written)]
+
+
+def _produce(lines: Any, producer: Producer, reader: ReaderProperties, linger_s: float) -> None:
+    from .lines import parse_line
+
+    number, due_at = 0, 0.0
+    is_terminal = sys.stdin.isatty()
+    while not lines.ended:
+        if is_terminal and not producer.is_waiting:
+            click.echo(">", nl=False, err=True)
+        was_waiting = producer.is_waiting
+        for line in lines.take(max(due_at - time.monotonic(), 0) if was_waiting else None):
+            number += 1
+            producer.add(parse_line(line, number, reader))
+        now = time.monotonic()
+        if not was_waiting:
+            due_at = now + linger_s
+        if producer.is_waiting and now >= due_at:
+            producer.flush()
+    producer.flush()
+
+
+def _properties(kind: type[P], texts: tuple[str, ...]) -> P:
+    from .lines import properties_from
+
+    try:
+        return properties_from(kind, texts)
+    except ValueError as error:
+        raise CommandFailed(f"Error: --property {error}") from None
+
+
+@click.command(
+    "console-consumer",
+    short_help="Print the records of a topic.",
+    epilog="""\b
+Examples:
+  kraftlab console-consumer --bootstrap-server 127.0.0.1:9092 --topic t --from-beginning --timeout-ms 1000
+  kraftlab console-consumer --bootstrap-server 127.0.0.1:9092 --topic t --partition 0 --offset 7 --max-messages 1 --json
+
+\b
+Properties: print.timestamp, print.partition, print.offset, print.headers, print.key (each false), print.value=true,
+key.separator=TAB, line.separator=NEWLINE, headers.separator=",", null.literal=null.""",
+)
+@bootstrap_option
+@_topic_option
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
+@click.option("--from-beginning", is_flag=True, help="All there is, not only what comes from now on.")
+@click.option("--offset", metavar="N|earliest|latest", help="Where to begin; needs --partition. Default: latest.")
+@click.option("--max-messages", type=_AT_LEAST_ONE, metavar="N", help="End after so many records.")
+@click.option("--timeout-ms", type=_AT_LEAST_ONE, metavar="MS", help="End when nothing came for this long.")
+@click.option("--property", "--formatter-property", "properties", multiple=True, metavar="KEY=VALUE", help="See below.")
+@caller_options
+@click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
+def console_consumer(
+    bootstrap_server: str,
+    topic: str,
+    partition: int | None,
+    from_beginning: bool,
+    offset: str | None,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    properties: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Print committed records, in order within each partition, until it is interrupted or told to end.
+
+    There are no consumer groups: where it stands is remembered by nobody.
+    """
+    from kraftlab.client import DataClient
+
+    from .client import Consumer
+    from .lines import FormatterProperties
+
+    formatter = _properties(FormatterProperties, properties)
+    start = _start(partition, from_beginning, offset)
+    count = 0
+    with connect(bootstrap_server) as admin, DataClient(admin) as data:
+        positions = {number: _position(data, topic, number, start) for number in _partitions(admin, topic, partition)}
+        consumer = Consumer(data, topic, positions, lambda text: click.echo(f"WARN {text}", err=True))
+        stdout = sys.stdout.buffer
+        put = _printer(stdout, topic, formatter, as_json)
+        try:
+            for found in consumer.records(timeout_ms):
+                for each in found[: None if max_messages is None else max_messages - count]:
+                    put(each.partition, each.record)
+                    count += 1
+                stdout.flush()
+                if count == max_messages:
+                    break
+        finally:
+            click.echo(f"Processed a total of {count} {'message' if count == 1 else 'messages'}", err=True)
+    return DONE
+
+
+def _start(partition: int | None, from_beginning: bool, offset: str | None) -> int | str:
+    """An offset, or one of the words for it."""
+    if offset is None:
+        return _EARLIEST if from_beginning else _LATEST
+    if partition is None:
+        raise CommandFailed("Error: the partition is required when --offset is given; add --partition")
+    if from_beginning:
+        raise CommandFailed("Error: --from-beginning and --offset contradict each other; give one of them")
+    if offset.lower() in (_EARLIEST, _LATEST):
+        return offset.lower()
+    if re.fullmatch(r"[0-9]{1,18}", offset) is None:
+        raise CommandFailed(
+            f"Error: --offset {offset}: give a number that is not negative, of 18 digits at most, earliest or latest"
+        )
+    return int(offset)
+
+
+def _position(data: DataClient, topic: str, partition: int, start: int | str) -> int:
+    if isinstance(start, int):
+        return start
+    first, end = data.bounds(topic, partition)
+    return first if start == _EARLIEST else end
+
+
+def _printer(stdout: BinaryIO, topic: str, formatter: FormatterProperties, as_json: bool) -> Callable[[int, Any], None]:
+    from .lines import format_record, record_document
+
+    if as_json:
+        return lambda partition, record: print_json(record_document(record, topic, partition))
+
+    def put(partition: int, record: Any) -> None:
+        stdout.write(format_record(record, partition, formatter))
+
+    return put

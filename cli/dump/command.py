@@ -1,0 +1,258 @@
+"""`kraftlab dump-log`: what is in log files, batch by batch: of the metadata log, its snapshots, and partitions' logs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from ..output import DONE, FAILED, CommandFailed
+
+_METADATA_MAGIC = b"KLS1"
+_KAFKAS_MAGIC_AT = 16
+
+
+class Wanted(NamedTuple):
+    """What of each batch is shown."""
+
+    records: bool
+    payload: bool
+    place: bool
+    max_bytes: int | None
+    as_json: bool
+
+
+@click.command(
+    "dump-log",
+    short_help="Show log files batch by batch.",
+    epilog="""\b
+Examples:
+  kraftlab dump-log --files /var/lib/kraftlab/metadata/__cluster_metadata-0/00000000000000000000.log --cluster-metadata-decoder
+  kraftlab dump-log --files 00000000000000004711-0000000003.checkpoint --cluster-metadata-decoder --skip-record-metadata
+  kraftlab dump-log --files d0/orders-0/00000000000000000000.log,d0/orders-0/00000000000000000000.index --print-data-log
+
+\b
+Every crc is checked, and that each batch follows the one before it. Broken places are named with their position, and reading
+goes on behind them; the exit code is 1 then. Secrets in metadata records are not shown. Nothing is changed, whoever runs.""",
+)
+@click.option(
+    "--files",
+    type=click.Path(),
+    required=True,
+    multiple=True,
+    metavar="FILE[,FILE…]",
+    help="Segments, snapshots and offset indexes.",
+)
+@click.option("--cluster-metadata-decoder", "decode_metadata", is_flag=True, help="Show the metadata records, as JSON.")
+@click.option("--print-data-log", is_flag=True, help="Show what the records hold.")
+@click.option("--deep-iteration", is_flag=True, help="Show each record of a batch, not only the batch.")
+@click.option("--skip-record-metadata", is_flag=True, help="Of records show only what they hold.")
+@click.option("--max-bytes", type=click.IntRange(min=1), metavar="N", help="Read at most so many bytes of each file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document for each batch, a line each.")
+def dump_log(
+    files: tuple[str, ...],
+    decode_metadata: bool,
+    print_data_log: bool,
+    deep_iteration: bool,
+    skip_record_metadata: bool,
+    max_bytes: int | None,
+    as_json: bool,
+) -> int:
+    """Show what is in log files, whole or damaged, of a node that runs, is stopped or broken."""
+    paths = [path for given in files for path in given.split(",") if path]
+    payload = decode_metadata or print_data_log
+    wanted = Wanted(payload or deep_iteration, payload, not skip_record_metadata, max_bytes, as_json)
+    is_sound = True
+    for path in paths:
+        is_sound &= _dump(path, wanted)
+    sys.stdout.flush()
+    return DONE if is_sound else FAILED
+
+
+def _dump(path: str, wanted: Wanted) -> bool:
+    """Shows one file. Whether it is sound."""
+    kinds: dict[str, Callable[[str, Wanted], bool]] = {".log": _dump_log, ".checkpoint": _dump_metadata, ".index": _dump_index}
+    suffix = Path(path).suffix
+    if suffix not in kinds:
+        raise CommandFailed(f"Error: {path} ends in none of {', '.join(kinds)}; give segments, snapshots or offset indexes")
+    if not Path(path).is_file():
+        raise CommandFailed(f"Error: {path} is no file; give the path of a segment, snapshot or offset index")
+    _line(wanted, f"Dumping {path}")
+    return kinds[suffix](path, wanted)
+
+
+def _say(text: str) -> None:
+    """A line of the dump. There may be millions: they are not flushed one by one."""
+    sys.stdout.write(text + "\n")
+
+
+def _say_json(document: dict[str, Any]) -> None:
+    _say(msgspec.json.encode(document).decode())
+
+
+def _line(wanted: Wanted, text: str) -> None:
+    if not wanted.as_json:
+        _say(text)
+
+
+def _dump_log(path: str, wanted: Wanted) -> bool:
+    from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
+
+    with open(path, "rb") as file:
+        start = file.read(_KAFKAS_MAGIC_AT + 1)
+    # In a directory of that name lies our log, its header page perhaps damaged, or Kafka's, which consists of record batches.
+    is_kafkas = start[_KAFKAS_MAGIC_AT:] == b"\2"
+    is_metadata = start.startswith(_METADATA_MAGIC) or (
+        not is_kafkas and Path(path).absolute().parent.name == PARTITION_DIRECTORY
+    )
+    return _dump_metadata(path, wanted) if is_metadata else _dump_data(path, wanted)
+
+
+def _show(
+    path: str, wanted: Wanted, document: dict[str, Any], records: Iterator[dict[str, Any]], line: Callable[..., str]
+) -> bool:
+    """One batch with its records. Whether all of them can be read."""
+    from .text import batch_line
+
+    if wanted.as_json:
+        told = list(records) if wanted.records else []
+        _say_json({"file": path, **document, **({"records": told} if wanted.records else {})})
+        return not any("error" in record for record in told)
+    _say(batch_line(document))
+    is_sound = True
+    for record in records if wanted.records else ():
+        is_sound &= "error" not in record
+        _say(line(record))
+    return is_sound
+
+
+def _dump_metadata(path: str, wanted: Wanted) -> bool:
+    from kraftlab.config.secrets import is_secret
+    from kraftlab.quorum.storage.survey import BrokenPlace, survey_file
+
+    from .text import broken_document, broken_line, metadata_batch, metadata_record_line, metadata_records
+
+    survey = survey_file(path, wanted.max_bytes)
+    is_sound = not survey.header_fault
+    if survey.snapshot is not None:
+        _line(wanted, f"Snapshot end offset: {survey.snapshot.offset}, epoch: {survey.snapshot.epoch}")
+    elif survey.segment is not None:
+        identity = survey.segment.identity
+        _line(wanted, f"Log starting offset: {survey.segment.base_offset}")
+        _line(wanted, f"Cluster: {identity.cluster_id} generation: {identity.generation}")
+    else:
+        _broken(path, wanted, {"position": 0, "size": 4096, "isvalid": False, "error": survey.header_fault})
+    for entry in survey.entries:
+        if isinstance(entry, BrokenPlace):
+            is_sound = False
+            line = broken_line(entry.position, entry.size_bytes, path, survey.size_bytes, entry.reason)
+            _broken(path, wanted, broken_document(entry), line)
+            continue
+        document = metadata_batch(entry)
+        if entry.fault:
+            document["error"] = entry.fault
+            is_sound = False
+        records = iter(metadata_records(entry, is_secret))
+        is_sound &= _show(path, wanted, document, records, lambda record: metadata_record_line(record, with_place=wanted.place))
+    return is_sound
+
+
+def _broken(path: str, wanted: Wanted, document: dict[str, Any], line: str | None = None) -> None:
+    if wanted.as_json:
+        _say_json({"file": path, **document})
+    else:
+        _say(line or f"Found {document['size']} invalid bytes at position {document['position']} of {path}: {document['error']}")
+
+
+def _dump_data(path: str, wanted: Wanted) -> bool:
+    from .text import broken_line, data_batch, data_record_line, data_records
+
+    data = Path(path).read_bytes()
+    _line(wanted, f"Log starting offset: {_base_offset(path)}")
+    is_sound = True
+    for position, header, fault in _data_batches(data[: wanted.max_bytes], len(data)):
+        if header is None:
+            is_sound = False
+            size_bytes = len(data) - position
+            document = {"position": position, "size": size_bytes, "isvalid": False, "error": fault}
+            _broken(path, wanted, document, broken_line(position, size_bytes, path, len(data), fault))
+            continue
+        document = data_batch(position, header, fault)
+        if fault:
+            document["error"] = fault
+            is_sound = False
+        records = iter(()) if fault else data_records(header, data[position : position + header.size_bytes])
+        _show(
+            path,
+            wanted,
+            document,
+            records,
+            lambda record: data_record_line(record, with_place=wanted.place, with_payload=wanted.payload),
+        )
+    return is_sound
+
+
+def _base_offset(path: str) -> int:
+    """What a segment's or index's name says. CommandFailed if it is no such name."""
+    stem = Path(path).stem
+    if not (len(stem) == 20 and stem.isdigit()):
+        raise CommandFailed(f"Error: {path} is not named by a base offset of 20 digits; name the file as it was in its partition")
+    return int(stem)
+
+
+def _data_batches(data: bytes, file_bytes: int) -> Iterator[tuple[int, Any, str]]:
+    """(position, header, what is wrong with it); without a header what follows cannot be read."""
+    from kraftlab.broker.log.errors import CorruptBatch
+    from kraftlab.broker.log.record_batch import check_crc, read_header
+
+    position, expected = 0, -1
+    while position < len(data):
+        try:
+            header = read_header(data, position)
+            if position + header.size_bytes > len(data):
+                raise CorruptBatch(position, f"cut short: {len(data) - position} of {header.size_bytes} bytes")
+        except CorruptBatch as error:
+            if len(data) == file_bytes:
+                yield position, None, str(error)
+            return
+        fault = ""
+        try:
+            check_crc(data, position, header)
+        except CorruptBatch as error:
+            fault = str(error)
+        if header.base_offset < expected:
+            fault = fault or f"its base offset {header.base_offset} is below {expected}, where the batch before it ends"
+        yield position, header, fault
+        position += header.size_bytes
+        expected = header.end_offset
+
+
+def _dump_index(path: str, wanted: Wanted) -> bool:
+    """Each entry must name a batch of the log beside it: where it begins, and its last offset."""
+    from kraftlab.broker.log.segment import INDEX_ENTRY
+
+    base, log = _base_offset(path), Path(path).with_suffix(".log")
+    if not log.is_file():
+        raise CommandFailed(f"Error: {path} belongs to {log}, which is not there; put the two side by side")
+    content = log.read_bytes()
+    last_offsets = {at: header.last_offset for at, header, _ in _data_batches(content, len(content)) if header is not None}
+    data = Path(path).read_bytes()[: wanted.max_bytes]
+    is_sound = len(data) % INDEX_ENTRY.size == 0 or wanted.max_bytes is not None
+    if not is_sound:
+        click.echo(f"{path}: {len(data) % INDEX_ENTRY.size} bytes at its end are no entry", err=True)
+    for relative, position in INDEX_ENTRY.iter_unpack(data[: len(data) - len(data) % INDEX_ENTRY.size]):
+        found = last_offsets.get(position)
+        fits = found == base + relative
+        if wanted.as_json:
+            _say_json({"file": path, "offset": base + relative, "position": position, "isvalid": fits, "batchLastOffset": found})
+        else:
+            _say(f"offset: {base + relative} position: {position}")
+        if not fits:
+            is_sound = False
+            there = "no batch begins there" if found is None else f"the batch there ends with offset {found}"
+            click.echo(f"Index offset: {base + relative}, position {position} of {log}: {there}", err=True)
+    return is_sound

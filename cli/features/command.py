@@ -1,0 +1,209 @@
+"""`kraftlab features`: which behaviours the cluster has agreed on, and changes of it (kafka-features)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..completion.values import complete_features
+from ..credentials import caller_options, connect
+from ..option_placement import AddressedGroup
+from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+    from .text import FeatureView
+
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+@click.group(
+    "features",
+    cls=AddressedGroup,
+    short_help="Show, raise and lower the levels of features.",
+    epilog="""\b
+Examples:
+  kraftlab features describe --bootstrap-server 127.0.0.1:9092
+  kraftlab features upgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=2
+  kraftlab features upgrade --bootstrap-server 127.0.0.1:9092 --release-version 4.3 --dry-run
+  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=1
+  kraftlab features disable --bootstrap-server 127.0.0.1:9092 --feature eligible.leader.replicas.version""",
+)
+def features() -> None:
+    """Feature levels: which record formats and behaviours the cluster has agreed on."""
+
+
+@features.command(
+    "describe",
+    short_help="Show supported ranges and finalized levels.",
+    epilog="""\b
+Example:
+  kraftlab features describe --bootstrap-server 127.0.0.1:9092 --json""",
+)
+@bootstrap_option
+@caller_options
+@json_option
+def describe(bootstrap_server: str, as_json: bool) -> int:
+    """Show every feature with the levels that nodes support and the one that is finalized."""
+    from .text import feature_lines
+
+    out = Output(as_json)
+    with connect(bootstrap_server) as client:
+        views = _views(client)
+    out.lines(feature_lines(views))
+    out.result(
+        {
+            "features": [
+                {"name": v.name, "min": v.lowest, "max": v.highest, "finalized": v.finalized, "epoch": v.epoch}
+                for v in sorted(views)
+            ]
+        }
+    )
+    return DONE
+
+
+def _views(client: AdminClient) -> list[FeatureView]:
+    from .text import FeatureView
+
+    # Brokers answer for themselves; one that is behind first catches up with what the controller has just said.
+    client.describe_cluster()
+    answer = client.api_versions()
+    finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    return [
+        FeatureView(
+            feature.name,
+            feature.min_version,
+            feature.max_version,
+            finalized.get(feature.name, 0),
+            answer.finalized_features_epoch,
+        )
+        for feature in answer.supported_features
+    ]
+
+
+def _change_options(command: Any) -> Any:
+    for option in (
+        json_option,
+        caller_options,
+        bootstrap_option,
+        click.option("--dry-run", is_flag=True, help="Say whether it can be done, and do nothing."),
+    ):
+        command = option(command)
+    return command
+
+
+_levels_option = click.option(
+    "--feature",
+    "levels",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    shell_complete=complete_features,
+    help="A feature and its level; may come several times.",
+)
+_metadata_option = click.option("--metadata", metavar="VERSION", help="A metadata.version by name or release, for example 4.3.")
+_unsafe_option = click.option("--unsafe", is_flag=True, help="Lower it although metadata may be lost.")
+
+
+@features.command(
+    "upgrade",
+    short_help="Raise levels.",
+    epilog="""\b
+Example:
+  kraftlab features upgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=2 --feature group.version=1""",
+)
+@_levels_option
+@_metadata_option
+@click.option("--release-version", metavar="RELEASE", help="All levels that new clusters of a release have, for example 4.3.")
+@_change_options
+def upgrade(
+    bootstrap_server: str,
+    levels: tuple[str, ...],
+    metadata: str | None,
+    release_version: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Raise the levels of features. All of them are raised, or none."""
+    wanted = _parsed(levels, metadata, release_version)
+    return _update(bootstrap_server, "upgraded", wanted, _UPGRADE, dry_run, as_json)
+
+
+@features.command(
+    "downgrade",
+    short_help="Lower levels.",
+    epilog="""\b
+Example:
+  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=1 --dry-run""",
+)
+@_levels_option
+@_metadata_option
+@_unsafe_option
+@_change_options
+def downgrade(
+    bootstrap_server: str, levels: tuple[str, ...], metadata: str | None, unsafe: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Lower the levels of features, without losing metadata unless --unsafe."""
+    wanted = _parsed(levels, metadata, None)
+    upgrade_type = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
+    return _update(bootstrap_server, "downgraded", wanted, upgrade_type, dry_run, as_json)
+
+
+@features.command(
+    "disable",
+    short_help="Switch features off.",
+    epilog="""\b
+Example:
+  kraftlab features disable --bootstrap-server 127.0.0.1:9092 --feature group.version""",
+)
+@click.option(
+    "--feature",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    shell_complete=complete_features,
+    help="A feature; may come several times.",
+)
+@_unsafe_option
+@_change_options
+def disable(bootstrap_server: str, names: tuple[str, ...], unsafe: bool, dry_run: bool, as_json: bool) -> int:
+    """Switch features off: the same as lowering them to 0."""
+    upgrade_type = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
+    return _update(bootstrap_server, "disabled", dict.fromkeys(names, 0), upgrade_type, dry_run, as_json)
+
+
+def _parsed(levels: tuple[str, ...], metadata: str | None, release: str | None) -> dict[str, int]:
+    from .text import FeatureUsageError, parse_levels
+
+    try:
+        wanted = parse_levels(levels, metadata, release)
+    except FeatureUsageError as error:
+        raise CommandFailed(f"Error: {error}") from None
+    if not wanted:
+        raise CommandFailed("You must specify at least one feature with --feature or --metadata\nSee: kraftlab features --help")
+    return wanted
+
+
+def _update(bootstrap_server: str, action: str, levels: dict[str, int], upgrade_type: int, dry_run: bool, as_json: bool) -> int:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.metadata.errors import ApiError
+
+    from .text import done_lines, failed_lines
+
+    updates = [
+        pb.FeatureUpdate(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+        for name, level in sorted(levels.items())
+    ]
+    out = Output(as_json)
+    with connect(bootstrap_server) as client:
+        try:
+            client.update_features(updates, validate_only=dry_run)
+        except ApiError as error:
+            reason = error.message or str(error)
+            text = reason if as_json else "\n".join(failed_lines(action, levels, dry_run, reason))
+            raise CommandFailed(text, on_stdout=True) from None
+    out.lines(done_lines(action, levels, dry_run))
+    out.result({action: levels, "dry_run": dry_run})
+    return DONE

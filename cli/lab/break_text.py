@@ -1,0 +1,27 @@
+"""What `kraftlab cluster status` prints: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kraftlab.lab.faults.orders import Standing, Status
+
+
+def status_lines(status: Status) -> list[str]:
+    """Nodes, orders that stand, and links in which something waits."""
+    width = max(len(node.name) for node in status.nodes)
+    lines = [
+        f"{node.name:<{width}}  {node.state:<7}  {node.pid or '-':>7}{'  leader' if node.leads else ''}" for node in status.nodes
+    ]
+    lines += ["", "Nothing is broken." if not status.orders else "Broken:"]
+    lines += [f"  #{order.number} {order.text}; {_until(order)}" for order in status.orders]
+    waiting = [link for link in status.links if link.waiting_bytes]
+    if waiting:
+        lines += ["", "What waits:"]
+        lines += [f"  {link.source} → {link.target}: {link.waiting_bytes} bytes" for link in waiting]
+    return lines
+
+
+def _until(order: Standing) -> str:
+    return "until it is healed" if order.left_ms is None else f"for another {order.left_ms / 1000:.1f} s"

@@ -1,0 +1,145 @@
+"""`kraftlab cluster`: the cluster's id, its members, and taking a dead broker out (kafka-cluster); and ways to break it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..completion.values import complete_brokers
+from ..credentials import caller_options, connect
+from ..option_placement import AddressedGroup
+from ..output import DONE, CommandFailed, Output, json_option
+from . import break_commands
+
+if TYPE_CHECKING:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    from .cluster_text import Member
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _servers(bootstrap_server: str | None, bootstrap_controller: str | None) -> str:
+    """Whom to ask; CommandFailed unless it is given in one way."""
+    if (bootstrap_server is None) == (bootstrap_controller is None):
+        raise CommandFailed(
+            "Exactly one of --bootstrap-server and --bootstrap-controller is needed\nSee: kraftlab cluster --help"
+        )
+    return bootstrap_server or bootstrap_controller or ""
+
+
+def _addressed(command: F) -> F:
+    """The options that say whom to ask, and as whom."""
+    server = click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
+    controller = click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
+    return server(controller(caller_options(json_option(command))))
+
+
+@click.group(
+    "cluster",
+    cls=AddressedGroup,
+    short_help="Show the cluster's id and members, unregister brokers, break it.",
+    epilog="""\b
+Examples:
+  kraftlab cluster cluster-id --bootstrap-server 127.0.0.1:9092
+  kraftlab cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --long
+  kraftlab cluster unregister --bootstrap-server 127.0.0.1:9092 --id 9
+  kraftlab cluster isolate leader --for 5s --data /tmp/lab      # with: kraftlab up --allow-chaos""",
+)
+def cluster() -> None:
+    """Show the cluster's id and its members, and take out brokers that will not come back.
+
+    The commands that want --data break a cluster that was started with `kraftlab up --allow-chaos`. They name nodes as its
+    directory does (controller-3000, broker-1), or leader, followers, controllers, brokers, all; several with commas.
+    """
+
+
+for _breaks in break_commands.COMMANDS:
+    cluster.add_command(_breaks)
+
+
+@cluster.command("cluster-id")
+@_addressed
+def cluster_id(bootstrap_server: str | None, bootstrap_controller: str | None, as_json: bool) -> int:
+    """Print the id of the cluster."""
+    out = Output(as_json)
+    with connect(_servers(bootstrap_server, bootstrap_controller)) as client:
+        found = client.describe_cluster().cluster_id
+    out.lines([f"Cluster ID: {found}"])
+    out.result({"cluster_id": found})
+    return DONE
+
+
+@cluster.command("list-endpoints")
+@click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that are registered and not unfenced.")
+@click.option("--long", "is_long", is_flag=True, help="Also epoch, last contact and cordoned directories of each broker.")
+@_addressed
+def list_endpoints(
+    bootstrap_server: str | None,
+    bootstrap_controller: str | None,
+    include_fenced_brokers: bool,
+    is_long: bool,
+    as_json: bool,
+) -> int:
+    """List the brokers, or with --bootstrap-controller the controllers."""
+    if include_fenced_brokers and bootstrap_controller is not None:
+        raise CommandFailed(
+            "The option --include-fenced-brokers is only supported with --bootstrap-server option\nSee: kraftlab cluster --help"
+        )
+    from .cluster_text import endpoint_lines
+
+    out = Output(as_json)
+    with connect(_servers(bootstrap_server, bootstrap_controller)) as client:
+        response = client.describe_cluster(include_fenced_brokers=include_fenced_brokers)
+    members = _controllers(response) if bootstrap_controller is not None else _brokers(response)
+    out.lines(endpoint_lines(members, is_long))
+    out.result(members)
+    return DONE
+
+
+def _brokers(response: pb.DescribeClusterResponse) -> list[Member]:
+    from .cluster_text import Member
+
+    return [
+        Member(
+            broker.broker_id,
+            broker.host,
+            broker.port,
+            broker.rack if broker.HasField("rack") else None,
+            "fenced" if broker.is_fenced else "shutting down" if broker.in_controlled_shutdown else "unfenced",
+            "broker",
+            broker.broker_epoch,
+            broker.silent_ms if broker.HasField("silent_ms") else None,
+            tuple(broker.cordoned_log_dirs),
+            len(broker.log_dirs),
+        )
+        for broker in response.brokers
+    ]
+
+
+def _controllers(response: pb.DescribeClusterResponse) -> list[Member]:
+    from .cluster_text import Member
+
+    return [Member(node.controller_id, node.host, node.port, None, "registered", "controller") for node in response.controllers]
+
+
+@cluster.command("unregister")
+@click.option(
+    "--id", "broker_id", type=int, required=True, metavar="N", shell_complete=complete_brokers, help="The broker to take out."
+)
+@click.option(
+    "--expected-epoch", type=int, metavar="N", help="Only if it is registered with this epoch (list-endpoints --long shows it)."
+)
+@_addressed
+def unregister(
+    bootstrap_server: str | None, bootstrap_controller: str | None, broker_id: int, expected_epoch: int | None, as_json: bool
+) -> int:
+    """Take a broker out of the cluster. One that is alive registers again by itself; replica lists are not changed."""
+    out = Output(as_json)
+    with connect(_servers(bootstrap_server, bootstrap_controller)) as client:
+        response = client.unregister_broker(broker_id, expected_epoch)
+    out.lines([f"Broker {broker_id} is no longer registered."])
+    out.result({"broker_id": broker_id, "metadata_offset": response.header.metadata_offset})
+    return DONE

@@ -1,0 +1,148 @@
+"""`kraftlab storage`: format data directories, look at them, make ids (kafka-storage)."""
+
+from __future__ import annotations
+
+import click
+
+from ..command_groups import CommandGroup
+from ..output import DONE, FAILED, Output, json_option
+
+
+@click.group(
+    "storage",
+    cls=CommandGroup,
+    short_help="Format data directories, show what they hold, make ids.",
+    epilog="""\b
+Examples:
+  kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone
+  kraftlab storage info -c controller.properties""",
+)
+def storage() -> None:
+    """Format data directories, show what they hold, make ids."""
+
+
+@storage.command(
+    "random-uuid",
+    epilog="""\b
+Example:
+  CLUSTER=$(kraftlab storage random-uuid)""",
+)
+def random_uuid() -> int:
+    """Print a random id, for a new cluster or a directory."""
+    from kraftlab.config import storage as logic
+
+    click.echo(logic.random_cluster_id())
+    return DONE
+
+
+@storage.command(
+    "format",
+    epilog="""\b
+Examples:
+  kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --initial-controllers \\
+      3000@127.0.0.1:19093:DIRECTORY-ID,3001@127.0.0.1:19094:DIRECTORY-ID   # the same on each of them
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
+  kraftlab storage format -t CLUSTER-ID -c broker.properties
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --standalone --feature eligible.leader.replicas.version=0
+
+\b
+The first three are for a controller that names controller.quorum.bootstrap.servers: its voters live in the metadata log.
+With controller.quorum.voters, which are static, none of them is given.""",
+)
+@click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the directories will belong to.")
+@click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("--standalone", "-s", is_flag=True, help="The controller is the only voter of a new quorum.")
+@click.option(
+    "--initial-controllers",
+    "-I",
+    metavar="ID@HOST:PORT:DIRECTORY-ID,…",
+    help="The voters of a new quorum, this controller among them.",
+)
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="The controller joins a quorum that there is already.")
+@click.option("--release-version", "-r", metavar="RELEASE", help="Begin a new cluster as one of this release, for example 4.2.")
+@click.option(
+    "--feature", "-f", "features", multiple=True, metavar="NAME=LEVEL", help="Begin a new cluster with this level; several times."
+)
+@json_option
+def format_directories(
+    cluster_id: str,
+    config: str,
+    ignore_formatted: bool,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    release_version: str | None,
+    features: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Give a node's directories their identity, and a new quorum its first voters."""
+    from kraftlab.config import bootstrap_levels, initial_voters
+    from kraftlab.config import storage as logic
+    from kraftlab.config.models import load_any
+
+    out = Output(as_json)
+    node = load_any(config)
+    initial = initial_voters.choose(
+        node,
+        standalone=standalone,
+        initial_controllers=initial_controllers,
+        no_initial_controllers=no_initial_controllers,
+    )
+    levels = bootstrap_levels.choose(release_version, features) if release_version is not None or features else None
+    lines = logic.format(node, cluster_id, ignore_formatted, initial, levels)
+    out.lines(lines)
+    out.result({"cluster_id": cluster_id, "messages": lines})
+    return DONE
+
+
+@storage.command(
+    "info",
+    epilog="""\b
+Examples:
+  kraftlab storage info -c controller.properties
+  kraftlab storage info -c /tmp/lab/broker-0/server.properties --json""",
+)
+@click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
+@json_option
+def info(config: str, as_json: bool) -> int:
+    """Show what a node's directories hold, and what is wrong with them. Exit code 1 if something is."""
+    from kraftlab.config import storage as logic
+    from kraftlab.config.models import load_any
+
+    out = Output(as_json)
+    found = logic.info(load_any(config))
+    out.lines(info_lines(found))
+    out.result(
+        {
+            "directories": [str(path) for path in found.directories],
+            "metadata": found.metadata.as_dict() if found.metadata else None,
+            "quorum": found.quorum.as_dict() if found.quorum else None,
+            "repair": found.quorum.repair if found.quorum else None,
+            "problems": found.problems,
+        }
+    )
+    return FAILED if found.problems else DONE
+
+
+def info_lines(found: object) -> list[str]:
+    """The text of `storage info`."""
+    from kraftlab.config.storage import StorageInfo
+
+    assert isinstance(found, StorageInfo)
+    plural = "y" if len(found.directories) == 1 else "ies"
+    lines = [f"Found log director{plural}:", *(f"  {path}" for path in found.directories), ""] if found.directories else []
+    if found.metadata is not None:
+        lines += [f"Found metadata: {_in_braces(found.metadata.as_dict())}", ""]
+    if found.quorum is not None:
+        lines += [f"Found quorum: {_in_braces(found.quorum.as_dict())}", ""]
+        if found.quorum.repair is not None:
+            lines += [f"Found repair: {found.quorum.repair}", ""]
+    if found.problems:
+        lines += [f"Found problem{'' if len(found.problems) == 1 else 's'}:", *(f"  {text}" for text in found.problems), ""]
+    return lines
+
+
+def _in_braces(values: dict[str, int | str]) -> str:
+    return f"{{{', '.join(f'{name}={value}' for name, value in values.items())}}}"

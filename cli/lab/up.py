@@ -1,0 +1,161 @@
+"""`kraftlab up`: a local cluster of processes in the foreground."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..output import DONE, CommandFailed, json_option, print_json
+
+if TYPE_CHECKING:
+    from kraftlab.lab import LocalCluster
+
+_POLL_S = 0.5
+
+
+@click.command(
+    "up",
+    short_help="Start a local cluster; Ctrl-C stops it.",
+    epilog="""\b
+Examples:
+  kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
+  kraftlab up --data /tmp/lab                       # again: finds all its data
+  kraftlab up --data /tmp/lab --allow-chaos         # again: kraftlab cluster isolate leader --for 5s --data /tmp/lab
+  kraftlab up --data /tmp/lab2 --allow-chaos --own-disks      # as root: kraftlab cluster power-loss leader --for 3s --data …
+  kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
+)
+@click.option(
+    "--data", required=True, type=click.Path(), metavar="DIR", help="Where everything is kept; made if it is not there."
+)
+@click.option("--controllers", type=click.IntRange(1, 99), metavar="N", help="Controllers of a new cluster (3).")
+@click.option("--brokers", type=click.IntRange(0, 999), metavar="N", help="Brokers of a new cluster (4).")
+@click.option("--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories of each broker of a new cluster (2).")
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="For all server.properties; may be given again."
+)
+@click.option(
+    "--allow-chaos", is_flag=True, help="Let `kraftlab cluster cut`, `kill`, `slow` … break it, here and by nobody else."
+)
+@click.option(
+    "--own-disks",
+    is_flag=True,
+    help="Each node of a new cluster gets a disk of its own (ext4 in a file) whose power `kraftlab cluster power-loss` can take. "
+    "Root on Linux.",
+)
+@json_option
+def up(
+    data: str,
+    controllers: int | None,
+    brokers: int | None,
+    log_dirs: int | None,
+    properties: tuple[str, ...],
+    allow_chaos: bool,
+    own_disks: bool,
+    as_json: bool,
+) -> int:
+    """Start a local cluster in the foreground and print its endpoints. Ctrl-C or SIGTERM stops it cleanly."""
+    from kraftlab.lab import LocalCluster
+
+    overrides = {}
+    for item in properties:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise CommandFailed(f"Error: --property {item}: write KEY=VALUE")
+        overrides[key.strip()] = value.strip()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    cluster = LocalCluster(
+        data, controllers, brokers, log_dirs, overrides=overrides, allow_chaos=allow_chaos, own_disks=own_disks
+    )
+    try:
+        cluster.start()
+        seconds = _wait_ready(cluster, stop)
+        if seconds is not None:
+            with _control(cluster) if allow_chaos else nullcontext() as socket_path:
+                _announce(cluster, seconds, socket_path, as_json)
+                _watch(cluster, stop)
+    finally:
+        try:
+            if not as_json:
+                click.echo("stopping …", err=True)
+        finally:
+            cluster.close()
+    return DONE
+
+
+@contextmanager
+def _control(cluster: LocalCluster) -> Iterator[Path]:
+    """Takes orders to break the cluster; the socket's path."""
+    from kraftlab.lab.faults.breaker import Breaker
+    from kraftlab.lab.faults.server import ControlServer
+
+    server = ControlServer(cluster.directory, Breaker(cluster, lambda line: click.echo(line, err=True)))
+    try:
+        yield server.path
+    finally:
+        server.close()
+
+
+def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
+    """Seconds until ready, None if it was stopped before."""
+    from kraftlab.lab import ClusterError
+
+    outcome: list[float | ClusterError] = []
+
+    def wait() -> None:
+        try:
+            outcome.append(cluster.wait_ready())
+        except ClusterError as error:
+            outcome.append(error)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    while waiter.is_alive() and not stop.is_set():
+        waiter.join(0.05)
+    if not outcome:
+        return None
+    if isinstance(outcome[0], ClusterError):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
+    if as_json:
+        socket = {} if socket_path is None else {"control_socket": str(socket_path)}
+        print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), **socket})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"ready after {seconds:.2f} s")
+    for column in ("node", "rack", "admin API (gRPC)", "peers", "pid"):
+        table.add_column(column, no_wrap=True)
+    for node in cluster.plan.nodes:
+        table.add_row(node.name, node.rack or "", str(node.grpc), str(node.peer), str(cluster.pid(node.node_id)))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"try: kraftlab topics --bootstrap-server {cluster.plan.nodes[-1].grpc} --list", highlight=False, soft_wrap=True
+    )
+    console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)
+    if socket_path is not None:
+        console.print(f"break it: kraftlab cluster isolate leader --for 5s --data {cluster.directory}", soft_wrap=True)
+    console.print("Ctrl-C stops the cluster; its data stays.")
+
+
+def _watch(cluster: LocalCluster, stop: threading.Event) -> None:
+    """Waits for the end, and tells of nodes that end by themselves; the others go on."""
+    told: set[int] = set()
+    while not stop.wait(_POLL_S):
+        exited = cluster.exited()
+        for node_id in exited.keys() - told:
+            words = cluster.last_words(node_id)
+            click.echo(f"{cluster.node(node_id).name} ended with code {exited[node_id]}: {words}", err=True)
+        told = set(exited)

@@ -1,0 +1,171 @@
+"""`kraftlab metadata`: the cluster's metadata as it was at any offset or time, and what changed in between."""
+
+from __future__ import annotations
+
+import click
+
+from kraftlab.config.secrets import is_secret
+from kraftlab.metadata.difference import BOOKKEEPING, change_documents, change_lines, changes_of, image_differences
+from kraftlab.metadata.tree import ALIASES, Directory, Node, image_tree, plain_document
+from kraftlab.node.history import Moment
+
+from ..option_placement import AddressedGroup
+from ..output import DONE, FAILED, CommandFailed, Output, json_option
+from .sources import SnapshotSource, Source, moment_options, open_source, parse_moment, parse_point, source_options
+from .text import batch_documents, batch_lines, certainty, node_lines, place_document, place_text, subtree, warnings
+
+_offset, _time = moment_options
+
+
+@click.group(
+    "metadata",
+    cls=AddressedGroup,
+    short_help="The metadata as it was, and what changed.",
+    epilog="""\b
+Examples:
+  kraftlab metadata at --time 2026-11-21T17:06:35Z --metadata-dir /var/lib/kraftlab/metadata
+  kraftlab metadata at --offset 4711 --bootstrap-server 127.0.0.1:9092 topics/byName/orders
+  kraftlab metadata diff --from 4000 --to newest --records --metadata-dir /var/lib/kraftlab/metadata""",
+)
+def metadata() -> None:
+    """Look back: every image that a node's log and snapshots still make, of a running, stopped or broken node."""
+
+
+@metadata.command(
+    "at",
+    short_help="Show the metadata at an offset or time.",
+    epilog="""\b
+Examples:
+  kraftlab metadata at --offset 4711 --metadata-dir /var/lib/kraftlab/metadata
+  kraftlab metadata at --time 2026-11-21T17:06:35Z --bootstrap-server 127.0.0.1:9092 --node 3001 cluster/brokers
+  kraftlab metadata at --metadata-dir /var/lib/kraftlab/metadata --json
+
+\b
+The image stands at the end of the last batch at or before the offset, or appended at or before the time.
+Exit code 1 if the log cannot be read that far; what can be read is shown all the same.""",
+)
+@_offset
+@_time
+@source_options
+@click.argument("paths", nargs=-1, metavar="[PATH…]")
+@json_option
+def at(
+    offset: int | None,
+    time: str | None,
+    metadata_dir: str | None,
+    bootstrap_server: str | None,
+    bootstrap_controller: str | None,
+    node_id: int | None,
+    paths: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Show the image, or the parts of it at these paths (as in the metadata shell, without /image)."""
+    moment = parse_moment(offset, time)
+    out = Output(as_json)
+    with open_source(metadata_dir, bootstrap_server, bootstrap_controller, node_id) as source:
+        image, stopped, notes = source.at(moment)
+        committed = source.known_committed()
+        tree = image_tree(image, is_secret)
+        try:
+            shown = [(path, subtree(tree, path)) for path in paths] or [
+                (name, _once(name, node)) for name, node in tree.items() if name != "provenance"
+            ]
+        except KeyError as error:
+            raise CommandFailed(f"Error: at {place_text(image.provenance)} {error.args[0]}") from None
+        out.lines([f"Metadata of {source.name} at {place_text(image.provenance)}"])
+        out.lines(warnings(image, stopped, notes, committed))
+        for path, node in shown:
+            out.lines(node_lines(path.removeprefix("/image"), node))
+        out.result(
+            {
+                **place_document(image.provenance),
+                "is_committed": certainty(image.provenance.offset, committed),
+                "not_readable": [*notes, *([stopped] if stopped else [])],
+                "image": {path: plain_document(node) for path, node in shown},
+            }
+        )
+    return FAILED if stopped is not None else DONE
+
+
+def _once(path: str, node: Node) -> Node:
+    """The part without what stands in it twice."""
+    if not isinstance(node, Directory):
+        return node
+    kept = [name for name in node.names() if (path, name) not in ALIASES]
+    return Directory(lambda: kept, node.get)
+
+
+@metadata.command(
+    "diff",
+    short_help="Show what changed between two moments.",
+    epilog="""\b
+Examples:
+  kraftlab metadata diff --from 4000 --to 4711 --metadata-dir /var/lib/kraftlab/metadata
+  kraftlab metadata diff --from 2026-11-21T17:00:00Z --to newest --records --bootstrap-server 127.0.0.1:9092
+  kraftlab metadata diff --from A/00000000000000004000-0000000003.checkpoint --to B/00000000000000004711-0000000003.checkpoint
+
+\b
+A moment is an offset, newest, a time (2026-11-21T17:06:35Z or @MILLISECONDS), or a snapshot file.
++ came, - went, ~ changed. Secrets are compared and not shown.""",
+)
+@click.option("--from", "start", required=True, metavar="MOMENT", help="Before.")
+@click.option("--to", "end", default="newest", show_default=True, metavar="MOMENT", help="After.")
+@source_options
+@click.option("--records", "with_records", is_flag=True, help="Show the records in between as well.")
+@click.option("--all", "with_bookkeeping", is_flag=True, help="Show remembered answers to requests with ids as well.")
+@json_option
+def diff(
+    start: str,
+    end: str,
+    metadata_dir: str | None,
+    bootstrap_server: str | None,
+    bootstrap_controller: str | None,
+    node_id: int | None,
+    with_records: bool,
+    with_bookkeeping: bool,
+    as_json: bool,
+) -> int:
+    """Compare two images: topics, partitions, brokers, configs, access rules, quotas, features, moves, and the rest."""
+    points = parse_point(start), parse_point(end)
+    if all(isinstance(point, SnapshotSource) for point in points) and not with_records:
+        first, last = points
+        assert isinstance(first, SnapshotSource) and isinstance(last, SnapshotSource)
+        with open_source(None, None, None, None, snapshot=first.name) as source:
+            return _diff(source, points, False, with_bookkeeping, as_json)
+    with open_source(metadata_dir, bootstrap_server, bootstrap_controller, node_id) as source:
+        return _diff(source, points, with_records, with_bookkeeping, as_json)
+
+
+def _diff(
+    source: Source, points: tuple[Moment | Source, Moment | Source], with_records: bool, with_bookkeeping: bool, as_json: bool
+) -> int:
+    out = Output(as_json)
+    found = [source.at(point) if isinstance(point, Moment) else point.at(Moment()) for point in points]
+    before, after = (entry.image for entry in found)
+    committed = source.known_committed()
+    faults = dict.fromkeys(line for entry in found for line in warnings(entry.image, entry.stopped, entry.notes, committed))
+    out.lines([f"--- {place_text(before.provenance)}", f"+++ {place_text(after.provenance)}", *faults])
+    differing = list(image_differences(before, after, is_secret))
+    shown = [found for found in differing if with_bookkeeping or found.path[0] != BOOKKEEPING]
+    hint = [] if len(shown) == len(differing) else ["Remembered answers to requests differ as well; --all shows them."]
+    if as_json:
+        changes = list(change_documents(changes_of(iter(shown))))
+    else:
+        changes = []
+        out.lines(list(change_lines(changes_of(iter(shown)))) or ["Nothing differs."])
+        out.lines(hint)
+    document = {
+        "from": place_document(before.provenance),
+        "to": place_document(after.provenance),
+        "not_readable": list(faults),
+        "changes": changes,
+    }
+    if with_records:
+        low, high = sorted((before.provenance.offset, after.provenance.offset))
+        entries = list(source.batches(low, high))
+        batches = [entry for entry in entries if not isinstance(entry, str)]
+        out.lines(["", f"Records from offset {low} to {high}:", *batch_lines(batches, is_secret)])
+        out.lines(f"NOT READABLE  {entry}" for entry in entries if isinstance(entry, str))
+        document["batches"] = batch_documents(batches, is_secret)
+    out.result(document)
+    return FAILED if any(entry.stopped is not None for entry in found) else DONE

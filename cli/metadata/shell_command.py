@@ -1,0 +1,173 @@
+"""`kraftlab metadata-shell`: look around in the metadata like in a file system."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import click
+
+from kraftlab import __version__
+from kraftlab.config.secrets import is_secret
+from kraftlab.metadata.tree import Directory, Node, image_tree
+from kraftlab.node.history import NEWEST, Moment
+
+from ..output import DONE, FAILED, CommandFailed
+from .shell_tree import Shell, ShellError, ShellExit
+from .sources import Source, moment_options, open_source, parse_moment, source_options
+from .text import place_text, warnings
+
+_offset, _time = moment_options
+
+
+@click.command(
+    "metadata-shell",
+    short_help="Look around in the metadata.",
+    context_settings={"ignore_unknown_options": True},
+    epilog="""\b
+Examples:
+  kraftlab metadata-shell --snapshot 00000000000000004711-0000000003.checkpoint
+  kraftlab metadata-shell --metadata-dir /var/lib/kraftlab/metadata --offset 4000 cat /image/topics/byName/orders/0
+  kraftlab metadata-shell --bootstrap-server 127.0.0.1:9092 find /image/cluster
+  kraftlab metadata-shell --bootstrap-server 127.0.0.1:9092 --watch 2 cat '/image/topics/byName/orders/*/isr'
+
+\b
+With a command it does that and ends (exit code 1 if it fails), without one it asks for commands; help lists them.
+The tree: /image/{provenance,features,cluster,topics,configs,clientQuotas,producerIds,acls,scram,moves,requests,transaction}
+and /local/{version,commitId}. Secrets are not shown. Nothing can be changed from here.""",
+)
+@click.option("-s", "--snapshot", type=click.Path(), metavar="FILE", help="A snapshot file, as Kafka's shell takes it.")
+@_offset
+@_time
+@source_options
+@click.option("--watch", "watch_s", type=click.FloatRange(min=0.2), metavar="SECONDS", help="Do the command again and again.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…]")
+@click.pass_context
+def metadata_shell(
+    context: click.Context,
+    /,
+    snapshot: str | None,
+    offset: int | None,
+    time: str | None,
+    metadata_dir: str | None,
+    bootstrap_server: str | None,
+    bootstrap_controller: str | None,
+    node_id: int | None,
+    watch_s: float | None,
+    command: tuple[str, ...],
+) -> int:
+    """Browse a snapshot, a metadata directory of a node that runs, is stopped or broken, or a running node."""
+    if command and command[0].startswith("-"):  # options of the shell's own commands stand behind their names
+        known = [name for option in context.command.params for name in option.opts if name.startswith("-")]
+        raise click.NoSuchOption(command[0].partition("=")[0], possibilities=known, ctx=context)
+    moment = parse_moment(offset, time)
+    if watch_s is not None and (moment != NEWEST or not command):
+        raise CommandFailed("Error: --watch repeats a command on the newest metadata; give one, and neither --offset nor --time")
+    with open_source(metadata_dir, bootstrap_server, bootstrap_controller, node_id, snapshot) as source:
+        if watch_s is not None:
+            return _watch(source, list(command), watch_s)
+        shell, remarks = _open(source, moment)
+        for line in remarks:
+            click.echo(line, err=True)
+        if not command:
+            return _interact(shell, source.name)
+        return _once(shell, list(command))
+
+
+def _open(source: Source, moment: Moment) -> tuple[Shell, list[str]]:
+    """A shell on the source's image, and what the user has to know about it."""
+    image, stopped, notes = source.at(moment)
+    remarks = list(warnings(image, stopped, notes, source.known_committed()))
+    tops: dict[str, Node] = {
+        "image": image_tree(image, is_secret),
+        "local": _directory({"version": __version__, "commitId": "unknown"}),
+    }
+    return Shell(_directory(tops)), [f"{source.name}: {place_text(image.provenance)}", *remarks]
+
+
+def _directory(nodes: dict[str, Node] | dict[str, str]) -> Directory:
+    return Directory(lambda: nodes, lambda name: nodes[name])
+
+
+def _once(shell: Shell, words: list[str]) -> int:
+    try:
+        for line in shell.run_words(words):
+            click.echo(line)
+    except ShellExit:
+        return DONE
+    except ShellError as error:
+        raise CommandFailed(f"Error: {error}") from None
+    return DONE
+
+
+def _watch(source: Source, words: list[str], interval_s: float) -> int:
+    """Prints what the command says, whenever that has changed, until interrupted."""
+    before: list[str] | None = None
+    while True:
+        shell, remarks = _open(source, NEWEST)
+        try:
+            lines = list(shell.run_words(words))
+        except ShellExit:
+            return DONE
+        except ShellError as error:
+            lines = [f"Error: {error}"]
+        if lines != before:
+            click.echo("\n".join([f"--- {remarks[0]}", *lines]))
+            before = lines
+        time.sleep(interval_s)
+
+
+def _interact(shell: Shell, name: str) -> int:
+    """Reads commands until `exit` or the end of the input. Exit code 1 if input that no person types has a faulty line."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        _prepare_editing(shell)
+        click.echo(f"Metadata of {name}. help lists the commands, exit leaves.")
+    failed = False
+    for line in _lines(is_terminal):
+        shell.entered.append(line)
+        try:
+            for answer in shell.run(line):
+                click.echo(answer)
+        except ShellExit:
+            break
+        except ShellError as error:
+            failed = True
+            click.echo(f"Error: {error}", err=True)
+    return FAILED if failed and not is_terminal else DONE
+
+
+def _lines(is_terminal: bool) -> Iterator[str]:
+    while True:
+        try:
+            line = input(">> " if is_terminal else "")
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            click.echo()
+            continue
+        if line.strip():
+            yield line
+
+
+def _prepare_editing(shell: Shell) -> None:
+    """Line editing and completion by tab, where Python was built with readline."""
+    try:
+        import readline
+    except ImportError:
+        return
+    readline.set_completer_delims(" \t\n")
+    readline.set_completer(completer(shell, readline.get_line_buffer))
+    readline.parse_and_bind("tab: complete")
+
+
+def completer(shell: Shell, line: Callable[[], str]) -> Callable[[str, int], str | None]:
+    """readline's completer: the word that it completes is the first one if nothing but blanks stands before it."""
+
+    def complete(text: str, state: int) -> str | None:
+        is_command = line().lstrip() == text
+        found = shell.completions(text, is_command=is_command)
+        return found[state] if state < len(found) else None
+
+    return complete

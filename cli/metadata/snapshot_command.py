@@ -1,0 +1,236 @@
+"""`kraftlab snapshot`: snapshots of the metadata log, of a running node and as files (KIP-630)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..credentials import caller_options, connect
+from ..option_placement import AddressedGroup
+from ..output import DONE, FAILED, CommandFailed, Output, json_option
+from .snapshot_text import SnapshotView, snapshot_lines
+
+if TYPE_CHECKING:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import AdminClient
+    from kraftlab.quorum.core.types import Endpoint
+
+COMPLETION_TIMEOUT_MS = 1000
+
+
+@click.group(
+    "snapshot",
+    cls=AddressedGroup,
+    short_help="Take, list and check snapshots of the metadata log.",
+    epilog="""\b
+Examples:
+  kraftlab snapshot create --bootstrap-server 127.0.0.1:9092 --node 3001
+  kraftlab snapshot list --bootstrap-server 127.0.0.1:9092 --node 3001
+  kraftlab snapshot verify /var/lib/kraftlab/metadata""",
+)
+def snapshot() -> None:
+    """Take, list and check snapshots of the metadata log. Every node, controller or broker, keeps its own."""
+
+
+def _complete_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids of the nodes that the cluster has now."""
+    servers = context.params.get("bootstrap_server") or context.params.get("bootstrap_controller")
+    if not servers:
+        return []
+    try:
+        # Who asks is remembered by the context, which is not the current one while a line is completed.
+        with context.scope(cleanup=False), connect(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
+            cluster = client.describe_cluster(include_fenced_brokers=True)
+    except Exception:
+        return []
+    items = [CompletionItem(str(node.controller_id), help="controller") for node in cluster.controllers]
+    items += [CompletionItem(str(node.broker_id), help="broker") for node in cluster.brokers]
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+_bootstrap_server = click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
+_bootstrap_controller = click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
+_node = click.option(
+    "--node", "node_id", type=int, metavar="ID", shell_complete=_complete_nodes, help="Whose; default: the first endpoint's."
+)
+
+
+def _servers(bootstrap_server: str | None, bootstrap_controller: str | None) -> str:
+    if (bootstrap_server is None) == (bootstrap_controller is None):
+        raise CommandFailed(
+            "Exactly one of --bootstrap-server and --bootstrap-controller is needed\nSee: kraftlab snapshot --help"
+        )
+    return bootstrap_server or bootstrap_controller or ""
+
+
+def _endpoint(client: AdminClient, servers: str, node_id: int | None) -> Endpoint:
+    from kraftlab.config.endpoints import parse_servers
+
+    return parse_servers(servers)[0] if node_id is None else client.endpoint_of(node_id)
+
+
+def _view(found: pb.MetadataSnapshot) -> SnapshotView:
+    return SnapshotView(found.end_offset, found.epoch, found.size_bytes, found.last_contained_log_timestamp)
+
+
+@snapshot.command(
+    "create",
+    short_help="Let a node write a snapshot now.",
+    epilog="""\b
+Examples:
+  kraftlab snapshot create --bootstrap-server 127.0.0.1:9092
+  kraftlab snapshot create --bootstrap-server 127.0.0.1:9092 --node 3001""",
+)
+@_bootstrap_server
+@_bootstrap_controller
+@caller_options
+@_node
+@json_option
+def create(bootstrap_server: str | None, bootstrap_controller: str | None, node_id: int | None, as_json: bool) -> int:
+    """Let a node write a snapshot of what it has applied. Nodes do so by themselves as well, see metadata.log.max.*."""
+
+    servers = _servers(bootstrap_server, bootstrap_controller)
+    with connect(servers) as client:
+        answer = client.create_snapshot(_endpoint(client, servers, node_id))
+    view = _view(answer.snapshot)
+    out = Output(as_json)
+    out.lines([f"Node {answer.node_id} has written snapshot {view.name} ({view.size_bytes} bytes)."])
+    out.result({"node_id": answer.node_id, "snapshot": view})
+    return DONE
+
+
+@snapshot.command(
+    "list",
+    short_help="List the snapshots of a node, or of a directory.",
+    epilog="""\b
+Examples:
+  kraftlab snapshot list --bootstrap-server 127.0.0.1:9092 --node 3001
+  kraftlab snapshot list --directory /var/lib/kraftlab/metadata      # of a node that does not run""",
+)
+@_bootstrap_server
+@_bootstrap_controller
+@caller_options
+@_node
+@click.option(
+    "--directory",
+    type=click.Path(),
+    metavar="DIR",
+    help="A metadata.log.dir, or __cluster_metadata-0 inside it, instead of a running node.",
+)
+@json_option
+def list_of_node(
+    bootstrap_server: str | None, bootstrap_controller: str | None, node_id: int | None, directory: str | None, as_json: bool
+) -> int:
+    """List the finished snapshots that a node keeps, oldest first. Its log begins where the oldest of them ends."""
+    from kraftlab.node.history import while_files_vanish
+
+    out = Output(as_json)
+    if directory is not None:
+        if bootstrap_server or bootstrap_controller or node_id is not None:
+            raise CommandFailed("Error: --directory is read here, without any node; leave the other options out")
+        views = while_files_vanish(lambda: [_view_of_file(path) for path in snapshot_files(Path(directory))])
+        out.lines(snapshot_lines(views))
+        out.result({"directory": directory, "snapshots": views})
+        return DONE
+
+    servers = _servers(bootstrap_server, bootstrap_controller)
+    with connect(servers) as client:
+        answer = client.list_snapshots(_endpoint(client, servers, node_id))
+    views = [_view(found) for found in answer.snapshots]
+    out.lines([f"Node {answer.node_id}: log from offset {answer.log_start_offset} to {answer.log_end_offset}"])
+    if answer.is_repairing:
+        out.lines(["Its log was damaged: it fetches again what it has lost, and does not vote until then."])
+    out.lines(snapshot_lines(views))
+    out.result(
+        {
+            "node_id": answer.node_id,
+            "log_start_offset": answer.log_start_offset,
+            "log_end_offset": answer.log_end_offset,
+            "generation": answer.generation,
+            "is_repairing": answer.is_repairing,
+            "snapshots": views,
+        }
+    )
+    return DONE
+
+
+def _view_of_file(path: Path) -> SnapshotView:
+    """By its name and size alone."""
+    from kraftlab.quorum.storage.snapshot_file import snapshot_id
+
+    found = snapshot_id(path.name)
+    assert found is not None, "only such files are listed"
+    return SnapshotView(found.offset, found.epoch, path.stat().st_size, None)
+
+
+def snapshot_files(directory: Path) -> list[Path]:
+    """The finished snapshots in a metadata.log.dir or its partition directory, oldest first. CommandFailed if it is none."""
+    from kraftlab.quorum.storage.file_system import RealFileReader
+    from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
+    from kraftlab.quorum.storage.snapshot_file import snapshot_name
+    from kraftlab.quorum.storage.snapshot_store import list_snapshots
+
+    partition = directory if directory.name == PARTITION_DIRECTORY else directory / PARTITION_DIRECTORY
+    if not partition.is_dir():
+        raise CommandFailed(f"Error: {directory} holds no metadata log; give a node's metadata.log.dir")
+    return [partition / snapshot_name(position) for position in list_snapshots(RealFileReader(), str(partition))]
+
+
+@snapshot.command(
+    "verify",
+    short_help="Check snapshot files.",
+    epilog="""\b
+Examples:
+  kraftlab snapshot verify /var/lib/kraftlab/metadata
+  kraftlab snapshot verify 00000000000000004711-0000000003.checkpoint""",
+)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path())
+@json_option
+def verify(paths: tuple[str, ...], as_json: bool) -> int:
+    """Read snapshots whole and check every byte: files, or all of a metadata.log.dir. Exit code 1 if one is not valid."""
+    from kraftlab.quorum.storage.errors import StorageError
+    from kraftlab.quorum.storage.file_system import RealFileReader
+    from kraftlab.quorum.storage.snapshot_store import verify_file
+
+    out = Output(as_json)
+    documents: list[dict[str, object]] = []
+    named = {Path(path) for path in paths}
+    for path in _files_of(paths):
+        try:
+            path.stat()
+            summary = verify_file(RealFileReader(), str(path))
+        except (OSError, StorageError) as error:
+            if isinstance(error, FileNotFoundError) and path not in named:
+                continue  # a running node has removed it meanwhile
+            reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            out.lines([f"INVALID  {reason}"])
+            documents.append({"path": str(path), "is_valid": False, "reason": reason})
+            continue
+        view = SnapshotView(summary.id.offset, summary.id.epoch, summary.size_bytes, summary.append_time_ms)
+        out.lines([f"valid    {path}: {summary.record_count} records, cluster {summary.cluster_id}"])
+        documents.append(
+            {
+                "path": str(path),
+                "is_valid": True,
+                "record_count": summary.record_count,
+                "cluster_id": summary.cluster_id,
+                "generation": summary.generation,
+                "snapshot": view,
+            }
+        )
+    if not documents:
+        out.lines(["There are no snapshots."])
+    out.result({"files": documents})
+    return DONE if all(document["is_valid"] for document in documents) else FAILED
+
+
+def _files_of(paths: tuple[str, ...]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        if path.is_dir():
+            yield from snapshot_files(path)
+        else:
+            yield path

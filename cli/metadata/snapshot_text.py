@@ -1,0 +1,41 @@
+"""What `snapshot list` says: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..tables import tab_table, utc_text
+
+
+class SnapshotView(msgspec.Struct, frozen=True):
+    """A snapshot; `last_contained_log_ms` is when its last record was appended, milliseconds since 1970, None unknown."""
+
+    end_offset: int
+    epoch: int
+    size_bytes: int
+    last_contained_log_ms: int | None
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+_HEADER = ("EndOffset", "Epoch", "Bytes", "LastContainedLogTime", "File")
+
+
+def snapshot_lines(views: Sequence[SnapshotView]) -> list[str]:
+    """A table as Kafka's tools print them, oldest first."""
+    if not views:
+        return ["There are no snapshots."]
+    table = [_HEADER] + [
+        (str(view.end_offset), str(view.epoch), str(view.size_bytes), _time(view.last_contained_log_ms), view.name)
+        for view in views
+    ]
+    return tab_table(table)
+
+
+def _time(timestamp_ms: int | None) -> str:
+    return "-" if timestamp_ms is None or timestamp_ms < 0 else utc_text(timestamp_ms)

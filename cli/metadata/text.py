@@ -1,0 +1,101 @@
+"""What `metadata at` and `metadata diff` say: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kraftlab.metadata.difference import change_lines, whole_changes
+from kraftlab.metadata.image import MetadataImage, Provenance
+from kraftlab.metadata.record_text import IsSecret, record_document
+from kraftlab.metadata.tree import Directory, Node, plain_document
+
+from ..tables import utc_text
+
+if TYPE_CHECKING:
+    from .sources import LoggedBatch
+
+NAMES_SHOWN = 20
+"""So many are told to who asks for one that is not there."""
+
+
+def place_text(at: Provenance) -> str:
+    """`offset 120, epoch 3, appended 2026-11-21T17:06:35.222Z`."""
+    if at.offset == 0:
+        return "offset 0, before anything was appended"
+    appended = f", appended {utc_text(at.append_time_ms)}" if at.append_time_ms else ""
+    return f"offset {at.offset}, epoch {at.epoch}{appended}"
+
+
+def place_document(at: Provenance) -> dict[str, Any]:
+    return {"offset": at.offset, "epoch": at.epoch, "append_time_ms": at.append_time_ms}
+
+
+def certainty(offset: int, known_committed: int | None) -> bool | None:
+    """Whether everything below the offset is committed: True, or None where that can not be told."""
+    return True if known_committed is None or offset <= known_committed else None
+
+
+def warnings(image: MetadataImage, stopped: str | None, notes: Sequence[str], known_committed: int | None) -> Iterator[str]:
+    """What a reader has to know about an image of the past before relying on it."""
+    yield from (f"NOT READABLE  {note}" for note in notes)
+    if stopped is not None:
+        yield f"NOT READABLE  {stopped}"
+    if certainty(image.provenance.offset, known_committed) is None:
+        yield f"NOT CERTAIN   this directory does not show that offsets from {known_committed} on are committed"
+    if image.transaction is not None:
+        yield f"NOT VISIBLE   the transaction begun at offset {image.transaction.begin_offset} is open: its records do not count"
+
+
+def subtree(tree: Directory, path: str) -> Node:
+    """The node at a path, with or without `/image` in front. KeyError says where the path leaves the tree, and what is there."""
+    node: Node = tree
+    parts = [part for part in path.removeprefix("/image").split("/") if part]
+    for depth, name in enumerate(parts):
+        if not isinstance(node, Directory) or name not in node:
+            there = node.names() if isinstance(node, Directory) else []
+            shown = ", ".join([*there[:NAMES_SHOWN], *["…"][: len(there) > NAMES_SHOWN]]) or "nothing"
+            raise KeyError(
+                f"there is no {'/'.join(parts[: depth + 1])}; in {'/'.join(parts[:depth]) or '/image'} there is {shown}"
+            )
+        node = node.get(name)
+    return node
+
+
+def node_lines(path: str, node: Node) -> Iterator[str]:
+    """A part of an image, one line for each thing: `topics/byName/orders/0  replicas=[1,2] leader=1`."""
+    if not isinstance(node, Directory):
+        yield f"{path}  {msgspec.json.encode(plain_document(node)).decode()}"
+        return
+    prefix = tuple(part for part in path.split("/") if part)
+    for line in change_lines(change for change in whole_changes(prefix, node, "added") if change.fields):
+        yield line[2:]
+
+
+def batch_lines(batches: Iterable[LoggedBatch], is_secret: IsSecret) -> Iterator[str]:
+    """The records of batches, one line each."""
+    for found in batches:
+        head = f"epoch {found.epoch} {utc_text(found.append_time_ms)}"
+        if not found.records:
+            yield f"offset {found.base_offset} {head} control batch of {found.record_count}"
+        for offset, record in enumerate(found.records, found.base_offset):
+            told = record_document(record, is_secret)
+            yield f"offset {offset} {head} {told['type']} {msgspec.json.encode(told['data']).decode()}"
+
+
+def batch_documents(batches: Iterable[LoggedBatch], is_secret: IsSecret) -> list[dict[str, Any]]:
+    return [
+        {
+            "base_offset": found.base_offset,
+            "epoch": found.epoch,
+            "append_time_ms": found.append_time_ms,
+            "record_count": found.record_count,
+            "records": [
+                {"offset": offset, **record_document(record, is_secret)}
+                for offset, record in enumerate(found.records, found.base_offset)
+            ],
+        }
+        for found in batches
+    ]

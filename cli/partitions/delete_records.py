@@ -1,0 +1,67 @@
+"""`kraftlab delete-records`: let partitions begin at later offsets (kafka-delete-records)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..credentials import caller_options, connect
+from ..output import DONE, FAILED, CommandFailed, Output, bootstrap_option, json_option
+from ..partition_files import PartitionFileError, read_partitions
+
+_EXAMPLE = '{"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}'
+
+
+@click.command(
+    "delete-records",
+    short_help="Delete the oldest records of partitions.",
+    epilog="""\b
+Examples:
+  kraftlab delete-records --bootstrap-server 127.0.0.1:9092 --offset-json-file offsets.json
+
+\b
+offsets.json: {"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}
+Records below the offset go; -1 means all records that are committed.""",
+)
+@bootstrap_option
+@click.option(
+    "--offset-json-file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Which partitions, and the offset at which each is to begin.",
+)
+@caller_options
+@json_option
+def delete_records(bootstrap_server: str, offset_json_file: Path, as_json: bool) -> int:
+    """Delete records below given offsets. What is deleted cannot be had back."""
+    out = Output(as_json)
+    try:
+        offsets = read_partitions(offset_json_file, _EXAMPLE, with_offsets=True)
+    except PartitionFileError as error:
+        raise CommandFailed(f"Error: {error}") from None
+    out.lines(["Executing records delete operation"])
+    with connect(bootstrap_server) as client:
+        results = client.delete_records(offsets)
+    out.lines(["Records delete operation completed:"])
+    out.lines(
+        f"partition: {topic}-{partition}\tlow_watermark: {result.low_watermark}"
+        if result.error is None
+        else f"partition: {topic}-{partition}\terror: {result.error.code.name}: {result.error.message}"
+        for (topic, partition), result in results.items()
+    )
+    out.result(
+        {
+            "partitions": [
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "low_watermark": result.low_watermark,
+                    "error": None if result.error is None else result.error.code.name,
+                    "message": None if result.error is None else result.error.message,
+                }
+                for (topic, partition), result in results.items()
+            ]
+        }
+    )
+    return FAILED if any(result.error is not None for result in results.values()) else DONE

@@ -1,0 +1,66 @@
+"""`kraftlab import`: captured segment files into a running cluster."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from ..completion.values import complete_topics
+from ..credentials import caller_options, connect
+from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
+
+
+@click.command(
+    "import",
+    short_help="Import captured segment files, offsets kept.",
+    epilog="""\b
+Example:
+  kraftlab import --bootstrap-server 127.0.0.1:9092 --directory examples/capture/segments
+
+\b
+The topics must exist. A partition must be empty, or end where its files begin.""",
+)
+@bootstrap_option
+@caller_options
+@click.option("--directory", required=True, metavar="DIR", help="Holds TOPIC-N/*.log, as a broker's log directory does.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="Only this topic; may be given again.",
+)
+@json_option
+def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ...], as_json: bool) -> int:
+    """Import segment files (record batch v2) into the leaders' logs; they replicate from there."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from kraftlab.client import DataClient
+
+    from .segments import ImportFailed, find_partitions, import_partition
+
+    out = Output(as_json)
+    started = time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    try:
+        sources = find_partitions(Path(directory), topics)
+        console = Console(stderr=True)
+        bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
+        with connect(bootstrap_server) as admin, DataClient(admin) as data, bar:
+            task = bar.add_task("importing", total=sum(source.size_bytes for source in sources))
+            imported = []
+            for source in sources:
+                bar.update(task, description=f"{source.topic}-{source.partition}")
+                imported.append(import_partition(data, source, lambda size: bar.advance(task, size)))
+    except ImportFailed as error:
+        raise CommandFailed(f"Error: {error}") from None
+    seconds = time.monotonic() - started
+    records = sum(entry.records for entry in imported)
+    size_bytes = sum(entry.size_bytes for entry in imported)
+    out.lines([f"Imported {records} records ({size_bytes} bytes) into {len(imported)} partitions in {seconds:.1f} s."])
+    out.result({"seconds": round(seconds, 3), "records": records, "bytes": size_bytes, "partitions": imported})
+    return DONE

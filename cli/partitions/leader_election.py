@@ -1,0 +1,113 @@
+"""`kraftlab leader-election`: elect leaders (kafka-leader-election)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..completion.values import complete_topics
+from ..credentials import caller_options, connect
+from ..output import DONE, FAILED, CommandFailed, Output, bootstrap_option, json_option
+from ..partition_files import PartitionFileError, read_partitions
+
+if TYPE_CHECKING:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+_EXAMPLE = '{"partitions":[{"topic":"t","partition":0}]}'
+_TYPES = {"preferred": 0, "unclean": 1}
+
+
+def _refuse(message: str) -> CommandFailed:
+    return CommandFailed(f"{message}\nSee: kraftlab leader-election --help")
+
+
+def check_usage(topic: str | None, partition: int | None, path: Path | None, of_all: bool) -> None:
+    """CommandFailed unless exactly one way says which partitions."""
+    if sum((topic is not None, path is not None, of_all)) != 1:
+        raise _refuse("Exactly one of --topic (with --partition), --path-to-json-file and --all-topic-partitions is needed")
+    if (topic is None) != (partition is None):
+        raise _refuse("--topic and --partition go together")
+
+
+@click.command(
+    "leader-election",
+    short_help="Elect preferred leaders, or leaders at any price.",
+    epilog="""\b
+Examples:
+  kraftlab leader-election --bootstrap-server 127.0.0.1:9092 --election-type preferred --all-topic-partitions
+  kraftlab leader-election --bootstrap-server 127.0.0.1:9092 --election-type preferred --topic t --partition 0
+  kraftlab leader-election --bootstrap-server 127.0.0.1:9092 --election-type unclean --path-to-json-file p.json
+
+\b
+p.json: {"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1}]}""",
+)
+@bootstrap_option
+@click.option(
+    "--election-type",
+    required=True,
+    type=click.Choice(list(_TYPES), case_sensitive=False),
+    help="preferred: the first replica, if in sync. unclean: where there is no leader, also one that may lack records.",
+)
+@click.option("--topic", metavar="NAME", shell_complete=complete_topics, help="Of this topic; needs --partition.")
+@click.option("--partition", type=int, metavar="N", help="Of this partition of --topic.")
+@click.option("--path-to-json-file", type=click.Path(path_type=Path, dir_okay=False), help="Of the partitions in this file.")
+@click.option("--all-topic-partitions", is_flag=True, help="Of every partition that needs it.")
+@caller_options
+@json_option
+def leader_election(
+    bootstrap_server: str,
+    election_type: str,
+    topic: str | None,
+    partition: int | None,
+    path_to_json_file: Path | None,
+    all_topic_partitions: bool,
+    as_json: bool,
+) -> int:
+    """Elect leaders of partitions."""
+    check_usage(topic, partition, path_to_json_file, all_topic_partitions)
+    partitions: list[tuple[str, int]] | None = None
+    try:
+        if path_to_json_file is not None:
+            partitions = list(read_partitions(path_to_json_file, _EXAMPLE))
+    except PartitionFileError as error:
+        raise CommandFailed(f"Error: {error}") from None
+    if topic is not None and partition is not None:
+        partitions = [(topic, partition)]
+    with connect(bootstrap_server) as client:
+        response = client.elect_leaders(_TYPES[election_type.lower()], partitions)
+    return report(response, election_type.upper(), Output(as_json))
+
+
+def report(response: pb.ElectLeadersResponse, election_type: str, out: Output) -> int:
+    """Says what came of it; the exit code."""
+    from kraftlab.client.errors import api_error
+    from kraftlab.metadata.errors import ErrorCode
+
+    done: list[str] = []
+    needless: list[str] = []
+    failed: list[dict[str, Any]] = []
+    for result in response.replica_election_results:
+        for entry in result.partition_result:
+            name = f"{result.topic}-{entry.partition_id}"
+            if entry.error_code == ErrorCode.NONE:
+                done.append(name)
+            elif entry.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                needless.append(name)
+            else:
+                error = api_error(entry.error_code, entry.error_message)
+                failed.append({"partition": name, "error": error.code.name, "message": error.message})
+    if done:
+        out.lines([f"Successfully completed leader election ({election_type}) for partitions {', '.join(done)}"])
+    if needless:
+        out.lines([f"Valid replica already elected for partitions {', '.join(needless)}"])
+    if not done and not needless and not failed:
+        out.lines([f"No partition needs an election ({election_type})"])
+    out.lines(
+        f"Error completing leader election ({election_type}) for partition: {entry['partition']}: {entry['error']}: "
+        f"{entry['message']}"
+        for entry in failed
+    )
+    out.result({"election_type": election_type, "elected": done, "not_needed": needless, "failed": failed})
+    return FAILED if failed else DONE

@@ -1,0 +1,199 @@
+"""`kraftlab metadata-quorum add-controller`, `remove-controller` and `transfer-leadership`: a running quorum changes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..credentials import connect
+from ..output import DONE, CommandFailed, Output, json_option
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+    from .command import Target
+
+TIMEOUT_MS = 60_000
+COMPLETION_TIMEOUT_MS = 1000
+ELECTION_PATIENCE_S = 10.0
+_POLL_S = 0.05
+
+_timeout_option = click.option(
+    "--timeout",
+    "timeout_ms",
+    type=click.IntRange(min=1),
+    default=TIMEOUT_MS,
+    show_default=True,
+    metavar="MS",
+    help="How long the change may take.",
+)
+
+
+def _complete_voters(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids, or directory ids, of the voters that the cluster has now."""
+    group = context.parent.params if context.parent is not None else {}
+    servers = group.get("bootstrap_server") or group.get("bootstrap_controller")
+    if not servers:
+        return []
+    from kraftlab.client import AdminClient
+
+    try:
+        with AdminClient(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
+            voters = client.describe_quorum().current_voters
+    except Exception:
+        return []
+    chosen = context.params.get("controller_id")
+    if "directory" in (parameter.name or ""):
+        items = [
+            CompletionItem(voter.replica_directory_id, help=f"controller {voter.replica_id}")
+            for voter in voters
+            if chosen in (None, voter.replica_id)
+        ]
+    else:
+        items = [CompletionItem(str(voter.replica_id)) for voter in voters]
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+@click.command(
+    "add-controller",
+    short_help="Make a running controller a voter.",
+    epilog="""\b
+Example, run where the new controller runs, which follows the quorum already:
+  kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
+  kraftlab controller -c controller.properties &
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 add-controller --config controller.properties""",
+)
+@click.option("--config", "-c", metavar="FILE", help="The new controller's server.properties (or --command-config before).")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do not do it.")
+@_timeout_option
+@json_option
+@click.pass_obj
+def add_controller(target: Target, /, config: str | None, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
+    """Make the controller whose server.properties these are a voter. Its id, directory id and endpoint are read from its files.
+
+    The controller has to run and to follow the quorum; what it lacks of the log is waited for. Returns when the new set of voters
+    is committed.
+    """
+    from kraftlab.config.initial_voters import own_voter
+    from kraftlab.config.models import load_controller
+    from kraftlab.metadata.uuids import to_text
+
+    path = config or target.command_config
+    if path is None:
+        raise CommandFailed(
+            "You must supply the configuration file of the controller you are adding when using add-controller.\n"
+            "Add: --config FILE"
+        )
+    servers = target.servers()
+    voter = own_voter(load_controller(path))
+    node_id, directory_id = voter.key.node_id, to_text(voter.key.directory_id)
+    if not dry_run:
+        with connect(servers) as client:
+            client.add_raft_voter(node_id, directory_id, voter.endpoints, timeout_ms=timeout_ms)
+    endpoints = [f"{name}://{endpoint}" for name, endpoint in sorted(voter.endpoints.items())]
+    out = Output(as_json)
+    done = "DRY RUN of adding" if dry_run else "Added"
+    out.lines([f"{done} controller {node_id} with directory id {directory_id} and endpoints: {', '.join(endpoints)}"])
+    out.result({"controller_id": node_id, "directory_id": directory_id, "endpoints": endpoints, "dry_run": dry_run})
+    return DONE
+
+
+@click.command(
+    "remove-controller",
+    short_help="Make a voter an observer.",
+    epilog="""\b
+Example; the directory id is the one that `describe --status` shows:
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 remove-controller -i 3002 -d DIRECTORY-ID""",
+)
+@click.option(
+    "--controller-id", "-i", type=int, required=True, metavar="ID", shell_complete=_complete_voters, help="The voter's id."
+)
+@click.option(
+    "--controller-directory-id", "-d", required=True, metavar="ID", shell_complete=_complete_voters, help="Its directory id."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do not do it.")
+@_timeout_option
+@json_option
+@click.pass_obj
+def remove_controller(
+    target: Target, /, controller_id: int, controller_directory_id: str, dry_run: bool, timeout_ms: int, as_json: bool
+) -> int:
+    """Make a voter an observer. It need not run. The leader can be removed as well: it makes way once that is committed.
+
+    Returns when the new set of voters is committed.
+    """
+    servers = target.servers()
+    if controller_id < 0:
+        raise CommandFailed(f"Invalid negative --controller-id: {controller_id}")
+    _check_directory_id("--controller-directory-id", controller_directory_id)
+    if not dry_run:
+        with connect(servers) as client:
+            client.remove_raft_voter(controller_id, controller_directory_id, timeout_ms=timeout_ms)
+    out = Output(as_json)
+    done = "DRY RUN of removing " if dry_run else "Removed "
+    out.lines([f"{done} KRaft controller {controller_id} with directory id {controller_directory_id}"])
+    out.result({"controller_id": controller_id, "directory_id": controller_directory_id, "dry_run": dry_run})
+    return DONE
+
+
+def _check_directory_id(option: str, text: str) -> None:
+    from kraftlab.metadata.uuids import from_text
+
+    try:
+        from_text(text)
+    except ValueError as error:
+        raise CommandFailed(f"Failed to parse {option}: {error}") from None
+
+
+@click.command(
+    "transfer-leadership",
+    short_help="Let another voter lead.",
+    epilog="""\b
+Example:
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 transfer-leadership --to 3001""",
+)
+@click.option(
+    "--to",
+    "controller_id",
+    type=int,
+    required=True,
+    metavar="ID",
+    shell_complete=_complete_voters,
+    help="Who shall lead.",
+)
+@click.option("--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_voters, help="Its directory id.")
+@_timeout_option
+@json_option
+@click.pass_obj
+def transfer_leadership(target: Target, /, controller_id: int, directory_id: str, timeout_ms: int, as_json: bool) -> int:
+    """Let the leader make way for another voter, and wait until one leads. Nothing that was acknowledged is lost by it."""
+    servers = target.servers()
+    if directory_id:
+        _check_directory_id("--directory-id", directory_id)
+
+    with connect(servers, timeout_ms=timeout_ms) as client:
+        before = client.describe_quorum().leader_id
+        client.transfer_leadership(controller_id, directory_id, timeout_ms=timeout_ms)
+        leader_id, epoch = _wait_for_leader(client, controller_id, before)
+    if leader_id != controller_id:
+        raise CommandFailed(
+            f"Controller {leader_id} leads in epoch {epoch}, not {controller_id}, which was not elected; see its log, then run "
+            "this again"
+        )
+    out = Output(as_json)
+    out.lines([f"Controller {leader_id} leads in epoch {epoch}."])
+    out.result({"leader_id": leader_id, "leader_epoch": epoch, "previous_leader_id": before})
+    return DONE
+
+
+def _wait_for_leader(client: AdminClient, wanted: int, before: int) -> tuple[int, int]:
+    """(id, epoch) of the leader, once it is `wanted` or another than before."""
+    deadline = time.monotonic() + ELECTION_PATIENCE_S
+    while True:
+        quorum = client.describe_quorum()
+        if quorum.leader_id == wanted or quorum.leader_id != before or time.monotonic() > deadline:
+            return quorum.leader_id, quorum.leader_epoch
+        time.sleep(_POLL_S)

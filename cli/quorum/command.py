@@ -1,0 +1,131 @@
+"""`kraftlab metadata-quorum`: the state of the metadata quorum, and changes of it (kafka-metadata-quorum)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ..credentials import connect, remember_command_config, user_option
+from ..option_placement import AddressedGroup
+from ..output import DONE, CommandFailed, Output, json_option, linearizable_option
+from . import changes as quorum_changes
+from .standalone_command import force_standalone
+
+if TYPE_CHECKING:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    from .text import QuorumView, ReplicaView
+
+
+class Target(NamedTuple):
+    """What stands before the subcommand."""
+
+    bootstrap_server: str | None
+    bootstrap_controller: str | None
+    command_config: str | None
+
+    def servers(self) -> str:
+        """Whom to ask; CommandFailed unless it is given in one way."""
+        if (self.bootstrap_server is None) == (self.bootstrap_controller is None):
+            raise CommandFailed(
+                "Exactly one of --bootstrap-server and --bootstrap-controller is needed, before the subcommand\n"
+                "See: kraftlab metadata-quorum --help"
+            )
+        return self.bootstrap_server or self.bootstrap_controller or ""
+
+
+@click.group(
+    "metadata-quorum",
+    cls=AddressedGroup,
+    short_help="Show the metadata quorum, add and remove controllers.",
+    epilog="""\b
+Examples:
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --status
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 add-controller --config controller.properties
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 transfer-leadership --to 3001""",
+)
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
+@click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
+@user_option
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    callback=remember_command_config,
+    help="Properties that say who asks (username, password); for add-controller: the new controller's server.properties.",
+)
+@click.pass_context
+def metadata_quorum(
+    context: click.Context, /, bootstrap_server: str | None, bootstrap_controller: str | None, command_config: str | None
+) -> None:
+    """Show the state of the metadata quorum, and change who is in it and who leads it."""
+    context.obj = Target(bootstrap_server, bootstrap_controller, command_config)
+
+
+@metadata_quorum.command(
+    "describe",
+    epilog="""\b
+Examples:
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --status
+  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --replication --human-readable""",
+)
+@click.option("--status", is_flag=True, help="Leader, epoch, high watermark, lag, voters and observers.")
+@click.option("--replication", is_flag=True, help="A table of replicas with their log ends and times.")
+@click.option("--human-readable", is_flag=True, help="With --replication: times as '8 ms ago'.")
+@linearizable_option
+@json_option
+@click.pass_context
+def describe(
+    context: click.Context, /, status: bool, replication: bool, human_readable: bool, linearizable: bool, as_json: bool
+) -> int:
+    """Describe the quorum as its leader sees it."""
+    if status == replication:
+        raise CommandFailed("One of --status or --replication must be specified with describe sub-command")
+    if status and human_readable:
+        raise CommandFailed("The option --human-readable is only supported along with --replication")
+
+    from .text import replication_lines, status_lines
+
+    out = Output(as_json)
+    with connect(context.obj.servers(), linearizable=linearizable) as client:
+        view = quorum_view(client.describe_quorum())
+    now_ms = int(time.time() * 1000) if human_readable else None
+    out.lines(status_lines(view) if status else replication_lines(view, now_ms))
+    out.result(view)
+    return DONE
+
+
+def quorum_view(response: pb.DescribeQuorumResponse) -> QuorumView:
+    from .text import QuorumView
+
+    return QuorumView(
+        response.cluster_id,
+        response.leader_id,
+        response.leader_epoch,
+        response.high_watermark,
+        tuple(_replica_view(replica) for replica in sorted(response.current_voters, key=lambda replica: replica.replica_id)),
+        tuple(_replica_view(replica) for replica in sorted(response.observers, key=lambda replica: replica.replica_id)),
+        response.kraft_version,
+        response.log_start_offset,
+        response.generation,
+    )
+
+
+def _replica_view(replica: pb.QuorumReplica) -> ReplicaView:
+    from .text import ReplicaView
+
+    return ReplicaView(
+        replica.replica_id,
+        replica.replica_directory_id,
+        replica.log_end_offset,
+        replica.last_fetch_timestamp,
+        replica.last_caught_up_timestamp,
+        tuple(f"{endpoint.name}://{endpoint.host}:{endpoint.port}" for endpoint in replica.endpoints),
+    )
+
+
+metadata_quorum.add_command(quorum_changes.add_controller)
+metadata_quorum.add_command(quorum_changes.remove_controller)
+metadata_quorum.add_command(quorum_changes.transfer_leadership)
+metadata_quorum.add_command(force_standalone)

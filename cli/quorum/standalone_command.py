@@ -1,0 +1,90 @@
+"""`kraftlab metadata-quorum force-standalone`: a lost majority is given up."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ..output import DONE, CommandFailed, Output, json_option
+from .standalone_text import ForcingView, VoterView, done_lines, plan_lines, warning_lines
+
+if TYPE_CHECKING:
+    from kraftlab.config.force_standalone import Forcing
+    from kraftlab.quorum.storage.standalone import ForcedReport
+
+
+@click.command(
+    "force-standalone",
+    short_help="Give up a lost majority: one survivor goes on alone.",
+    epilog="""\b
+Examples, on a controller that does not run:
+  kraftlab metadata-quorum force-standalone --config controller.properties --dry-run
+  kraftlab metadata-quorum force-standalone --config controller.properties
+  kraftlab metadata-quorum force-standalone --config controller.properties --confirm CLUSTER-ID   # for scripts""",
+)
+@click.option("--config", "-c", required=True, metavar="FILE", help="The survivor's server.properties.")
+@click.option("--dry-run", is_flag=True, help="Show what would be kept and what may be lost; change nothing.")
+@click.option("--confirm", metavar="CLUSTER-ID", help="Answers the question whether this is meant.")
+@json_option
+def force_standalone(config: str, dry_run: bool, confirm: str | None, as_json: bool) -> int:
+    """Make a stopped controller the only voter of its quorum, when most of the others are lost for good.
+
+    What a majority that is gone had committed beyond this controller's log is lost. Everybody who was in the old quorum is
+    fenced by a new generation: brokers load the metadata anew, other controllers have to be formatted and added again.
+    """
+    from kraftlab.config.force_standalone import forcing
+    from kraftlab.config.models import load_controller
+
+    out = Output(as_json)
+    with forcing(load_controller(config)) as work:
+        view = _view(work, work.plan())
+        out.lines(plan_lines(view))
+        if dry_run:
+            out.lines(["DRY RUN: nothing was changed."])
+            out.result({"dry_run": True, "plan": view})
+            return DONE
+        if confirm is None:
+            out.lines(warning_lines(view))
+            confirm = _ask(as_json)
+        if confirm != view.cluster_id:
+            raise CommandFailed(f"Error: {confirm!r} is not the id of this cluster, {view.cluster_id}; nothing was changed")
+        view = _view(work, work.carry_out())
+    out.lines(done_lines(view))
+    out.result({"dry_run": False, "plan": view})
+    return DONE
+
+
+def _ask(as_json: bool) -> str:
+    """The cluster id as it was typed, without the line's end."""
+    if not as_json:
+        click.echo("Type the cluster id to go on: ", nl=False)
+    answer = "" if as_json else sys.stdin.readline()
+    if not answer:
+        raise CommandFailed("Error: nobody confirmed this, nothing was changed; for scripts there is --confirm CLUSTER-ID")
+    return answer.strip()
+
+
+def _view(work: Forcing, report: ForcedReport) -> ForcingView:
+    from kraftlab.metadata.uuids import to_text
+
+    own_key = work.key
+    return ForcingView(
+        work.cluster_id,
+        own_key.node_id,
+        report.generation,
+        report.epoch,
+        report.start_offset,
+        report.end_offset,
+        report.high_watermark,
+        report.last_append_time_ms,
+        tuple(
+            VoterView(voter.key.node_id, to_text(voter.key.directory_id))
+            for voter in report.previous_voters.voters
+            if not own_key.matches(voter.key)
+        ),
+        report.was_interrupted,
+        not work.config.is_dynamic,
+        not report.previous_voters.voters or report.previous_voters.has(own_key),
+    )

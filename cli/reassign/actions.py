@@ -1,0 +1,480 @@
+"""What `reassign-partitions` does: reads states from the cluster, changes it, and hands states to `reassign_text` for the words.
+
+Where this differs from Kafka's tool: an adding replica's log directory is asked for before the reassignment starts, so that it is
+born there (KIP-113's intent; Kafka copies it twice); the rollback of a running partition names its original replicas; a cancel
+keeps throttles while other reassignments run; text that Kafka glues together stands on lines of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, OutcomeUnknown
+from kraftlab.client.errors import api_error
+from kraftlab.client.moves import NO_OPTIONS
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from . import text
+from .plan import ANY, Placement, Plan, TopicPartition, TopicPartitionReplica, format_plan
+from .text import MoveState, Ongoing, PartitionState
+
+TOPIC = 2
+BROKER = 4
+SET = 0
+DELETE = 1
+_MOVE_RETRY_S = 0.1
+
+Say = Callable[[Iterable[str]], None]
+Directories = dict[TopicPartitionReplica, tuple[str | None, str | None]]
+"""Replica → (its directory, the directory it is moving to)."""
+
+
+class ReassignmentFailed(Exception):
+    """The tool's own failure; the text is printed as it stands."""
+
+
+def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, pb.DescribedTopic]:
+    """The topics that exist, by name."""
+    response = client.describe_topics(topics)
+    return {topic.name: topic for topic in response.topics if not topic.error_code}
+
+
+def ongoing(client: AdminClient) -> dict[TopicPartition, Ongoing]:
+    """Every reassignment that runs."""
+    return ongoing_of(client.list_partition_reassignments())
+
+
+def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
+    """The reassignments of a listing that run."""
+    return {
+        (topic.name, partition.partition_index): Ongoing(
+            tuple(partition.replicas),
+            tuple(partition.adding_replicas),
+            tuple(partition.removing_replicas),
+            tuple(partition.original_replicas),
+            tuple(partition.target_replicas),
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def queued_of(response: pb.ListPartitionReassignmentsResponse) -> list[TopicPartition]:
+    """The partitions of a listing whose targets wait for a slot."""
+    return [(entry.topic, entry.partition_index) for entry in response.queued]
+
+
+def _to_come(response: pb.ListPartitionReassignmentsResponse) -> set[TopicPartitionReplica]:
+    """The replicas that what runs or waits will bring to their brokers."""
+    adding = {(*key, broker) for key, running in ongoing_of(response).items() for broker in running.adding}
+    waiting = {(entry.topic, entry.partition_index, broker) for entry in response.queued for broker in entry.target_replicas}
+    return adding | waiting
+
+
+def directories(client: AdminClient, replicas: Iterable[TopicPartitionReplica]) -> tuple[Directories, set[int]]:
+    """Where replicas are, and the brokers that answered."""
+    wanted: dict[int, list[TopicPartition]] = {}
+    for topic, partition, broker in replicas:
+        wanted.setdefault(broker, []).append((topic, partition))
+    found: Directories = {}
+    answered: set[int] = set()
+    for broker, partitions in wanted.items():
+        try:
+            response = client.describe_log_dirs(broker, partitions)
+        except (ApiError, ClusterUnreachable):
+            continue
+        answered.add(broker)
+        for directory in response.results:
+            for topic_entry in directory.topics:
+                for entry in topic_entry.partitions:
+                    replica = (topic_entry.name, entry.partition_index, broker)
+                    current, future = found.get(replica, (None, None))
+                    found[replica] = (current, directory.log_dir) if entry.is_future_key else (directory.log_dir, future)
+    return found, answered
+
+
+def current_placements(client: AdminClient, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[Placement]:
+    """Placements of partitions with their real directories; "any" where a broker does not say."""
+    found, _ = directories(client, ((*partition, broker) for partition, brokers in wanted.items() for broker in brokers))
+    return [
+        Placement(
+            partition[0],
+            partition[1],
+            tuple(brokers),
+            tuple(found.get((*partition, broker), (None, None))[0] or ANY for broker in brokers),
+        )
+        for partition, brokers in wanted.items()
+    ]
+
+
+def _current_replicas(topics: Mapping[str, pb.DescribedTopic], plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
+    current: dict[TopicPartition, tuple[int, ...]] = {}
+    for name in plan.topics():
+        if name not in topics:
+            raise ReassignmentFailed(f"Topic {name} not found.")
+    for placement in plan.partitions:
+        partitions = {entry.partition_index: entry for entry in topics[placement.topic].partitions}
+        if placement.partition not in partitions:
+            raise ReassignmentFailed(f"Unable to find partition: {placement.name}")
+        current[placement.key] = tuple(partitions[placement.partition].replica_nodes)
+    return current
+
+
+# -- generate ---------------------------------------------------------------------------------------------------------------
+
+
+def generate(
+    client: AdminClient, names: Sequence[str], brokers: Sequence[int], rack_aware: bool
+) -> tuple[list[Placement], list[Placement]]:
+    """(current, proposed) placements of the topics over the brokers that are alive. The same cluster gives the same proposal."""
+    from kraftlab.controller.topics.placement import UsableBroker, place
+
+    topics = describe(client, names)
+    missing = next((name for name in names if name not in topics), None)
+    if missing is not None:
+        raise ReassignmentFailed(f"Topic {missing} not found.")
+    alive = {broker.broker_id: broker for broker in client.describe_cluster().brokers}
+    usable = [alive[broker] for broker in brokers if broker in alive]
+    with_rack = [broker for broker in usable if broker.HasField("rack")]
+    if rack_aware and with_rack and len(with_rack) != len(usable):
+        raise ReassignmentFailed(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica assignment without "
+            "rack information."
+        )
+    candidates = [
+        UsableBroker(broker.broker_id, broker.rack if rack_aware and broker.HasField("rack") else None, False)
+        for broker in usable
+    ]
+    current: dict[TopicPartition, Sequence[int]] = {}
+    proposed: list[Placement] = []
+    for name in sorted(names):
+        partitions = sorted(topics[name].partitions, key=lambda entry: entry.partition_index)
+        current |= {(name, entry.partition_index): tuple(entry.replica_nodes) for entry in partitions}
+        placed = place(candidates, len(partitions), len(partitions[0].replica_nodes), random.Random(name))
+        proposed += [Placement(name, entry.partition_index, replicas) for entry, replicas in zip(partitions, placed, strict=True)]
+    return current_placements(client, current), proposed
+
+
+# -- execute ----------------------------------------------------------------------------------------------------------------
+
+
+class Execution:
+    """One `--execute`. `rate` and `log_dir_rate` in bytes/s, negative: left alone. If the moves own a throttle (`options`),
+    `rate` is that, and no config is set for it. `expects_current`: leave partitions alone that are not as this run saw them.
+    """
+
+    def __init__(
+        self,
+        client: AdminClient,
+        plan: Plan,
+        say: Say,
+        *,
+        rate: int,
+        log_dir_rate: int,
+        timeout_ms: int,
+        allow_change: bool,
+        options: MoveOptions = NO_OPTIONS,
+        expects_current: bool = False,
+    ) -> None:
+        self._client = client
+        self._plan = plan
+        self._say = say
+        self._rate = rate
+        self._log_dir_rate = log_dir_rate
+        self._timeout_ms = timeout_ms
+        self._allow_change = allow_change
+        self._options = options
+        self._expects_current = expects_current
+        self.rollback: list[Placement] = []
+        self.started: list[TopicPartition] = []
+        self.queued: list[TopicPartition] = []
+
+    def run(self, additional: bool) -> None:
+        """Starts the plan. ReassignmentFailed with the tool's text; what was printed before stays true."""
+        listing = self._client.list_partition_reassignments()
+        running = ongoing_of(listing)
+        if (running or listing.queued) and not additional:
+            raise ReassignmentFailed(text.RUNNING_REFUSAL)
+        alive = {broker.broker_id for broker in self._client.describe_cluster().brokers}
+        unknown = next((broker for broker in self._plan.broker_ids() if broker not in alive), None)
+        if unknown is not None:
+            raise ReassignmentFailed(f"Error: Unknown broker id {unknown}")
+        try:
+            current = _current_replicas(describe(self._client, self._plan.topics()), self._plan)
+        except ReassignmentFailed as error:
+            raise ReassignmentFailed(f"Error: {error}") from None
+        before = {key: (running[key].original if key in running else None) or replicas for key, replicas in current.items()}
+        self.rollback = current_placements(self._client, before)
+        self._say(text.rollback_lines(format_plan(self.rollback)))
+        if self._options.validate_only:
+            self._preview(current)
+            return
+        self._set_throttles(current, running)
+        births = {replica: path for replica, path in self._plan.moves().items() if replica[2] not in current[replica[:2]]}
+        self._ask_for_births(births)
+        self._start(births, current)
+        self._move_directories({replica: path for replica, path in births.items() if replica[:2] in self.queued})
+
+    def _preview(self, current: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Has the controller judge the plan, and shows what would be."""
+        response = self._request(current)
+        errors = partition_errors(response)
+        if errors:
+            raise ReassignmentFailed("\n".join(text.error_lines("Error reassigning partition(s):", errors)))
+        self._say(text.preview_lines(after_of(response)))
+
+    def _request(self, current: Mapping[TopicPartition, Sequence[int]]) -> pb.AlterPartitionReassignmentsResponse:
+        return self._client.alter_partition_reassignments(
+            self._plan.targets(),
+            allow_replication_factor_change=self._allow_change,
+            expected=current if self._expects_current else None,
+            options=self._options,
+        )
+
+    def _set_throttles(self, current: Mapping[TopicPartition, Sequence[int]], running: Mapping[TopicPartition, Ongoing]) -> None:
+        if self._options.throttle is not None:
+            self._say([*text.throttle_lines(-1, self._log_dir_rate), text.own_throttle_line(self._options.throttle)])
+            self._rate = -1
+        else:
+            self._say(text.throttle_lines(self._rate, self._log_dir_rate))
+        resources = []
+        if self._rate >= 0:
+            moves = text.partition_moves(self._plan, current, running)
+            resources += [_set(TOPIC, topic, values) for topic, values in text.throttled_replicas(moves).items()]
+        rates: dict[int, dict[str, str]] = {}
+        if self._rate >= 0:
+            for broker in text.throttled_brokers(moves):
+                rates.setdefault(broker, {}).update(dict.fromkeys(text.RATE_KEYS, str(self._rate)))
+        if self._log_dir_rate >= 0:
+            for _, _, broker in self._plan.moves():
+                rates.setdefault(broker, {})[text.LOG_DIR_RATE_KEY] = str(self._log_dir_rate)
+        resources += [_set(BROKER, str(broker), values) for broker, values in sorted(rates.items())]
+        alter_configs(self._client, resources)
+
+    def _ask_for_births(self, births: Mapping[TopicPartitionReplica, str]) -> None:
+        """Tells brokers where to create replicas that the reassignment will add; any refusal ends the run before it starts."""
+        for replica, error in alter_directories(self._client, births).items():
+            if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+                alter_directories(self._client, dict.fromkeys(births, ANY))
+                raise ReassignmentFailed(move_failure(replica, error))
+
+    def _start(self, births: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
+        try:
+            response = self._request(current)
+        except ApiError as error:
+            if not isinstance(error, OutcomeUnknown):
+                alter_directories(self._client, dict.fromkeys(births, ANY))
+            raise
+        errors = partition_errors(response)
+        if errors:
+            alter_directories(self._client, {r: ANY for r in births if r[:2] in errors})
+            raise ReassignmentFailed("\n".join(text.error_lines("Error reassigning partition(s):", errors)))
+        self.queued = [
+            (topic.name, entry.partition_index) for topic in response.responses for entry in topic.partitions if entry.queued
+        ]
+        self.started = [key for key in self._plan.targets() if key not in self.queued]
+        if self.started:
+            self._say([text.started_line(self.started)])
+        if self.queued:
+            self._say([text.queued_line(self.queued)])
+
+    def _move_directories(self, to_come: Mapping[TopicPartitionReplica, str]) -> None:
+        """Starts the moves, again and again for replicas that are still to appear, until the timeout. `to_come`: replicas of
+        queued targets, which may wait for hours; their brokers know already where to create them.
+        """
+        self._say(text.to_come_lines(to_come))
+        pending = {replica: path for replica, path in self._plan.moves().items() if replica not in to_come}
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while pending:
+            for replica, error in alter_directories(self._client, pending).items():
+                if error is None:
+                    self._say([text.move_line(replica, pending.pop(replica))])
+                elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+                    raise ReassignmentFailed(move_failure(replica, error))
+            if pending and time.monotonic() >= deadline:
+                waiting = ",".join("-".join(map(str, replica)) for replica in pending)
+                raise ReassignmentFailed(f"Timed out before log directory move could be started for: {waiting}")
+            if pending:
+                time.sleep(_MOVE_RETRY_S)
+
+
+def move_failure(replica: TopicPartitionReplica, error: ApiError) -> str:
+    return f"Error: Failed to alter dir for {'-'.join(map(str, replica))}: {error.message or error.code.name}"
+
+
+def alter_directories(
+    client: AdminClient, moves: Mapping[TopicPartitionReplica, str]
+) -> dict[TopicPartitionReplica, ApiError | None]:
+    """Sends moves to their brokers; the error of each, None if it was accepted."""
+    by_broker: dict[int, dict[TopicPartition, str]] = {}
+    for (topic, partition, broker), path in moves.items():
+        by_broker.setdefault(broker, {})[topic, partition] = path
+    results: dict[TopicPartitionReplica, ApiError | None] = dict.fromkeys(moves)
+    for broker, paths in by_broker.items():
+        try:
+            response = client.alter_replica_log_dirs(broker, paths)
+        except (ApiError, ClusterUnreachable) as error:
+            failure = error if isinstance(error, ApiError) else ApiError(ErrorCode.BROKER_NOT_AVAILABLE, str(error))
+            results |= {(*partition, broker): failure for partition in paths}
+            continue
+        for topic_entry in response.results:
+            for entry in topic_entry.partitions:
+                if entry.error_code:
+                    replica = (topic_entry.topic_name, entry.partition_index, broker)
+                    results[replica] = api_error(entry.error_code, entry.error_message)
+    return results
+
+
+def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, str]:
+    """What was refused, by partition."""
+    return {
+        (topic.name, entry.partition_index): api_error(entry.error_code, entry.error_message).message or ""
+        for topic in response.responses
+        for entry in topic.partitions
+        if entry.error_code
+    }
+
+
+# -- configs ----------------------------------------------------------------------------------------------------------------
+
+
+def _set(kind: int, name: str, values: Mapping[str, str]) -> pb.AlterConfigsResource:
+    configs = [pb.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in values.items()]
+    return pb.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+def _delete(kind: int, name: str, keys: Iterable[str]) -> pb.AlterConfigsResource:
+    configs = [pb.AlterableConfig(name=key, config_operation=DELETE) for key in keys]
+    return pb.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+def alter_configs(client: AdminClient, resources: Sequence[pb.AlterConfigsResource]) -> None:
+    """Alters configs, all or the first error."""
+    if not resources:
+        return
+    for result in client.incremental_alter_configs(resources).responses:
+        if result.error_code:
+            what = f"topic {result.resource_name}" if result.resource_type == TOPIC else f"broker {result.resource_name}"
+            raise ReassignmentFailed(
+                f"Error: cannot change configs of {what}: {api_error(result.error_code, result.error_message).message}"
+            )
+
+
+def clear_throttles(client: AdminClient, topics: Iterable[str], say: Say) -> None:
+    """Deletes the throttles of all brokers, and of the topics that exist."""
+    named = list(topics)
+    brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
+    say(text.cleared_lines(brokers, named))
+    resources = [_delete(BROKER, str(broker), (*text.RATE_KEYS, text.LOG_DIR_RATE_KEY)) for broker in brokers]
+    lists = (text.LEADER_LIST_KEY, text.FOLLOWER_LIST_KEY)
+    resources += [_delete(TOPIC, topic, lists) for topic in describe(client, named)]
+    alter_configs(client, resources)
+
+
+# -- verify -----------------------------------------------------------------------------------------------------------------
+
+
+class Verification:
+    """The state of a plan: of its partitions, its log-dir moves, and whether anything runs in the cluster at all."""
+
+    def __init__(self, client: AdminClient, plan: Plan) -> None:
+        listing = client.list_partition_reassignments()
+        running = {*ongoing_of(listing), *queued_of(listing)}
+        to_come = _to_come(listing)
+        topics = describe(client, plan.topics())
+        self.anything_runs = bool(running)
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        for placement in plan.partitions:
+            entries = topics[placement.topic].partitions if placement.topic in topics else ()
+            found = next((entry for entry in entries if entry.partition_index == placement.partition), None)
+            replicas = tuple(found.replica_nodes) if found is not None else ()
+            self.partitions[placement.key] = PartitionState(replicas, placement.replicas, placement.key in running)
+        moves = plan.moves()
+        found_directories, answered = directories(client, moves)
+        self.moves = {
+            replica: MoveState(
+                path,
+                *found_directories.get(replica, (None, None)),
+                answered=replica[2] in answered,
+                to_come=replica in to_come,
+            )
+            for replica, path in moves.items()
+        }
+
+    @property
+    def may_clear_throttles(self) -> bool:
+        return not self.anything_runs and all(state.future is None for state in self.moves.values())
+
+    def progress(self) -> text.Progress:
+        return text.overall((*self.partitions.values(), *self.moves.values()))
+
+
+# -- cancel -----------------------------------------------------------------------------------------------------------------
+
+
+def cancel(
+    client: AdminClient, plan: Plan | None, topics: Sequence[str] | None = None, options: MoveOptions = NO_OPTIONS
+) -> tuple[list[TopicPartition], dict[TopicPartitionReplica, str], dict[TopicPartition, Ongoing]]:
+    """Cancels what runs or waits of a plan, of topics, or (neither is given) of everything. Cancelled partitions, dropped moves
+    with the directory the replica stays in, and the reassignments that go on.
+    """
+    response = _ask_to_cancel(client, plan, topics, options)
+    errors = {} if response is None else partition_errors(response)
+    if errors:
+        raise ReassignmentFailed("\n".join(text.error_lines("Error cancelling partition reassignments for:", errors)))
+    cancelled = [] if response is None else sorted(after_of(response))
+    moves: dict[TopicPartitionReplica, str] = {}
+    if plan is not None:
+        found, _ = directories(client, plan.moves())
+        moves = {
+            replica: found[replica][0] or ANY for replica in plan.moves() if replica in found and found[replica][1] is not None
+        }
+        for replica, error in alter_directories(client, dict.fromkeys(moves, ANY)).items():
+            if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+                raise ReassignmentFailed(move_failure(replica, error))
+        # Replicas that have not come are not to be created there when somebody else's move brings them.
+        alter_directories(client, {replica: ANY for replica in plan.moves() if replica not in found})
+    return cancelled, moves, ongoing(client)
+
+
+def preview_cancel(
+    client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
+) -> dict[TopicPartition, Ongoing]:
+    """What a cancel would leave. `options` have validate_only."""
+    response = _ask_to_cancel(client, plan, topics, options)
+    if response is None:
+        return {}
+    errors = partition_errors(response)
+    if errors:
+        raise ReassignmentFailed("\n".join(text.error_lines("Error cancelling partition reassignments for:", errors)))
+    return after_of(response)
+
+
+def _ask_to_cancel(
+    client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
+) -> pb.AlterPartitionReassignmentsResponse | None:
+    """None if nothing of the plan runs or waits."""
+    try:
+        if plan is None:
+            return client.cancel_partition_reassignments(topics, options=options)
+        listing = client.list_partition_reassignments()
+        busy = [*ongoing_of(listing), *queued_of(listing)]
+        wanted = [key for key in busy if key in plan.targets()]
+        return client.alter_partition_reassignments(dict.fromkeys(wanted), options=options) if wanted else None
+    except ApiError as error:
+        raise ReassignmentFailed(f"Error: {error.message or error}") from None
+
+
+def after_of(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
+    """What the partitions of an answer are after it, or would be."""
+    return {
+        (topic.name, entry.partition_index): Ongoing(
+            tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
+        )
+        for topic in response.responses
+        for entry in topic.partitions
+        if not entry.error_code
+    }

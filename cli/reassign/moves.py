@@ -1,0 +1,212 @@
+"""What `reassign-partitions` does beyond Kafka's tool: rolls plans back, and says how far each replica of a plan is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Set
+
+import msgspec
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from . import text
+from .actions import ReassignmentFailed, after_of, alter_directories, describe, move_failure, partition_errors
+from .moves_text import DirectoryMove
+from .plan import Plan, TopicPartition, TopicPartitionReplica
+from .text import Ongoing, Progress, ReplicaState
+
+IN_SYNC = "In sync"
+_RETRY_S = 0.1
+
+
+class RolledBack(msgspec.Struct, frozen=True):
+    """What partitions are after a rollback (of a preview: would be), and replicas with the directories that they move to."""
+
+    after: dict[TopicPartition, Ongoing]
+    moves: dict[TopicPartitionReplica, str]
+
+
+def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_ms: int) -> RolledBack:
+    """Rolls a plan back, directories included. ReassignmentFailed with the tool's text."""
+    try:
+        response = client.rollback_reassignment(plan_id, options=options)
+    except ApiError as error:
+        raise ReassignmentFailed(f"Error: {error.message or error}") from None
+    errors = partition_errors(response)
+    if errors:
+        raise ReassignmentFailed("\n".join(text.error_lines(f"Error rolling back plan {plan_id} for:", errors)))
+    moves, lost = _directory_moves(client, response)
+    if not options.validate_only:
+        _move(client, moves, timeout_ms)
+    if lost:
+        complaints = "; ".join(
+            f"{'-'.join(map(str, replica))} stays in its log directory: {why}" for replica, why in lost.items()
+        )
+        raise ReassignmentFailed(
+            f"Error: {complaints}; all else {'would be' if options.validate_only else 'is being'} rolled back"
+        )
+    return RolledBack(after_of(response), moves)
+
+
+def _directory_moves(
+    client: AdminClient, response: pb.AlterPartitionReassignmentsResponse
+) -> tuple[dict[TopicPartitionReplica, str], dict[TopicPartitionReplica, str]]:
+    """(the directories that the answers name, as paths; the replicas that cannot go there, and why)."""
+    wanted = {
+        (topic.name, entry.partition_index, move.broker_id): move.directory_id
+        for topic in response.responses
+        for entry in topic.partitions
+        for move in entry.directory_moves
+    }
+    paths: dict[str, str] = {}
+    silent: dict[int, str] = {}
+    for broker in sorted({replica[2] for replica in wanted}):
+        try:
+            paths |= {found.directory_id: found.log_dir for found in client.describe_log_dirs(broker, []).results}
+        except (ApiError, ClusterUnreachable) as error:
+            silent[broker] = f"broker {broker} does not say which ones it has: {error}"
+    moves = {replica: paths[directory] for replica, directory in wanted.items() if directory in paths}
+    gone = "the one it was in before is gone"
+    return moves, {replica: silent.get(replica[2], gone) for replica in wanted if replica not in moves}
+
+
+def _move(client: AdminClient, moves: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:
+    deadline = time.monotonic() + timeout_ms / 1000
+    pending = dict(moves)
+    while pending:
+        for replica, error in alter_directories(client, pending).items():
+            if error is None:
+                del pending[replica]
+            elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE or time.monotonic() >= deadline:
+                raise ReassignmentFailed(move_failure(replica, error))
+        if pending:
+            time.sleep(_RETRY_S)
+
+
+def directory_moves(client: AdminClient) -> list[DirectoryMove]:
+    """What moves between the directories of a broker, by broker and replica. Brokers that do not answer are left out."""
+    found: list[DirectoryMove] = []
+    for broker in sorted(broker.broker_id for broker in client.describe_cluster().brokers):
+        try:
+            response = client.describe_log_dirs(broker)
+        except (ApiError, ClusterUnreachable):
+            continue
+        homes: dict[TopicPartition, str] = {}
+        moving: list[tuple[TopicPartition, str, pb.LogDirPartition]] = []
+        for directory in response.results:
+            for topic in directory.topics:
+                for entry in topic.partitions:
+                    if entry.is_future_key:
+                        moving.append(((topic.name, entry.partition_index), directory.log_dir, entry))
+                    else:
+                        homes[topic.name, entry.partition_index] = directory.log_dir
+        found += [
+            DirectoryMove(
+                *key, broker, homes.get(key), path, entry.bytes_left, entry.bytes_per_second, entry.started_ms, entry.error
+            )
+            for key, path, entry in sorted(moving, key=lambda move: move[0])
+        ]
+    return found
+
+
+def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplica, ReplicaState]:
+    """How far each replica of a plan is, in the order of the plan (KIP-179)."""
+    topics = describe(client, plan.topics())
+    listed = client.list_partition_reassignments()
+    brokers = {broker.broker_id: broker.is_fenced for broker in client.describe_cluster(include_fenced_brokers=True).brokers}
+    partitions = {(name, entry.partition_index): entry for name, topic in topics.items() for entry in topic.partitions}
+    wanted = {placement.key: {*placement.replicas} for placement in plan.partitions}
+    for key, replicas in wanted.items():
+        if key in partitions:
+            replicas.add(partitions[key].leader_id)
+    ends, silent = _log_ends(client, wanted, {broker for broker, fenced in brokers.items() if not fenced})
+    seen = _Seen(
+        topics.keys(),
+        partitions,
+        brokers,
+        ends,
+        silent,
+        {(topic.name, entry.partition_index): entry for topic in listed.topics for entry in topic.partitions},
+        {(entry.topic, entry.partition_index): entry for entry in listed.queued},
+    )
+    return {
+        (*placement.key, broker): _with_move(seen, placement.key, broker, _state(seen, placement.key, broker))
+        for placement in plan.partitions
+        for broker in placement.replicas
+    }
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What there is, as of one look. `brokers`: who is fenced; `ends`: log end offsets, of all brokers that are not `silent`."""
+
+    topics: Set[str]
+    partitions: Mapping[TopicPartition, pb.DescribedPartition]
+    brokers: Mapping[int, bool]
+    ends: Mapping[TopicPartitionReplica, int]
+    silent: Set[int]
+    moving: Mapping[TopicPartition, pb.OngoingPartitionReassignment]
+    queued: Mapping[TopicPartition, pb.QueuedReassignment]
+
+
+def _log_ends(
+    client: AdminClient, wanted: Mapping[TopicPartition, set[int]], alive: set[int]
+) -> tuple[dict[TopicPartitionReplica, int], set[int]]:
+    """Log end offsets of replicas, and brokers that do not answer."""
+    by_broker: dict[int, list[TopicPartition]] = {}
+    for key, brokers in wanted.items():
+        for broker in brokers & alive:
+            by_broker.setdefault(broker, []).append(key)
+    ends: dict[TopicPartitionReplica, int] = {}
+    silent: set[int] = set()
+    for broker, keys in by_broker.items():
+        try:
+            response = client.describe_log_dirs(broker, keys)
+        except (ApiError, ClusterUnreachable):
+            silent.add(broker)
+            continue
+        for directory in response.results:
+            for topic in directory.topics:
+                for entry in topic.partitions:
+                    if not entry.is_future_key:
+                        ends[topic.name, entry.partition_index, broker] = entry.log_end_offset
+    return ends, silent
+
+
+def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
+    if key[0] not in seen.topics:
+        return ReplicaState("Unknown topic")
+    if key not in seen.partitions:
+        return ReplicaState("Unknown partition")
+    if broker not in seen.brokers:
+        return ReplicaState("Unknown broker")
+    if seen.brokers[broker]:
+        return ReplicaState("Broker is down", waits=True)
+    if broker in seen.silent:
+        return ReplicaState("Broker does not answer", waits=True)
+    partition = seen.partitions[key]
+    own = seen.ends.get((*key, broker), -1)
+    if own < 0 and key in seen.queued and broker in seen.queued[key].target_replicas:
+        return ReplicaState("Queued", waits=True, why=seen.queued[key].waits_for)
+    if own < 0 and broker in partition.replica_nodes:
+        return ReplicaState("Not there yet", waits=True)
+    if own < 0:
+        return ReplicaState("Broker does not host this partition")
+    if broker in partition.isr_nodes:
+        return ReplicaState(IN_SYNC, 0)
+    # One that has everything and is not in the ISR yet is still behind: by nothing that could be counted.
+    behind = max(seen.ends.get((*key, partition.leader_id), own) - own, 1)
+    return ReplicaState(f"Behind: {behind} messages behind", behind)
+
+
+def _with_move(seen: _Seen, key: TopicPartition, broker: int, state: ReplicaState) -> ReplicaState:
+    """Adds what the active controller knows of the replica's copying."""
+    entry = seen.moving.get(key)
+    if entry is None or state.progress is Progress.DONE:
+        return state
+    why = "; ".join(blocker.text for blocker in entry.blockers if blocker.broker_id == broker)
+    copied = next((progress for progress in entry.progress if progress.broker_id == broker), None)
+    if copied is None or state.waits:
+        return msgspec.structs.replace(state, why=why)
+    return msgspec.structs.replace(state, bytes_per_second=copied.bytes_per_second, eta_ms=copied.eta_ms, why=why)

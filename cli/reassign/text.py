@@ -1,0 +1,333 @@
+"""What `reassign-partitions` says: pure functions from states to lines, as Kafka's tool prints them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from .moves_text import bytes_text, table, time_text
+from .plan import Plan, TopicPartition, TopicPartitionReplica
+
+RUNNING_REFUSAL = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a new "
+    "partition assignment in addition to the existing one. The --additional flag can also be used to change the throttle by "
+    "resubmitting the current reassignment."
+)
+ROLLBACK_ADVICE = "Save this to use as the --reassignment-json-file option during rollback"
+THROTTLE_WARNING = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
+NOTHING_RUNS = "No partition reassignments found."
+THROTTLES_KEPT = "Throttles are kept, since other reassignments still run; run --verify when they are done."
+
+RATE_KEYS = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LOG_DIR_RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
+LEADER_LIST_KEY = "leader.replication.throttled.replicas"
+FOLLOWER_LIST_KEY = "follower.replication.throttled.replicas"
+
+
+class Progress(enum.Enum):
+    """How far a plan is, over all its partitions and moves."""
+
+    DONE = "done"
+    RUNNING = "running"
+    WRONG = "not as planned"
+
+
+class Ongoing(msgspec.Struct, frozen=True):
+    """A reassignment that runs."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    original: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """A planned partition as `--verify` finds it."""
+
+    current: tuple[int, ...]
+    target: tuple[int, ...]
+    running: bool
+
+    @property
+    def progress(self) -> Progress:
+        if self.running:
+            return Progress.RUNNING
+        return Progress.DONE if self.current == self.target else Progress.WRONG
+
+
+class MoveState(msgspec.Struct, frozen=True):
+    """A planned move between log directories. None: there is no such replica; `answered`: the broker described its
+    directories; `to_come`: a reassignment that runs or waits will bring the replica."""
+
+    target: str
+    current: str | None = None
+    future: str | None = None
+    answered: bool = True
+    to_come: bool = False
+
+    @property
+    def progress(self) -> Progress:
+        if self.future is not None or (self.current is None and self.to_come):
+            return Progress.RUNNING
+        return Progress.DONE if self.current == self.target else Progress.WRONG
+
+
+def name(partition: TopicPartition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def names(partitions: Iterable[TopicPartition]) -> str:
+    return ",".join(name(partition) for partition in sorted(partitions))
+
+
+def ids(values: Iterable[int]) -> str:
+    return ",".join(map(str, values))
+
+
+# -- execute ------------------------------------------------------------------------------------------------------------
+
+
+def rollback_lines(current_json: str) -> list[str]:
+    return ["Current partition replica assignment", "", current_json, "", ROLLBACK_ADVICE]
+
+
+def throttle_lines(rate: int, log_dir_rate: int) -> list[str]:
+    """Lines about throttles that are being set; negative: not set."""
+    lines = [THROTTLE_WARNING] if rate >= 0 or log_dir_rate >= 0 else []
+    if rate >= 0:
+        lines.append(f"The inter-broker throttle limit was set to {rate} B/s")
+    if log_dir_rate >= 0:
+        lines.append(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s")
+    return lines
+
+
+def started_line(partitions: Sequence[TopicPartition]) -> str:
+    plural = "" if len(partitions) == 1 else "s"
+    return f"Successfully started partition reassignment{plural} for {names(partitions)}"
+
+
+def queued_line(partitions: Sequence[TopicPartition]) -> str:
+    return f"Waiting for free slots: {names(partitions)}"
+
+
+def to_come_lines(replicas: Mapping[TopicPartitionReplica, str]) -> list[str]:
+    return [
+        f"Replica {topic}-{partition} will be created in log directory {path} on broker {broker} when its move starts"
+        for (topic, partition, broker), path in replicas.items()
+    ]
+
+
+def own_throttle_line(rate: int) -> str:
+    if not rate:
+        return "These moves have no throttle of their own any more."
+    return f"These moves are limited to {rate} B/s into each broker; that ends with them, nothing has to be removed."
+
+
+def preview_lines(after: Mapping[TopicPartition, Ongoing]) -> list[str]:
+    """What partitions would be, one a line."""
+    return [f"{name(key)}: would be replicas: {state_text(after[key])}" for key in sorted(after)]
+
+
+def rolled_back_line(plan_id: str, partitions: Sequence[TopicPartition]) -> str:
+    plural = "" if len(partitions) == 1 else "s"
+    return f"Successfully started the rollback of plan {plan_id} for partition{plural} {names(partitions)}"
+
+
+def moved_lines(moves: Mapping[TopicPartitionReplica, str]) -> list[str]:
+    return [move_line(replica, moves[replica]) for replica in sorted(moves, key=lambda r: (r[2], r[0], r[1]))]
+
+
+def move_line(replica: TopicPartitionReplica, path: str) -> str:
+    topic, partition, broker = replica
+    return f"Successfully started moving log directory to {path} for replica {topic}-{partition} with broker {broker} "
+
+
+def error_lines(verb: str, errors: Mapping[TopicPartition, str]) -> list[str]:
+    return [verb, *(f"{name(partition)}: {errors[partition]}" for partition in sorted(errors))]
+
+
+# -- throttles -----------------------------------------------------------------------------------------------------------
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Where a partition's bytes come from and go to."""
+
+    sources: tuple[int, ...]
+    destinations: tuple[int, ...]
+
+
+def partition_moves(
+    plan: Plan, current: Mapping[TopicPartition, Sequence[int]], ongoing: Mapping[TopicPartition, Ongoing]
+) -> dict[TopicPartition, Move]:
+    """The moves that throttles have to cover: those that run and those of the plan."""
+    moves = {
+        partition: Move(tuple(broker for broker in running.replicas if broker not in running.adding), running.adding)
+        for partition, running in ongoing.items()
+    }
+    for partition, replicas in plan.targets().items():
+        sources = moves[partition].sources if partition in moves else tuple(current[partition])
+        moves[partition] = Move(sources, tuple(broker for broker in replicas if broker not in sources))
+    return moves
+
+
+def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
+    """topic → config key → `partition:broker,…`, sorted as text, as Kafka's tool writes them."""
+    leaders: dict[str, set[str]] = {}
+    followers: dict[str, set[str]] = {}
+    for (topic, partition), move in moves.items():
+        leaders.setdefault(topic, set()).update(f"{partition}:{broker}" for broker in move.sources)
+        followers.setdefault(topic, set()).update(f"{partition}:{broker}" for broker in move.destinations)
+    return {
+        topic: {
+            key: ",".join(sorted(items))
+            for key, items in ((LEADER_LIST_KEY, leaders[topic]), (FOLLOWER_LIST_KEY, followers[topic]))
+            if items
+        }
+        for topic in leaders
+    }
+
+
+def throttled_brokers(moves: Mapping[TopicPartition, Move]) -> tuple[int, ...]:
+    return tuple(sorted({broker for move in moves.values() for broker in (*move.sources, *move.destinations)}))
+
+
+def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
+    listed = sorted(topics)
+    lines = [f"Clearing broker-level throttles on brokers {ids(sorted(brokers))}"]
+    if listed:
+        lines.append(f"Clearing topic-level throttles on topic{'' if len(listed) == 1 else 's'} {','.join(listed)}")
+    return lines
+
+
+# -- verify --------------------------------------------------------------------------------------------------------------
+
+
+def partition_line(partition: TopicPartition, state: PartitionState) -> str:
+    match state.progress:
+        case Progress.RUNNING:
+            return f"Reassignment of partition {name(partition)} is still in progress."
+        case Progress.DONE:
+            return f"Reassignment of partition {name(partition)} is completed."
+        case Progress.WRONG:
+            return (
+                f"There is no active reassignment of partition {name(partition)}, "
+                f"but replica set is {ids(state.current)} rather than {ids(state.target)}."
+            )
+
+
+def move_state_line(replica: TopicPartitionReplica, state: MoveState) -> str:
+    topic, partition, broker = replica
+    where = f"Partition {topic}-{partition}"
+    if not state.answered:
+        return f"{where} cannot be found in any live log directory on broker {broker}."
+    if state.current is None and state.to_come:
+        return f"Reassignment of replica {topic}-{partition}-{broker} is still in progress."
+    if state.current is None:
+        return (
+            f"{where} is not found in any live log dir on broker {broker}. "
+            "There is likely an offline log directory on the broker."
+        )
+    if state.future is None:
+        if state.current == state.target:
+            return f"Reassignment of replica {topic}-{partition}-{broker} completed successfully."
+        return f"{where} on broker {broker} is not being moved from log dir {state.current} to {state.target}."
+    if state.future == state.target:
+        return f"Reassignment of replica {topic}-{partition}-{broker} is still in progress."
+    return f"{where} on broker {broker} is being moved to log dir {state.future} instead of {state.target}."
+
+
+def verify_lines(
+    partitions: Mapping[TopicPartition, PartitionState], moves: Mapping[TopicPartitionReplica, MoveState]
+) -> list[str]:
+    lines = ["Status of partition reassignment:"]
+    lines += [partition_line(partition, partitions[partition]) for partition in sorted(partitions)]
+    ordered = sorted(moves, key=lambda replica: (replica[2], replica[0], replica[1]))
+    return lines + ([move_state_line(replica, moves[replica]) for replica in ordered] or [""])
+
+
+class ReplicaState(msgspec.Struct, frozen=True):
+    """A planned replica as `--progress` finds it (KIP-179). `behind`: messages it lacks, -1 if it is not there or does not say;
+    `waits`: it is not there and will be. Rate and time to go are -1, and `why` empty, if nothing is known."""
+
+    status: str
+    behind: int = -1
+    waits: bool = False
+    bytes_per_second: float = -1
+    eta_ms: int = -1
+    why: str = ""
+
+    @property
+    def progress(self) -> Progress:
+        if self.behind < 0:
+            return Progress.RUNNING if self.waits else Progress.WRONG
+        return Progress.RUNNING if self.behind else Progress.DONE
+
+
+def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState]) -> list[str]:
+    """KIP-179's table; while something is copied or waits, with rates, time to go, and what is in the way."""
+    detailed = any(state.why or state.bytes_per_second >= 0 for state in states.values())
+    rows = [("Topic", "Partition", "Broker", "Status", *(("Rate", "ETA", "Waits for") if detailed else ()))]
+    for (topic, partition, broker), state in states.items():
+        rows.append((topic, str(partition), str(broker), state.status, *(_copying(state) if detailed else ())))
+    lines = table(rows)
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+
+
+def _copying(state: ReplicaState) -> tuple[str, str, str]:
+    if state.progress is Progress.DONE:
+        return "-", "-", ""
+    rate = f"{bytes_text(state.bytes_per_second)}/s" if state.bytes_per_second >= 0 else "?"
+    return rate, time_text(state.eta_ms), state.why
+
+
+def overall(states: Iterable[PartitionState | MoveState | ReplicaState]) -> Progress:
+    """WRONG if any is, else RUNNING if any is, else DONE; what runs elsewhere than planned counts as running."""
+    found = {state.progress for state in states}
+    return next((progress for progress in (Progress.WRONG, Progress.RUNNING) if progress in found), Progress.DONE)
+
+
+# -- cancel and list ------------------------------------------------------------------------------------------------------
+
+
+def cancelled_line(partitions: Sequence[TopicPartition]) -> str:
+    if not partitions:
+        return "None of the specified partition reassignments are active."
+    return f"Successfully cancelled partition reassignments for: {names(partitions)}"
+
+
+def cancelled_move_lines(moves: Mapping[TopicPartitionReplica, str]) -> list[str]:
+    if not moves:
+        return ["None of the specified partition moves are active."]
+    return moved_lines(moves)
+
+
+def list_lines(ongoing: Mapping[TopicPartition, Ongoing]) -> list[str]:
+    if not ongoing:
+        return [NOTHING_RUNS]
+    lines = (f"{name(partition)}: replicas: {state_text(ongoing[partition])}" for partition in sorted(ongoing))
+    return ["Current partition reassignments:", *lines]
+
+
+def state_text(state: Ongoing) -> str:
+    """The sets of a partition, as --list writes them."""
+    line = f"{ids(state.replicas)}."
+    if state.adding:
+        line += f" adding: {ids(state.adding)}."
+    if state.removing:
+        line += f" removing: {ids(state.removing)}."
+    return line
+
+
+def generate_lines(current_json: str, proposed_json: str) -> list[str]:
+    return [
+        "Current partition replica assignment",
+        current_json,
+        "",
+        "Proposed partition reassignment configuration",
+        proposed_json,
+    ]

@@ -1,0 +1,99 @@
+"""SCRAM credentials of users, as `kraftlab configs` shows and changes them: `SCRAM-SHA-256=[iterations=8192,password=…]`.
+
+The password is salted here and stays here: what is sent is what RFC 5802 calls SaltedPassword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import raise_first_error
+from kraftlab.client.credentials import DEFAULT_ITERATIONS, scram_credential
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.scram import ScramMechanism
+
+from ..configs.text import ConfigUsageError, Entity, updated_line
+from ..output import Output
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+    from ..configs.command import Changes
+
+MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+_NAMES = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
+
+
+class Credential(NamedTuple):
+    """A user's credential as it may be shown."""
+
+    user: str
+    mechanism: str
+    iterations: int
+
+
+def concerns(changes: Changes) -> bool:
+    """Whether credentials are to be changed."""
+    return not MECHANISMS.keys().isdisjoint((*changes.added, *changes.deleted))
+
+
+def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes) -> None:
+    """Sets and removes credentials of one user. ApiError, ConfigUsageError."""
+    user = entities[0]
+    if len(entities) > 1 or user.kind.plural != "users" or user.name is None:
+        raise ConfigUsageError("SCRAM credentials belong to one user; give --user NAME")
+    others = [key for key in (*changes.added, *changes.deleted) if key not in MECHANISMS]
+    if others:
+        raise ConfigUsageError(f"SCRAM credentials are changed by themselves; change {', '.join(others)} with another command")
+    upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
+    deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
+    raise_first_error(client.alter_user_scram_credentials(upsertions, deletions).results)
+    out.lines([updated_line(user)])
+    out.result({"updated": {"type": user.kind.singular, "name": user.name}})
+
+
+def _upsertion(user: str, key: str, text: str) -> pb.ScramCredentialUpsertion:
+    """Of `iterations=8192,password=secret`."""
+    given: dict[str, str] = {}
+    head, found, password = text.partition("password=")
+    if found:
+        given["password"] = password
+    for item in head.rstrip(",").split(",") if head.rstrip(",") else ():
+        name, _, value = item.strip().partition("=")
+        given[name] = value
+    iterations = given.get("iterations", str(DEFAULT_ITERATIONS))
+    if (
+        not given.get("password")
+        or given.keys() - {"iterations", "password"}
+        or not iterations.isdecimal()
+        or len(iterations) > 9
+    ):
+        raise ConfigUsageError(
+            f"{key} needs [iterations=NUMBER,password=PASSWORD]; without iterations it has {DEFAULT_ITERATIONS}"
+        )
+    return scram_credential(user, MECHANISMS[key], given["password"], int(iterations))
+
+
+def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
+    """The credentials of the user that the command is about, or of all users; none if it is about something else."""
+    user = entities[0]
+    if len(entities) > 1 or user.kind.plural != "users" or (user.name is None and not user.is_any):
+        return []
+    response = client.describe_user_scram_credentials(None if user.name is None else [user.name])
+    results = [result for result in response.results if result.error_code != ErrorCode.RESOURCE_NOT_FOUND]
+    raise_first_error(results)
+    return [
+        Credential(result.user, _NAMES.get(info.mechanism, f"UNKNOWN({info.mechanism})"), info.iterations)
+        for result in results
+        for info in result.credential_infos
+    ]
+
+
+def lines(credentials: Sequence[Credential]) -> list[str]:
+    """One per user."""
+    said: dict[str, list[str]] = {}
+    for credential in credentials:
+        said.setdefault(credential.user, []).append(f"{credential.mechanism}=iterations={credential.iterations}")
+    return [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in said.items()]

@@ -1,0 +1,434 @@
+"""`kraftlab sim`: the consensus code in a virtual world with faults, alone or under controllers that are asked things."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from kraftlab.checking.workers import ends_with_its_workers
+
+from ..command_groups import CommandGroup
+from ..completion.values import offer_words
+from ..output import DONE, FAILED, CommandFailed, Output, json_option, print_json
+from . import text as sim_text
+
+if TYPE_CHECKING:
+    from kraftlab.simulation.consensus.plan import Plan
+    from kraftlab.simulation.consensus.runner import SeedResult
+
+SHOWN_TAILS = 3
+"""So many failed seeds are shown with their last steps, further ones with a line each."""
+SEEDS_FOR_SEVERAL_JOBS = 40
+SEE = "See: kraftlab sim --help"
+
+
+class Game(NamedTuple):
+    """One of the two worlds: what plays a seed or a plan, and the bugs that can be planted."""
+
+    run_seed: Callable[..., SeedResult]
+    run_plan: Callable[..., SeedResult]
+    load_mutants: Callable[[], Mapping[str, Any]]
+
+    @property
+    def mutants(self) -> Mapping[str, Any]:
+        return self.load_mutants()
+
+
+def consensus() -> Game:
+    from kraftlab.simulation.consensus.mutation import consensus_mutants
+    from kraftlab.simulation.consensus.runner import run_plan, run_seed
+
+    return Game(run_seed, run_plan, consensus_mutants)
+
+
+def metadata_world() -> Game:
+    from kraftlab.simulation.metadata.runner import controller_mutants, run_plan, run_seed
+
+    return Game(run_seed, run_plan, controller_mutants)
+
+
+def _faults(context: click.Context) -> Iterable[str]:
+    from kraftlab.simulation.consensus.faults import FAULTS
+
+    return (*FAULTS, "none")
+
+
+def _mutants(context: click.Context) -> Iterable[str]:
+    return (metadata_world() if context.params.get("metadata") else consensus()).mutants
+
+
+class Choice(NamedTuple):
+    """What to play, as the command line says."""
+
+    game: Game
+    faults: tuple[str, ...] | None
+    mutant: str | None
+    refine: bool
+
+
+@click.group(
+    "sim",
+    cls=CommandGroup,
+    short_help="Play seeds of the deterministic simulator.",
+    invoke_without_command=True,
+    epilog="""\b
+Examples:
+  kraftlab sim --seeds 200
+  kraftlab sim --seeds 10000 --start 5000 --jobs 2 --coverage
+  kraftlab sim --seed 17 --trace        # one seed's transcript; the same seed gives the same trace, always
+  kraftlab sim --seed 17 --shrink       # a failing seed: the fewest faults that still do it, as a plan in a file
+  kraftlab sim --plan seed-17.json      # play such a plan again
+  kraftlab sim --metadata --seeds 30    # controllers, with administrators and brokers that ask them
+  kraftlab sim --seeds 100 --refine     # every step of every node must be one that a small model of Raft allows
+  kraftlab sim mutants                  # plant bugs and see that they are found""",
+)
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="How many seeds to play.")
+@click.option("--start", type=click.IntRange(min=0), default=0, metavar="S", show_default=True, help="The first of them.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Play in so many processes; default: one per core.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Play this seed alone.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Play a fault plan from a file.")
+@click.option(
+    "--faults",
+    metavar="NAME[,…]",
+    shell_complete=offer_words(_faults),
+    help="Only these faults may strike; 'none': none may.",
+)
+@click.option(
+    "--mutant", metavar="NAME", shell_complete=offer_words(_mutants), help="Plant a known bug first, to see that it is found."
+)
+@click.option("--metadata", is_flag=True, help="Run real controllers on top and judge what they answer; the mutants are theirs.")
+@click.option("--refine", is_flag=True, help="Hold every step against a model of Raft that was written separately; slower.")
+@click.option("--coverage", "with_coverage", is_flag=True, help="Show what was met: transitions, and faults by state.")
+@click.option("--trace", is_flag=True, help="With --seed or --plan: print every step.")
+@click.option(
+    "--ndjson", type=click.Path(path_type=Path), metavar="FILE", help="With --seed or --plan: write its trace as NDJSON."
+)
+@click.option("--shrink", "shrinks", is_flag=True, help="With --seed or --plan, if it fails: find the fewest faults that do it.")
+@click.option("--write-plan", type=click.Path(path_type=Path), metavar="FILE", help="Where --shrink writes the plan.")
+@click.option("--write-test", type=click.Path(path_type=Path), metavar="FILE", help="Let --shrink write a pytest module as well.")
+@json_option
+@click.pass_context
+def sim(
+    context: click.Context,
+    seeds: int | None,
+    start: int,
+    jobs: int | None,
+    seed: int | None,
+    plan_file: Path | None,
+    faults: str | None,
+    mutant: str | None,
+    metadata: bool,
+    refine: bool,
+    with_coverage: bool,
+    trace: bool,
+    ndjson: Path | None,
+    shrinks: bool,
+    write_plan: Path | None,
+    write_test: Path | None,
+    as_json: bool,
+) -> int:
+    """Play seeds of the deterministic simulator and check the invariants of Raft after every step.
+
+    Exit code 1 if any is broken; what broke, and the command that replays it, is printed."""
+    if context.invoked_subcommand is not None:
+        _refuse_misplaced(context)
+        return DONE
+    if sum(given is not None for given in (seeds, seed, plan_file)) != 1:
+        raise CommandFailed(f"Error: give one of --seeds N, --seed S and --plan FILE\n{SEE}")
+    single = {"--trace": trace, "--ndjson": ndjson, "--shrink": shrinks, "--write-plan": write_plan, "--write-test": write_test}
+    if seeds is not None and any(single.values()):
+        wrong = next(name for name, given in single.items() if given)
+        raise CommandFailed(f"Error: {wrong} is for one run: give --seed S or --plan FILE\n{SEE}")
+    if (write_plan or write_test) and not shrinks:
+        raise CommandFailed(f"Error: --write-plan and --write-test say where --shrink writes: add --shrink\n{SEE}")
+    out = Output(as_json)
+    if plan_file is not None:
+        plan, replay = _load(plan_file, refine), f"kraftlab sim --plan {plan_file}{' --refine' if refine else ''}"
+        return _play_plan(plan, replay, out, with_coverage, trace, ndjson, shrinks, write_plan, write_test)
+    choice = _choose(metadata, faults, mutant, refine)
+    if seeds is not None:
+        return _play_many(choice, range(start, start + seeds), jobs, with_coverage, out)
+    assert seed is not None, "one of the three is given"
+    with _Trace(ndjson, trace and not as_json) as writer:
+        result = choice.game.run_seed(seed, faults=choice.faults, mutant=choice.mutant, refine=choice.refine, **writer.arguments)
+    replay = sim_text.replay_command(result, chosen_faults=choice.faults)
+    return _tell_one(result, choice.game, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
+
+
+def _refuse_misplaced(context: click.Context) -> None:
+    """A subcommand has options of its own; what stands before it would be ignored."""
+    name = context.invoked_subcommand
+    for option in context.command.params:
+        if option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise CommandFailed(
+                f"Error: options of {name} stand behind it, {option.opts[0]} too\nSee: kraftlab sim {name} --help"
+            )
+
+
+def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
+    from kraftlab.simulation.consensus.faults import FAULTS
+
+    game = metadata_world() if metadata else consensus()
+    if mutant is not None and mutant not in game.mutants:
+        raise CommandFailed(f"Error: there is no mutant {mutant}; there are {', '.join(game.mutants)}")
+    if faults is None:
+        return Choice(game, None, mutant, refine)
+    names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        raise CommandFailed(f"Error: there is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+    return Choice(game, names, mutant, refine)
+
+
+# Many seeds
+
+
+def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bool, out: Output) -> int:
+    from kraftlab.simulation.consensus import runner
+
+    processes = jobs or ((os.cpu_count() or 1) if len(seeds) >= SEEDS_FOR_SEVERAL_JOBS else 1)
+    tally, started = runner.Tally(), time.perf_counter()
+    results = runner.run_many(
+        seeds,
+        processes=processes,
+        faults=choice.faults,
+        mutant=choice.mutant,
+        refine=choice.refine,
+        play=choice.game.run_seed,
+    )
+
+    def describe(_newest: SeedResult) -> str:
+        failed = f"{len(tally.failures)} FAILED, " if tally.failures else ""
+        return failed + runner.rates(tally.summary(time.perf_counter() - started))
+
+    with ends_with_its_workers():
+        for result in sim_text.progress(results, len(seeds), describe):
+            tally.add(result)
+            if not result.ok:
+                replay = sim_text.replay_command(result, chosen_faults=choice.faults)
+                out.findings(sim_text.failure_lines(result, replay, with_tail=len(tally.failures) <= SHOWN_TAILS))
+    summary = tally.summary(time.perf_counter() - started)
+    if with_coverage:
+        out.lines(sim_text.coverage_lines(summary.coverage))
+    out.lines([runner.report(summary)])
+    failures = [
+        sim_text.failure_document(result, sim_text.replay_command(result, chosen_faults=choice.faults))
+        for result in tally.failures
+    ]
+    out.result(
+        {
+            "seeds": summary.seeds,
+            "violations": failures,
+            "core_steps_per_s": round(summary.core_steps_per_s),
+            "simulated_per_real": round(summary.simulated_s_per_s, 1),
+            "coverage": sim_text.coverage_document(summary.coverage),
+            "steps": summary.steps,
+            "real_s": round(summary.real_s, 3),
+            "simulated_s": round(summary.simulated_s, 3),
+            "excused": summary.excused,
+        }
+    )
+    return FAILED if summary.failed_seeds else DONE
+
+
+# One seed or plan
+
+
+class _Trace:
+    """Where the lines of one run go: to stdout, to an NDJSON file, both or nowhere."""
+
+    def __init__(self, ndjson: Path | None, to_stdout: bool) -> None:
+        self._path = ndjson
+        self._file: Any = None
+        self._to_stdout = to_stdout
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """For run_seed or run_plan."""
+        arguments: dict[str, Any] = {"write": _write_line if self._to_stdout else None}
+        if self._file is not None:
+            arguments["trace"] = self._file.write
+        return arguments
+
+    def __enter__(self) -> _Trace:
+        if self._path is not None:
+            try:
+                self._file = self._path.open("w", encoding="utf-8")
+            except OSError as error:
+                raise CommandFailed(
+                    f"Error: cannot write {self._path}: {error.strerror}. Give another FILE to --ndjson"
+                ) from error
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _write_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _load(path: Path, refine: bool) -> Plan:
+    import msgspec
+
+    from kraftlab.simulation.consensus.plan import PlanError, decode
+
+    try:
+        plan = decode(path.read_bytes(), str(path))
+        return msgspec.structs.replace(plan, refine=plan.refine or refine)
+    except OSError as error:
+        raise CommandFailed(
+            f"Error: cannot read {path}: {error.strerror}. Make a plan with: kraftlab sim --seed S --shrink"
+        ) from error
+    except PlanError as error:
+        raise CommandFailed(f"Error: {error}") from error
+
+
+def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:
+    game = metadata_world() if plan.world == "metadata" else consensus()
+    if plan.mutant is not None and plan.mutant not in game.mutants:
+        raise CommandFailed(f"Error: the plan plants {plan.mutant}, which does not exist; there are {', '.join(game.mutants)}")
+    with _Trace(ndjson, trace and not out.as_json) as writer:
+        result = game.run_plan(plan, **writer.arguments)
+    return _tell_one(result, game, replay, out, with_coverage, trace, *rest)
+
+
+def _tell_one(
+    result: SeedResult,
+    game: Game,
+    replay: str,
+    out: Output,
+    with_coverage: bool,
+    trace: bool,
+    shrinks: bool,
+    write_plan: Path | None,
+    write_test: Path | None,
+) -> int:
+    if not result.ok:
+        out.lines(sim_text.failure_lines(result, replay, with_tail=not trace))
+    document = sim_text.result_document(result)
+    if shrinks:
+        if result.ok:
+            raise CommandFailed(f"Error: seed {result.seed} breaks no rule: there is nothing to shrink")
+        document["shrunk"] = _shrink(result, game, out, write_plan, write_test)
+    if with_coverage:
+        out.lines(sim_text.coverage_lines(result.coverage))
+    verdict = f"FAILED: {result.rule}" if not result.ok else "all invariants held"
+    excuse = f", excused by {result.excuse}" if result.excuse else ""
+    out.lines(
+        [
+            f"seed {result.seed}: {verdict}{excuse}",
+            f"trace hash {result.trace_hash}, {result.steps:,} steps, {result.simulated_ms / 1000:.1f} simulated seconds, "
+            f"{result.voters} voters, {result.observers} observers, {len(result.plan.strikes)} strikes",
+        ]
+    )
+    out.result(document)
+    return DONE if result.ok else FAILED
+
+
+def _shrink(result: SeedResult, game: Game, out: Output, write_plan: Path | None, write_test: Path | None) -> dict[str, Any]:
+    """Shrinks, writes what is wanted, tells about it; what to say in JSON."""
+    from kraftlab.simulation.consensus import plan as plans
+    from kraftlab.simulation.consensus.shrink import regression_test, shrink
+
+    shrunk = shrink(result, partial(game.run_plan, with_tail=False), lambda line: click.echo(line, err=True))
+    path = write_plan or Path(f"seed-{result.seed}.json")
+    _write(path, plans.encode(shrunk.plan).decode())
+    out.lines(
+        [
+            f"shrunk from {len(result.plan.strikes)} strikes to {len(shrunk.plan.strikes)} in {shrunk.runs} runs:",
+            *(f"    {strike.time_us / 1_000_000:9.6f} {strike.fault} #{strike.number}" for strike in shrunk.plan.strikes),
+            f"    {shrunk.result.violations[0]}",
+            f"written to {path}; replay: kraftlab sim --plan {path} --trace",
+        ]
+    )
+    if write_test is not None:
+        _write(write_test, regression_test(shrunk.plan, shrunk.result.violations[0]))
+        out.lines([f"a regression test is in {write_test}"])
+    return {
+        "strikes": [[strike.time_us, strike.fault, strike.number] for strike in shrunk.plan.strikes],
+        "runs": shrunk.runs,
+        "violation": shrunk.result.violations[0],
+        "plan": str(path),
+        "replay": f"kraftlab sim --plan {path}",
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"Error: cannot write {path}: {error.strerror}. Give another FILE") from error
+
+
+# Planted bugs
+
+
+@sim.command(
+    "mutants",
+    short_help="Plant bugs one by one and see that each is found.",
+    epilog="""\b
+Examples:
+  kraftlab sim mutants
+  kraftlab sim mutants --only vote-forgotten --only half-flush
+  kraftlab sim mutants --metadata --jobs 2 --json""",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=offer_words(_mutants),
+    help="Only this planted bug; may be given several times.",
+)
+@click.option("--seeds-max", type=click.IntRange(min=1), metavar="N", help="Give up after so many seeds; default: as each says.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Hunt in so many processes; default: one per core.")
+@click.option("--metadata", is_flag=True, help="The bugs of the controller, not those of consensus and storage.")
+@click.option("--write-plans", type=click.Path(path_type=Path), metavar="DIR", help="Shrink what was found into plans in DIR.")
+@json_option
+def mutants(
+    only: tuple[str, ...], seeds_max: int | None, jobs: int | None, metadata: bool, write_plans: Path | None, as_json: bool
+) -> int:
+    """Plant bugs in consensus and storage, one function each, and play seeds until an invariant breaks.
+
+    Exit code 1 if one is not found."""
+    from kraftlab.simulation.consensus import mutation
+
+    game = metadata_world() if metadata else consensus()
+    unknown = [name for name in only if name not in game.mutants]
+    if unknown:
+        raise CommandFailed(f"Error: there is no mutant {', '.join(unknown)}; there are {', '.join(game.mutants)}")
+    names = only or tuple(game.mutants)
+    out = Output(as_json)
+    processes = jobs or min(os.cpu_count() or 1, len(names))
+    hunted = mutation.hunt_all(names, load=game.load_mutants, play=game.run_seed, seeds_max=seeds_max, processes=processes)
+    with ends_with_its_workers():
+        findings = list(sim_text.progress(hunted, len(names), lambda finding: finding.id))
+    out.lines(sim_text.finding_lines(findings))
+    if write_plans is not None:
+        _write_plans(findings, game, write_plans, out)
+    if as_json:
+        rows = [{"id": f.id, "found": f.found, "seeds": f.seeds, "invariant": f.invariant, "about": f.about} for f in findings]
+        print_json({"mutants": rows})
+    return DONE if all(finding.found for finding in findings) else FAILED
+
+
+def _write_plans(findings: Iterable[Any], game: Game, folder: Path, out: Output) -> None:
+    from kraftlab.simulation.consensus import plan as plans
+    from kraftlab.simulation.consensus.shrink import shrink
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for finding in findings:
+        if finding.result is not None:
+            shrunk = shrink(finding.result, partial(game.run_plan, with_tail=False))
+            path = folder / f"{finding.id}.json"
+            _write(path, plans.encode(shrunk.plan).decode())
+            out.lines([f"{path}: {len(shrunk.plan.strikes)} strikes, {shrunk.result.violations[0]}"])

@@ -1,0 +1,135 @@
+"""What `kraftlab sim` says to people: tables of coverage and of planted bugs, failures, and how to replay them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kraftlab.simulation.consensus.coverage import Coverage
+    from kraftlab.simulation.consensus.mutation import Finding
+    from kraftlab.simulation.consensus.runner import SeedResult
+
+QUIET_LINE_S = 10.0
+"""Without a terminal, so often a line tells how far it is."""
+
+
+def replay_command(result: SeedResult, *, chosen_faults: tuple[str, ...] | None = None) -> str:
+    """What plays the seed again."""
+    options = " --metadata" if result.plan.world == "metadata" else ""
+    options += f" --faults {','.join(chosen_faults) or 'none'}" if chosen_faults is not None else ""
+    options += f" --mutant {result.plan.mutant}" if result.plan.mutant else ""
+    options += " --refine" if result.plan.refine else ""
+    return f"kraftlab sim --seed {result.seed}{options}"
+
+
+def failure_lines(result: SeedResult, replay: str, *, with_tail: bool) -> list[str]:
+    """What went wrong in a seed, perhaps its last steps, and how to see it all."""
+    lines = [f"seed {result.seed} FAILED: {violation}" for violation in result.violations]
+    if with_tail:
+        lines += [f"    {line}" for line in result.tail]
+    return [*lines, f"replay: {replay} --trace", f"shrink: {replay} --shrink"]
+
+
+def failure_document(result: SeedResult, replay: str) -> dict[str, Any]:
+    return {
+        "seed": result.seed,
+        "invariant": result.rule,
+        "violation": result.violations[0],
+        "faults": list(result.faults),
+        "replay": replay,
+    }
+
+
+def result_document(result: SeedResult) -> dict[str, Any]:
+    """One seed as JSON: the fields of its result, without the plan, and its trace hash as `hash`."""
+    document = result._asdict()
+    del document["plan"]
+    return {"hash": result.trace_hash, **document, "simulated_ms": result.simulated_ms}
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    """Columns as wide as they must be; the first is flush left, the others right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+def coverage_lines(coverage: Coverage) -> list[str]:
+    """Both tables: how often each transition was made, and whom each fault struck in which state."""
+    from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, STATES, impossible
+    from kraftlab.simulation.consensus.faults import FAULTS
+
+    moves = [["transition", "epoch", "count"]]
+    moves += [[name, relation, f"{coverage.transitions.get(name, 0):,}"] for name, relation in EPOCH_RELATIONS.items()]
+    strikes = [["fault, by the state of the node it strikes", *STATES]]
+    reasons: dict[str, None] = {}
+    for fault in FAULTS:
+        counts, row = coverage.faults.get(fault, {}), [fault]
+        for state in STATES:
+            reason = impossible(fault, state)
+            if reason is not None:
+                reasons[reason] = None
+            row.append("-" if reason is not None else f"{counts.get(state, 0):,}")
+        strikes.append(row)
+    lines = [*table(moves), "", *table(strikes)]
+    return [*lines, *(f"-: {reason}" for reason in reasons), ""]
+
+
+def coverage_document(coverage: Coverage) -> dict[str, Any]:
+    """The counts with zeros for holes; pairs that are impossible are not there."""
+    from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, POSSIBLE_PAIRS
+
+    faults: dict[str, dict[str, int]] = {}
+    for fault, state in POSSIBLE_PAIRS:
+        faults.setdefault(fault, {})[state] = coverage.faults.get(fault, {}).get(state, 0)
+    return {"transitions": {name: coverage.transitions.get(name, 0) for name in EPOCH_RELATIONS}, "faults": faults}
+
+
+def finding_lines(findings: list[Finding]) -> list[str]:
+    """The table of planted bugs."""
+    rows = [["planted bug", "seeds", "invariant", "seconds"]]
+    for finding in findings:
+        seeds = f"{finding.seeds}" if finding.found else f"not in {finding.seeds}"
+        rows.append([finding.id, seeds, finding.invariant or "NONE", f"{finding.real_s:.1f}"])
+    lines = [f"{line}  {about}" for line, about in zip(table(rows), ["what it is", *(f.about for f in findings)], strict=True)]
+    found = [finding for finding in findings if finding.found]
+    mean = sum(finding.seeds for finding in found) / len(found) if found else 0.0
+    return [*lines, f"{len(found)} of {len(findings)} found, after {mean:.1f} seeds on average"]
+
+
+def progress(results: Iterable[Any], total: int, describe: Any) -> Iterator[Any]:
+    """The same results, in their order. How far they are goes to stderr: a bar on a terminal, else a line now and then.
+
+    `describe` gives the words beside the bar, from the newest result, after that was taken in.
+    """
+    if sys.stderr.isatty():
+        yield from _bar(results, total, describe)
+        return
+    shown = time.perf_counter()
+    for number, result in enumerate(results, start=1):
+        yield result
+        if number < total and time.perf_counter() - shown >= QUIET_LINE_S:
+            shown = time.perf_counter()
+            click.echo(f"{number:,} of {total:,}: {describe(result)}", err=True)
+
+
+def _bar(results: Iterable[Any], total: int, describe: Any) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        for result in results:
+            yield result
+            bar.update(task, advance=1, description=describe(result))

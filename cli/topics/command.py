@@ -1,0 +1,301 @@
+"""`kraftlab topics`: create, list, describe, alter and delete topics (kafka-topics)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..completion.values import complete_topics
+from ..credentials import caller_options, connect
+from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option, linearizable_option
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+    from .text import TopicView
+
+_ACTIONS = ("create", "list", "describe", "delete", "alter")
+_CREATE_ONLY = ("partitions", "replication-factor", "replica-assignment", "config", "if-not-exists")
+_ALTER_TOO = ("partitions", "replication-factor", "replica-assignment")
+_ALTER_ONLY = ("validate-only", "queue", "throttle", "plan-id")
+_ONLY_WITH = {
+    "topics-with-overrides": ("describe",),
+    "exclude-internal": ("list", "describe"),
+    "if-exists": ("alter", "delete", "describe"),
+}
+"""Option → the actions that mind it, as --describe alone minds filters of partitions. With others it would be passed over."""
+_DEFAULT_CONFIG = 5
+_DYNAMIC_TOPIC_CONFIG = 1
+_TOPIC = 2
+
+
+def check_usage(given: dict[str, Any]) -> str:
+    """The one action; CommandFailed with Kafka's text for options that do not go together."""
+    from .text import PARTITION_FILTERS
+
+    actions = [action for action in _ACTIONS if action in given]
+    if len(actions) != 1:
+        _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in _ACTIONS))
+    action = actions[0]
+    if action in ("create", "delete", "alter") and "topic" not in given:
+        _refuse('Missing required argument "[topic]"')
+    if action == "alter" and sum(option in given for option in ("partitions", "replication-factor")) != 1:
+        _refuse("Give one of --partitions and --replication-factor with --alter")
+    for option in _ALTER_ONLY:
+        if (option in given and "replication-factor" not in given) or (option in given and action != "alter"):
+            _refuse(f"--{option} needs --alter --replication-factor")
+    if action != "create":
+        for option in _CREATE_ONLY:
+            if option in given and not (action == "alter" and option in _ALTER_TOO):
+                _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
+    filters = [f"{name}-partitions" for name in PARTITION_FILTERS]
+    for option, minded_by in {**_ONLY_WITH, **dict.fromkeys(filters, ("describe",))}.items():
+        if option in given and action not in minded_by:
+            _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
+    for option in filters:
+        if option in given and "topics-with-overrides" in given:
+            _refuse(f'Option "[{option}]" can\'t be used with option "[topics-with-overrides]"')
+    if action in ("create", "delete", "alter") and "linearizable" in given:
+        _refuse(f'Option "[linearizable]" can\'t be used with option "[{action}]"')
+    if "replica-assignment" in given:
+        for option in ("partitions", "replication-factor") if action == "create" else ("replication-factor",):
+            if option in given:
+                _refuse(f'Option "[{option}]" can\'t be used with option "[replica-assignment]"')
+    return action
+
+
+def _refuse(message: str) -> None:
+    raise CommandFailed(f"{message}\nSee: kraftlab topics --help")
+
+
+def _failed(message: str) -> CommandFailed:
+    return CommandFailed(f"Error while executing topic command : {message}", on_stdout=True)
+
+
+@click.command(
+    "topics",
+    short_help="Create, list, describe, alter and delete topics.",
+    epilog="""\b
+Examples:
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --partitions 3 --replication-factor 2
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --replica-assignment 0:1,1:2
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --describe --under-replicated-partitions
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --alter --topic t --partitions 6
+  kraftlab topics --bootstrap-server 127.0.0.1:9092 --alter --topic t --replication-factor 3 --validate-only""",
+)
+@bootstrap_option
+@click.option("--create", is_flag=True, help="Create a topic.")
+@click.option("--list", "list_", is_flag=True, help="List topics, one name a line.")
+@click.option("--describe", is_flag=True, help="Show topics with their partitions.")
+@click.option("--delete", is_flag=True, help="Delete topics.")
+@click.option("--alter", is_flag=True, help="Give topics more partitions, or another replication factor.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="A topic; except with --create, a regular expression or several with commas.",
+)
+@click.option("--partitions", type=int, metavar="N", help="Number of partitions (default: the cluster's).")
+@click.option("--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: the cluster's).")
+@click.option(
+    "--replica-assignment",
+    metavar="0:1,1:2,…",
+    help="Replicas of each partition, preferred leader first; with --alter also of those there are, which keep theirs.",
+)
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; may be given again.")
+@click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")
+@click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan, and do nothing.")
+@click.option("--queue", is_flag=True, help="…let its moves wait for free slots.")
+@click.option("--throttle", type=int, metavar="B/s", help="…limit its copying; ends with the moves.")
+@click.option("--plan-id", metavar="PLAN", help="…remember what was before, for reassign-partitions --rollback.")
+@click.option("--if-exists", is_flag=True, help="With --describe, --delete: no error if there is no such topic.")
+@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions that lack in-sync replicas.")
+@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader that is up.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions exactly at min.insync.replicas.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
+@click.option("--exclude-internal", is_flag=True, help="Leave internal topics out.")
+@caller_options
+@linearizable_option
+@json_option
+def topics(bootstrap_server: str, as_json: bool, **options: Any) -> int:
+    """Create, list, describe, alter or delete topics."""
+    given = {
+        key.rstrip("_").replace("_", "-"): value
+        for key, value in options.items()
+        if not (value is None or value is False or value == ())
+    }
+    action = check_usage(given)
+    from kraftlab.metadata.errors import ApiError
+
+    from .text import TopicUsageError
+
+    out = Output(as_json)
+    try:
+        with connect(bootstrap_server, linearizable="linearizable" in given) as client:
+            _RUN[action](client, out, given)
+    except TopicUsageError as error:
+        raise _failed(str(error)) from None
+    except ApiError as error:
+        raise _failed(error.message or str(error)) from None
+    return DONE
+
+
+def _create(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import raise_first_error
+    from kraftlab.metadata.errors import ErrorCode
+
+    from .text import parse_assignment, parse_configs
+
+    name = given["topic"]
+    topic = pb.CreatableTopic(
+        name=name,
+        num_partitions=given.get("partitions", -1),
+        replication_factor=given.get("replication-factor", -1),
+        configs=[pb.CreatableTopicConfig(name=key, value=value) for key, value in parse_configs(given.get("config", ())).items()],
+    )
+    if "replica-assignment" in given:
+        for partition, replicas in parse_assignment(given["replica-assignment"]).items():
+            topic.assignments.append(pb.CreatableReplicaAssignment(partition_index=partition, broker_ids=replicas))
+    results = client.create_topics([topic]).topics
+    exists = results[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in given
+    if not exists:
+        raise_first_error(results)
+        out.lines([f"Created topic {name}."])
+    out.result({"topic": name, "created": not exists, "topic_id": results[0].topic_id})
+
+
+def _all_names(client: AdminClient, given: dict[str, Any]) -> list[str]:
+    """The topics that --topic and --exclude-internal mean, sorted. CommandFailed if --topic means none."""
+    from .text import matching
+
+    described = client.describe_topics().topics
+    known = sorted(topic.name for topic in described if not (topic.is_internal and "exclude-internal" in given))
+    if "topic" not in given:
+        return known
+    found = matching(given["topic"], known)
+    if not found and "if-exists" not in given and "list" not in given:
+        raise _failed(f"Topic '{given['topic']}' does not exist as expected")
+    return found
+
+
+def _list(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    names = _all_names(client, given)
+    out.lines(names)
+    out.result({"topics": names})
+
+
+def _delete(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    from kraftlab.client import raise_first_error
+
+    names = _all_names(client, given)
+    if names:
+        raise_first_error(client.delete_topics(names).responses)
+    out.result({"deleted": names})
+
+
+def _alter(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    """Partition counts as Kafka's tool, silently; replication factors with the plan (KIP-179)."""
+    from kraftlab.client import MoveOptions, raise_first_error
+
+    from .text import factor_lines
+
+    names = _all_names(client, given)
+    if "replica-assignment" in given:
+        _grow_as_assigned(client, names, given)
+    elif "partitions" in given:
+        counts = dict.fromkeys(names, given["partitions"])
+        raise_first_error(client.alter_partition_counts(counts).topics if counts else [])
+    if "partitions" in given:
+        out.result({"topics": names, "partitions": given["partitions"]})
+        return
+    options = MoveOptions(
+        validate_only="validate-only" in given,
+        queued="queue" in given,
+        throttle=given.get("throttle"),
+        plan_id=given.get("plan-id"),
+    )
+    results = client.alter_replication_factors(dict.fromkeys(names, given["replication-factor"]), options=options).topics
+    raise_first_error(results)
+    plan = {
+        (topic.name, entry.partition_index): (tuple(entry.replicas), tuple(entry.target_replicas), entry.queued)
+        for topic in results
+        for entry in topic.partitions
+    }
+    out.lines(factor_lines(plan, options.validate_only))
+    out.result(
+        {
+            "validate_only": options.validate_only,
+            "partitions": [
+                {"topic": topic, "partition": partition, "replicas": before, "target_replicas": after, "queued": queued}
+                for (topic, partition), (before, after, queued) in plan.items()
+            ],
+        }
+    )
+
+
+def _grow_as_assigned(client: AdminClient, names: list[str], given: dict[str, Any]) -> None:
+    """As Kafka's tool: the assignment begins with partition 0, and what is there already keeps its replicas."""
+    from kraftlab.client import NewPartitions, raise_first_error
+
+    from .text import parse_assignment
+
+    assignment = list(parse_assignment(given["replica-assignment"]).values())
+    counts = {topic.name: len(topic.partitions) for topic in client.describe_topics(names).topics}
+    wanted = {name: NewPartitions(given["partitions"], assignment[counts[name] :]) for name in names}
+    raise_first_error(client.create_partitions(wanted).results if wanted else [])
+
+
+def _describe(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+    from .text import PARTITION_FILTERS, describe_lines
+
+    names = _all_names(client, given)
+    views = topic_views(client, names) if names else []
+    filters = [name for name in PARTITION_FILTERS if f"{name}-partitions" in given]
+    alive = frozenset(broker.broker_id for broker in client.describe_cluster().brokers) if filters else frozenset()
+    out.lines(describe_lines(views, filters, overrides_only="topics-with-overrides" in given, alive=alive))
+    out.result({"topics": views})
+
+
+def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
+    """Topics as of one metadata offset, with every config that is not a default."""
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    from .text import PartitionView, TopicView
+
+    described = [topic for topic in client.describe_topics(names).topics if not topic.error_code]
+    resources = [pb.DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic.name) for topic in described]
+    entries = {result.resource_name: result.configs for result in client.describe_configs(resources).results}
+    views = []
+    for topic in described:
+        configs = sorted(entries.get(topic.name, ()), key=lambda entry: entry.name)
+        minimum = next((entry.value for entry in configs if entry.name == "min.insync.replicas"), "1")
+        views.append(
+            TopicView(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    PartitionView(
+                        entry.partition_index,
+                        entry.leader_id,
+                        tuple(entry.replica_nodes),
+                        tuple(entry.isr_nodes),
+                        tuple(entry.adding_replicas),
+                        tuple(entry.removing_replicas),
+                        tuple(entry.eligible_leader_replicas),
+                        tuple(entry.last_known_elr),
+                    )
+                    for entry in sorted(topic.partitions, key=lambda entry: entry.partition_index)
+                ),
+                {entry.name: entry.value for entry in configs if entry.config_source != _DEFAULT_CONFIG},
+                topic.is_internal,
+                any(entry.config_source == _DYNAMIC_TOPIC_CONFIG for entry in configs),
+                int(minimum),
+            )
+        )
+    return views
+
+
+_RUN = {"create": _create, "list": _list, "describe": _describe, "delete": _delete, "alter": _alter}

@@ -1,0 +1,241 @@
+"""`kraftlab import-znode`: topics and running reassignments of a ZooKeeper-based cluster, from its znodes' data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from ..credentials import caller_options, connect
+from ..output import DONE, CommandFailed, Output, json_option
+from .znodes import (
+    Override,
+    PartitionImport,
+    TopicPartition,
+    TopicZnode,
+    ZnodeError,
+    import_lines,
+    parse_reassignments,
+    parse_topic,
+    plan_import,
+    read_dump,
+)
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+
+TIMEOUT_S = 30.0
+_RETRY_S = 0.2
+PORTION = 5000
+"""Topics and partitions of one request: the controller takes no more than 10,000 at once."""
+
+K = TypeVar("K")
+
+
+@click.command(
+    "import-znode",
+    short_help="Take over topics and reassignments from znodes.",
+    epilog="""\b
+Examples:
+  kraftlab import-znode --directory zk-dump --validate-only
+  kraftlab import-znode --directory zk-dump --bootstrap-server 127.0.0.1:9092
+  kraftlab import-znode --topic-znode orders=orders.json --reassign-znode reassign.json --bootstrap-server 127.0.0.1:9092
+
+\b
+A directory mirrors the tree: brokers/topics/TOPIC and admin/reassign_partitions, each a file with the znode's data.
+Topics are created with their original replicas, then the reassignments start; what /admin/reassign_partitions says of a
+partition overrides what the topic's znode says, an empty list cancels. A topic that is there with these replicas is left alone.
+No ZooKeeper is asked, and no data is copied.""",
+)
+@click.option("--directory", type=click.Path(), metavar="DIR", help="Mirrors the znodes.")
+@click.option(
+    "--topic-znode", "topic_files", multiple=True, metavar="TOPIC=FILE", help="Data of /brokers/topics/TOPIC; may be given again."
+)
+@click.option("--reassign-znode", "reassign_file", type=click.Path(), metavar="FILE", help="Data of /admin/reassign_partitions.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
+@caller_options
+@click.option("--validate-only", is_flag=True, help="Say what would be done; with a cluster, let it check that as well.")
+@json_option
+def import_znode(
+    directory: str | None,
+    topic_files: tuple[str, ...],
+    reassign_file: str | None,
+    bootstrap_server: str | None,
+    validate_only: bool,
+    as_json: bool,
+) -> int:
+    """Create the topics that znodes describe, and start the reassignments that they have running (KIP-455, KIP-113)."""
+    if bootstrap_server is None and not validate_only:
+        raise CommandFailed("Error: --bootstrap-server says where to; without it only --validate-only can be done")
+    out = Output(as_json)
+    try:
+        topics, overrides = _read(directory, topic_files, reassign_file)
+        plan = plan_import(topics, overrides)
+    except ZnodeError as error:
+        raise CommandFailed(f"Error: {error}") from None
+    out.lines(import_lines(topics, plan))
+    done = {"created": [], "existing": [], "moved": []}  # type: dict[str, list[str]]
+    if bootstrap_server is not None:
+        with connect(bootstrap_server) as client:
+            done = _apply(client, topics, plan, validate_only)
+    out.lines(_summary(done, validate_only, bootstrap_server is not None))
+    out.result(
+        {
+            "validate_only": validate_only,
+            "topics": [znode.topic for znode in topics],
+            "partitions": [entry._asdict() for entry in plan],
+            **done,
+        }
+    )
+    return DONE
+
+
+def _read(
+    directory: str | None, topic_files: Sequence[str], reassign_file: str | None
+) -> tuple[list[TopicZnode], dict[TopicPartition, Override]]:
+    """The znodes from a dump or from files. ZnodeError."""
+    if (directory is None) == (not topic_files):
+        raise CommandFailed(
+            "Error: give --directory, or files with --topic-znode and --reassign-znode\nSee: kraftlab import-znode --help"
+        )
+    if directory is not None:
+        if reassign_file is not None:
+            raise CommandFailed("Error: --directory has its own /admin/reassign_partitions; leave --reassign-znode out")
+        return read_dump(Path(directory))
+    topics = []
+    for given in topic_files:
+        topic, equals, path = given.partition("=")
+        if not equals:
+            raise CommandFailed(f"Error: --topic-znode {given!r} does not say the topic; write TOPIC=FILE")
+        topics.append(parse_topic(path, topic, Path(path).read_bytes()))
+    overrides = {} if reassign_file is None else parse_reassignments(reassign_file, Path(reassign_file).read_bytes())
+    return topics, overrides
+
+
+def _apply(
+    client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[PartitionImport], validate_only: bool
+) -> dict[str, list[str]]:
+    """Creates what is not there, then starts the moves. CommandFailed names what the cluster refuses."""
+    existing = _existing(client, topics, plan)
+    created = {znode.topic for znode in topics}.difference(existing)
+    _create(client, [entry for entry in plan if entry.topic in created], validate_only)
+    moving = {(entry.topic, entry.partition): entry.target for entry in plan if entry.target is not None}
+    if not validate_only:
+        _place(client, plan)
+    startable = {key: target for key, target in moving.items() if not validate_only or key[0] in existing}
+    if startable:
+        from kraftlab.client.moves import MoveOptions
+
+        from ..reassign.actions import partition_errors
+
+        options = MoveOptions(reason="imported from znodes", validate_only=validate_only)
+        refused: dict[TopicPartition, str] = {}
+        for portion in _portions(dict.fromkeys(startable, 1)):
+            targets = {key: startable[key] for key in portion}
+            refused |= partition_errors(client.alter_partition_reassignments(targets, options=options))
+        if refused:
+            (topic, partition), reason = min(refused.items())
+            raise CommandFailed(
+                f"Error: {len(refused)} of {len(startable)} reassignments were refused, {topic}-{partition}: {reason}. The "
+                "topics exist now; correct the znode's data and run the import again"
+            )
+    return {
+        "created": sorted(created),
+        "existing": sorted(existing),
+        "moved": [f"{topic}-{partition}" for topic, partition in sorted(moving)],
+    }
+
+
+def _existing(client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[PartitionImport]) -> set[str]:
+    """Topics of the plan that the cluster has already, just as an import makes them. CommandFailed if one differs."""
+    wanted = {(entry.topic, entry.partition): entry for entry in plan}
+    names = {znode.topic: len(znode.partitions) for znode in topics}
+    existing: set[str] = set()
+    for topic in client.describe_topics().topics:
+        if topic.name not in names:
+            continue
+        if len(topic.partitions) != names[topic.name]:
+            raise CommandFailed(
+                f"Error: topic {topic.name} exists with {len(topic.partitions)} partitions, its znode has {names[topic.name]}; "
+                "delete the topic, or leave its znode out"
+            )
+        for found in topic.partitions:
+            entry = wanted[topic.name, found.partition_index]
+            replicas = tuple(found.original_replicas or found.replica_nodes)
+            if replicas not in (entry.original, entry.target):
+                raise CommandFailed(
+                    f"Error: {topic.name}-{found.partition_index} exists with replicas {list(replicas)}, its znode has "
+                    f"{list(entry.original)}; delete the topic, or leave its znode out"
+                )
+        existing.add(topic.name)
+    return existing
+
+
+def _create(client: AdminClient, plan: Sequence[PartitionImport], validate_only: bool) -> None:
+    from kraftlab.admin.v1 import admin_pb2 as pb
+
+    creations: dict[str, pb.CreatableTopic] = {}
+    for entry in plan:
+        topic = creations.setdefault(entry.topic, pb.CreatableTopic(name=entry.topic, num_partitions=-1, replication_factor=-1))
+        topic.assignments.add(partition_index=entry.partition, broker_ids=entry.original)
+    refused = []
+    for portion in _portions({name: 1 + len(topic.assignments) for name, topic in creations.items()}):
+        answer = client.create_topics([creations[name] for name in portion], validate_only=validate_only)
+        refused += [result for result in answer.topics if result.error_code]
+    if refused:
+        raise CommandFailed(
+            f"Error: {len(refused)} of {len(creations)} topics were refused, {refused[0].name}: {refused[0].error_message}. "
+            "Start the brokers that its znode names, or correct it, and run the import again: what exists stays as it is"
+        )
+
+
+def _portions(sizes: Mapping[K, int]) -> Iterator[list[K]]:
+    """The keys in portions that one request has room for; at least one in each."""
+    portion: list[K] = []
+    taken = 0
+    for key, size in sizes.items():
+        if portion and taken + size > PORTION:
+            yield portion
+            portion, taken = [], 0
+        portion.append(key)
+        taken += size
+    if portion:
+        yield portion
+
+
+def _place(client: AdminClient, plan: Sequence[PartitionImport]) -> None:
+    """Tells brokers in which directories replicas are to lie: at once those that are there, before they are born the others."""
+    from kraftlab.metadata.errors import ErrorCode
+
+    from ..reassign.actions import alter_directories, move_failure
+
+    pending = {(entry.topic, entry.partition, broker): path for entry in plan for broker, path in entry.log_dirs.items()}
+    own = {(entry.topic, entry.partition): entry.original for entry in plan}
+    deadline = time.monotonic() + TIMEOUT_S
+    while pending:
+        for replica, error in alter_directories(client, pending).items():
+            is_unborn = replica[2] not in own[replica[0], replica[1]]
+            if error is None or (is_unborn and error.code is ErrorCode.REPLICA_NOT_AVAILABLE):
+                # A broker remembers where a replica that it does not have yet is to be born (KIP-113).
+                del pending[replica]
+            elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE or time.monotonic() > deadline:
+                raise CommandFailed(move_failure(replica, error))
+        if pending:
+            time.sleep(_RETRY_S)
+
+
+def _summary(done: dict[str, list[str]], validate_only: bool, with_cluster: bool) -> list[str]:
+    if not with_cluster:
+        return ["The znodes are valid. Nothing was done; no cluster was asked."]
+    would = "would be " if validate_only else ""
+    return [
+        f"{_count(done['created'], 'topic')} {would}created, {len(done['existing'])} "
+        f"{'exists' if len(done['existing']) == 1 else 'exist'} already, {_count(done['moved'], 'reassignment')} {would}started."
+    ]
+
+
+def _count(names: list[str], what: str) -> str:
+    return f"{len(names)} {what if len(names) == 1 else what + 's'}"

@@ -1,0 +1,274 @@
+"""The table of the controller's admin calls, one row each.
+
+A row says what kind of call it is, what runs it, and how a refusal of the whole request is told. A *write* runs on the
+active controller only and is answered when it is committed; a *read* sees committed state on any controller; a *local*
+call is about this very node. The service walks this table and knows no call by name.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.peer_rpc import ForwardingBroker
+from kraftlab.rpc.versions import version_of
+
+from ..cluster import brokers, producer_ids
+from ..cluster import describe as cluster
+from ..configs import client_quotas, configs, features
+from ..configs import description as config_description
+from ..partitions import leader_elections
+from ..reassignment import named_changes as kip_179
+from ..reassignment import reassignments
+from ..reassignment.listing import Observer, listing
+from ..reassignment.listing import is_long as is_long_listing
+from ..security import acls, scram
+from ..topics import description, partition_counts, topics
+from . import refusals
+
+if TYPE_CHECKING:
+    from .service import ControllerService
+
+
+class Kind(enum.Enum):
+    """Where and on what a call runs."""
+
+    WRITE = "write"
+    READ = "read"
+    LOCAL = "local"
+
+
+class AdminApi(NamedTuple):
+    """One row. `run`: an operation for a write, a function of (service, request) for a read or a local call.
+
+    `entries` is the request's repeated field, or says of a request whether it asks for nothing: a write that does is answered at
+    once, wherever it is asked.
+    `refuse` repeats an error of the whole request in the response's entries, where Kafka does. `prepare` brings a request in an
+    older form into the newest.
+    `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
+    initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it
+    in its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this
+    version on. `asks_quorum`: its context knows the quorum. `is_long` says of an image and a request whether the answer takes
+    long: it is put together, or the change worked out, on another thread then, and may look at nothing that is changed in place.
+    Who may make the call stands in `access.admission.CALLS`.
+    """
+
+    kind: Kind
+    run: Callable[..., Any]
+    entries: str | Callable[[Any], bool] | None = None
+    refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
+    prepare: Callable[[Any], None] = lambda request: None
+    is_of_quorum: bool = False
+    names_initiator: bool = False
+    knows_broker: bool = False
+    strict_from: int | None = None
+    asks_quorum: bool = False
+    is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
+
+    def asks_for_nothing(self, request: Any) -> bool:
+        """Whether there is nothing to do and nothing to refuse."""
+        if isinstance(self.entries, str):
+            return not getattr(request, self.entries)
+        return self.entries is not None and self.entries(request)
+
+
+# --- calls that are not writes ------------------------------------------------------------------------------------------
+
+
+def _describe_topics(service: ControllerService, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
+    return description.describe(service.controller.committed, request)
+
+
+def _metadata(service: ControllerService, request: admin_pb2.MetadataRequest) -> Message:
+    controller = service.controller
+    cluster_id, active = controller.settings.cluster_id, controller.leadership.leader_id
+    return description.metadata(controller.committed, request, cluster_id, active)
+
+
+def _describe_configs(
+    service: ControllerService, request: admin_pb2.DescribeConfigsRequest, broker: ForwardingBroker | None
+) -> Message:
+    return config_description.describe(service.controller.committed, request, service.controller.settings, broker)
+
+
+def _describe_client_quotas(service: ControllerService, request: admin_pb2.DescribeClientQuotasRequest) -> Message:
+    return client_quotas.describe(service.controller.committed, request)
+
+
+def _list_config_resources(service: ControllerService, request: admin_pb2.ListConfigResourcesRequest) -> Message:
+    return config_description.list_resources(service.controller.committed.image, request, version_of(request))
+
+
+def _list_reassignments(service: ControllerService, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
+    controller = service.controller
+    progress = controller.moves.progress if controller.is_active else None
+    return listing(controller.committed, request, Observer(progress, service.now_ms(), controller.settings))
+
+
+def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClusterRequest) -> Message:
+    controller = service.controller
+    return cluster.describe(
+        controller.committed, request, controller.settings, controller.leadership.leader_id, controller.silences_ms()
+    )
+
+
+def _describe_acls(service: ControllerService, request: admin_pb2.DescribeAclsRequest) -> Message:
+    return acls.describe(service.controller.committed, request, service.controller.settings)
+
+
+def _describe_scram(service: ControllerService, request: admin_pb2.DescribeUserScramCredentialsRequest) -> Message:
+    return scram.describe(service.controller.committed, request)
+
+
+def _local(api: str) -> Callable[[ControllerService, Any], Awaitable[Message]]:
+    async def run(service: ControllerService, request: Any) -> Message:
+        return await service.local[api](request)
+
+    return run
+
+
+def _of_quorum(api: str) -> AdminApi:
+    """A call about the quorum, which its leader answers."""
+
+    async def run(service: ControllerService, request: Any) -> Message:
+        if not service.controller.is_active:
+            raise service.controller.not_controller()
+        return await service.local[api](request)
+
+    return AdminApi(Kind.LOCAL, run, is_of_quorum=True)
+
+
+async def _describe_quorum(service: ControllerService, request: admin_pb2.DescribeQuorumRequest) -> Message:
+    """Who asks for the metadata log's partition is told there who leads it; others are sent on to the leader."""
+    if not request.topics and not service.controller.is_active:
+        raise service.controller.not_controller()
+    return await service.local["DescribeQuorum"](request)
+
+
+async def _broker_only(service: ControllerService, request: Message) -> Message:
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        "Log directories are the brokers' own; send this to the broker whose directories are meant, this is a controller.",
+    )
+
+
+async def _init_producer_id(service: ControllerService, request: Message) -> Message:
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE, "Producers are served by brokers; send this to any broker, this is a controller."
+    )
+
+
+async def _records_are_brokers(service: ControllerService, request: Message) -> Message:
+    raise ApiError(
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        "Records lie on brokers; send this to the broker that leads the partition, this is a controller.",
+    )
+
+
+APIS: Mapping[str, AdminApi] = {
+    "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics, strict_from=6, is_long=topics.is_long),
+    "DeleteTopics": AdminApi(
+        Kind.WRITE,
+        topics.delete,
+        "topics",
+        refusals.delete_topics,
+        topics.take_in_names,
+        strict_from=5,
+        is_long=topics.is_long_deletion,
+    ),
+    "CreatePartitions": AdminApi(
+        Kind.WRITE,
+        partition_counts.create_partitions,
+        "topics",
+        refusals.create_partitions,
+        strict_from=3,
+        is_long=partition_counts.is_long,
+    ),
+    "ElectLeaders": AdminApi(
+        Kind.WRITE,
+        leader_elections.elect_leaders,
+        leader_elections.asks_for_no_partition,
+        refusals.elect_leaders,
+        is_long=leader_elections.is_long,
+    ),
+    "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
+    "DescribeTopicPartitions": AdminApi(
+        Kind.READ,
+        _describe_topics,
+        refuse=refusals.describe_topic_partitions,
+        prepare=description.take_none_for_all,
+        is_long=description.is_long_description,
+    ),
+    "IncrementalAlterConfigs": AdminApi(
+        Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs, knows_broker=True
+    ),
+    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs, knows_broker=True),
+    "AlterClientQuotas": AdminApi(Kind.WRITE, client_quotas.alter, "entries", refusals.alter_client_quotas),
+    "DescribeClientQuotas": AdminApi(Kind.READ, _describe_client_quotas),
+    "UpdateFeatures": AdminApi(Kind.WRITE, features.update, asks_quorum=True),
+    "ListConfigResources": AdminApi(Kind.READ, _list_config_resources),
+    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs, knows_broker=True, is_long=config_description.is_long),
+    "AlterPartitionReassignments": AdminApi(
+        Kind.WRITE,
+        reassignments.alter,
+        reassignments.asks_for_nothing,
+        refusals.alter_partition_reassignments,
+        names_initiator=True,
+        is_long=reassignments.is_long,
+    ),
+    "ListPartitionReassignments": AdminApi(
+        Kind.READ, _list_reassignments, refuse=refusals.list_partition_reassignments, is_long=is_long_listing
+    ),
+    "AlterReplicationFactors": AdminApi(
+        Kind.WRITE,
+        kip_179.alter_replication_factors,
+        "topics",
+        refusals.alter_replication_factors,
+        names_initiator=True,
+        is_long=kip_179.are_long_factors,
+    ),
+    "AlterPartitionCounts": AdminApi(
+        Kind.WRITE,
+        kip_179.alter_partition_counts,
+        "topics",
+        refusals.alter_partition_counts,
+        strict_from=0,
+        is_long=partition_counts.is_long,
+    ),
+    "AlterInterBrokerThrottle": AdminApi(Kind.WRITE, kip_179.alter_inter_broker_throttle),
+    "DescribeCluster": AdminApi(Kind.READ, _describe_cluster, refuse=refusals.describe_cluster),
+    "Metadata": AdminApi(
+        Kind.READ,
+        _metadata,
+        refuse=refusals.metadata,
+        prepare=description.take_none_for_all_at_first,
+        is_long=description.is_long_metadata,
+    ),
+    "ApiVersions": AdminApi(Kind.LOCAL, _local("ApiVersions"), refuse=refusals.api_versions),
+    "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum, is_of_quorum=True),
+    "AddRaftVoter": _of_quorum("AddRaftVoter"),
+    "RemoveRaftVoter": _of_quorum("RemoveRaftVoter"),
+    "TransferLeadership": _of_quorum("TransferLeadership"),
+    "CreateSnapshot": AdminApi(Kind.LOCAL, _local("CreateSnapshot")),
+    "ListSnapshots": AdminApi(Kind.LOCAL, _local("ListSnapshots")),
+    "DescribeMetadata": AdminApi(Kind.LOCAL, _local("DescribeMetadata")),
+    "DescribeImage": AdminApi(Kind.LOCAL, _local("DescribeImage")),
+    "ListMetadataRecords": AdminApi(Kind.LOCAL, _local("ListMetadataRecords")),
+    "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+    "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+    "UnregisterBroker": AdminApi(Kind.WRITE, brokers.unregister),
+    "AllocateProducerIds": AdminApi(Kind.WRITE, producer_ids.allocate),
+    "InitProducerId": AdminApi(Kind.LOCAL, _init_producer_id, refuse=refusals.init_producer_id),
+    "CreateAcls": AdminApi(Kind.WRITE, acls.create, "creations", refusals.create_acls),
+    "DeleteAcls": AdminApi(Kind.WRITE, acls.delete, "filters", refusals.delete_acls),
+    "DescribeAcls": AdminApi(Kind.READ, _describe_acls),
+    "AlterUserScramCredentials": AdminApi(Kind.WRITE, scram.alter, refuse=refusals.alter_user_scram_credentials),
+    "DescribeUserScramCredentials": AdminApi(Kind.READ, _describe_scram, refuse=refusals.describe_user_scram_credentials),
+}
+"""Method of the Admin service → how this controller serves it."""

@@ -1,0 +1,505 @@
+"""The controller's doors: admin calls (gRPC, or passed on by brokers) and what brokers ask over peer frames.
+
+Theory of operation. `apis.APIS` is the one table of admin calls. `dispatch` treats the header the same way for all of
+them: cluster id, read mode, deadline, then waiting for `min_offset`, and for a linearizable read until a majority of the
+controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode); and
+it fills the response's header. It never raises for a request. Before anything is carried out, `access.admission` says whether
+the caller may have it, by the rules in the committed state: a write is only judged where it is carried out, on the active
+controller, and nothing but super users' calls before the state is complete. A write with a request id is answered like its first
+sending if there was one (`engine/exactly_once.py`); then the caller's rights are not asked again, for the answer is his.
+
+Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
+request is the response's own error. Heartbeats are answered without a task of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from google.protobuf.message import DecodeError, Message
+
+from kraftlab.access.admission import Admission, admit
+from kraftlab.access.authorizer import AccessSettings, Authorizer
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.peer_rpc import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Api,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    EnvelopeRequest,
+    EnvelopeResponse,
+    MoveProgressRequest,
+    MoveProgressResponse,
+)
+from kraftlab.node import logger_configs
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.rpc.methods import METHODS, fault
+from kraftlab.rpc.server import Call
+from kraftlab.rpc.versions import version_of
+from kraftlab.wire.transport import DirectHandler, PeerHandler, PeerRequest, Responder
+
+from ..cluster import brokers, controllers, directories, producer_ids
+from ..configs.mutation_quota import UNLIMITED, MutationCharge, quota_of
+from ..engine import exactly_once
+from ..engine.answer_deadlines import OutcomeUnknown
+from ..engine.purgatory import Answer
+from ..engine.quorum_controller import QuorumController
+from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
+from ..partitions import partitions
+from ..reassignment import reassignments
+from .apis import APIS, AdminApi, Kind
+from .request_ids import identity_of
+from .waits import TrioWaits, Waits
+
+logger = logging.getLogger("kraftlab.controller")
+
+DEFAULT_TIMEOUT_MS = 60_000
+LONG_CHANGES = 250
+"""More changes of a broker, in one request, are worked out beside the event loop."""
+
+LocalCall = Callable[[Any], Awaitable[Message]]
+
+
+class ControllerService:
+    """Serves one controller. `local` has what answers the calls about this node's log and its quorum, by method name. Without
+    `access` everybody may call everything. `waits`: how to wait; None: in trio.
+    """
+
+    def __init__(
+        self,
+        controller: QuorumController,
+        clock: Callable[[], int],
+        local: Mapping[str, LocalCall],
+        access: AccessSettings | None = None,
+        quorum: Callable[[], QuorumFacts] = unknown_quorum,
+        waits: Waits | None = None,
+    ) -> None:
+        self.controller = controller
+        self._authorizer = Authorizer(access or AccessSettings())
+        self._quorum = quorum
+        self._mutation_quota = quota_of(controller.settings.static)
+        self.local = local
+        self._clock = clock
+        self._waits = waits or TrioWaits()
+
+    def now_ms(self) -> int:
+        """The controller's clock."""
+        return self._clock()
+
+    # --- admin calls ---------------------------------------------------------------------------------------------------------
+
+    def accept(self, call: Call, answer: Callable[[Message], None]) -> bool:
+        """Takes a write that can go to the queue at once, and answers it when it is committed. What is not taken has changed
+        nothing: `dispatch` does the rest, refusals included.
+        """
+        row = APIS.get(call.api)
+        request: Any = call.request
+        header = request.header
+        if row is None or row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
+            return False
+        row.prepare(request)
+        if row.asks_for_nothing(request) or logger_configs.concerns(call.api, request):
+            return False
+        timeout_ms = _timeout_ms(header)
+        _name_initiator(row, call)
+        try:
+            self._check_header(row, header)
+            identity = identity_of(call)
+            admission = self._admit(row, call) if identity is None else Admission(request)
+        except ApiError:
+            return False
+        if timeout_ms <= 0 or admission.is_void:
+            return False
+        written = self._write(row, call, admission.request, self._clock() + timeout_ms, identity)
+        written.when_done(partial(self._answer_written, row, call, admission, answer))
+        return True
+
+    def _answer_written(
+        self, row: AdminApi, call: Call, admission: Admission, answer: Callable[[Message], None], written: Answer[Any]
+    ) -> None:
+        """Runs while the controller is about its own business: nothing may escape."""
+        method = METHODS[call.api]
+        response: Any
+        try:
+            if written.error is None:
+                response, offset = _completed(admission, written.value), written.offset
+            else:
+                response = self._refusal(method.response, row, call.request, written.error)
+                offset = self._offset_of(written.error)
+            self._fill_header(response.header, offset)
+        except Exception as error:
+            logger.exception("the answer to %s cannot be given", call.api)
+            response = fault(method, f"{call.api} was carried out, but its answer failed ({type(error).__name__})")
+        answer(response)
+
+    async def dispatch(self, call: Call) -> Message:
+        """Answers one admin call; errors stand in its header, and in its entries where the call has a place for them."""
+        row, method = APIS.get(call.api), METHODS.get(call.api)
+        if row is None or method is None:
+            header = admin_pb2.ResponseHeader(
+                error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=f"This node does not know the call {call.api}."
+            )
+            return admin_pb2.CallResponse(fault=header)
+        request: Any = call.request
+        row.prepare(request)
+        _name_initiator(row, call)
+        try:
+            if logger_configs.concerns(call.api, request):
+                self._check_header(row, request.header)
+                return await self._with_loggers(call)
+            response, offset = await self._run(row, call)
+        except ApiError as error:
+            response, offset = self._refusal(method.response, row, request, error), self._offset_of(error)
+        self._fill_header(response.header, offset)
+        answered: Message = response
+        return answered
+
+    async def _with_loggers(self, call: Call) -> Message:
+        """Answers for this controller's loggers; the rest of the request is served as any other."""
+
+        def admit(request: Any) -> Admission:
+            return self._rights(call, request)
+
+        async def others(request: Any) -> Message:
+            return await self.dispatch(call._replace(request=request))
+
+        node_id = self.controller.settings.node_id
+        response: Any = await logger_configs.answer(call.api, call.request, node_id, admit, others)
+        if not response.HasField("header"):
+            self._fill_header(response.header, self.controller.applied_offset)
+        return response  # type: ignore[no-any-return]
+
+    async def _run(self, row: AdminApi, call: Call) -> tuple[Any, int]:
+        """The response and the metadata offset it reflects; ApiError refuses the whole request."""
+        request: Any = call.request
+        header = request.header
+        arrived_ms = self._clock()
+        self._check_header(row, header)
+        timeout_ms = _timeout_ms(header)
+        if row.kind is Kind.WRITE:
+            if row.asks_for_nothing(request):
+                self._admit(row, call)
+                return self._nothing_asked(call.api, request), self.controller.applied_offset
+            if timeout_ms <= 0:
+                self._admit(row, call)
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
+        is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
+        if is_linearizable or header.min_offset > self.controller.applied_offset:
+            await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
+        identity = identity_of(call)
+        admission = self._admit(row, call) if identity is None else Admission(request)
+        if admission.is_void:
+            return _completed(admission, METHODS[call.api].response()), self.controller.applied_offset
+        if row.kind is Kind.WRITE:
+            answer = self._write(row, call, admission.request, arrived_ms + timeout_ms, identity)
+            return _completed(admission, await self._waits.answered(answer)), answer.offset
+        if row.kind is Kind.READ:
+            response, offset = await self._read(row, call, admission.request)
+            return _completed(admission, response), offset
+        return _completed(admission, await row.run(self, admission.request)), self.controller.applied_offset
+
+    async def _read(self, row: AdminApi, call: Call, request: Any) -> tuple[Any, int]:
+        """The answer of a read, and the offset that it reflects at least. One that takes long is put together aside: a committed
+        state never changes, and this loop has a quorum and heartbeats to answer.
+        """
+        offset = self.controller.applied_offset
+        run = partial(row.run, self, request, *((call.broker,) if row.knows_broker else ()))
+        if row.is_long(self.controller.committed.image, request):
+            return await self._waits.aside(run), offset
+        return run(), offset
+
+    def _admit(self, row: AdminApi, call: Call) -> Admission:
+        """What of a call its caller may have; ApiError for nothing."""
+        controller, authorizer = self.controller, self._authorizer
+        if row.kind is Kind.WRITE and authorizer.settings.is_enabled and not controller.is_active:
+            raise controller.not_controller()
+        return self._rights(call, call.request)
+
+    def _rights(self, call: Call, request: Any) -> Admission:
+        """What of a request the caller may have, wherever it is carried out."""
+        controller = self.controller
+        image = controller.committed.image
+        rights = self._authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
+        return admit(call.api, rights, request, image)
+
+    def _write(
+        self, row: AdminApi, call: Call, request: Any, deadline_ms: int, identity: exactly_once.RequestIdentity | None
+    ) -> Answer[Any]:
+        api = call.api
+        run = partial(_operation, row.run, request)
+        if identity is not None:
+            run = partial(self._once, row, call, identity)
+        elif row.strict_from is not None or row.knows_broker or row.asks_quorum:
+            run = partial(self._operation_of, row, call, request)
+        is_long = row.is_long(self.controller.committed.image, request)
+        return self.put(api, run, deadline_ms, is_long)
+
+    def put(
+        self, name: str, run: Callable[[ControllerState, Context], Outcome[Any]], deadline_ms: int, is_long: bool
+    ) -> Answer[Any]:
+        """Hands an operation to the controller; its outcome is unknown if it is begun and not committed by the deadline."""
+        return self.controller.write(name, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
+
+    def _once(
+        self,
+        row: AdminApi,
+        call: Call,
+        identity: exactly_once.RequestIdentity,
+        state: ControllerState,
+        context: Context,
+    ) -> Outcome[Any]:
+        """Runs a write with an id, if it has not run yet. What its caller may not have at all is refused and not remembered."""
+        response = METHODS[call.api].response()
+        answered = exactly_once.find(state.image.requests, identity, context.now_ms)
+        if answered is not None:
+            return exactly_once.repeated(answered, response)
+        admission = self._admit(row, call)
+        if admission.is_void:
+            return Outcome((), _completed(admission, response))
+        outcome = self._operation_of(row, call, admission.request, state, context)
+        _completed(admission, outcome.response)
+        return exactly_once.recorded(call.api, identity, outcome, state, context.now_ms)
+
+    def _operation_of(self, row: AdminApi, call: Call, request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
+        """Runs a write that has to know who asks, or whom: its client's mutation quota, the broker, the quorum."""
+        charge = UNLIMITED
+        if row.strict_from is not None and not getattr(request, "validate_only", False):
+            is_strict = version_of(request) >= row.strict_from
+            user = call.principal.partition(":")[2]
+            charge = self._mutation_quota.charge(state.image, user, call.client_id, is_strict=is_strict, now_ms=context.now_ms)
+        outcome: Outcome[Any] = row.run(
+            state, request, context._replace(mutations=charge, broker=call.broker, quorum=self._quorum)
+        )
+        if charge is UNLIMITED:
+            return outcome
+        outcome.response.header.throttle_time_ms = charge.throttle_time_ms
+        return outcome._replace(appended=partial(_settle, charge, outcome.appended))
+
+    def _check_header(self, row: AdminApi, header: admin_pb2.RequestHeader) -> None:
+        settings = self.controller.settings
+        if header.cluster_id and header.cluster_id != settings.cluster_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"The request is meant for cluster {header.cluster_id}, this is {settings.cluster_id}. Check the address.",
+            )
+        if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
+            if row.kind is Kind.LOCAL and not row.is_of_quorum:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "What a node says of itself is not replicated, so it cannot be read linearizably. Read it as it is, with "
+                    "min_offset if the node must have applied a certain change.",
+                )
+        elif header.read_mode != admin_pb2.READ_MODE_COMMITTED:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown read mode {header.read_mode}.")
+
+    async def _wait_for(self, offset: int, timeout_ms: int, is_linearizable: bool) -> None:
+        async def reached() -> None:
+            if is_linearizable:
+                await self.controller.catch_up()
+            await self.controller.wait_applied(offset)
+
+        if await self._waits.within(timeout_ms, reached):
+            return
+        if is_linearizable and offset <= self.controller.applied_offset:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Not answered: a majority of the controllers did not confirm within {timeout_ms} ms that this one leads. Try "
+                "again, or read committed state, which may be older.",
+            )
+        raise ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"This node has applied metadata up to offset {self.controller.applied_offset} and did not reach {offset} in time.",
+        )
+
+    def _nothing_asked(self, api: str, request: Any) -> Any:
+        response = METHODS[api].response()
+        if isinstance(response, admin_pb2.AlterPartitionReassignmentsResponse):
+            response.allow_replication_factor_change = reassignments.allows_size_change(request)
+            response.header.error_message = ""
+        return response
+
+    def _refusal(self, response_type: type[Message], row: AdminApi, request: Any, error: ApiError) -> Any:
+        response: Any = response_type()
+        set_error(response.header, error)
+        response.header.outcome_unknown = isinstance(error, OutcomeUnknown)
+        row.refuse(request, response, error)
+        return response
+
+    def _offset_of(self, error: ApiError) -> int:
+        """What an answer with that error reflects: of a change whose outcome is unknown, where it stands if it was committed."""
+        return error.offset if isinstance(error, OutcomeUnknown) else self.controller.applied_offset
+
+    def _fill_header(self, header: admin_pb2.ResponseHeader, offset: int) -> None:
+        leadership = self.controller.leadership
+        header.metadata_offset = offset
+        header.epoch = leadership.epoch
+        header.leader_id = leadership.leader_id
+        if leadership.endpoint is not None:
+            header.leader.host = leadership.endpoint.host
+            header.leader.port = leadership.endpoint.port
+
+    # --- peers ---------------------------------------------------------------------------------------------------------------
+
+    def peer_handlers(self) -> dict[int, PeerHandler | DirectHandler]:
+        """By api number, for the node's PeerServer."""
+        return {
+            Api.ALTER_PARTITION: self._writer(
+                AlterPartitionRequest,
+                AlterPartitionResponse,
+                partitions.alter_partition,
+                lambda request: len(request.changes) > LONG_CHANGES,
+            ),
+            Api.ENVELOPE: self._envelope,
+            Api.BROKER_REGISTRATION: self._writer(BrokerRegistrationRequest, BrokerRegistrationResponse, self._register_broker),
+            Api.BROKER_HEARTBEAT: DirectHandler(self._heartbeat),
+            Api.MOVE_PROGRESS: DirectHandler(self._move_progress),
+            Api.CONTROLLER_REGISTRATION: self._writer(
+                ControllerRegistrationRequest, ControllerRegistrationResponse, self._register_controller
+            ),
+            Api.ASSIGN_REPLICAS_TO_DIRS: self._writer(
+                AssignReplicasToDirsRequest,
+                AssignReplicasToDirsResponse,
+                directories.assign,
+                lambda request: len(request.assignments) > LONG_CHANGES,
+            ),
+            Api.ALLOCATE_PRODUCER_IDS: self._writer(
+                AllocateProducerIdsRequest, AllocateProducerIdsResponse, producer_ids.allocate_for_broker
+            ),
+        }
+
+    def _register_broker(
+        self, state: ControllerState, request: BrokerRegistrationRequest, context: Context
+    ) -> Outcome[BrokerRegistrationResponse]:
+        return brokers.register(state, self.controller.heartbeats, request, context._replace(quorum=self._quorum))
+
+    def _register_controller(
+        self, state: ControllerState, request: ControllerRegistrationRequest, context: Context
+    ) -> Outcome[ControllerRegistrationResponse]:
+        return controllers.register(state, request, context._replace(quorum=self._quorum))
+
+    def _writer(
+        self,
+        request_type: type[Any],
+        response_type: type[Any],
+        operation: Callable[..., Outcome[Any]],
+        is_long: Callable[[Any], bool] = lambda request: False,
+    ) -> DirectHandler:
+        """Answers a peer's request with what a manager's operation says, once that is committed."""
+        decoder = Decoder(request_type)
+        name = request_type.__name__.removesuffix("Request")
+
+        def accept(peer_request: PeerRequest, responder: Responder) -> None:
+            try:
+                request = decoder.decode(peer_request.body)
+            except msgspec.MsgspecError as error:
+                responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
+                return
+            run, deadline_ms = partial(_operation, operation, request), self._clock() + DEFAULT_TIMEOUT_MS
+            answer = self.controller.write(name, run, deadline_ms=deadline_ms, is_long=is_long(request))
+            answer.when_done(partial(_reply, responder, response_type))
+
+        return DirectHandler(accept)
+
+    def _heartbeat(self, peer_request: PeerRequest, responder: Responder) -> None:
+        try:
+            request = _heartbeat_decoder.decode(peer_request.body)
+        except msgspec.MsgspecError as error:
+            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of BrokerHeartbeat cannot be read: {error}")
+            return
+        self.controller.heartbeat(request).when_done(partial(_reply, responder, BrokerHeartbeatResponse))
+
+    def _move_progress(self, peer_request: PeerRequest, responder: Responder) -> None:
+        """Progress of moves is no state: it is kept by the active controller, and by nobody else."""
+        try:
+            request = _progress_decoder.decode(peer_request.body)
+        except msgspec.MsgspecError as error:
+            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of MoveProgress cannot be read: {error}")
+            return
+        controller = self.controller
+        refusal: ApiError | None = None
+        if not controller.is_active:
+            refusal = controller.not_controller()
+        else:
+            try:
+                partitions.check_broker_epoch(controller.newest, request.broker_id, request.broker_epoch)
+            except ApiError as error:
+                refusal = error
+        if refusal is None:
+            controller.moves.progress.report(request, self._clock())
+            responder.reply(_encode(MoveProgressResponse(ErrorCode.NONE)))
+        else:
+            responder.reply(_encode(MoveProgressResponse(refusal.code, refusal.message)))
+
+    async def _envelope(self, peer_request: PeerRequest) -> bytes:
+        """An admin call that a broker passes on, with the principal that the broker authenticated."""
+        return _encode(await self._unwrap(_envelope_decoder.decode(peer_request.body)))
+
+    async def _unwrap(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        method = METHODS.get(envelope.api)
+        if method is None:
+            return EnvelopeResponse(ErrorCode.UNSUPPORTED_VERSION, f"this node does not know the call {envelope.api}")
+        try:
+            request = method.request.FromString(envelope.request)
+        except DecodeError as error:
+            return EnvelopeResponse(ErrorCode.INVALID_REQUEST, f"the body of {envelope.api} cannot be read: {error}")
+        response: Any = await self.dispatch(
+            Call(envelope.api, request, envelope.principal, envelope.host, envelope.client_id, envelope.broker)
+        )
+        body = response.SerializeToString()
+        if response.header.error_code == ErrorCode.NOT_CONTROLLER:
+            return EnvelopeResponse(ErrorCode.NOT_CONTROLLER, response.header.error_message, body)
+        return EnvelopeResponse(ErrorCode.NONE, None, body)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_progress_decoder = Decoder(MoveProgressRequest)
+_heartbeat_decoder = Decoder(BrokerHeartbeatRequest)
+_envelope_decoder = Decoder(EnvelopeRequest)
+
+
+def _completed(admission: Admission, response: Any) -> Any:
+    if admission.complete is not None:
+        admission.complete(response)
+    return response
+
+
+def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
+    return header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+
+
+def _name_initiator(row: AdminApi, call: Call) -> None:
+    """Moves are remembered with who asked for them: whoever the request names, else the principal."""
+    request: Any = call.request
+    if row.names_initiator and not request.HasField("initiator"):
+        request.initiator = call.principal
+
+
+def _operation(run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
+    return run(state, request, context)
+
+
+def _settle(charge: MutationCharge, then: Callable[[int], None] | None, end_offset: int) -> None:
+    charge.settle()
+    if then is not None:
+        then(end_offset)
+
+
+def _reply(responder: Responder, response_type: type[Any], answer: Answer[Any]) -> None:
+    if answer.error is not None:
+        responder.reply(_encode(response_type(answer.error.code, answer.error.message)))
+    else:
+        responder.reply(_encode(answer.value))

@@ -1,0 +1,275 @@
+"""What can be broken on this machine: every answer was tried a moment ago, and nothing of the trying is left.
+
+Theory of operation. A probe does in small what a nemesis does: attaches strace to a process, mounts a disk of a few megabytes and
+shuts it down. What it makes lives in namespaces that die with it, or stands in a ledger. A probe that fails says why, in the
+words of who refused, and what would help.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from .errors import CannotStrike
+from .kind import Kind
+from .kinds import KINDS
+from .ledger import Ledger, NotUndone
+from .networks.back_ends import LINKS, NETNS, NETS, NFT, BackEnd
+from .powered_disk import PoweredDisk
+from .strace import kept_injected
+
+_TIMEOUT_S = 20.0
+
+
+class Refused(Exception):
+    """A capability is not there; the text says why."""
+
+
+class Capability(NamedTuple):
+    """`probe` says what it found, or raises Refused; `install` is what to do about that."""
+
+    name: str
+    summary: str
+    probe: Callable[[], str]
+    install: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a probe said. `install` is empty if it is on."""
+
+    name: str
+    is_on: bool
+    summary: str
+    detail: str
+    install: str = ""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Whether a nemesis can strike here. `lacks` are the capabilities that it needs and that are off; `nets` what can do to links
+    what it asks of them, empty if it asks nothing.
+    """
+
+    name: str
+    is_on: bool
+    summary: str
+    lacks: tuple[str, ...] = ()
+    install: str = ""
+    nets: tuple[str, ...] = ()
+
+
+def _links() -> str:
+    return "proxies between the nodes, in the process that holds the cluster; no privilege"
+
+
+def _files() -> str:
+    return "files of nodes that are down"
+
+
+def _strace() -> str:
+    _require("strace")
+    with Ledger() as ledger, _somebody() as sleeper:
+        ledger.add_process(sleeper.pid, "a probe")
+        try:
+            trio.run(partial(_attach, sleeper.pid, ledger))
+        except CannotStrike as error:
+            raise Refused(str(error)) from error
+        finally:
+            sleeper.kill()
+    return _said("strace", "-V").splitlines()[0]
+
+
+async def _attach(pid: int, ledger: Ledger) -> None:
+    async with kept_injected(pid, ["fdatasync:error=EIO"], ledger):
+        pass
+
+
+def _power() -> str:
+    if os.geteuid() != 0:
+        raise Refused("only root mounts disks")
+    _require("mkfs.ext4")
+    with Ledger() as ledger:
+        try:
+            disk = PoweredDisk.make(ledger, size_mib=8)
+            (disk.path / "written").write_bytes(b"and never synced")
+            disk.lose_power()
+            disk.restore_power()
+            lost = not (disk.path / "written").exists()
+            disk.unmount()
+        except (OSError, CannotStrike, NotUndone) as error:
+            raise Refused(str(error)) from error
+    if not lost:
+        raise Refused("a disk that was shut down still had what was never synced")
+    return "ext4 on a loop device that shuts down at once"
+
+
+def _network(name: str) -> Callable[[], str]:
+    def probe() -> str:
+        done = _ended(sys.executable, "-m", f"{__package__}.networks.trying", name)
+        if done.returncode != 0:
+            raise Refused((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        return done.stdout.strip()
+
+    return probe
+
+
+def _openable(path: str) -> Callable[[], str]:
+    def probe() -> str:
+        try:
+            os.close(os.open(path, os.O_RDWR))
+        except OSError as error:
+            raise Refused(f"{path}: {error.strerror}") from error
+        return f"{path} can be opened"
+
+    return probe
+
+
+def _cgroups() -> str:
+    for path in (Path("/sys/fs/cgroup/cgroup.procs"), Path("/sys/fs/cgroup/cpu/cgroup.procs")):
+        if path.exists():
+            if not os.access(path, os.W_OK):
+                raise Refused(f"{path} cannot be written")
+            return f"version {2 if path.parent.name == 'cgroup' else 1}, can be written"
+    raise Refused("no cgroup file system is mounted")
+
+
+def _prlimit() -> str:
+    if not hasattr(resource, "prlimit"):
+        raise Refused(f"{sys.platform} has none")
+    with _somebody() as sleeper:
+        try:
+            resource.prlimit(sleeper.pid, resource.RLIMIT_FSIZE, (4096, 4096))
+        except OSError as error:
+            raise Refused(f"prlimit: {error.strerror}") from error
+        finally:
+            sleeper.kill()
+    return "limits of running processes can be changed"
+
+
+def _eatmydata() -> str:
+    for pattern in ("lib/libeatmydata.so*", "lib64/libeatmydata.so*", "lib/*/libeatmydata.so*"):
+        for path in Path("/usr").glob(pattern):
+            return str(path)
+    raise Refused("libeatmydata.so is not in /usr/lib")
+
+
+def _somebody() -> subprocess.Popen[bytes]:
+    """A process that waits, and ends with this one."""
+    return subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def _require(program: str) -> None:
+    if shutil.which(program) is None:
+        raise Refused(f"{program} is not installed")
+
+
+def _said(*command: str) -> str:
+    """What a command says. Refused if it fails."""
+    done = _ended(*command)
+    if done.returncode != 0:
+        raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or f'exit code {done.returncode}'}")
+    return done.stdout
+
+
+def _ended(*command: str) -> subprocess.CompletedProcess[str]:
+    """A command that has ended. Refused if it does not."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Refused(f"`{' '.join(command)}` did not end within {_TIMEOUT_S:g} s") from error
+
+
+_APT = "on Debian: apt-get install {}"
+CAPABILITIES: dict[str, Capability] = {
+    capability.name: capability
+    for capability in (
+        Capability("links", "cut and shape links between nodes", _links, ""),
+        Capability("files", "damage files", _files, ""),
+        Capability(
+            "strace",
+            "let system calls of running nodes fail or take long",
+            _strace,
+            _APT.format("strace") + "; for others' processes: as root, or sysctl kernel.yama.ptrace_scope=0",
+        ),
+        Capability("power", "take the power from disks", _power, _APT.format("e2fsprogs mount") + "; as root"),
+        Capability("prlimit", "limit what running processes may use", _prlimit, "Linux has it"),
+        Capability(
+            "netns",
+            "networks of nodes that a program switches",
+            _network(NETNS),
+            _APT.format("iproute2") + "; modprobe tun; as root, or who may open /dev/net/tun",
+        ),
+        Capability(
+            "nft",
+            "networks of nodes that the kernel switches and filters",
+            _network(NFT),
+            _APT.format("iproute2 nftables") + "; as root, or where user namespaces are allowed",
+        ),
+        Capability("fuse", "serve a file system from a program", _openable("/dev/fuse"), _APT.format("fuse3")),
+        Capability("cgroups", "limit processor time, memory and disk of nodes", _cgroups, "as root"),
+        Capability("eatmydata", "run a node whose fsyncs do nothing", _eatmydata, _APT.format("eatmydata")),
+    )
+}
+"""By name; those that nemeses need come first."""
+
+
+def probe(names: Collection[str] | None = None) -> tuple[Found, ...]:
+    """Tries those capabilities, all of them if None."""
+    return tuple(_probe(capability) for name, capability in CAPABILITIES.items() if names is None or name in names)
+
+
+def _probe(capability: Capability) -> Found:
+    try:
+        return Found(capability.name, True, capability.summary, capability.probe())
+    except Refused as refusal:
+        return Found(capability.name, False, capability.summary, str(refusal), capability.install)
+
+
+def standings(found: Collection[Found]) -> tuple[Standing, ...]:
+    """Which nemeses can strike, given what was found."""
+    off = {capability.name: capability for capability in found if not capability.is_on}
+    return tuple(
+        Standing(
+            kind.name,
+            not off.keys() & set(kind.needs),
+            kind.summary,
+            tuple(name for name in kind.needs if name in off),
+            "; ".join(off[name].install for name in kind.needs if name in off),
+            tuple(net.name for net in NETS.values() if kind.asks and does(net, kind) and not off.keys() & set(net.needs)),
+        )
+        for kind in KINDS.values()
+    )
+
+
+def does(net: BackEnd, kind: Kind) -> bool:
+    """Whether that can do to links what the kind asks of them."""
+    return net.does.issuperset(kind.asks)
+
+
+def refusal(net: str, kinds: Iterable[str]) -> str:
+    """What to say of kinds that ask of links what that net cannot do; "" if there are none."""
+    asking = [kind for kind in kinds if not does(NETS[net], KINDS[kind])]
+    if not asking:
+        return ""
+    able = [other.name for other in NETS.values() if all(does(other, KINDS[kind]) for kind in asking)]
+    return f"--net {net} cannot do to links what {', '.join(asking)} asks; take --net {' or '.join(able)}"
+
+
+def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
+    """The capabilities that these kinds need in a cluster whose links are of that net, and that net itself."""
+    return frozenset(need for name in names for need in KINDS[name].needs) | frozenset(NETS[net].needs)
+
+
+def available_kinds(net: str = LINKS) -> tuple[str, ...]:
+    """The kinds that can strike here in a cluster whose links are of that net, tried now."""
+    found = probe(needed(KINDS, net))
+    return tuple(standing.name for standing in standings(found) if standing.is_on and does(NETS[net], KINDS[standing.name]))

@@ -1,0 +1,35 @@
+"""Clocks that run wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from .errors import CannotStrike
+from .kind import Draft, Fault, Hit, Shape, one_of
+from .scene import Scene
+
+RATES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
+JUMPS_MS = (100, 700, 3_000, 20_000)
+OF_PROCESSES: Mapping[str, Sequence[float]] = {"rate": RATES, "jump_ms": JUMPS_MS}
+
+
+def drawing(ways: Mapping[str, Sequence[float]]) -> Callable[[Random, Shape], list[Draft]]:
+    """Whose clocks go wrong, in one of these ways."""
+
+    def draw(random: Random, shape: Shape) -> list[Draft]:
+        weights = {"leader": 2, "follower": 2, "controller": 1, "controllers": 1, **({"broker": 1} if shape.brokers else {})}
+        way = random.choice(list(ways))
+        return [Draft(one_of(random, weights), {way: random.choice(ways[way])})]
+
+    return draw
+
+
+def clock(scene: Scene, hit: Hit) -> Fault:
+    """The clocks by which nodes wait and measure run at another rate (`rate`) for a while, or jump ahead once (`jump_ms`)."""
+    told = hit.arguments
+    others = told.keys() - OF_PROCESSES.keys()
+    if others:
+        raise CannotStrike(f"{', '.join(sorted(others))}: processes share the machine's time of day; --world shell has others")
+    hit.detail = ", ".join(f"{way} {value}" for way, value in told.items())
+    return scene.kept_wrong(hit.nodes, rate=float(told.get("rate", 1)), jump_s=told.get("jump_ms", 0) / 1000)

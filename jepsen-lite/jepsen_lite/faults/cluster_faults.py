@@ -1,0 +1,96 @@
+"""What an operator may do at any time: voters that leave and join, disks that are replaced, replicas that move."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any
+
+import trio
+
+from kraftlab.metadata.errors import ApiError, ErrorCode
+
+from .directories import CHANGE_TIMEOUT_MS, Replica
+from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
+from .kind import Draft, Hit, Shape
+from .scene import Scene
+
+_JOIN_WITHIN_S = 40.0
+_PAUSE_S = 0.1
+
+
+def draw_membership(random: Random, shape: Shape) -> list[Draft]:
+    return [Draft(random.choice(("leader", "follower", "follower", "controller")), {"wipe": random.random() < 0.4})]
+
+
+@asynccontextmanager
+async def membership(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """A voter leaves the quorum and joins it again, with an empty disk if `wipe`."""
+    hit.nodes = hit.nodes[:1]
+    (node,) = hit.nodes
+    hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
+    async with scene.guard.damaging(node), scene.guard.changing(node, leaves=True):
+        try:
+            await scene.work(scene.cluster.leave, node, CHANGE_TIMEOUT_MS)
+            async with AsyncExitStack() as stack:
+                if hit.arguments.get("wipe"):
+                    await stack.enter_async_context(scene.kept_down([node]))
+                    await scene.while_down(node, scene.cluster.wipe_controller)
+                yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await _join(scene, node)
+
+
+async def _join(scene: Scene, node: int) -> None:
+    """Makes the node a voter again, however long others keep it from that. CannotUndo."""
+    fault: Exception | None = None
+    with trio.move_on_after(_JOIN_WITHIN_S):
+        while True:
+            try:
+                return await _ask(scene, node)
+            except (CannotStrike, *CLUSTER_FAULTS) as error:
+                if isinstance(error, ApiError) and error.code is ErrorCode.DUPLICATE_VOTER:
+                    return None
+                fault = error
+            await trio.sleep(_PAUSE_S)
+    raise CannotUndo(f"node {node} did not become a voter again within {_JOIN_WITHIN_S:g} s: {fault}")
+
+
+async def _ask(scene: Scene, node: int) -> None:
+    async with scene.guard.changing(node, leaves=False):
+        await scene.work(scene.cluster.join, node, CHANGE_TIMEOUT_MS)
+
+
+def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:
+    return [Draft("broker", {"replicas": random.choice((1, 2, 5))})]
+
+
+@asynccontextmanager
+async def move_dirs(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """A broker moves some of its replicas to other log directories of its own (KIP-113). Nothing is undone."""
+    hit.nodes = hit.nodes[:1]
+    (node,) = hit.nodes
+    described = await scene.work(scene.directories.described, node)
+    paths = _chosen(node, described, int(hit.arguments["replicas"]), hit.random)
+    await scene.work(scene.directories.moved, node, paths)
+    hit.detail = ", ".join(f"{topic}-{index}" for topic, index in paths)
+    yield
+
+
+def _chosen(node: int, described: Sequence[Any], count: int, random: Random) -> dict[Replica, str]:
+    """So many replicas, and where each is to go. CannotStrike."""
+    directories = [found for found in described if not found.error_code]
+    places = {
+        (topic.name, partition.partition_index): directory.log_dir
+        for directory in directories
+        for topic in directory.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    }
+    if len(directories) < 2 or not places:
+        raise CannotStrike(f"broker {node} has {len(directories)} log directories and {len(places)} replicas: none can move")
+    chosen = random.sample(sorted(places), min(count, len(places)))
+    others = {replica: sorted(found.log_dir for found in directories if found.log_dir != places[replica]) for replica in chosen}
+    return {replica: random.choice(paths) for replica, paths in others.items()}

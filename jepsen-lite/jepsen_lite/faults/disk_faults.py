@@ -1,0 +1,134 @@
+"""Disks that fail: errors, full and slow disks, rot, torn tails, and the loss of power.
+
+A node whose disk fails may end by itself; when the fault is over it is started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from kraftlab.quorum.storage.errors import StorageError
+
+from . import damage
+from .damage import Damage
+from .errors import CannotStrike
+from .kind import Draft, Fault, Hit, Shape, one_of
+from .scene import Scene, each, undo_each
+
+
+def draw_one(random: Random, shape: Shape) -> list[Draft]:
+    weights = {"leader": 2, "follower": 2, "controller": 1, **({"broker": 1} if shape.brokers else {})}
+    return [Draft(one_of(random, weights))]
+
+
+def draw_slow_disk(random: Random, shape: Shape) -> list[Draft]:
+    (draft,) = draw_one(random, shape)
+    return [Draft(draft.target, {"delay_ms": random.choice((10, 50, 200, 800))})]
+
+
+def draw_controller(random: Random, shape: Shape) -> list[Draft]:
+    return [Draft(random.choice(("leader", "follower", "controller")))]
+
+
+def draw_power_loss(random: Random, shape: Shape) -> list[Draft]:
+    """All at once is what shows whether committed data were durable."""
+    weights = {"leader": 2, "follower": 1, "controllers": 2, **({"majority": 1, "minority": 1} if shape.controllers > 2 else {})}
+    return [Draft(one_of(random, weights))]
+
+
+def disk_error(scene: Scene, hit: Hit) -> Fault:
+    """Every fsync fails with EIO."""
+    hit.detail = "fsync: EIO"
+    return _tampered(scene, hit, scene.tampering.failing)
+
+
+def disk_full(scene: Scene, hit: Hit) -> Fault:
+    """No file can be written any more, as on a full disk."""
+    hit.detail = "no file can be written"
+    return _tampered(scene, hit, scene.tampering.full)
+
+
+def slow_disk(scene: Scene, hit: Hit) -> Fault:
+    """Every fsync takes longer."""
+    delay_ms = int(hit.arguments["delay_ms"])
+    hit.detail = f"fsync: {delay_ms} ms later"
+    return _tampered(scene, hit, partial(scene.tampering.slow, delay_ms=delay_ms))
+
+
+@asynccontextmanager
+async def _tampered(scene: Scene, hit: Hit, tampered: Callable[[int], Fault]) -> AsyncIterator[None]:
+    running = [node for node in hit.nodes if scene.cluster.pid(node) is not None]
+    if not running:
+        raise CannotStrike("none of these nodes runs")
+    hit.nodes = tuple(running)
+    try:
+        async with AsyncExitStack() as stack:
+            for node in running:
+                await stack.enter_async_context(tampered(node))
+            yield
+    finally:
+        await undo_each(scene.revive, running)
+
+
+# -- files of nodes that are down ----------------------------------------------------------------------------------------
+
+Choose = Callable[[Mapping[Path, bytes], Random], Damage | None]
+
+
+@asynccontextmanager
+async def bit_rot(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """Committed bytes of a node's metadata log rot while it is down; it must notice and repair itself from the others."""
+    hit.nodes = hit.nodes[:1]
+    (node,) = hit.nodes
+    async with scene.guard.damaging(node), scene.kept_down([node]):
+        await scene.while_down(node, lambda node: scene.guard.damaged(node, _inflict(scene, node, damage.rot, hit)))
+        yield
+
+
+@asynccontextmanager
+async def torn(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """A node dies while it writes: a batch that was not finished stands at the end of its metadata log; it must be cut away."""
+    async with scene.kept_down(hit.nodes):
+        for node in hit.nodes:
+            if not scene.guard.is_whole(node):
+                raise CannotStrike(f"the log of node {node} is not whole as it is")
+            await scene.while_down(node, lambda node: _inflict(scene, node, damage.torn, hit))
+        yield
+
+
+def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> Damage:
+    files = scene.guard.files(node)
+    chosen = choose(damage.segments(scene.cluster.metadata_dir(node), files), hit.random)
+    if chosen is None:
+        raise CannotStrike(f"the log of node {node} has nothing yet that could be damaged")
+    chosen = chosen._replace(files=files)
+    try:
+        chosen.inflict()
+    except StorageError as error:
+        raise CannotStrike(str(error)) from error
+    hit.detail = f"{chosen.path.name} at {chosen.position}, {len(chosen.after)} bytes"
+    return chosen
+
+
+# -- power ---------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def power_loss(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+    """The nodes are gone, and with them all that their disks had not synced."""
+    nodes = [node for node in hit.nodes if node in scene.disks]
+    if not nodes:
+        raise CannotStrike("no disk of these nodes has a power of its own")
+    hit.nodes = tuple(nodes)
+    async with scene.kept_down(nodes):
+        for node in nodes:
+            scene.dark.add(node)
+        try:
+            await each(scene.lose_power, nodes)
+            yield
+        finally:
+            await undo_each(scene.restore_power, nodes)

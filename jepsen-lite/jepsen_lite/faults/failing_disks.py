@@ -1,0 +1,68 @@
+"""How disks of running nodes are made to fail: on processes by strace, and by a limit that the kernel puts on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+import trio
+
+from kraftlab.lab.faults import full_disk
+
+from .errors import CannotStrike
+from .ledger import Ledger
+from .strace import SYNCS, kept_injected
+
+
+class Tampering(Protocol):
+    """Each of these lasts as long as its `async with`. CannotStrike."""
+
+    def failing(self, node: int) -> AbstractAsyncContextManager[None]:
+        """Every fsync fails with EIO."""
+
+    def slow(self, node: int, delay_ms: int) -> AbstractAsyncContextManager[None]:
+        """Every fsync takes longer."""
+
+    def full(self, node: int) -> AbstractAsyncContextManager[None]:
+        """No file can be written."""
+
+
+class ProcessTampering:
+    """Of a LocalCluster; `ledger` gives where it is written down."""
+
+    def __init__(self, cluster: Any, ledger: Callable[[], Ledger]) -> None:
+        self._cluster, self._ledger = cluster, ledger
+        self._filled: Counter[int] = Counter()
+        """How often, by process id."""
+
+    def failing(self, node: int) -> AbstractAsyncContextManager[None]:
+        return self._injected(node, [f"{SYNCS}:error=EIO"])
+
+    def slow(self, node: int, delay_ms: int) -> AbstractAsyncContextManager[None]:
+        return self._injected(node, [f"{SYNCS}:delay_enter={delay_ms * 1000}"])
+
+    @asynccontextmanager
+    async def _injected(self, node: int, injections: Sequence[str]) -> AsyncIterator[None]:
+        async with kept_injected(self._pid(node), injections, self._ledger()):
+            yield
+
+    @asynccontextmanager
+    async def full(self, node: int) -> AsyncIterator[None]:
+        pid = self._pid(node)
+        self._filled[pid] += 1
+        try:
+            await trio.to_thread.run_sync(full_disk.fill, pid)
+            yield
+        finally:
+            self._filled[pid] -= 1
+            if not self._filled[pid] and self._cluster.pid(node) == pid:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(full_disk.free, pid)
+
+    def _pid(self, node: int) -> int:
+        pid: int | None = self._cluster.pid(node)
+        if pid is None:
+            raise CannotStrike(f"node {node} does not run any more")
+        return pid

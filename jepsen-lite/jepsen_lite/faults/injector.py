@@ -1,0 +1,140 @@
+"""A fault plan carried out on a cluster of processes.
+
+Theory of operation. Every action is a task of its own that sleeps until its time, looks up whom its word means, strikes, waits
+and undoes. Its strike says when it truly began and when it was truly undone, as read from the run's clock before and after. What
+cannot be done is said in the strike and does not end the run. However the tasks end, at their time, by a cancellation, or because
+the harness itself fails, what was struck is undone before they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+import trio
+
+from ..fault_plan import Action, FaultPlan, Strike
+from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
+from .kind import Hit, Kind
+from .kinds import KINDS
+from .leaders import LeaderFinder
+from .ledger import Ledger
+from .plan_generator import chance_of
+from .powered_disk import PoweredDisk
+from .quorum_guard import QuorumGuard
+from .scene import FindLeader, Scene
+from .targets import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
+
+_POLL_S = 0.02
+_PATIENCE_S = 5.0
+"""How long a strike at the next leader waits for an election."""
+_LEAST_PART = 0.25
+"""Of its time, that a strike lasts which had to wait for its target."""
+_EXPECTED = (CannotStrike, CannotUndo, NobodyMeant, *CLUSTER_FAULTS)
+
+
+async def carry_out(
+    plan: FaultPlan,
+    cluster: Any,
+    now_ns: Callable[[], int],
+    *,
+    find_leader: FindLeader | None = None,
+    guard: QuorumGuard | None = None,
+    tell: Callable[[Strike], None] = lambda strike: None,
+    begun: Callable[[Action], None] = lambda action: None,
+    ledger: Ledger | None = None,
+    disks: Mapping[int, PoweredDisk] = MappingProxyType({}),
+) -> tuple[Strike, ...]:
+    """Strikes as planned; returns when all has been undone, with the strikes by their beginning.
+
+    `cluster` is a LocalCluster, `now_ns` the run's clock. `tell` hears of each strike as soon as it is over, also while this is
+    being cancelled; `begun` of each action that has struck. `ledger` and `guard` are the run's, `disks` are those on which nodes
+    were laid out whose power can be taken. Raises what a harness's own fault raises.
+    """
+    with ExitStack() as stack:
+        if find_leader is None or guard is None:
+            finder = stack.enter_context(closing(LeaderFinder(cluster)))
+            find_leader, guard = find_leader or finder, guard or QuorumGuard(cluster, finder.voters)
+        book = ledger or stack.enter_context(Ledger())
+        return await carry_out_in(Scene(cluster, find_leader, guard, book, disks), plan, now_ns, tell=tell, begun=begun)
+
+
+async def carry_out_in(
+    scene: Scene,
+    plan: FaultPlan,
+    now_ns: Callable[[], int],
+    *,
+    tell: Callable[[Strike], None] = lambda strike: None,
+    begun: Callable[[Action], None] = lambda action: None,
+    kinds: Mapping[str, Kind] = KINDS,
+) -> tuple[Strike, ...]:
+    """The same, on a scene that somebody has set, with the kinds that there are."""
+    strikes: list[Strike] = []
+
+    def report(struck: Strike) -> None:
+        strikes.append(struck)
+        tell(struck)
+
+    async with scene.noted(), trio.open_nursery() as nursery:
+        for action in plan.actions:
+            nursery.start_soon(_strike, scene, plan, action, now_ns, report, begun, kinds)
+    return tuple(sorted(strikes, key=lambda strike: (strike.begin_ns, strike.kind)))
+
+
+async def _strike(
+    scene: Scene,
+    plan: FaultPlan,
+    action: Action,
+    now_ns: Callable[[], int],
+    report: Callable[[Strike], None],
+    begun: Callable[[Action], None],
+    kinds: Mapping[str, Kind],
+) -> None:
+    end_s = (action.at_ms + action.for_ms) / 1000
+    await trio.sleep(max(action.at_ms / 1000 - now_ns() / 1e9, 0))
+    begin_ns, hit, error = now_ns(), None, ""
+    try:
+        random = chance_of(plan, action)
+        nodes = await _aim(scene, action, random)
+        hit, begin_ns = Hit(nodes, action.arguments, random), now_ns()
+        async with kinds[action.kind].fault(scene, hit):
+            begun(action)
+            await trio.sleep(max(end_s - now_ns() / 1e9, action.for_ms / 1000 * _LEAST_PART))
+    except _EXPECTED as fault:
+        error = str(fault)
+    finally:
+        if hit is not None or error:
+            report(
+                Strike(
+                    kind=action.kind,
+                    begin_ns=begin_ns,
+                    end_ns=now_ns(),
+                    nodes=() if hit is None else hit.nodes,
+                    links=() if hit is None else hit.links,
+                    detail="" if hit is None else hit.detail,
+                    error=error,
+                )
+            )
+
+
+async def _aim(scene: Scene, action: Action, random: Random) -> tuple[int, ...]:
+    """Whom the action's word means. CannotStrike, NobodyMeant."""
+    if action.target == NEW_LEADER:
+        return (await _next_leader(scene),)
+    return nodes_meant(action.target, await scene.view(with_leader=action.target in OF_LEADER), random)
+
+
+async def _next_leader(scene: Scene) -> int:
+    """Who wins the next election."""
+    before = await scene.find_leader()
+    above = -1 if before is None else before.epoch
+    with trio.move_on_after(_PATIENCE_S):
+        while True:
+            leads = await scene.find_leader(above)
+            if leads is not None and leads.epoch > above:
+                return leads.node
+            await trio.sleep(_POLL_S)
+    raise CannotStrike(f"nobody was elected within {_PATIENCE_S:g} s")

@@ -1,0 +1,317 @@
+"""What a harness has made on this machine that would outlive it: written down before it is made, so that anybody can undo it.
+
+Theory of operation. Every process of the harness keeps one file, `$XDG_STATE_HOME/kraftlab/chaos/RUN.json`: who it is, and the
+processes, mounts and directories that are its; networks go with the processes that hold them. An entry stands there before the
+thing is made (a process: as soon as its id is known) and goes when the thing is gone. Whatever is left when the harness ends is
+undone by the harness, the newest first; what a kill -9 of it has left is undone by `kraftlab chaos clean`, from the file. A
+process is named by its id and the moment it began, so that nobody else's is ever killed that got the same id later; after a
+reboot only directories are left.
+
+Only what stands in such a file is ever touched, mounts and directories only below directories that the harness has made, which
+have its mark in their names.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from kraftlab.lab import ClusterError
+from kraftlab.lab.locking import LEFT_WITHIN_S, is_left
+
+MARK = "kraftlab-chaos-"
+"""How the names of directories begin that a harness has made."""
+_GONE_WITHIN_S = 5.0
+_UNUSED_WITHIN_S = 15.0
+_COMMAND_TIMEOUT_S = 20.0
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+"""How Linux writes spaces and the like in the paths of mounts."""
+
+
+class Process(msgspec.Struct, frozen=True, tag="process"):
+    """`began` is when it began, in the words of the operating system."""
+
+    pid: int
+    began: str
+    what: str = ""
+
+
+class Mount(msgspec.Struct, frozen=True, tag="mount"):
+    """A file system mounted at `path`, of a loop device or none."""
+
+    path: str
+
+
+class Directory(msgspec.Struct, frozen=True, tag="directory"):
+    path: str
+
+
+Entry = Process | Mount | Directory
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A ledger's file. `boot` names the time since the machine has started."""
+
+    run: str
+    harness: Process
+    boot: str
+    entries: tuple[Entry, ...] = ()
+    version: int = 1
+
+
+class NotUndone(Exception):
+    """Something that a harness has made is still there; the text says what, why, and what to do."""
+
+
+class Ledger:
+    """One harness's. Thread-safe. Closing it, leaving it as a context manager and the end of the process undo what is left."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self.run = secrets.token_hex(4)
+        self._home = home or state_directory()
+        self._path = self._home / f"{self.run}.json"
+        self._entries: list[Entry] = []
+        self._turn = threading.Lock()
+        self._harness = Process(os.getpid(), began(os.getpid()) or "", "harness")
+        atexit.register(self.close)
+
+    def add(self, entry: Entry) -> None:
+        """It is about to be made. ClusterError if that cannot be written down."""
+        with self._turn:
+            self._entries.append(entry)
+            self._write()
+
+    def drop(self, entry: Entry) -> None:
+        """It is gone."""
+        with self._turn:
+            self._entries.remove(entry)
+            self._write()
+
+    def add_process(self, pid: int, what: str) -> Process | None:
+        """A process that has just begun; None if it is over already."""
+        moment = began(pid)
+        if moment is None:
+            return None
+        entry = Process(pid, moment, what)
+        self.add(entry)
+        return entry
+
+    def new_directory(self, *, within: str | os.PathLike[str] | None = None) -> Path:
+        """An empty directory that goes with the ledger."""
+        path = Path(within or tempfile.gettempdir()) / f"{MARK}{self.run}-{secrets.token_hex(3)}"
+        self.add(Directory(str(path)))
+        path.mkdir()
+        return path
+
+    def _write(self) -> None:
+        page = Page(self.run, self._harness, boot(), tuple(self._entries))
+        temporary = self._path.with_suffix(".tmp")
+        try:
+            self._home.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(msgspec.json.encode(page))
+            temporary.replace(self._path)
+        except OSError as error:
+            raise ClusterError(
+                f"{self._path}, which says what to undo if this run is killed, cannot be written ({error.strerror}): let "
+                "XDG_STATE_HOME name a directory for it, or make room"
+            ) from error
+
+    def close(self) -> None:
+        """Undoes what is left. NotUndone; what could not be undone stays in the file."""
+        atexit.unregister(self.close)
+        if self._harness.pid != os.getpid():
+            return  # a forked child's copy
+        self._entries, faults = _undo_all(self._entries)
+        if faults:
+            self._write()
+            raise NotUndone("; ".join(faults))
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._path.unlink()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+# -- what others have left -----------------------------------------------------------------------------------------------
+
+
+class Cleaned(msgspec.Struct, frozen=True):
+    """What became of one ledger: `is_running`, its harness still runs and nothing was touched; `undone`, what there was;
+    `faults`, what could not be undone.
+    """
+
+    run: str
+    is_running: bool
+    undone: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleaned]:
+    """Undoes what harnesses have left that are gone. `dry_run` only tells."""
+    for path in sorted((home or state_directory()).glob("*.json")):
+        try:
+            page = msgspec.json.decode(path.read_bytes(), type=Page)
+        except FileNotFoundError:
+            continue  # its harness has just ended
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            yield Cleaned(path.stem, False, faults=(f"{path} cannot be read: {error}; see what it says, then remove it",))
+            continue
+        if is_alive(page.harness):
+            yield Cleaned(page.run, True)
+            continue
+        after_reboot = page.boot != boot()
+        entries = [entry for entry in page.entries if isinstance(entry, Directory) or not after_reboot]
+        there = tuple(text(entry) for entry in reversed(entries) if is_there(entry))
+        if dry_run:
+            yield Cleaned(page.run, False, undone=there)
+            continue
+        left, faults = _undo_all(entries)
+        if left:
+            path.write_bytes(msgspec.json.encode(msgspec.structs.replace(page, entries=tuple(left), boot=boot())))
+        else:
+            path.unlink(missing_ok=True)
+        yield Cleaned(page.run, False, undone=there, faults=tuple(faults))
+
+
+def _undo_all(entries: list[Entry]) -> tuple[list[Entry], list[str]]:
+    """(what is still there, why), the newest first: mounts go before their directories."""
+    left: list[Entry] = []
+    faults: list[str] = []
+    for entry in reversed(entries):
+        try:
+            if is_there(entry):
+                undo(entry)
+        except (OSError, NotUndone) as error:
+            left.insert(0, entry)
+            faults.append(str(error))
+    return left, faults
+
+
+def text(entry: Entry) -> str:
+    match entry:
+        case Process(pid=pid, what=what):
+            return f"process {pid} ({what})"
+        case Mount(path=path):
+            return f"mount {path}"
+        case Directory(path=path):
+            return f"directory {path}"
+
+
+def is_there(entry: Entry) -> bool:
+    match entry:
+        case Process():
+            return is_alive(entry)
+        case Mount(path=path):
+            return os.path.ismount(path)
+        case Directory(path=path):
+            return os.path.isdir(path)
+
+
+def undo(entry: Entry) -> None:
+    """Makes it go. NotUndone, OSError."""
+    match entry:
+        case Process(pid=pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            deadline = time.monotonic() + _GONE_WITHIN_S
+            while is_alive(entry):
+                if time.monotonic() > deadline:
+                    raise NotUndone(f"{text(entry)} does not end; see `ps -o stat,wchan {pid}`")
+                time.sleep(0.01)
+        case Mount(path=path):
+            _require_mark(path, entry)
+            _unmount(path)
+        case Directory(path=path):
+            _require_mark(path, entry)
+            within = [mount for mount in _mounts() if Path(mount).is_relative_to(path)]
+            if within:
+                raise NotUndone(f"{text(entry)} has {', '.join(within)} mounted in it")
+            if not is_left(Path(path)):
+                raise NotUndone(f"nodes of a cluster have not left {text(entry)} within {LEFT_WITHIN_S:g} s; end them")
+            shutil.rmtree(path)
+
+
+def _unmount(path: str) -> None:
+    """Whoever has files of it open may be about to end: nodes do that when their harness has gone."""
+    deadline = time.monotonic() + _UNUSED_WITHIN_S
+    while True:
+        try:
+            return _run("umount", path)
+        except NotUndone:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
+def _mounts() -> list[str]:
+    try:
+        lines = Path("/proc/self/mounts").read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    return [os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), line.split()[1])) for line in lines]
+
+
+def _require_mark(path: str, entry: Entry) -> None:
+    if not any(part.startswith(MARK) for part in Path(path).parts):
+        raise NotUndone(f"{text(entry)} is not of a harness, since nothing in its name begins with {MARK}; remove it yourself")
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise NotUndone(f"`{' '.join(command)}` does not end; run it yourself") from error
+    if done.returncode != 0:
+        raise NotUndone(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+
+
+# -- this machine --------------------------------------------------------------------------------------------------------
+
+
+def state_directory() -> Path:
+    """Where ledgers stand."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "state") / "kraftlab" / "chaos"
+
+
+def is_alive(process: Process) -> bool:
+    """Whether that very process still runs."""
+    return began(process.pid) == process.began
+
+
+def began(pid: int) -> str | None:
+    """When a process began, None if there is none that runs with this id."""
+    stat = Path(f"/proc/{pid}/stat")
+    if os.path.exists("/proc/self/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return None if fields[0] in "ZX" else fields[19]
+    asked = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, moment = asked.stdout.strip().partition(" ")
+    return moment.strip() if state and not state.startswith("Z") else None
+
+
+def boot() -> str:
+    """Names the time since the machine has started; "" where nothing does."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""

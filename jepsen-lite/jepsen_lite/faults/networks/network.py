@@ -1,0 +1,151 @@
+"""A run's side of a network that a holder holds: who is where, and what is wanted of the links.
+
+The harness takes part too, if it wants: its clients reach nodes over the same switch, past whatever is done to links. For that it
+moves into a network namespace of its own (`own_network`), once and for good; so nothing of this machine's network changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+import msgspec
+
+from kraftlab.lab import ClusterError, namespaces
+from kraftlab.lab.links.network import Links
+from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
+
+from ..ledger import Ledger
+from .addresses import PLACES_MAX, CannotMake, Change, Place, Setup, Told, Wish, ip, places
+from .back_ends import HOLD, NETS
+
+_END_WITHIN_S = 10.0
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Told).decode
+
+
+@functools.cache
+def own_network() -> str:
+    """Moves this process, which must have one thread, into a network namespace of its own; its path. ClusterError.
+
+    Whatever it starts from then on is in there as well. It has a loopback device, and later those of networks that are made with
+    this path as `observer`. Who is not root becomes that first, in a user namespace.
+    """
+    try:
+        if not namespaces.is_alone():
+            raise CannotMake("this process has several threads, which do not move together; start a new one")
+        try:
+            namespaces.enter_new()
+        except PermissionError:
+            namespaces.become_root()
+            namespaces.enter_new()
+        ip("link set dev lo up")
+    except (OSError, CannotMake) as error:
+        raise ClusterError(f"cannot have a network of its own: {error}; see kraftlab chaos doctor") from error
+    return f"/proc/{os.getpid()}/ns/net"
+
+
+class HeldNetwork:
+    """`kraftlab.lab.links.network.Network` of those nodes. `module` is the holder's of this room, `observer` the namespace of
+    the harness, if it takes part. Thread-safe. ClusterError if it cannot be made, or not changed.
+    """
+
+    def __init__(self, module: str, nodes: Iterable[int], ledger: Ledger, *, seed: int = 0, observer: str = "") -> None:
+        setup = Setup(tuple(nodes), observer, seed)
+        if len(setup.nodes) > PLACES_MAX:
+            raise ClusterError(f"{len(setup.nodes)} nodes have no place in a network of their own; take {PLACES_MAX} at most")
+        self.holds = any(HOLD in net.does for net in NETS.values() if net.module == module)
+        self._places = places(setup.nodes)
+        self._wishes: dict[tuple[int, int], Wish] = {}
+        self._turn = threading.Lock()
+        self._ledger = ledger
+        self._holder = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.{module}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._entry = ledger.add_process(self._holder.pid, "network")
+        try:
+            self._namespaces = self._ask(setup).namespaces
+        except BaseException:
+            self.close()
+            raise
+
+    def host(self, node_id: int) -> str:
+        return self._place(node_id).address
+
+    def namespace(self, node_id: int) -> str:
+        self._place(node_id)
+        return self._namespaces[node_id]
+
+    def _place(self, node_id: int) -> Place:
+        try:
+            return self._places[node_id]
+        except KeyError:
+            raise ClusterError(f"node {node_id} has no place in this network, which was made for others") from None
+
+    def cut(self, pairs: Links, cut: Cut) -> None:
+        self._change(pairs, lambda wish: msgspec.structs.replace(wish, cut=cut.value))
+
+    def heal(self, pairs: Links, *, drop: bool = False) -> None:
+        self._change(pairs, lambda wish: Wish(wish.source, wish.target), drop=drop)
+
+    def shape(self, pairs: Links, shape: LinkShape) -> None:
+        self._change(pairs, lambda wish: msgspec.structs.replace(wish, shape=shape))
+
+    def heal_all(self, *, drop: bool = False) -> None:
+        self.heal(list(self._wishes), drop=drop)
+
+    def _change(self, pairs: Links, change: Callable[[Wish], Wish], *, drop: bool = False) -> None:
+        with self._turn:
+            wishes = [change(self._wishes.get(pair) or Wish(*pair)) for pair in dict.fromkeys(pairs)]
+            for wish in wishes:
+                self._place(wish.source), self._place(wish.target)
+            if not wishes:
+                return
+            self._ask(Change(tuple(wishes), drop))
+            self._wishes.update({wish.link: wish for wish in wishes})
+            self._wishes = {link: wish for link, wish in self._wishes.items() if wish.cut is not None or wish.shape != PLAIN}
+
+    def _ask(self, order: Setup | Change) -> Told:
+        assert self._holder.stdin is not None and self._holder.stdout is not None, "they are pipes"
+        try:
+            self._holder.stdin.write(_encode(order) + b"\n")
+            self._holder.stdin.flush()
+            line = self._holder.stdout.readline()
+        except (OSError, ValueError):
+            line = b""
+        if not line:
+            raise ClusterError(f"the process that holds the network ({self._holder.pid}) has ended; its message stands above")
+        told = _decode(line)
+        if told.error:
+            raise ClusterError(f"the network: {told.error}")
+        return told
+
+    def close(self) -> None:
+        """The network goes, with everything that it has made."""
+        assert self._holder.stdin is not None and self._holder.stdout is not None, "they are pipes"
+        with contextlib.suppress(BrokenPipeError):
+            self._holder.stdin.close()
+        try:
+            self._holder.wait(_END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._holder.kill()
+            self._holder.wait()
+        self._holder.stdout.close()
+        if self._entry is not None:
+            self._ledger.drop(self._entry)
+            self._entry = None
+
+    def __enter__(self) -> HeldNetwork:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,119 @@
+"""A network that the kernel switches: veth pairs to a bridge in a namespace of the holder's, links broken by nftables.
+
+Theory of operation. Whatever comes in from a node passes a chain of the ingress hook of its end of the pair, before the bridge.
+There the hardware address of the target chooses a chain for that directed link, which is empty as long as nothing is wanted of
+it. What is wanted is rules in it: drop, reject with a TCP reset, drop or double by chance. They change for many links in one
+transaction. Frames pass no program, so it is fast, and chance is the kernel's. It cannot hold frames, nor let them be late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from kraftlab.lab import namespaces
+
+from .addresses import OBSERVER, CannotMake, Change, Place, Wish, configure, ip, run
+from .namespace_holder import hold
+
+BRIDGE = "kraftlab"
+TABLE = "netdev kraftlab"
+_PARTS = 1_000_000
+"""Chances are this fine."""
+
+
+class NftNetwork:
+    """The bridge and its end of all pairs are in the namespace in which it is made."""
+
+    def __init__(self, places: Mapping[int, Place], paths: Mapping[int, str], seed: int) -> None:
+        self._places = {node: places[node] for node in paths}
+        home = os.open(namespaces.OWN, os.O_RDONLY | os.O_CLOEXEC)
+        name = f"kraftlab{os.getpid()}"
+        try:
+            ip(
+                f"link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0",
+                f"link set {BRIDGE} up",
+                *(line for node, place in self._places.items() for line in _pair(name, place, paths[node])),
+            )
+            run("nft", "-f", "-", text="\n".join(_table(self._places)))
+            for node, place in self._places.items():
+                namespaces.enter(paths[node])
+                configure(name, place, places.values())
+        finally:
+            namespaces.enter(f"/proc/self/fd/{home}")
+            os.close(home)
+
+    @property
+    def descriptors(self) -> Iterable[int]:
+        return ()
+
+    def ready(self, descriptor: int) -> None:
+        """Nothing of it is read."""
+
+    def pause_s(self) -> float | None:
+        return None
+
+    def deliver(self) -> None:
+        """The kernel does."""
+
+    def change(self, change: Change) -> None:
+        lines = [line for wish in change.wishes for line in rules(wish, self._places)]
+        run("nft", "-f", "-", text="\n".join(lines))
+
+    def close(self) -> None:
+        if OBSERVER in self._places:
+            with contextlib.suppress(CannotMake):  # the harness was killed, and its end of the pair has gone with it
+                ip(f"link delete {_port(self._places[OBSERVER])}")
+
+
+def _port(place: Place) -> str:
+    """The bridge's end of a pair."""
+    return f"port{place.number}"
+
+
+def _pair(name: str, place: Place, path: str) -> Iterator[str]:
+    yield f"link add {_port(place)} type veth peer name {name} netns {path}"
+    yield f"link set {_port(place)} master {BRIDGE} up"
+
+
+def _chain(source: Place, target: Place) -> str:
+    return f"{TABLE} link_{source.number}_{target.number}"
+
+
+def _table(places: Mapping[int, Place]) -> Iterator[str]:
+    """What chooses a chain for each frame."""
+    yield f"add table {TABLE}"
+    for source in places.values():
+        others = [target for target in places.values() if target != source]
+        for target in others:
+            yield f"add chain {_chain(source, target)}"
+        ingress = f"{TABLE} from_{source.number}"
+        yield f'add chain {ingress} {{ type filter hook ingress device "{_port(source)}" priority 0; policy accept; }}'
+        verdicts = ", ".join(f"{target.hardware_text} : jump {_chain(source, target).rpartition(' ')[2]}" for target in others)
+        yield f"add rule {ingress} ether daddr vmap {{ {verdicts} }}"
+
+
+def rules(wish: Wish, places: Mapping[int, Place]) -> Iterator[str]:
+    """Lines of nft that make a link do what is wanted of it, and nothing else. CannotMake if it cannot."""
+    shape = wish.shape
+    late = [name for name in ("delay_ms", "jitter_ms", "reorder") if getattr(shape, name)]
+    if late:
+        raise CannotMake(
+            f"nftables cannot let packets be late ({', '.join(late)}), only lose and double them; --net links and netns can"
+        )
+    source, target = places[wish.source], places[wish.target]
+    chain = _chain(source, target)
+    yield f"flush chain {chain}"
+    if wish.cut == "reset":
+        yield f"add rule {chain} meta l4proto tcp reject with tcp reset"
+    if wish.cut is not None:
+        yield f"add rule {chain} drop"
+    for chance, verdict in ((shape.loss, "drop"), (shape.duplicate, f'dup to "{_port(target)}"')):
+        parts = round(chance * _PARTS)
+        if parts:
+            yield f"add rule {chain} {f'numgen random mod {_PARTS} < {parts} ' if parts < _PARTS else ''}{verdict}"
+
+
+if __name__ == "__main__":
+    hold(NftNetwork)

@@ -1,0 +1,121 @@
+"""A switch that does to frames what it is told: hold, refuse, lose, double, delay, reorder. Pure: frames in, frames out.
+
+Theory of operation. A frame goes to the place that has its target's hardware address, and nowhere else: nobody here asks for
+addresses, so frames for all are noise and are dropped. From which place to which it goes names its link. A link that nothing is
+wanted of passes frames on at once. One that is cut holds them up to a limit, beyond which they are lost, or answers with a reset.
+One that is shaped draws when each frame is due, as proxies draw for messages (`links/shape.py`), by a generator of its own: what
+happens to the n-th frame of a link depends on the seed, the link and n alone. A frame that is due while its link is cut shares
+the fate of those that come then.
+
+Frames are not messages: what TCP lost it sends again. So a loss is a delay to those at its ends, and what is dropped instead of
+being released comes all the same, when TCP tries again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
+
+from .addresses import Place, Wish
+from .tcp_reset import reset_for
+
+HELD_BYTES_MAX = 4 * 1024 * 1024
+"""Of one link."""
+_HARDWARE_BYTES = 6
+
+
+class Sent(NamedTuple):
+    """A frame for the device at a place."""
+
+    node: int
+    frame: bytes
+
+
+class _Waiting(NamedTuple):
+    due: float
+    number: int
+    link: tuple[int, int]
+    frame: bytes
+
+
+class _Lane:
+    """One link that something was wanted of."""
+
+    def __init__(self, seed: int, source: int, target: int) -> None:
+        self.cut: Cut | None = None
+        self.shape: LinkShape = PLAIN
+        self.chance = random.Random(f"frames {seed} {source} {target}")
+        self.not_before = 0.0
+        self.held: list[bytes] = []
+        self.held_bytes = 0
+
+
+class Switch:
+    """Times are seconds of one clock that does not go back."""
+
+    def __init__(self, places: Mapping[int, Place], seed: int = 0) -> None:
+        self._seed = seed
+        self._by_hardware = {place.hardware: node for node, place in places.items()}
+        self._lanes: dict[tuple[int, int], _Lane] = {}
+        self._waiting: list[_Waiting] = []
+        self._numbers = 0
+
+    @property
+    def next_due(self) -> float | None:
+        """When `due` has something to give; None if nothing waits."""
+        return self._waiting[0].due if self._waiting else None
+
+    def receive(self, node: int, frame: bytes, now: float) -> Iterable[Sent]:
+        """A frame that the node's device has sent: what to send on at once."""
+        target = self._by_hardware.get(frame[:_HARDWARE_BYTES])
+        if target is None:
+            return ()
+        lane = self._lanes.get((node, target))
+        if lane is None or (lane.cut is None and lane.shape is PLAIN):
+            return (Sent(target, frame),)
+        if lane.cut is not None:
+            return self._stopped(node, lane, frame)
+        copies, lane.not_before = lane.shape.deliveries(lane.chance, now, lane.not_before)
+        for due in copies:
+            self._wait(due, (node, target), frame)
+        return ()
+
+    def _stopped(self, node: int, lane: _Lane, frame: bytes) -> Iterable[Sent]:
+        if lane.cut is Cut.RESET:
+            answer = reset_for(frame)
+            return () if answer is None else (Sent(node, answer),)
+        if lane.held_bytes + len(frame) <= HELD_BYTES_MAX:
+            lane.held.append(frame)
+            lane.held_bytes += len(frame)
+        return ()
+
+    def _wait(self, due: float, link: tuple[int, int], frame: bytes) -> None:
+        heapq.heappush(self._waiting, _Waiting(due, self._numbers, link, frame))
+        self._numbers += 1
+
+    def due(self, now: float) -> Iterable[Sent]:
+        """What has waited long enough."""
+        found: list[Sent] = []
+        while self._waiting and self._waiting[0].due <= now:
+            _, _, (node, target), frame = heapq.heappop(self._waiting)
+            lane = self._lanes[node, target]
+            found += (Sent(target, frame),) if lane.cut is None else self._stopped(node, lane, frame)
+        return found
+
+    def change(self, wish: Wish, now: float, *, drop: bool) -> None:
+        """From now on the link does that. What it held is due now if it is not cut any more, or lost if `drop`."""
+        lane = self._lanes.get(wish.link)
+        if lane is None:
+            lane = self._lanes[wish.link] = _Lane(self._seed, *wish.link)
+        lane.cut = None if wish.cut is None else Cut(wish.cut)
+        lane.shape = PLAIN if wish.shape.is_plain else wish.shape
+        if lane.cut is Cut.HOLD:
+            return
+        held, lane.held, lane.held_bytes = lane.held, [], 0
+        if lane.cut is None and not drop:
+            for frame in held:
+                self._wait(now, wish.link, frame)

@@ -1,0 +1,122 @@
+"""The least that shows a planted bug: a failing seed, shrunk.
+
+What is left is counted as somebody counts who has to understand it: how many faults strike, how much is asked, how many nodes
+take part; and, since no strike is needed for it, what goes wrong in that world all the time. A bug that is looked for in crash
+images, between processes or on a real node has no plan of faults that could become smaller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kraftlab.simulation.consensus import runner
+from kraftlab.simulation.consensus.plan import Plan
+from kraftlab.simulation.consensus.runner import SeedResult
+from kraftlab.simulation.consensus.shrink import shrink, weather
+from kraftlab.simulation.consensus.world import World
+from kraftlab.simulation.metadata.world import MetadataWorld
+
+from ..faults.shrink import Case, smallest_case
+from ..worlds.simulated import SimulatedRun
+
+
+class Size(NamedTuple):
+    """Of a run. `operations`: proposals, reads and calls of clients, or what an administrator did."""
+
+    faults: int
+    operations: int
+    nodes: int
+
+
+class Least(NamedTuple):
+    """`size` of the smallest run that was found, `of` the run that the seed had drawn. `kinds`: the faults that strike in it,
+    `weather` what is wrong besides. `replays` were played for it, in `seconds` of a core. `is_least`: nothing of it can go
+    alone; False if the budget ended the search.
+    """
+
+    size: Size
+    of: Size
+    kinds: tuple[str, ...]
+    weather: tuple[str, ...]
+    replays: int
+    seconds: float
+    is_least: bool
+
+
+class Clock:
+    """Of this process's processor time."""
+
+    def __init__(self, budget_s: float) -> None:
+        self._begun, self._budget_s = time.process_time(), budget_s
+
+    @property
+    def seconds(self) -> float:
+        return time.process_time() - self._begun
+
+    def is_over(self) -> bool:
+        return self.seconds >= self._budget_s
+
+
+def of_seed(result: SeedResult, has_controllers: bool, budget_s: float) -> Least:
+    """Of a seed of a simulator, which broke a rule. The bug must be planted."""
+    make_world = MetadataWorld if has_controllers else World
+
+    def replay(plan: Plan) -> SeedResult:
+        return runner.play(plan.options, plan=plan, refine=plan.refine, make_world=make_world, with_tail=False)
+
+    clock = Clock(budget_s)
+    shrunk = shrink(result, replay, is_over=clock.is_over)
+    plan = shrunk.plan
+    return Least(
+        _size(shrunk.result),
+        _size(result),
+        tuple(sorted({strike.fault for strike in plan.strikes})),
+        weather(plan.options),
+        shrunk.runs,
+        clock.seconds,
+        shrunk.is_least,
+    )
+
+
+def _size(result: SeedResult) -> Size:
+    return Size(len(result.plan.strikes), result.asked, result.voters + result.observers)
+
+
+def of_run(played: SimulatedRun, replay: Callable[[Case], SimulatedRun], budget_s: float) -> Least:
+    """Of a workload's run in the simulated world, in which checkers found something. The bug must be planted."""
+    wanted = _wrong(played)
+    clock, replays, least = Clock(budget_s), 0, played
+
+    def fails(case: Case) -> bool:
+        nonlocal replays, least
+        if clock.is_over():
+            return False
+        replays += 1
+        tried = replay(case)
+        if not wanted & _wrong(tried):
+            return False
+        least = tried
+        return True
+
+    whole = Case(played.run.options, played.plan.actions)
+    case = smallest_case(whole, fails)
+    return Least(
+        _size_of_run(case, least),
+        _size_of_run(whole, played),
+        tuple(sorted({action.kind for action in case.actions})),
+        (),
+        replays,
+        clock.seconds,
+        not clock.is_over(),
+    )
+
+
+def _wrong(played: SimulatedRun) -> frozenset[str]:
+    return frozenset(verdict.checker for verdict in played.verdicts if verdict.valid is False)
+
+
+def _size_of_run(case: Case, played: SimulatedRun) -> Size:
+    operations = sum(1 for _ in played.run.history)
+    return Size(len(case.actions), operations, case.options.controllers + case.options.brokers)

@@ -1,0 +1,123 @@
+"""Stored runs are judged again, with the checkers of today.
+
+A run is judged as it was when it had ended, by the same functions. Most of the time goes into searches for orders, one for each
+key of a run, which have nothing to do with each other: for many runs they can be done by Spark (`spark_engine`), which gives the
+answer of each key to the same checker that else searches itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from .checkers.judgement import judge
+from .checkers.linearizable import KeyAnswer, Linearizable
+from .history import Op
+from .models.model import Operation
+from .runs import checkers_of
+from .store import RunDirectory, RunRecord
+from .workload import Checker, Options, Run
+from .workloads import workload_named
+from .workloads.scoped_checkers import Only
+
+
+class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One key's history of one run, with all that is needed to judge it elsewhere. `checker` is the name of the one that asks."""
+
+    run: str
+    workload: str
+    options: Options
+    checker: str
+    key: str
+    ops: tuple[Op, ...]
+    steps_max: int
+
+
+class KeyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a task."""
+
+    run: str
+    checker: str
+    key: str
+    answer: KeyAnswer
+
+
+Answers = Mapping[tuple[str, str, str], KeyAnswer]
+"""(run, checker, key) → what was found."""
+
+
+def answer(task: KeyTask) -> KeyResult:
+    """Does a task: the same whoever does it."""
+    searches = _searches(workload_named(task.workload).checkers(task.options))
+    checker = next(found.checker for found in searches if found.name == task.checker).with_steps(task.steps_max)
+    _, calls = checker.calls_by_key(task.ops)[task.key]
+    return KeyResult(run=task.run, checker=task.checker, key=task.key, answer=checker.judged(task.key, calls))
+
+
+def tasks_of(directory: RunDirectory, steps_max: int | None = None) -> Iterator[KeyTask]:
+    """The searches of a run, a task for each key. StoreError, UnknownWorkload."""
+    record, run = directory.record(), directory.run()
+    for name, checker, seen in _searches(workload_named(record.workload).checkers(record.options)):
+        for key, (ops, _) in checker.keys_of(seen(run)).items():
+            yield KeyTask(
+                run=str(directory.path),
+                workload=record.workload,
+                options=record.options,
+                checker=name,
+                key=key,
+                ops=tuple(ops),
+                steps_max=steps_max or checker.steps_max,
+            )
+
+
+def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max: int | None = None) -> tuple[RunRecord, Run]:
+    """The run with today's verdicts, which are also written. With `answers` nothing is searched here; `steps_max` is how long to
+    search otherwise, if not as the workload says. StoreError, UnknownWorkload.
+    """
+    record, run = directory.record(), directory.run()
+    checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory.nodes)
+    if answers is not None:
+        checkers = [_replaced(checker, partial(_told, str(directory.path), answers)) for checker in checkers]
+    elif steps_max is not None:
+        checkers = [_replaced(checker, lambda _, found: found.with_steps(steps_max)) for checker in checkers]
+    record = msgspec.structs.replace(record, verdicts=tuple(judge(run, checkers)))
+    directory.write_record(record)
+    return record, run
+
+
+class _Search(NamedTuple):
+    """A checker that searches, the name under which it is known, and what it sees of a run."""
+
+    name: str
+    checker: Linearizable
+    seen: Callable[[Run], Run]
+
+
+def _searches(checkers: Sequence[Checker]) -> list[_Search]:
+    found = []
+    for checker in checkers:
+        if isinstance(checker, Linearizable):
+            found.append(_Search(checker.name, checker, lambda run: run))
+        elif isinstance(checker, Only) and isinstance(checker.checker, Linearizable):
+            found.append(_Search(checker.name, checker.checker, checker.seen))
+    return found
+
+
+def _replaced(checker: Checker, change: Callable[[str, Linearizable], Linearizable]) -> Checker:
+    """The checker with another search, which `change` makes of its name and the one that it has; itself if it has none."""
+    for name, search, _ in _searches([checker]):
+        changed = change(name, search)
+        return checker.with_checker(changed) if isinstance(checker, Only) else changed
+    return checker
+
+
+def _told(run: str, answers: Answers, name: str, checker: Linearizable) -> Linearizable:
+    """The checker, with what is known already."""
+
+    def search(key: str, calls: Sequence[Operation]) -> KeyAnswer:
+        return answers[run, name, key]
+
+    return checker.searching_with(search)

@@ -1,0 +1,326 @@
+"""Carries out orders on a local cluster.
+
+`ORDERS` is the table of what can be ordered: how many groups of names it takes, and what it does. Everything that blocks happens
+in the thread of whoever gave the order; one order is carried out at a time. An order with a time is undone by a timer of this
+process, so it does not matter what becomes of the command that gave it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.metadata.errors import ApiError
+
+from ..layout import ClusterError
+from ..links.shape import LinkShape
+from . import full_disk
+from .active_faults import CUT, DARK, DOWN, FULL, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Faults, InForce
+from .names import leader_of, resolve
+from .orders import Done, LinkState, NodeState, Order, Standing, Status
+
+if TYPE_CHECKING:
+    from ..local import LocalCluster
+
+LEADER_TIMEOUT_MS = 2_000
+"""For each controller that runs; a busy machine may take long to ask them all at once."""
+LINK_FAULTS = (CUT, SLOW, LOSSY)
+
+Group = tuple[int, ...]
+Links = list[tuple[int, int]]
+
+
+class Breaker:
+    """Breaks `cluster` as ordered, and mends it. Thread-safe. `tell` gets a line about what happens later, on its own."""
+
+    def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._tell = tell
+        self._faults = Faults(cluster)
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._timers: dict[int, threading.Timer] = {}
+        self._closed = False
+
+    def carry_out(self, order: Order) -> Done:
+        """ClusterError if it is none, or cannot be done: then nothing was."""
+        kind = ORDERS.get(order.order)
+        if kind is None:
+            raise ClusterError(f"there is no order {order.order!r}; there are {', '.join(ORDERS)}")
+        if not kind.least <= len(order.names) <= kind.most:
+            raise ClusterError(f"{order.order} takes {kind.takes}, not {len(order.names)}")
+        if order.for_ms is not None and (not kind.stands or not 0 < order.for_ms <= 86_400_000):
+            raise ClusterError(
+                f"{order.order} for {order.for_ms:g} ms: "
+                + ("give more than nothing and at most a day" if kind.stands else "it does not stand, so leave the time out")
+            )
+        with self._lock:
+            if self._closed:
+                raise ClusterError("the cluster is stopping")
+            groups = tuple(resolve(self._cluster.plan, names, self._leader) for names in order.names)
+            return kind.carry_out(self, order, groups)
+
+    def undo(self, number: int, *, drop: bool = False) -> None:
+        """Ends the order with that number, if it still stands; what its cuts held comes late, or is lost with `drop`."""
+        with self._lock:
+            timer = self._timers.pop(number, None)
+            if timer is not None:
+                timer.cancel()
+            self._faults.end([order for order in self._faults.orders if order.number == number], drop=drop)
+
+    def close(self) -> None:
+        """Undoes what stands, without starting what is down: the cluster is about to stop."""
+        with self._lock:
+            self._closed = True
+            for timer in self._timers.values():
+                timer.cancel()
+            standing = {fault for order in self._faults.orders for fault in order.faults}
+            self._faults.forget({fault for fault in standing if fault.kind not in OFF})
+
+    # -- orders that stand -----------------------------------------------------------------------------------------------
+
+    def cut(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """Links between two groups, or between one and all others."""
+        links = self._links(order, groups)
+        how = self._cluster.what_cuts_do(reset=order.reset)
+        return self._stand(order, f"cut {self._shown(order, groups)}: {how}", CUT, links)
+
+    def slow(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        shape = _shape(delay_ms=order.delay_ms, jitter_ms=order.jitter_ms)
+        jitter = f" and up to {order.jitter_ms:g} ms more" if order.jitter_ms else ""
+        text = f"slow {self._shown(order, groups)}: {order.delay_ms:g} ms{jitter}"
+        return self._stand(order, text, SLOW, self._links(order, groups), shape)
+
+    def lossy(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        shape = _shape(loss=order.loss, duplicate=order.duplicate, reorder=order.reorder)
+        chances = {"lost": order.loss, "doubled": order.duplicate, "reordered": order.reorder}
+        parts = ", ".join(f"{100 * chance:g}% {what}" for what, chance in chances.items() if chance)
+        text = f"lossy {self._shown(order, groups)}: {parts}"
+        return self._stand(order, text, LOSSY, self._links(order, groups), shape)
+
+    def partition(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        links: Links = []
+        for one, other in itertools.permutations(groups, 2):
+            if both := set(one).intersection(other):
+                raise ClusterError(f"{self._names(sorted(both))}: on two sides of the partition; name each node once")
+            links += self._between(one, other)
+        shown = " | ".join(self._names(group) for group in groups)
+        return self._stand(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)
+
+    def kill(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        return self._of_nodes(order, groups[0], "killed (kill -9)", DOWN)
+
+    def power_loss(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        return self._of_nodes(order, groups[0], "without power: what their disks had not synced is lost", DARK)
+
+    def pause(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        return self._of_nodes(order, self._running(groups[0]), "paused (SIGSTOP)", PAUSED)
+
+    def fill_disk(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        return self._of_nodes(order, self._running(groups[0]), "no space on its disks", FULL)
+
+    def clock(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """At another rate, as long as the order stands."""
+        return self._of_nodes(order, groups[0], f"clocks run at {order.rate:g} times the rate", WRONG_CLOCK)
+
+    def _of_nodes(self, order: Order, nodes: Group, what: str, kind: str) -> Done:
+        return self._stand(order, f"{self._names(nodes)}: {what}", kind, [], nodes=nodes)
+
+    def _stand(
+        self, order: Order, text: str, kind: str, links: Links, shape: LinkShape | None = None, *, nodes: Group = ()
+    ) -> Done:
+        """Puts an order in force and winds its clock."""
+        number = next(self._numbers)
+        faults = frozenset([*(Fault(kind, *link) for link in links), *(Fault(kind, node_id) for node_id in nodes)])
+        until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
+        self._faults.add(InForce(number, text, faults, shape or LinkShape(), order.reset, order.rate, until))
+        if order.for_ms is not None:
+            self._timers[number] = timer = threading.Timer(order.for_ms / 1000, self._expire, (number, order.drop))
+            timer.daemon = True
+            timer.start()
+        name = self._cluster.node
+        shown = tuple((name(source).name, name(target).name) for source, target in links)
+        return Done(text, number, tuple(name(node_id).name for node_id in nodes), shown, order.for_ms)
+
+    def _expire(self, number: int, drop: bool) -> None:
+        with self._lock:
+            self._timers.pop(number, None)
+            over = [order for order in self._faults.orders if order.number == number and not self._closed]
+            try:
+                self._faults.end(over, drop=drop)
+            except Exception as error:
+                self._tell(f"could not undo order {number}: {error}")
+                return
+        for order in over:
+            self._tell(f"undone: {order.text}")
+
+    # -- orders that are over at once ------------------------------------------------------------------------------------
+
+    def heal(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """Everything; or what concerns a group, or the links between two."""
+        everything = self._faults.of((*LINK_FAULTS, *NODE_FAULTS), self._cluster.controller_ids + self._cluster.broker_ids)
+        if len(groups) == 2:
+            between = {*self._between(*groups), *([] if order.one_way else self._between(*reversed(groups)))}
+            healed = {fault for fault in everything if fault.other is not None and fault.link in between}
+        elif groups:
+            healed = {fault for fault in everything if fault.concerns(groups[0])}
+        else:
+            healed = everything
+        concerned = [standing for standing in self._faults.orders if standing.faults & healed]
+        self._faults.forget(healed, drop=order.drop)
+        still = {standing.number for standing in self._faults.orders}
+        outcomes = {True: "still in force elsewhere", False: "over"}
+        said = "; ".join(f"#{one.number} {one.text} ({outcomes[one.number in still]})" for one in concerned)
+        return Done(f"healed {self._shown(order, groups) if groups else 'everything'}: {said or 'nothing was broken'}")
+
+    def resume(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        return self._undo((PAUSED,), groups[0], "resumed", "paused")
+
+    def free_disk(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        return self._undo((FULL,), groups[0], "has space on its disks", "without space")
+
+    def _undo(self, kinds: tuple[str, ...], nodes: Group, what: str, otherwise: str) -> Done:
+        faults = self._faults.of(kinds, nodes)
+        if not faults:
+            raise ClusterError(f"{self._names(nodes)}: not {otherwise}; see: kraftlab cluster status")
+        self._faults.forget(faults)
+        broken = tuple(sorted({fault.node for fault in faults}))
+        return Done(f"{self._names(broken)}: {what}", nodes=tuple(self._cluster.node(node_id).name for node_id in broken))
+
+    def clock_jump(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        for clock in [self._cluster.clock(node_id) for node_id in groups[0]]:
+            clock.jump(order.jump_ms / 1000)
+        names = tuple(self._cluster.node(node_id).name for node_id in groups[0])
+        return Done(f"{self._names(groups[0])}: clocks have jumped {order.jump_ms / 1000:g} s ahead", nodes=names)
+
+    def restart(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """Stops those that run, as one stops a node, and starts all; whatever was wrong with them is over. Brokers stop first,
+        and hand over their leaderships while controllers live.
+        """
+        nodes = groups[0]
+        for node_id in sorted(nodes, key=self._cluster.controller_ids.__contains__):
+            if self._cluster.pid(node_id) is not None:
+                self._cluster.resume_node(node_id)
+                self._cluster.stop_node(node_id)
+        self._faults.forget({*self._faults.of(NODE_FAULTS, nodes), *(Fault(DOWN, node_id) for node_id in nodes)})
+        return Done(f"{self._names(nodes)}: started again", nodes=tuple(self._cluster.node(node_id).name for node_id in nodes))
+
+    def status(self, order: Order, groups: tuple[Group, ...]) -> Done:
+        """How everything stands."""
+        leader, now = self._leader(), time.monotonic()
+        name = self._cluster.node
+        nodes = tuple(
+            NodeState(node.name, self._cluster.pid(node.node_id), self._state(node.node_id), node.node_id == leader)
+            for node in self._cluster.plan.nodes
+        )
+        orders = tuple(
+            Standing(each.number, each.text, None if each.until is None else max(0, round(1000 * (each.until - now))))
+            for each in self._faults.orders
+        )
+        links = tuple(
+            LinkState(
+                name(link.source).name,
+                name(link.target).name,
+                link.cut,
+                **{field: getattr(link.shape, field) for field in link.shape.__struct_fields__},
+                waiting_bytes=link.waiting_bytes,
+            )
+            for link in self._cluster.links_status()
+        )
+        return Done("the cluster's state", status=Status(nodes, orders, links))
+
+    # -- helpers ---------------------------------------------------------------------------------------------------------
+
+    def _state(self, node_id: int) -> str:
+        pid = self._cluster.pid(node_id)
+        if pid is None:
+            return "dark" if self._faults.wanted(Fault(DARK, node_id)) else "down"
+        if self._faults.wanted(Fault(PAUSED, node_id)):
+            return "paused"
+        return "full" if full_disk.is_full(pid) else "running"
+
+    def _links(self, order: Order, groups: tuple[Group, ...]) -> Links:
+        """From one group to another, or to all others; and back, unless one way is enough."""
+        everybody = (*self._cluster.controller_ids, *self._cluster.broker_ids)
+        source, target = groups[0], groups[1] if len(groups) == 2 else everybody
+        links = dict.fromkeys(self._between(source, target))
+        if not order.one_way:
+            links |= dict.fromkeys(self._between(target, source))
+        if not links:
+            raise ClusterError(f"there is no link from {self._names(source)} to itself; name two nodes")
+        return list(links)
+
+    def _between(self, source: Iterable[int], target: Iterable[int]) -> Links:
+        return [pair for pair in itertools.product(source, target) if pair[0] != pair[1]]
+
+    def _running(self, nodes: Group) -> Group:
+        running = tuple(node_id for node_id in nodes if self._cluster.pid(node_id) is not None)
+        if not running:
+            raise ClusterError(f"{self._names(nodes)}: down; start it with: kraftlab cluster restart {self._names(nodes)}")
+        return running
+
+    def _names(self, nodes: Iterable[int]) -> str:
+        return ",".join(self._cluster.node(node_id).name for node_id in nodes)
+
+    def _shown(self, order: Order, groups: tuple[Group, ...]) -> str:
+        other = self._names(groups[1]) if len(groups) == 2 else "all others"
+        return f"{self._names(groups[0])} {'→' if order.one_way else '↔'} {other}"
+
+    def _leader(self) -> int | None:
+        """Asks every controller that runs: one that is cut off goes on naming the past."""
+        with self._cluster.admin(timeout_ms=LEADER_TIMEOUT_MS) as admin, ThreadPoolExecutor() as pool:
+            asked = [node_id for node_id in self._cluster.controller_ids if self._state(node_id) in ("running", "full")]
+            return leader_of(pool.map(lambda node_id: self._ask_who_leads(admin, node_id), asked))
+
+    def _ask_who_leads(self, admin: AdminClient, node_id: int) -> tuple[int, int]:
+        request = pb.DescribeQuorumRequest()
+        try:
+            answer = admin.call_at(self._cluster.node(node_id).grpc, "DescribeQuorum", request, timeout_ms=LEADER_TIMEOUT_MS)
+        except (ApiError, ClusterUnreachable):
+            return -1, -1
+        return answer.leader_id, answer.leader_epoch
+
+
+def _shape(**amounts: float) -> LinkShape:
+    if not any(amounts.values()):
+        raise ClusterError(f"{' and '.join(amounts)}: nothing is to happen to messages; give one of them a value")
+    try:
+        return LinkShape(**amounts)
+    except ValueError as error:
+        raise ClusterError(str(error)) from None
+
+
+class Kind(NamedTuple):
+    """`least` to `most` groups of names, described by `takes`; `stands`: until it is undone."""
+
+    carry_out: Callable[[Breaker, Order, tuple[Group, ...]], Done]
+    least: int
+    most: int
+    takes: str
+    stands: bool = True
+
+
+ORDERS: dict[str, Kind] = {
+    "cut": Kind(Breaker.cut, 2, 2, "two groups of names"),
+    "isolate": Kind(Breaker.cut, 1, 1, "one group of names"),
+    "partition": Kind(Breaker.partition, 2, 99, "two groups of names or more"),
+    "slow": Kind(Breaker.slow, 1, 2, "one group of names or two"),
+    "lossy": Kind(Breaker.lossy, 1, 2, "one group of names or two"),
+    "kill": Kind(Breaker.kill, 1, 1, "one group of names"),
+    "power-loss": Kind(Breaker.power_loss, 1, 1, "one group of names"),
+    "pause": Kind(Breaker.pause, 1, 1, "one group of names"),
+    "fill-disk": Kind(Breaker.fill_disk, 1, 1, "one group of names"),
+    "clock": Kind(Breaker.clock, 1, 1, "one group of names"),
+    "clock-jump": Kind(Breaker.clock_jump, 1, 1, "one group of names", stands=False),
+    "heal": Kind(Breaker.heal, 0, 2, "no names, or one group, or two", stands=False),
+    "resume": Kind(Breaker.resume, 1, 1, "one group of names", stands=False),
+    "free-disk": Kind(Breaker.free_disk, 1, 1, "one group of names", stands=False),
+    "restart": Kind(Breaker.restart, 1, 1, "one group of names", stands=False),
+    "status": Kind(Breaker.status, 0, 0, "no names", stands=False),
+}

@@ -1,0 +1,99 @@
+"""Where one frame ends and the next begins, without reading what is in them.
+
+A frame is a u32 length and as many bytes (`wire/frames.py`). A proxy passes on whole frames only, so that whatever is
+held, dropped or doubled is a message. The bytes of many frames are one piece until somebody needs them apart.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.quorum.core.types import ReplicaKey
+from kraftlab.wire.frames import MAX_FRAME_BYTES, FrameError
+
+_LENGTH = struct.Struct(">I")
+_BUFFER_BYTES = 256 * 1024
+
+
+class _Header(msgspec.Struct, frozen=True, array_like=True):
+    """A frame up to its sender; the body behind it is not decoded."""
+
+    kind: int
+    api: int
+    version: int
+    correlation: int
+    cluster_id: str
+    generation: int
+    sender: ReplicaKey
+
+
+_decode = Decoder(_Header).decode
+
+
+class FrameSplitter:
+    """Bytes in, whole frames out."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._end = 0
+        """So many bytes of the buffer have arrived."""
+        self._whole = 0
+        """So many of them are whole frames."""
+
+    def receive_from(self, source: socket.socket) -> int:
+        """One `recv`; the number of bytes it gave (0: closed). BlockingIOError if there is nothing to read."""
+        if self._end == len(self._buffer):
+            self._buffer.extend(bytes(len(self._buffer)))
+        with memoryview(self._buffer) as view, view[self._end :] as room:
+            count = source.recv_into(room)
+        self._end += count
+        return count
+
+    def take(self) -> bytes:
+        """All whole frames that have arrived, in one piece; empty if there is none. FrameError at what can be none."""
+        while self._end - self._whole >= _LENGTH.size:
+            after = self._whole + _frame_bytes(self._buffer, self._whole)
+            if after > self._end:
+                break
+            self._whole = after
+        if not self._whole:
+            return b""
+        with memoryview(self._buffer) as view:
+            taken = bytes(view[: self._whole])
+            rest = bytes(view[self._whole : self._end])
+        if not rest and len(self._buffer) > _BUFFER_BYTES:
+            self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer[: len(rest)] = rest
+        self._end, self._whole = len(rest), 0
+        return taken
+
+
+def frames_of(whole: bytes) -> Iterator[bytes]:
+    """The frames of a piece that `take` gave."""
+    start = 0
+    while start < len(whole):
+        end = start + _frame_bytes(whole, start)
+        yield whole[start:end]
+        start = end
+
+
+def sender_of(whole: bytes) -> int:
+    """The node that the first frame of a piece is from; negative for those that are no node. FrameError."""
+    size = _frame_bytes(whole, 0)
+    try:
+        return _decode(memoryview(whole)[_LENGTH.size : size]).sender.node_id
+    except msgspec.MsgspecError as error:
+        raise FrameError(f"{size - _LENGTH.size} bytes that are no frame: {error}") from error
+
+
+def _frame_bytes(data: bytes | bytearray, at: int) -> int:
+    """The size of the frame that begins there, with its length field."""
+    size: int = _LENGTH.unpack_from(data, at)[0]
+    if not 0 < size <= MAX_FRAME_BYTES:
+        raise FrameError(f"a frame length of {size} bytes (limit {MAX_FRAME_BYTES})")
+    return _LENGTH.size + size

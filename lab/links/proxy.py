@@ -1,0 +1,219 @@
+"""The proxy of one node: the port under which others know it.
+
+Theory of operation. Others connect to the proxy's port; their first frame names who they are, and with that the two links of the
+connection are known: theirs to the node for requests, the node's to them for answers. Only then the proxy connects to the node.
+
+A port that refuses tells that a process has gone, and nodes act on that at once. So the proxy listens only while its node does:
+it looks when a connection to the node ends or is refused, and then until the node is back. While a link of the node is cut the
+proxy listens in any case, since who is cut off must not learn even that.
+
+A held link can gather connections that their openers have given up: the oldest beyond `HELD_CONNECTIONS_MAX` are reset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+import struct
+from collections.abc import Callable
+
+import trio
+
+from kraftlab.wire.frames import FrameError
+
+from .frame_splitter import FrameSplitter, sender_of
+from .link import Link, Pipe
+
+logger = logging.getLogger("kraftlab.links")
+
+HELD_CONNECTIONS_MAX = 32
+_TRY_S = 0.02
+_TRY_S_MAX = 0.1
+_PATIENCE_S = 0.5
+_RESET = struct.pack("ii", 1, 0)
+
+Links = Callable[[int, int], Link]
+
+
+class NodeProxy:
+    """`links(source, target)` gives a link; `has_cuts(node_id)` says whether one of a node's links is cut."""
+
+    def __init__(self, node_id: int, host: str, port: int, node_port: int, links: Links, has_cuts: Callable[[int], bool]) -> None:
+        self.node_id = node_id
+        self._host = host
+        self._port = port
+        self._node_port = node_port
+        self._links = links
+        self._has_cuts = has_cuts
+        self._listening = trio.CancelScope()
+        self._wanted = trio.Event()
+        self._looked = trio.Event()
+
+    async def serve(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            while True:
+                while not self._wanted.is_set():
+                    await self._wanted.wait()
+                with trio.CancelScope() as self._listening:
+                    await self._listen(nursery)
+
+    async def _watch(self) -> None:
+        """Decides whether to listen, whenever there is a reason to."""
+        pause_s = _TRY_S
+        while True:
+            self._looked = trio.Event()
+            if self._has_cuts(self.node_id) or await self._node_listens():
+                self._wanted.set()
+                await self._looked.wait()
+                pause_s = _TRY_S
+            else:
+                if self._wanted.is_set():
+                    self._wanted = trio.Event()
+                    self._listening.cancel()
+                with trio.move_on_after(pause_s):
+                    await self._looked.wait()
+                pause_s = min(1.2 * pause_s, _TRY_S_MAX)
+
+    def look(self) -> None:
+        """The node may have gone, or links have changed."""
+        self._looked.set()
+
+    async def _listen(self, nursery: trio.Nursery) -> None:
+        try:
+            listeners = await trio.open_tcp_listeners(self._port, host=self._host)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            logger.warning("the proxy of node %d cannot listen on port %d, which is in use", self.node_id, self._port)
+            await trio.sleep(1)
+            return
+        await trio.serve_listeners(self._accepted, listeners, handler_nursery=nursery)
+
+    async def _node_listens(self) -> bool:
+        """Whether something does not refuse to be connected to; a node that stands still may let that wait."""
+        with trio.move_on_after(_PATIENCE_S):
+            try:
+                (await self.connect()).close()
+            except OSError:
+                return False
+        return True
+
+    async def connect(self) -> socket.socket:
+        """A connection to the node itself. OSError."""
+        connecting = trio.socket.socket()
+        try:
+            await connecting.connect((self._host, self._node_port))
+            return _prepared(connecting)
+        finally:
+            connecting.close()
+
+    async def _accepted(self, stream: trio.SocketStream) -> None:
+        try:
+            opener = _prepared(stream.socket)
+        except OSError:
+            return
+        await _Connection(self, self._links, opener).run()
+
+
+def _prepared(connected: trio.socket.SocketType) -> socket.socket:
+    raw = socket.socket(fileno=connected.detach())
+    raw.setblocking(False)
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return raw
+
+
+class _Connection:
+    """From an opener to the proxy, and from the proxy to its node once something may be delivered there."""
+
+    def __init__(self, proxy: NodeProxy, links: Links, opener: socket.socket) -> None:
+        self._proxy = proxy
+        self._links = links
+        self._opener = opener
+        self._node: socket.socket | None = None
+        self._scope = trio.CancelScope()
+        self._pipes: list[Pipe] = []
+
+    async def run(self) -> None:
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    await self._carry(nursery)
+        except* FrameError as errors:
+            logger.warning("reset a connection to node %d: it carried %s", self._proxy.node_id, errors.exceptions[0])
+            self.reset()
+        finally:
+            for pipe in self._pipes:
+                pipe.leave()
+            self._opener.close()
+            if self._node is not None:
+                self._node.close()
+
+    async def _carry(self, nursery: trio.Nursery) -> None:
+        splitter = FrameSplitter()
+        first = await self._first_frames(splitter)
+        if not first:
+            return
+        opener_id, node_id = sender_of(first), self._proxy.node_id
+        link = self._links(opener_id, node_id)
+        self._give_up_oldest(link)
+
+        async def opener() -> socket.socket:
+            return self._opener
+
+        async def node() -> socket.socket:
+            if self._node is None:
+                self._node = await self._connect()
+                back = self._links(node_id, opener_id)
+                answers = Pipe(back, self._node, FrameSplitter(), opener, self.reset, self._node_closed, nursery)
+                self._pipes.append(answers)
+                nursery.start_soon(answers.read)
+            return self._node
+
+        requests = Pipe(link, self._opener, splitter, node, self.reset, self._scope.cancel, nursery)
+        self._pipes.append(requests)
+        await requests.pass_on(first)
+        await requests.read()
+
+    async def _first_frames(self, splitter: FrameSplitter) -> bytes:
+        """What comes first; empty if nothing does."""
+        while True:
+            await trio.lowlevel.wait_readable(self._opener)
+            try:
+                if not splitter.receive_from(self._opener):
+                    return b""
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+            whole = splitter.take()
+            if whole:
+                return whole
+
+    async def _connect(self) -> socket.socket:
+        try:
+            return await self._proxy.connect()
+        except OSError:
+            self._proxy.look()
+            self.reset()
+            await trio.sleep_forever()
+
+    def _node_closed(self) -> None:
+        self._proxy.look()
+        self._scope.cancel()
+
+    def reset(self) -> None:
+        """Breaks the connection, so that both ends see an error instead of an end."""
+        for end in (self._opener, self._node):
+            if end is not None and end.fileno() >= 0:
+                with contextlib.suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._scope.cancel()
+
+    def _give_up_oldest(self, link: Link) -> None:
+        given_up = [pipe for pipe in link.pipes if pipe.is_ended]
+        if len(given_up) > HELD_CONNECTIONS_MAX:
+            given_up[0].reset()

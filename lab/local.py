@@ -1,0 +1,451 @@
+"""A cluster of real processes on this machine: start, break, restart, stop.
+
+Theory of operation. Nodes are forked from a server that has imported their code (`fork_server.py`); each has a session of its
+own, so that Ctrl-C in a terminal reaches only the parent, which then stops brokers first (they hand over their leaderships while
+controllers still live). When the parent goes, however it goes, the server stops them all: a kill -9 of the parent leaves no
+orphans. One lock per directory keeps a second parent out; another one, which nodes hold until the last has ended, lets the next
+parent wait for them. Readiness is what a client sees: a controller leads and every broker is unfenced.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.client import AdminClient, ClusterUnreachable
+from kraftlab.config.force_standalone import forcing
+from kraftlab.config.initial_voters import own_voter
+from kraftlab.config.models import load_controller
+from kraftlab.metadata.errors import ApiError
+from kraftlab.metadata.uuids import LOST, to_text
+
+from . import layout
+from .layout import ClusterError, ClusterPlan, NodePlan
+from .locking import lock, lock_of_nodes
+from .node_disks import NodeDisks
+from .ports import PortClaims
+from .powered_disk import PoweredDisk
+from .processes import ForkServerProcess, NodeProcess
+from .proxied import ProxiedLinks
+from .steered_clock import ClockFile
+
+if TYPE_CHECKING:
+    from .links.network import Network
+
+_POLL_S = 0.02
+_STOP_TIMEOUT_S = 10.0
+
+
+class _Running(NamedTuple):
+    """A node's process, and how much of its log file is older than it."""
+
+    process: NodeProcess
+    log_offset: int
+
+
+class LocalCluster(ProxiedLinks):
+    """Controllers 3000… and brokers 0… under one directory, which is laid out on first use and found again later.
+
+    `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
+    `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
+    they can be cut and shaped (what happens there by chance follows from `link_seed`), and gives each node a clock that can run
+    wrong. With a `network` the nodes live in that instead of on this machine's loopback address, and it does all that to links;
+    only who is in the network reaches them. `own_disks` gives each node of a new cluster a disk of its own whose power can be
+    taken (root on Linux; node_disks.py). Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and
+    waits until they are ready; leaving stops them. ClusterError says what went wrong and where the log is.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        controllers: int | None = None,
+        brokers: int | None = None,
+        log_dirs: int | None = None,
+        *,
+        overrides: Mapping[str, str] | None = None,
+        voters_in_log: bool = True,
+        cluster_id: str | None = None,
+        allow_chaos: bool = False,
+        link_seed: int = 0,
+        network: Network | None = None,
+        own_disks: bool = False,
+    ) -> None:
+        super().__init__(link_seed, network)
+        self.directory = Path(data_dir).absolute()
+        self._lock = lock(self.directory)
+        try:
+            self._nodes_lock = lock_of_nodes(self.directory)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._claims = PortClaims(self.directory)
+        self._overrides = dict(overrides or {})
+        self._fork_server: ForkServerProcess | None = None
+        self._disks = NodeDisks(self.directory, self._server, wanted=own_disks)
+        self._clocks: dict[int, ClockFile] | None = {} if allow_chaos else None
+        """By node id, of those that were started; None: nodes go by this machine's."""
+
+        def planned() -> ClusterPlan:
+            shape = controllers, brokers, log_dirs
+            plan = layout.plan(self.directory, *shape, voters_in_log=voters_in_log, cluster_id=cluster_id).at(self._host)
+            return plan.behind_proxies() if allow_chaos and network is None else plan.without_proxies()
+
+        try:
+            self.plan: ClusterPlan = self._laid_out(layout.claimed(self._claims, planned))
+        except BaseException:
+            self._end_server()
+            self._release()
+            raise
+        self._nodes = {node.node_id: node for node in self.plan.nodes}
+        self._running: dict[int, _Running] = {}
+        self._started_at = time.monotonic()
+
+    def _laid_out(self, plan: ClusterPlan) -> ClusterPlan:
+        """Everything that a plan's nodes need stands on their disks."""
+        self._disks.mount(plan.nodes)
+        plan = layout.write(self.directory, plan, self._overrides)
+        self._disks.sync()
+        return plan
+
+    def _server(self) -> ForkServerProcess:
+        """What starts nodes, as soon as it is needed."""
+        if self._fork_server is None:
+            self._fork_server = ForkServerProcess([self._nodes_lock.fileno()])
+        return self._fork_server
+
+    def _end_server(self) -> None:
+        if self._fork_server is not None:
+            self._fork_server.close()
+            self._fork_server = None
+
+    def _release(self) -> None:
+        """The directory and the ports can be another's."""
+        try:
+            self._disks.unmount()
+        finally:
+            self._claims.close()
+            self._nodes_lock.close()
+            self._lock.close()
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        return self.plan.cluster_id
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        return tuple(node.node_id for node in self.plan.controllers)
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(node.node_id for node in self.plan.brokers)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every node's gRPC endpoint, controllers first."""
+        return ",".join(str(node.grpc) for node in self.plan.nodes)
+
+    def node(self, node_id: int) -> NodePlan:
+        """The plan of a node; ClusterError if there is none with that id."""
+        try:
+            return self._nodes[node_id]
+        except KeyError:
+            known = ",".join(map(str, self._nodes))
+            raise ClusterError(f"there is no node {node_id}; nodes are {known}") from None
+
+    def log_dirs(self, broker_id: int) -> tuple[Path, ...]:
+        """A broker's log directories."""
+        node = self.node(broker_id)
+        return tuple(self.directory / node.name / f"d{index}" for index in range(node.log_dirs))
+
+    def metadata_dir(self, node_id: int) -> Path:
+        return self.directory / self.node(node_id).name / "metadata"
+
+    def log_path(self, node_id: int) -> Path:
+        """Where a node's process writes its log."""
+        return layout.log_path(self.directory, self.node(node_id))
+
+    def pid(self, node_id: int) -> int | None:
+        """The process id of a node, None if it does not run."""
+        running = self._running.get(node_id)
+        return running.process.pid if running is not None and running.process.code is None else None
+
+    def endpoints(self) -> dict[str, object]:
+        """What a person or a script needs to know to use the cluster, ready for JSON."""
+        return {
+            "cluster_id": self.cluster_id,
+            "data": str(self.directory),
+            "bootstrap_servers": self.bootstrap_servers,
+            "nodes": [
+                {
+                    "id": node.node_id,
+                    "role": node.role,
+                    "rack": node.rack,
+                    "grpc": str(node.grpc),
+                    "peer": str(node.peer),
+                    "pid": self.pid(node.node_id),
+                    "metadata_dir": str(self.metadata_dir(node.node_id)),
+                    "log_dirs": [str(path) for path in self.log_dirs(node.node_id)],
+                    "log": str(self.log_path(node.node_id)),
+                }
+                for node in self.plan.nodes
+            ],
+        }
+
+    def admin(self, *, timeout_ms: int = 30_000) -> AdminClient:
+        """A new client of this cluster; the caller closes it."""
+        return AdminClient(self.bootstrap_servers, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
+
+    # -- starting --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts every node that does not run. Controllers first: the quorum elects while brokers still load."""
+        self._started_at = time.monotonic()
+        self._start_nodes([node for node in self.plan.nodes if self.pid(node.node_id) is None])
+
+    def start_node(self, node_id: int) -> None:
+        """Starts one node's process; ClusterError if it runs."""
+        node = self.node(node_id)
+        if self.pid(node_id) is not None:
+            raise ClusterError(f"{node.name} runs already")
+        self._start_nodes([node])
+
+    def _start_nodes(self, nodes: list[NodePlan]) -> None:
+        self._start_proxies()
+        server = self._server()
+        begun: dict[int, tuple[int, int]] = {}
+        try:
+            for node in nodes:
+                log = layout.log_path(self.directory, node)
+                size = log.stat().st_size if log.exists() else 0
+                config = layout.properties_path(self.directory, node)
+                namespace = self._network.namespace(node.node_id) if self._network is not None else ""
+                clock = self._clock_file(node)
+                begun[server.begin(node.role, str(config), str(log), namespace, clock)] = node.node_id, size
+            for number, (node_id, size) in tuple(begun.items()):
+                self._running[node_id] = _Running(server.collect(number), size)
+                del begun[number]
+        finally:
+            server.give_up(begun)
+
+    def _clock_file(self, node: NodePlan) -> str:
+        """Where a node finds its clock, "" if it goes by this machine's."""
+        if self._clocks is None:
+            return ""
+        if node.node_id not in self._clocks:
+            self._clocks[node.node_id] = ClockFile(self.directory / "clocks" / node.name)
+        return str(self._clocks[node.node_id].path)
+
+    def wait_ready(self, timeout_s: float = 30.0) -> float:
+        """Waits until a controller leads, every node that runs says that it serves, and brokers are unfenced; seconds since
+        `start`. ClusterError.
+
+        Metadata alone would not do: it remembers brokers as unfenced that were killed a moment ago and are only starting.
+        """
+        deadline = time.monotonic() + timeout_s
+        state = "no controller answers"
+        with self.admin(timeout_ms=1000) as client:
+            while True:
+                self._raise_if_died()
+                try:
+                    cluster = client.describe_cluster(include_fenced_brokers=True)
+                    unfenced = {broker.broker_id for broker in cluster.brokers if not broker.is_fenced}
+                    waiting = [
+                        node_id
+                        for node_id in list(self._running)
+                        if not self._serves(node_id) or (self.node(node_id).role == "broker" and node_id not in unfenced)
+                    ]
+                    if not waiting and cluster.controller_id >= 0:
+                        return time.monotonic() - self._started_at
+                    state = f"nodes that do not serve yet: {','.join(map(str, waiting))}" if waiting else "no controller leads"
+                except (ApiError, ClusterUnreachable) as error:
+                    state = str(error)
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"the cluster is not ready after {timeout_s:g} s ({state}); see {self.directory / 'logs'}")
+                time.sleep(_POLL_S)
+
+    def _serves(self, node_id: int) -> bool:
+        """Whether a node's newest process has said in its log that it serves."""
+        name = self.node(node_id).name.replace("-", " ")
+        return f" {name} ready: " in self._log_of_newest(node_id)
+
+    def _raise_if_died(self) -> None:
+        for node_id, code in self.exited().items():
+            raise ClusterError(f"{self.node(node_id).name} ended with code {code}: {self.last_words(node_id)}")
+
+    def last_words(self, node_id: int) -> str:
+        """The last line that a node's newest process wrote."""
+        lines = self._log_of_newest(node_id).strip().splitlines()
+        return lines[-1] if lines else f"it said nothing; see {self.log_path(node_id)}"
+
+    def _log_of_newest(self, node_id: int) -> str:
+        """What a node's newest process has written so far."""
+        running = self._running.get(node_id)
+        try:
+            with open(self.log_path(node_id), "rb") as log:
+                log.seek(running.log_offset if running is not None else 0)
+                return log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def exited(self) -> dict[int, int]:
+        """Exit codes of the nodes that were started and have ended by themselves."""
+        codes = {node_id: running.process.code for node_id, running in list(self._running.items())}
+        return {node_id: code for node_id, code in codes.items() if code is not None}
+
+    # -- who votes -------------------------------------------------------------------------------------------------------
+
+    def add_controller(self) -> int:
+        """Lays out one controller more, which is not started; its id. ClusterError if the voters are static."""
+        if not self.plan.voters_in_log:
+            raise ClusterError(f"{self.directory} was laid out with static voters, which do not change; use a new directory")
+        plan = layout.claimed(self._claims, lambda: self.plan.with_controller().at(self._host))
+        self.plan = self._laid_out(plan)
+        self._nodes = {node.node_id: node for node in self.plan.nodes}
+        return self.plan.controllers[-1].node_id
+
+    def join(self, node_id: int, timeout_ms: int = 15_000) -> None:
+        """Makes a controller that runs a voter. ApiError, ClusterUnreachable."""
+        config = load_controller(layout.properties_path(self.directory, self.node(node_id)))
+        voter = own_voter(config)
+        with self.admin(timeout_ms=timeout_ms) as client:
+            client.describe_quorum()  # finds the leader, so that no node is asked that has just begun, and may begin anew
+            client.add_raft_voter(node_id, to_text(voter.key.directory_id), voter.endpoints)
+
+    def leave(self, node_id: int, timeout_ms: int = 15_000) -> None:
+        """Makes the voter with that id an observer, whatever its directory id. ApiError, ClusterUnreachable."""
+        with self.admin(timeout_ms=timeout_ms) as client:
+            voters = {voter.replica_id: voter.replica_directory_id for voter in client.describe_quorum().current_voters}
+            client.remove_raft_voter(node_id, voters.get(node_id, to_text(LOST)))
+
+    def wipe_controller(self, node_id: int) -> None:
+        """Puts an empty disk into a controller that does not run: formatted anew, with another directory id."""
+        if self.pid(node_id) is not None:
+            raise ClusterError(f"{self.node(node_id).name} runs; stop it first")
+        shutil.rmtree(self.metadata_dir(node_id))
+        layout.format_node(self.directory, self.plan, self.node(node_id))
+
+    def force_standalone(self, node_id: int) -> None:
+        """Makes a controller that does not run the only voter of the cluster, whatever the others hold. ConfigError."""
+        with forcing(load_controller(layout.properties_path(self.directory, self.node(node_id)))) as work:
+            work.carry_out()
+        self.plan = layout.write(self.directory, self.plan, self._overrides)
+
+    # -- breaking and stopping -------------------------------------------------------------------------------------------
+
+    def kill_node(self, node_id: int) -> None:
+        """kill -9, and waits until the process is gone."""
+        self._signal(node_id, signal.SIGKILL)
+        self._reap(node_id, _STOP_TIMEOUT_S)
+
+    def lose_power(self, node_ids: Iterable[int]) -> None:
+        """These nodes are gone at once, and with them all that their disks had not synced. ClusterError if one has no disk of its
+        own: then nothing was done.
+        """
+        disks = {node_id: self._powered(node_id) for node_id in node_ids}
+        try:
+            for disk in disks.values():
+                disk.lose_power()
+        except OSError as error:
+            raise ClusterError(f"cannot take the power of {error.filename}: {error.strerror}") from error
+        finally:
+            for node_id in disks:
+                self.kill_node(node_id)
+
+    def restore_power(self, node_id: int) -> None:
+        """The disk can be used again, if it is the node's own; the node is not started. ClusterError."""
+        disk = self._disks.of(node_id)
+        if disk is not None:
+            disk.restore_power()
+
+    def _powered(self, node_id: int) -> PoweredDisk:
+        disk = self._disks.of(node_id)
+        if disk is None:
+            raise ClusterError(
+                f"{self.node(node_id).name} has no disk of its own whose power could be taken; as root, start a new cluster: "
+                "kraftlab up --allow-chaos --own-disks --data DIR"
+            )
+        return disk
+
+    def clock(self, node_id: int) -> ClockFile:
+        """The clock of a node that was started. ClusterError if it goes by this machine's, which is everybody's."""
+        if self._clocks is None or node_id not in self._clocks:
+            raise ClusterError(
+                f"{self.node(node_id).name} goes by the clock of everybody; start the cluster with allow_chaos "
+                "(kraftlab up --allow-chaos)"
+            )
+        return self._clocks[node_id]
+
+    def pause_node(self, node_id: int) -> None:
+        """SIGSTOP: the process keeps its sockets and answers nothing."""
+        self._signal(node_id, signal.SIGSTOP)
+
+    def resume_node(self, node_id: int) -> None:
+        self._signal(node_id, signal.SIGCONT)
+
+    def stop_node(self, node_id: int, timeout_s: float = _STOP_TIMEOUT_S) -> bool:
+        """SIGTERM, then SIGKILL after the timeout. True if the node stopped by itself."""
+        self._signal(node_id, signal.SIGTERM)
+        return self._reap(node_id, timeout_s)
+
+    def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
+        """Stops every node: brokers together, then controllers together."""
+        for group in (self.broker_ids, self.controller_ids):
+            alive = [node_id for node_id in group if self.pid(node_id) is not None]
+            for node_id in alive:
+                self._signal(node_id, signal.SIGCONT)
+                self._signal(node_id, signal.SIGTERM)
+            deadline = time.monotonic() + timeout_s
+            for node_id in alive:
+                self._reap(node_id, max(deadline - time.monotonic(), 0.1))
+
+    def kill(self) -> None:
+        """kill -9 of every node."""
+        for node_id in list(self._running):
+            self.kill_node(node_id)
+
+    def close(self) -> None:
+        """Stops every node and gives the directory free."""
+        try:
+            self.stop()
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            self._end_server()
+            self._close_proxies()
+            for clock in (self._clocks or {}).values():
+                clock.close()
+            self._release()
+
+    def _signal(self, node_id: int, number: signal.Signals) -> None:
+        running = self._running.get(node_id)
+        if running is not None:
+            running.process.signal(number)
+
+    def _reap(self, node_id: int, timeout_s: float) -> bool:
+        running = self._running.pop(node_id, None)
+        if running is None or running.process.wait(timeout_s):
+            return True
+        running.process.signal(signal.SIGKILL)
+        running.process.wait(_STOP_TIMEOUT_S)
+        return False
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self.start()
+            self.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,161 @@
+"""The parent's side of the fork server: node processes to start, signal and wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from .fork_server import Event, Request, Signal, Signalled, Start, Started, Unmount
+from .layout import ClusterError
+
+START_TIMEOUT_S = 30.0
+_SIGNAL_TIMEOUT_S = 5.0
+_decode = msgspec.json.Decoder(Event).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class NodeProcess:
+    """A node's process. `code` is None while it runs, else its exit code or the negative number of the signal that ended it."""
+
+    def __init__(self, server: ForkServerProcess, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.code: int | None = None
+        self.ended = threading.Event()
+
+    def signal(self, number: int) -> None:
+        """Sends a signal if the process still runs; after SIGSTOP it stands still when this returns."""
+        if self.code is None:
+            self._server.signal(self.pid, int(number))
+
+    def wait(self, timeout_s: float) -> bool:
+        """True if it ended in time."""
+        return self.ended.wait(timeout_s)
+
+
+class ForkServerProcess:
+    """Starts the server when made; it and all nodes have these `descriptors` as well. Thread-safe. `close` ends it with every
+    node that still runs.
+    """
+
+    def __init__(self, descriptors: Collection[int] = ()) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kraftlab.lab.fork_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=descriptors,
+        )
+        self._changed = threading.Condition()
+        self._numbers = itertools.count()
+        self._nodes: dict[int, NodeProcess] = {}
+        self._started: dict[int, NodeProcess] = {}
+        self._given_up: set[int] = set()
+        self._unsignalled: set[int] = set()
+        self._gone = False
+        self._reader = threading.Thread(target=self._read, name="fork-server", daemon=True)
+        self._reader.start()
+
+    def begin(self, role: str, config: str, log: str, namespace: str = "", clock: str = "") -> int:
+        """Asks for a node and returns at once; `collect` gives its process."""
+        number = next(self._numbers)
+        self.send(Start(number, role, config, log, namespace, clock))
+        return number
+
+    def collect(self, number: int) -> NodeProcess:
+        """The process that was asked for. ClusterError if the server is gone, or this machine has no time for it."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._gone or number in self._started, START_TIMEOUT_S)
+            process = self._started.pop(number, None)
+        if process is not None:
+            return process
+        if self._gone:
+            raise ClusterError("the process that starts nodes has ended; its message stands above")
+        raise ClusterError(
+            f"no node was started within {START_TIMEOUT_S:g} s; is this machine so busy? Try again when it has time"
+        )
+
+    def give_up(self, numbers: Iterable[int]) -> None:
+        """Nodes that were asked for and not collected are killed, also those that start later."""
+        for number in numbers:
+            with self._changed:
+                process = self._started.pop(number, None)
+                if process is None:
+                    self._given_up.add(number)
+            if process is not None:
+                process.signal(signal.SIGKILL)
+
+    def signal(self, pid: int, number: int) -> None:
+        """Returns when the signal has been sent, or the server is gone."""
+        with self._changed:
+            request = next(self._numbers)
+            self._unsignalled.add(request)
+            self.send(Signal(request, pid, number))
+            self._changed.wait_for(lambda: self._gone or request not in self._unsignalled, _SIGNAL_TIMEOUT_S)
+
+    @property
+    def lifeline(self) -> int:
+        """A descriptor: as long as anybody has it open, this process lives in the eyes of the server."""
+        assert self._process.stdin is not None, "it is a pipe"
+        return self._process.stdin.fileno()
+
+    def unmount_in_the_end(self, paths: Iterable[Path]) -> None:
+        """However this process ends: the server unmounts these paths, and no others that were named before, when it has ended and
+        all nodes too. Whoever mounts them later has the lifeline.
+        """
+        self.send(Unmount(tuple(map(str, paths))))
+
+    def send(self, request: Request) -> None:
+        assert self._process.stdin is not None, "it is a pipe"
+        with self._changed:
+            try:
+                self._process.stdin.write(_encode(request) + b"\n")
+                self._process.stdin.flush()
+            except (BrokenPipeError, ValueError):
+                self._gone = True
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "it is a pipe"
+        for line in self._process.stdout:
+            event = _decode(line)
+            with self._changed:
+                if isinstance(event, Started):
+                    self._nodes[event.pid] = process = NodeProcess(self, event.pid)
+                    if event.request in self._given_up:
+                        self.send(Signal(next(self._numbers), event.pid, signal.SIGKILL))
+                    else:
+                        self._started[event.request] = process
+                elif isinstance(event, Signalled):
+                    self._unsignalled.discard(event.request)
+                else:
+                    self._end(self._nodes.pop(event.pid), event.code)
+                self._changed.notify_all()
+        with self._changed:
+            self._gone = True
+            for process in self._nodes.values():
+                self._end(process, -1)
+            self._changed.notify_all()
+
+    def _end(self, process: NodeProcess, code: int) -> None:
+        process.code = code
+        process.ended.set()
+
+    def close(self, timeout_s: float = 15.0) -> None:
+        """Ends the server; nodes that run are asked to stop and the server waits for them."""
+        assert self._process.stdin is not None, "it is a pipe"
+        with self._changed, contextlib.suppress(BrokenPipeError):  # of a server that was killed
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()

@@ -1,0 +1,1 @@
+"""Deterministic worlds: one seed plays the same run again, to the last byte."""

@@ -1,0 +1,71 @@
+"""L7: a leader that no majority follows resigns, whoever else is elected or not (KIP-835's check quorum).
+
+Looked at now and then, for every process that leads and is not standing still, by its own clock and its own notes of who has
+fetched. A period can end up to two timeouts after the earliest fetch that counted for it; some more is given. When the clock
+has jumped since the last look, a period begins. Who stood still until this very moment has not seen its timer ring yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.quorum.core.leader import Leader
+
+from .invariants import Violation
+
+if TYPE_CHECKING:
+    from .process import SimulatedProcess
+    from .world import World
+
+LOOK_US = 200_000
+SLACK_MS = 200
+
+
+class _Reign(NamedTuple):
+    """What one process leads, and with whom. Its clock was `ahead_ms` of the world's when it was last looked at."""
+
+    epoch: int
+    voters: tuple[int, ...]
+    since_ms: int
+    ahead_ms: int
+
+
+class CheckQuorum:
+    """Watches a world from `start` on."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._reigns: dict[SimulatedProcess, _Reign] = {}
+
+    def start(self) -> None:
+        self._world.after(LOOK_US, self._look)
+
+    def _look(self) -> None:
+        world = self._world
+        world.after(LOOK_US, self._look)
+        reigns = {process: self._reign(process) for process in world.leaders}
+        self._reigns = reigns
+        for process, reign in reigns.items():
+            if process.machine.paused_until_us < world.now_us:
+                self._judge(process, reign)
+
+    def _reign(self, process: SimulatedProcess) -> _Reign:
+        state = process.quorum.state
+        voters = tuple(sorted(state.voters)) if isinstance(state, Leader) else ()
+        known, now_ms = self._reigns.get(process), process.machine.now_ms()
+        ahead_ms = now_ms - self._world.now_us // 1_000
+        if known is not None and (known.epoch, known.voters) == (state.epoch, voters):
+            has_jumped = abs(ahead_ms - known.ahead_ms) > SLACK_MS
+            return known._replace(ahead_ms=ahead_ms, since_ms=now_ms if has_jumped else known.since_ms)
+        return _Reign(state.epoch, voters, now_ms, ahead_ms)
+
+    def _judge(self, process: SimulatedProcess, reign: _Reign) -> None:
+        state, membership = process.quorum.state, process.quorum.membership
+        needed = membership.majority - membership.is_voter
+        if not isinstance(state, Leader) or needed <= 0:
+            return
+        fetches = sorted((progress.last_fetch_ms for progress in state.voters.values()), reverse=True)
+        followed_ms = max(reign.since_ms, fetches[needed - 1] if needed <= len(fetches) else 0)
+        silent_ms = process.machine.now_ms() - followed_ms
+        if silent_ms > 2 * process.raft.config.check_quorum_timeout_ms + SLACK_MS:
+            raise Violation(f"L7 n{process.node_id} leads epoch {state.epoch}, and no majority has fetched for {silent_ms} ms")

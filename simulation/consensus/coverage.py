@@ -1,0 +1,78 @@
+"""What a run has met: which state transitions, and which fault struck a node in which state.
+
+Counters are plain dicts, small and picklable; those of many seeds are added up. A pair that no run can meet is not a hole: a
+fault that needs a process can not strike a node that is down, and `impossible` says so with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kraftlab.quorum.core.quorum_state import TRANSITIONS
+
+from .faults import FAULTS
+
+DOWN = "down"
+STATES = ("unattached", "prospective", "candidate", "leader", "follower", "resigned", DOWN)
+"""Of the node that is struck."""
+
+
+def transition_name(source: str, target: str) -> str:
+    return f"{source} -> {target}"
+
+
+EPOCH_RELATIONS = {transition_name(row.source.name, row.target.name): row.epoch for row in TRANSITIONS}
+"""Every legal transition, and how its new epoch relates to the old one."""
+
+
+def impossible(fault: str, state: str) -> str | None:
+    """Why that fault can not strike a node in that state; None if it can."""
+    if state == DOWN and FAULTS[fault].needs_process:
+        return "there is no process to strike"
+    return None
+
+
+POSSIBLE_PAIRS = tuple((fault, state) for fault in FAULTS for state in STATES if impossible(fault, state) is None)
+
+
+class Coverage(msgspec.Struct):
+    """Counts by transition, and by fault and state."""
+
+    transitions: dict[str, int] = {}
+    faults: dict[str, dict[str, int]] = {}
+
+    def moved(self, source: str, target: str) -> None:
+        name = transition_name(source, target)
+        self.transitions[name] = self.transitions.get(name, 0) + 1
+
+    def struck(self, fault: str, states: Iterable[str]) -> None:
+        """A strike found its victims in these states."""
+        counts = self.faults.setdefault(fault, {})
+        for state in states:
+            if impossible(fault, state) is None:
+                counts[state] = counts.get(state, 0) + 1
+
+    def add(self, other: Coverage) -> None:
+        """The counts of another run on top."""
+        for name, count in other.transitions.items():
+            self.transitions[name] = self.transitions.get(name, 0) + count
+        for fault, states in other.faults.items():
+            counts = self.faults.setdefault(fault, {})
+            for state, count in states.items():
+                counts[state] = counts.get(state, 0) + count
+
+    def missing_transitions(self) -> list[str]:
+        return [name for name in EPOCH_RELATIONS if not self.transitions.get(name)]
+
+    def missing_pairs(self) -> list[tuple[str, str]]:
+        return [(fault, state) for fault, state in POSSIBLE_PAIRS if not self.faults.get(fault, {}).get(state)]
+
+    def line(self) -> str:
+        """Both in one line."""
+        moves, pairs = len(EPOCH_RELATIONS), len(POSSIBLE_PAIRS)
+        return (
+            f"transitions {moves - len(self.missing_transitions())}/{moves}, "
+            f"fault x state {pairs - len(self.missing_pairs())}/{pairs}"
+        )

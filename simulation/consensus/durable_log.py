@@ -1,0 +1,101 @@
+"""What the checkers know to be on a disk: the batches that a power cut now would leave behind."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+
+from kraftlab.quorum.core.batch import BatchHeader
+from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.storage.metadata_log import Taken
+
+
+class DurableLog:
+    """Batch ends, epochs and crcs behind `start`, the end of a snapshot; 0@0 if there is none.
+
+    A cleaning does not move `start`: what a snapshot has replaced was here once, and still counts as held.
+    """
+
+    __slots__ = ("crcs", "ends", "epochs", "start", "start_crc")
+
+    def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0), start_crc: int = 0) -> None:
+        self.start = start
+        self.start_crc = start_crc
+        self.ends = array("q")
+        self.crcs = array("I")
+        self.epochs = array("q")
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends[-1] if self.ends else self.start.offset
+
+    @property
+    def last_position(self) -> tuple[int, int]:
+        """Epoch and end offset, as elections compare logs."""
+        return (self.epochs[-1], self.ends[-1]) if self.ends else (self.start.epoch, self.start.offset)
+
+    def cut(self, offset: int) -> None:
+        if not self.ends or self.ends[-1] <= offset:
+            return
+        keep = bisect_left(self.ends, offset + 1)
+        del self.ends[keep:]
+        del self.crcs[keep:]
+        del self.epochs[keep:]
+
+    def reset(self, start: OffsetAndEpoch, start_crc: int) -> None:
+        """A snapshot is all there is."""
+        self.start, self.start_crc = start, start_crc
+        del self.ends[:], self.crcs[:], self.epochs[:]
+
+    def extend(self, headers: Iterable[BatchHeader]) -> None:
+        headers = list(headers)
+        self.ends.extend([header.base_offset + header.record_count for header in headers])
+        self.epochs.extend([header.epoch for header in headers])
+        self.crcs.extend([header.crc for header in headers])
+
+    def flushed(self, taken: Taken, crc_of: Callable[[int], int | None]) -> None:
+        """A flush has ended. `crc_of` knows the chain's crc at a committed offset."""
+        if taken.install is not None:
+            self.reset(taken.install, crc_of(taken.install.offset) or 0)
+        self.cut(taken.cut_offset)
+        batches = taken.batches
+        if not batches:
+            return
+        for _, _, _, epoch, crc in batches:
+            self.epochs.append(epoch)
+            self.crcs.append(crc)
+        for batch in batches[1:]:
+            self.ends.append(batch[1])
+        self.ends.append(taken.end_offset)
+
+    def _position(self, offset: int) -> int:
+        """Where the batch that ends at `offset` stands; -1: nowhere."""
+        position = bisect_left(self.ends, offset)
+        return position if position < len(self.ends) and self.ends[position] == offset else -1
+
+    def crc_at(self, offset: int) -> int | None:
+        """The crc of the batch that ends at `offset`; None if none does."""
+        if self.ends and self.ends[-1] == offset:
+            return self.crcs[-1]
+        if offset == self.start.offset > 0:
+            return self.start_crc
+        position = self._position(offset)
+        return self.crcs[position] if position >= 0 else None
+
+    def epoch_at_end(self, offset: int) -> int | None:
+        """The epoch of the batch that ends at `offset`; None if none does."""
+        if self.ends and self.ends[-1] == offset:
+            return self.epochs[-1]
+        if offset == self.start.offset > 0:
+            return self.start.epoch
+        position = self._position(offset)
+        return self.epochs[position] if position >= 0 else None
+
+    def holds(self, offset: int, crc: int | None) -> bool:
+        """Whether the committed batch that ends at `offset`, with this crc, is here or in the snapshot this log starts at."""
+        return offset < self.start.offset or self.crc_at(offset) == crc
+
+    def crcs_after(self, offset: int) -> array[int]:
+        """The crcs of the batches that end above `offset`."""
+        return self.crcs[bisect_right(self.ends, offset) :]

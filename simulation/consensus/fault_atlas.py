@@ -1,0 +1,139 @@
+"""Where disks may be damaged or lost: never so that fewer than a majority of any voter set in force is left whole.
+
+Theory of operation. What is committed is on a majority; as long as a majority of disks is whole, one of those has it, and can be
+elected by the others. So before a disk is damaged or replaced, all voter sets that any node may act on are looked at: a voter
+whose disk is gone, rotten, or would be now counts as lost (the fault atlas of TigerBeetle's simulator, for whole disks). Rot goes
+where it must be told from a torn tail: into batches below a high watermark that another committed batch bears, into finished
+snapshots, or into the election state, which a start must refuse. What rots in the tail above that is taken for torn, and is
+not tried.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.quorum.core.batch import decode
+from kraftlab.quorum.core.errors import CorruptBatch
+from kraftlab.quorum.core.types import VoterSet
+from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
+from kraftlab.quorum.storage.snapshot_file import BOOTSTRAP_ID, snapshot_id, snapshot_name
+
+from .machine import DIRECTORY, Rot
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .process import SimulatedProcess
+    from .world import World
+
+
+class Target(NamedTuple):
+    """Bytes `[start, end)` of a file, and what is known to be lost with them: the records at `unreadable`, of a log that is
+    committed below `until`.
+    """
+
+    path: str
+    start: int
+    end: int
+    until: int
+    unreadable: range
+    is_fatal: bool = False
+
+
+class Found(NamedTuple):
+    """A committed batch on a disk."""
+
+    path: str
+    position: int
+    size_bytes: int
+    base_offset: int
+    end_offset: int
+    high_watermark: int
+
+
+def sets_in_force(world: World) -> list[VoterSet]:
+    """Every voter set that somebody acts on, or would after a restart."""
+    found = [world.voters.committed.latest]
+    for machine in world.machines:
+        found.append(world.voters.trail_of(machine.durable).latest)
+        if machine.process is not None:
+            found.append(machine.process.voter_trail.latest)
+    return found
+
+
+def is_whole(machine: Machine | None) -> bool:
+    return machine is not None and machine.rot is None and not machine.is_gone
+
+
+def may_be_lost(world: World, machine: Machine) -> bool:
+    """Whether majorities stay whole without this disk."""
+    for voters in sets_in_force(world):
+        if voters.has(machine.key):
+            others = [world.machine_of(voter.key) for voter in voters.voters if voter.key.node_id != machine.node_id]
+            if sum(is_whole(other) for other in others) < voters.majority():
+                return False
+    return True
+
+
+def targets(world: World, machine: Machine) -> list[Target]:
+    """What may rot on this disk."""
+    directory, files = partition_directory(DIRECTORY), machine.file_system
+    found: list[Target] = []
+    batches: list[Found] = []
+    for name in files.names(directory):
+        path = f"{directory}/{name}"
+        data = files.durable_bytes(path)
+        position = snapshot_id(name)
+        if name.endswith(".log"):
+            batches += _committed_batches(world, machine, path, data)
+        elif position not in (None, BOOTSTRAP_ID) and data and world.history.is_position(position):
+            found.append(Target(path, 0, len(data), position.offset, range(-1, position.offset)))
+        elif name == "quorum-state" and data:
+            found.append(Target(path, 0, len(data), 0, range(0), is_fatal=True))
+    *_, second, first = 0, 0, *sorted(batch.high_watermark for batch in batches)
+    for batch in batches:
+        stamp = second if batch.high_watermark == first else first  # the highest of the others
+        if batch.base_offset < stamp:
+            end, unreadable = batch.position + batch.size_bytes, range(batch.base_offset, batch.end_offset)
+            found.append(Target(batch.path, batch.position, end, min(stamp, world.history.end_offset), unreadable))
+    return found
+
+
+def _committed_batches(world: World, machine: Machine, path: str, data: bytes) -> list[Found]:
+    batches: list[Found] = []
+    position = HEADER_PAGE_BYTES
+    while position < len(data):
+        try:
+            header = decode(data, position).header  # whole: of a torn one the header may stand there, and means nothing
+        except CorruptBatch:
+            break
+        end_offset = header.base_offset + header.record_count
+        if world.history.crc_at(end_offset) != header.crc or machine.durable.crc_at(end_offset) != header.crc:
+            break
+        batches.append(Found(path, position, header.size_bytes, header.base_offset, end_offset, header.high_watermark))
+        position += header.size_bytes
+    return batches
+
+
+def damage(machine: Machine, target: Target, random: Random) -> None:
+    """Some bits flip."""
+    for _ in range(random.choice((1, 1, 3))):
+        machine.file_system.flip(target.path, random.randrange(target.start, target.end), random.randrange(8))
+    machine.rot = Rot(target.path, target.until, target.unreadable, target.is_fatal)
+    if snapshot_id(target.path.rpartition("/")[2]) is not None:
+        machine.world.has_rotten_snapshots = True
+
+
+def rot_newest_snapshot(world: World, leader: SimulatedProcess, random: Random) -> None:
+    """It rots under the leader, and a node that nobody counts as a voter gets an empty disk, and needs it. Nothing happens where
+    there is no such node, or where too many disks are damaged already.
+    """
+    machine = leader.machine
+    path = f"{partition_directory(DIRECTORY)}/{snapshot_name(leader.raft.snapshots[-1])}"
+    found = [target for target in targets(world, machine) if target.path == path]
+    others = [other for other in world.machines if not any(voters.has(other.key) for voters in sets_in_force(world))]
+    if found and others and machine.rot is None and may_be_lost(world, machine):
+        world.note(f"rot on n{machine.node_id}, which leads: {found[0]}")
+        damage(machine, found[0], random)
+        random.choice(others).wipe("and needs what has rotted")

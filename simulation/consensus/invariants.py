@@ -1,0 +1,651 @@
+"""What must hold after every event, one small checker per rule, each at a cost of what has changed.
+
+The simulator calls a checker only when something it judges has changed: an append, a truncation, a message that leaves, a stored
+election state, a risen high watermark, a new state. A broken rule raises Violation. The truth about disks comes from the machines
+(`durable`, `stored`), the truth about voters from the batches themselves (voter_trail.py), never from what a node believes.
+What concerns voters, snapshots and repair alone is judged in membership_invariants.py and snapshot_invariants.py.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.quorum.core.batch import BatchHeader, check_all
+from kraftlab.quorum.core.effects import Append, Effects, ElectionState, InstallSnapshot, Reply, Send, Truncate
+from kraftlab.quorum.core.events import Event
+from kraftlab.quorum.core.local_log import control_of
+from kraftlab.quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from kraftlab.quorum.core.snapshots import SnapshotContext
+from kraftlab.quorum.core.types import OffsetAndEpoch, ReplicaKey, VoterSet
+from kraftlab.quorum.storage import MetadataStore, SnapshotStore
+
+from .network import Inbound
+from .voter_trail import VoterTrail
+
+if TYPE_CHECKING:
+    from .durable_log import DurableLog
+    from .machine import Machine
+    from .process import SimulatedProcess
+    from .world import World
+
+
+class Violation(Exception):
+    """A rule of consensus is broken; starts with the rule's name."""
+
+
+AppendedBatch = tuple[int, int, int]
+"""What identifies a batch: base offset, epoch, crc."""
+
+
+class Appended(NamedTuple):
+    """What is in the bytes of an append, whose crcs hold."""
+
+    headers: list[BatchHeader]
+    batches: list[AppendedBatch]
+    has_control: bool
+
+
+@lru_cache(maxsize=128)
+def appended(data: bytes) -> Appended:
+    """Checks the bytes. All nodes append the same ones, mostly."""
+    headers = check_all(data)
+    batches = [(header.base_offset, header.epoch, header.crc) for header in headers]
+    return Appended(headers, batches, any(header.is_control for header in headers))
+
+
+class Checker:
+    """Override what concerns the rule; only overridden methods are ever called.
+
+    The code that runs at every step compares types by identity: isinstance of a Struct that is none takes a long way round.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None: ...
+
+    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+        """The node has taken a step, none of whose effects is carried out so far."""
+
+    def on_state(self, process: SimulatedProcess) -> None: ...
+
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None: ...
+
+    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None: ...
+
+    def on_voters(self, process: SimulatedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
+        """A record that names voters is about to be appended; `process.voter_trail` does not have it yet."""
+
+    def on_frozen(self, process: SimulatedProcess, context: SnapshotContext) -> None:
+        """A snapshot of what is applied is about to be written."""
+
+    def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
+        """An own snapshot is finished, and the node has been told."""
+
+    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+        """The copy of a leader's snapshot does not hold."""
+
+    def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
+        """A leader's snapshot is about to replace the log."""
+
+    def on_sent(self, process: SimulatedProcess, request: Request) -> None: ...
+
+    def on_replied(self, process: SimulatedProcess, response: Response) -> None: ...
+
+    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+        """A standard vote leaves: granted to another, or its own with the request for votes. Comes after the other two."""
+
+    def on_stored(self, machine: Machine, state: ElectionState) -> None: ...
+
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        """A flush has ended, and the node has been told."""
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None: ...
+
+    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None: ...
+
+    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None: ...
+
+    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+        """A linearizable read is answered; when it was asked, everything below `asked_at_offset` was committed."""
+
+
+def crc_in_log(process: SimulatedProcess, offset: int) -> int | None:
+    """The crc of the batch that ends at `offset` in the log as the node sees it; None if none does."""
+    try:
+        return process.local_log.view.crc_at(offset)
+    except KeyError:
+        return None
+
+
+class CommittedHistory(Checker):
+    """State machine safety: whatever any node ever reported committed is one sequence, the same for all (etcd's LogInv).
+
+    Equal crcs at equal offsets mean equal prefixes, so the sequence is kept as batch ends and crcs, with the epoch of the
+    leader that first reported each end. Other checkers read it. Only a leader may extend it.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.ends = array("q", [0])
+        self.crcs = array("I", [0])
+        self.epochs = array("q", [0])
+        self.commit_epochs = array("q", [0])
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends[-1]
+
+    def crc_at(self, offset: int) -> int | None:
+        position = bisect_left(self.ends, offset)
+        return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
+
+    def is_position(self, position: OffsetAndEpoch) -> bool:
+        """Whether a committed batch of that epoch ends there."""
+        place = bisect_left(self.ends, position.offset)
+        return place < len(self.ends) and (self.ends[place], self.epochs[place]) == position
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        end_offset = self.ends[-1]
+        if high_watermark <= end_offset:
+            expected, offset = self.crc_at(high_watermark), high_watermark
+        else:
+            expected, offset = self.crcs[-1], end_offset
+        found = crc_in_log(process, offset)
+        if expected is None or found != expected:
+            raise Violation(f"S0 n{process.node_id} commits another batch below {offset}: crc {found} instead of {expected}")
+        if high_watermark > end_offset:
+            if crc_in_log(process, high_watermark) is None:
+                raise Violation(f"S0 n{process.node_id} commits up to {high_watermark}, which is inside a batch")
+            self._extend(process, high_watermark)
+
+    def _extend(self, process: SimulatedProcess, high_watermark: int) -> None:
+        for header in process.log.batches(self.end_offset):
+            if header.end_offset > high_watermark:
+                break
+            self.ends.append(header.end_offset)
+            self.crcs.append(header.crc)
+            self.epochs.append(header.epoch)
+            if header.is_control:
+                self.world.voters.commit(header.crc)
+            self.commit_epochs.append(process.quorum.epoch)
+
+    def end_before_epoch(self, epoch: int) -> int:
+        """The end of what leaders of epochs below `epoch` have committed."""
+        position = len(self.ends) - 1
+        while position > 0 and self.commit_epochs[position] >= epoch:
+            position -= 1
+        return self.ends[position]
+
+
+class OneLeaderPerEpoch(Checker):
+    """S1: in every epoch ever seen at most one node leads, and nobody believes in another."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._leaders: dict[int, int] = {}
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        epoch, leader_id = process.quorum.epoch, process.quorum.state.leader_id
+        if leader_id >= 0 and self._leaders.setdefault(epoch, leader_id) != leader_id:
+            raise Violation(f"S1 epoch {epoch} is led by n{self._leaders[epoch]} and, says n{process.node_id}, by n{leader_id}")
+
+
+class DurableEpochIsMonotone(Checker):
+    """S2: a node's stored epoch never falls, not even over a crash, and its epoch in memory is at least its log's last one."""
+
+    def on_stored(self, machine: Machine, state: ElectionState) -> None:
+        if machine.stored is not None and state.epoch < machine.stored.epoch:
+            raise Violation(f"S2 n{machine.node_id} stores {state} after {machine.stored}")
+
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+        allowed = [machine.stored] if machine.possibly_stored is None else [machine.stored, machine.possibly_stored]
+        if store.election not in allowed:
+            raise Violation(f"S2 n{machine.node_id} had stored {allowed} and finds {store.election}")
+
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+        base_offset, epoch, _ = batches[-1]
+        if epoch > process.quorum.epoch:
+            raise Violation(f"S2 n{process.node_id} of epoch {process.quorum.epoch} appends {base_offset}@{epoch}")
+
+
+class OneVotePerEpoch(Checker):
+    """S3: a replica gives at most one standard vote per epoch, over all its incarnations; its own candidacy is a vote."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
+
+    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+        first = self._votes.setdefault((process.key, epoch), candidate)
+        if first != candidate:
+            raise Violation(f"S3 n{process.node_id} votes in epoch {epoch} for {first} and for {candidate}")
+
+
+class LogMatching(Checker):
+    """S4: the same (offset, epoch) is the same batch, with the same prefix, in every log. The crc chain covers the prefix."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._batches: dict[tuple[int, int], int] = {}
+
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+        for base_offset, epoch, crc in batches:
+            first = self._batches.setdefault((base_offset, epoch), crc)
+            if first != crc:
+                raise Violation(
+                    f"S4 n{process.node_id} appends {base_offset}@{epoch} with crc {crc:08x}, elsewhere it is {first:08x}"
+                )
+
+
+class LeaderIsAppendOnly(Checker):
+    """S5: who leads never truncates."""
+
+    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
+        if process.raft.is_leader:
+            raise Violation(f"S5 n{process.node_id} leads epoch {process.quorum.epoch} and truncates to {to_offset}")
+
+
+class LeaderCompleteness(Checker):
+    """S6: a leader's log contains everything that leaders of earlier epochs ever reported committed."""
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        if process.raft.is_leader:
+            self._check(process)
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        for other in self.world.leaders:
+            if other is not process and other.quorum.epoch > process.quorum.epoch:
+                self._check(other)
+
+    def _check(self, process: SimulatedProcess) -> None:
+        history = self.world.history
+        offset = history.end_before_epoch(process.quorum.epoch)
+        if offset >= process.local_log.view.start_offset and crc_in_log(process, offset) != history.crc_at(offset):
+            raise Violation(f"S6 n{process.node_id} leads epoch {process.quorum.epoch} without what was committed up to {offset}")
+
+
+class HighWatermarkIsMonotone(Checker):
+    """S7: a high watermark never falls, neither in one process nor along the leaders of ever newer epochs."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._epoch = 0
+        self._high_watermark = 0
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if high_watermark <= process.applying.commit_offset:
+            raise Violation(f"S7 n{process.node_id} goes from {process.applying.commit_offset} back to {high_watermark}")
+        if leading and process.quorum.epoch >= self._epoch:
+            if high_watermark < self._high_watermark:
+                raise Violation(f"S7 leader n{process.node_id} reports {high_watermark}, it was {self._high_watermark} before")
+            self._epoch, self._high_watermark = process.quorum.epoch, high_watermark
+
+
+class CommittedIsDurable(Checker):
+    """S8: what a leader reports committed is on the disks of a majority of the voters in force, byte for byte; a lost disk
+    counts with what it held, for its acknowledgements may still be on their way. What that costs is S6's business.
+    """
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if not leading:
+            return
+        crc = crc_in_log(process, high_watermark)
+        voters = process.voter_trail.latest
+        holders = [v.key.node_id for v in voters.voters if self.world.has_held(v.key, high_watermark, crc)]
+        if len(holders) < voters.majority():
+            raise Violation(
+                f"S8 n{process.node_id} commits up to {high_watermark}, but of {voters} only {holders} hold it durably"
+            )
+
+
+class CommittedSurvivesAnyElection(Checker):
+    """S6, looking ahead: were all machines to restart now, nobody without the committed data could win an election.
+
+    This is what the rule against committing older epochs by counting replicas is for (Raft §5.4.2, figure 8; KAFKA-12619).
+    """
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if not leading:
+            return
+        crc = crc_in_log(process, high_watermark)
+        for candidate in self.world.machines:
+            if candidate.rot is not None or candidate.durable.holds(high_watermark, crc):
+                continue
+            trail = self.world.voters.trail_of(candidate.durable)
+            voters, position = trail.latest, candidate.durable.last_position
+            if not voters.has(candidate.key) and not trail.previous_has(candidate.key):
+                continue
+            electors = [
+                voter.key.node_id
+                for voter in voters.voters
+                if (elector := self.world.machine_of(voter.key)) is not None
+                and elector.durable.last_position <= position
+                and elector.rot is None
+            ]
+            if len(electors) >= voters.majority():
+                raise Violation(
+                    f"S6 n{process.node_id} commits up to {high_watermark}, yet "
+                    f"n{candidate.node_id}, which lacks it, could be elected by {electors} of {voters}"
+                )
+
+
+class CommittedIsNeverTruncated(Checker):
+    """S9: nobody truncates below its own high watermark, nor anything that it holds and that leaders up to its own epoch have
+    committed. What a newer leader has committed without it may go: it follows one who is deposed and has not heard of that.
+    """
+
+    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
+        committed = process.applying.commit_offset
+        if to_offset < committed:
+            raise Violation(f"S9 n{process.node_id} truncates to {to_offset}, its high watermark is {committed}")
+        history = self.world.history
+        position = bisect_left(history.ends, to_offset + 1)
+        if (
+            to_offset < history.end_before_epoch(process.quorum.epoch + 1)
+            and process.machine.durable.crc_at(history.ends[position]) == history.crcs[position]
+        ):
+            raise Violation(
+                f"S9 n{process.node_id} truncates to {to_offset} and loses committed data up to {history.ends[position]}"
+            )
+
+
+class WrittenOnce(Checker):
+    """S10: a leader writes each (offset, epoch) once in the life of the cluster (KAFKA-10527)."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._written: set[tuple[int, int]] = set()
+
+    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+        if not process.raft.is_leader or batches[0][1] != process.quorum.epoch:
+            return
+        for base_offset, epoch, _ in batches:
+            if (base_offset, epoch) in self._written:
+                raise Violation(f"S10 n{process.node_id} writes {base_offset}@{epoch} a second time")
+            self._written.add((base_offset, epoch))
+
+
+class FollowersCommitAfterLeaders(Checker):
+    """S11: nobody but a leader is the first to call anything committed."""
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+        if not leading and high_watermark > self.world.history.end_offset:
+            raise Violation(f"S11 n{process.node_id} reports {high_watermark}, leaders only {self.world.history.end_offset}")
+
+
+class EqualOffsetsEqualState(Checker):
+    """S14: nodes that have applied up to the same offset have the same state."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._digests: dict[int, int] = {}
+
+    def digest_at(self, offset: int) -> int | None:
+        """Of the state there; None if nobody has come to a stop there."""
+        return self._digests.get(offset)
+
+    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:
+        if self._digests.setdefault(end_offset, digest) != digest:
+            raise Violation(f"S14 n{process.node_id} has another state at offset {end_offset}")
+
+
+class AcknowledgedIsCommitted(Checker):
+    """S15: a batch that its proposer was told to be committed stands in the committed history at its place."""
+
+    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
+        self.world.acknowledged += 1
+        if self.world.history.crc_at(end_offset) != crc:
+            raise Violation(f"S15 n{process.node_id} acknowledges [{base_offset}, {end_offset}), which is not committed")
+
+
+class ReadsAreLinearizable(Checker):
+    """S16: a linearizable read reflects every write that may have been acknowledged before it was asked, and nothing uncommitted.
+
+    What any leader ever reported committed counts as acknowledged, so the log is one register and its committed end is its value:
+    a read is linearizable if its offset lies between the ends at its asking and at its answer.
+    """
+
+    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+        self.world.reads += 1
+        committed = self.world.history.end_offset
+        if not asked_at_offset <= offset <= committed:
+            raise Violation(
+                f"S16 n{process.node_id} answers a read with {offset}; committed was {asked_at_offset} when it was asked, "
+                f"and is {committed} now"
+            )
+
+
+class ClaimsAreDurable(Checker):
+    """S17: no message leaves before the disk holds what it claims.
+
+    Fetch(o): the log through o. What a leader counts of its own: likewise. A granted vote, or a request for one: that vote.
+    BeginQuorumEpoch: the leadership. Any message: an epoch at least as high.
+    """
+
+    def on_sent(self, process: SimulatedProcess, request: Request) -> None:
+        stored = process.machine.stored
+        if request.epoch > (stored.epoch if stored is not None else 0):
+            raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
+        if type(request) is FetchRequest:
+            self._check_fetch(process, request)
+        elif (type(request) is BeginQuorumEpochRequest or type(request) is EndQuorumEpochRequest) and (
+            stored is None or (stored.epoch == request.epoch and stored.leader_id != process.node_id)
+        ):
+            raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
+
+    def on_replied(self, process: SimulatedProcess, response: Response) -> None:
+        stored = process.machine.stored
+        if response.leader.epoch > (stored.epoch if stored is not None else 0):
+            raise Violation(f"S17 n{process.node_id} sends {response} but has stored {stored}")
+
+    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+        stored = process.machine.stored
+        if stored is None or stored.epoch < epoch or (stored.epoch == epoch and stored.voted_key != candidate):
+            raise Violation(f"S17 n{process.node_id} votes for {candidate} in epoch {epoch} but has stored {stored}")
+
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        believed, durable = process.local_log.flushes.durable_end_offset, process.machine.durable.end_offset
+        if believed > durable:
+            raise Violation(f"S17 n{process.node_id} takes its log for durable up to {believed}, but its disk ends at {durable}")
+
+    def _check_fetch(self, process: SimulatedProcess, request: FetchRequest) -> None:
+        """A fetch of an epoch that the node has left behind since speaks of a log that it may have cut meanwhile."""
+        offset, durable = request.fetch_offset, process.machine.durable
+        if offset > 0 and durable.epoch_at_end(offset) != request.last_fetched_epoch and request.epoch == process.quorum.epoch:
+            raise Violation(f"S17 n{process.node_id} sends {request} but its disk ends at {durable.end_offset}")
+
+
+class DurableSurvives(Checker):
+    """Storage: a restart finds exactly what was durable; after a crash in the middle of a flush, at least that. Less is found
+    only once: when a damaged log is set aside, to be repaired.
+    """
+
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+        expected = machine.durable
+        history = self.world.history
+        if log.start.offset and (not history.is_position(log.start) or history.crc_at(log.start.offset) != log.start_crc):
+            raise Violation(f"S13 the log of n{machine.node_id} starts at {log.start}, where nothing committed ends")
+        if machine.has_rotten_log:
+            self._check_rotten(machine, log, store)
+            if store.boot.repair_until and machine.before_rot is None:
+                return
+        elif store.boot.repair_until:
+            raise Violation(f"D2 n{machine.node_id} repairs up to {store.boot.repair_until}, but nothing rotted: {store.damage}")
+        if log.start == machine.possible_install != expected.start:
+            return
+        had, has = expected.crcs_after(log.start.offset), log.crcs_after(expected.start.offset)
+        is_there = has[: len(had)] == had and log.end_offset >= expected.end_offset
+        if not is_there or (machine.is_durable_exact and len(has) != len(had)):
+            raise Violation(
+                f"D1 n{machine.node_id} had batches on disk from {expected.start} up to {expected.end_offset}, "
+                f"finds those from {log.start} up to {log.end_offset}"
+            )
+
+    def _check_rotten(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+        """A damaged log must not be taken for a short one."""
+        assert machine.rot is not None
+        if store.boot.repair_until < machine.rot.until and log.end_offset < min(machine.rot.until, machine.durable.end_offset):
+            raise Violation(
+                f"D2 n{machine.node_id} had committed batches up to {machine.rot.until} before {machine.rot.file} rotted, "
+                f"finds those up to {log.end_offset}, and repairs up to {store.boot.repair_until}"
+            )
+
+
+CHECKERS: tuple[type[Checker], ...] = (
+    OneLeaderPerEpoch,
+    DurableEpochIsMonotone,
+    OneVotePerEpoch,
+    LogMatching,
+    LeaderIsAppendOnly,
+    HighWatermarkIsMonotone,
+    CommittedIsDurable,
+    CommittedSurvivesAnyElection,
+    CommittedIsNeverTruncated,
+    WrittenOnce,
+    FollowersCommitAfterLeaders,
+    CommittedHistory,
+    LeaderCompleteness,
+    EqualOffsetsEqualState,
+    AcknowledgedIsCommitted,
+    ReadsAreLinearizable,
+    ClaimsAreDurable,
+    DurableSurvives,
+)
+"""In the order in which they judge; S11 and S8 look at the history before this event extends it."""
+
+
+class Checkers:
+    """Calls each checker only for what it overrides."""
+
+    def __init__(self, world: World, more: Iterable[type[Checker]] = ()) -> None:
+        self.world = world
+        self.all = [checker(world) for checker in (*CHECKERS, *more)]
+        self._hooks = {
+            name: [getattr(c, name) for c in self.all if getattr(type(c), name) is not getattr(Checker, name)]
+            for name in vars(Checker)
+            if name.startswith("on_")
+        }
+        self._state, self._applied = self._hooks["on_state"], self._hooks["on_applied"]
+        self._sent, self._replied, self._vote = self._hooks["on_sent"], self._hooks["on_replied"], self._hooks["on_vote"]
+        self._append, self._apply = self._hooks["on_append"], self._hooks["on_apply"]
+        self._flushed = self._hooks["on_flushed"]
+
+    def add(self, checker: Checker) -> None:
+        """One more, that a world brings along."""
+        self.all.append(checker)
+        for name, hooks in self._hooks.items():
+            if getattr(type(checker), name) is not getattr(Checker, name):
+                hooks.append(getattr(checker, name))
+
+    def history(self) -> CommittedHistory:
+        return next(c for c in self.all if isinstance(c, CommittedHistory))
+
+    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+        for check in self._hooks["on_boot"]:
+            check(machine, log, store)
+
+    @property
+    def watch_steps(self) -> bool:
+        """Whether anybody wants to see every step: then `on_step` is to be called."""
+        return bool(self._hooks["on_step"])
+
+    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+        for check in self._hooks["on_step"]:
+            check(process, event, effects)
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        for check in self._state:
+            check(process)
+
+    def on_append(self, process: SimulatedProcess, effect: Append) -> None:
+        headers, batches, has_control = appended(effect.data)
+        for check in self._append:
+            check(process, batches)
+        if has_control:
+            self._on_control(process, headers, effect.data)
+
+    def _on_control(self, process: SimulatedProcess, headers: list[BatchHeader], data: bytes) -> None:
+        control = control_of(headers, data)
+        for header in headers:
+            if header.is_control:
+                inside = [entry for entry in control if header.base_offset <= entry[0] < header.end_offset]
+                for offset, voters in self.world.voters.record(header.crc, header.end_offset, inside):
+                    for check in self._hooks["on_voters"]:
+                        check(process, offset, voters, header.epoch)
+                    process.voter_trail.append(offset, voters)
+
+    def on_frozen(self, process: SimulatedProcess, context: SnapshotContext) -> None:
+        for check in self._hooks["on_frozen"]:
+            check(process, context)
+
+    def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
+        for check in self._hooks["on_snapshot"]:
+            check(process, store, snapshot)
+
+    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+        for check in self._hooks["on_refused"]:
+            check(process, snapshot, reason)
+
+    def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
+        for check in self._hooks["on_install"]:
+            check(process, effect)
+        process.voter_trail = VoterTrail(self.world.voters.committed.at(effect.id.offset))
+
+    def on_truncate(self, process: SimulatedProcess, effect: Truncate) -> None:
+        for check in self._hooks["on_truncate"]:
+            check(process, effect.to_offset)
+        process.voter_trail.truncate(effect.to_offset)
+
+    def on_sent(self, process: SimulatedProcess, send: Send) -> None:
+        request = send.request
+        for check in self._sent:
+            check(process, request)
+        if type(request) is VoteRequest and not request.pre_vote:
+            for check in self._vote:
+                check(process, request.epoch, process.key)
+
+    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
+        request, response = inbound.request, reply.response
+        for check in self._replied:
+            check(process, response)
+        if type(response) is VoteResponse and type(request) is VoteRequest and response.granted and not request.pre_vote:
+            for check in self._vote:
+                check(process, request.epoch, request.candidate)
+
+    def on_stored(self, machine: Machine, state: ElectionState) -> None:
+        for check in self._hooks["on_stored"]:
+            check(machine, state)
+
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        for check in self._flushed:
+            check(process)
+
+    def on_apply(self, process: SimulatedProcess, high_watermark: int) -> None:
+        leading = process.is_leading or process.raft.is_leader
+        for check in self._apply:
+            check(process, high_watermark, leading)
+
+    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:
+        for check in self._applied:
+            check(process, end_offset, digest)
+
+    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
+        for check in self._hooks["on_acknowledged"]:
+            check(process, base_offset, end_offset, crc)
+
+    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+        for check in self._hooks["on_read"]:
+            check(process, asked_at_offset, offset)

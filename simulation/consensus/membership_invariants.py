@@ -1,0 +1,66 @@
+"""What must hold of voters and of nodes under repair: S12 and S18. The truth about voter sets is voter_trail.py's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kraftlab.quorum.core.candidate import Candidate
+from kraftlab.quorum.core.prospective import Prospective
+from kraftlab.quorum.core.types import ReplicaKey, VoterSet
+
+from .invariants import Checker, Violation
+from .voter_trail import differ_by_one
+
+if TYPE_CHECKING:
+    from .process import SimulatedProcess
+
+
+class VotersChangeOneByOne(Checker):
+    """S12: consecutive voter sets differ by one voter; one uncommitted change at a time, and none before a leader has committed
+    in its own epoch (Ongaro, raft-dev 2015). The set that a new quorum's first leader copies into the log is no change.
+    """
+
+    def on_voters(self, process: SimulatedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
+        trail = process.voter_trail
+        if not differ_by_one(trail.latest, voters):
+            raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}: more than one change")
+        if not process.raft.is_leader or process.quorum.epoch != epoch or voters == trail.latest:
+            return
+        if trail.latest_offset >= process.applying.commit_offset:
+            raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}, which is not committed")
+        if process.applying.commit_offset <= process.raft.epoch_start_offset:
+            raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} and has not committed in its epoch {epoch}")
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        """Who is not in its own set stands only if the set without it may never have been committed."""
+        if type(process.quorum.state) not in (Candidate, Prospective):
+            return
+        trail = process.voter_trail
+        if trail.latest.has(process.key):
+            return
+        if not trail.previous_has(process.key) or trail.latest_offset < process.applying.commit_offset:
+            raise Violation(f"S12 n{process.node_id} stands for election, and its log's voters are {trail.latest}")
+
+
+class RepairersDoNotVote(Checker):
+    """S18: who repairs a damaged log votes for nobody and does not lead before it durably holds everything again. Once it does,
+    that is over for good: a later leader may cut what was never committed.
+    """
+
+    def _is_repairing(self, process: SimulatedProcess) -> bool:
+        return process.machine.durable.end_offset < process.repair_until
+
+    def on_flushed(self, process: SimulatedProcess) -> None:
+        if process.repair_until and not self._is_repairing(process):
+            process.repair_until = 0
+
+    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+        if self._is_repairing(process):
+            raise Violation(f"S18 n{process.node_id} repairs up to {process.repair_until} and votes for {candidate} in {epoch}")
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        if process.repair_until and process.raft.is_leader and self._is_repairing(process):
+            raise Violation(f"S18 n{process.node_id} repairs up to {process.repair_until} and leads epoch {process.quorum.epoch}")
+
+
+MEMBERSHIP_CHECKERS: tuple[type[Checker], ...] = (VotersChangeOneByOne, RepairersDoNotVote)

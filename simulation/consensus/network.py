@@ -1,0 +1,210 @@
+"""The network between nodes: requests and responses that are delayed, reordered, lost, duplicated, replayed, cut off or refused.
+
+A request to a machine without a process comes back as refused (the kernel answers for it), unless the way is cut. A response
+can be lost although its request was carried out. When a process dies, its callers hear of a broken connection or of nothing
+at all, and those it had called may hear that it hung up. Timeouts are the sender's own business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kraftlab.quorum.core.effects import Send
+from kraftlab.quorum.core.events import RequestAbandoned, RequestFailed
+from kraftlab.quorum.core.messages import Request, Response
+
+from .options import CALM, NetworkOptions
+
+LISTENER = "CONTROLLER"
+
+if TYPE_CHECKING:
+    from .process import SimulatedProcess
+    from .world import World
+
+
+class Inbound(msgspec.Struct, frozen=True):
+    """A request that a process has received and not answered yet."""
+
+    caller: SimulatedProcess
+    correlation: int
+    request: Request
+
+
+class SimulatedNetwork:
+    """One for the whole world; times in microseconds."""
+
+    __slots__ = (
+        "_after",
+        "_clogged_until_us",
+        "_cuts",
+        "_draw",
+        "_duplicates",
+        "_has_endpoints",
+        "_keeps_order",
+        "_last_arrival_us",
+        "_loss",
+        "_named",
+        "_random",
+        "_replays",
+        "_response_loss",
+        "_twice_delay_us",
+        "_world",
+    )
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._after = world.after
+        self._random = world.options.random("network")
+        self._draw = self._random.random
+        options = world.options
+        self.be(options.network)
+        self._has_endpoints = options.dynamic_voters
+        self._named = range(options.voters + options.observers if options.dynamic_voters else options.voters)
+        """The nodes that everybody's configuration names; no others ever vote."""
+        self._cuts: dict[tuple[int, int], int] = {}
+        self._clogged_until_us: dict[tuple[int, int], int] = {}
+        self._last_arrival_us: dict[tuple[int, int], int] = {}
+
+    def be(self, options: NetworkOptions) -> None:
+        """So good or bad from now on; cuts and what is held stay. Fractions are floats, like the draws they are compared with."""
+        self._twice_delay_us = 2.0 * options.delay_us
+        self._loss, self._response_loss = float(options.loss), float(options.response_loss)
+        self._duplicates, self._replays = float(options.duplicates), float(options.replays)
+        self._keeps_order = not options.reordering
+
+    @property
+    def held_until_us(self) -> int:
+        """When the last of the messages that are held goes on."""
+        return max(self._clogged_until_us.values(), default=0)
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more."""
+        self.be(CALM)
+        self._cuts.clear()
+        self._clogged_until_us.clear()
+
+    def cut(self, source: int, target: int) -> None:
+        """Messages from `source` to `target` vanish until `mend` was called as often."""
+        self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
+
+    def cut_for_good(self, source: int, target: int) -> None:
+        """Messages from `source` to `target` vanish; no `mend` that is still to come ends that."""
+        self._cuts[source, target] = 1 << 30
+
+    def is_cut(self, source: int, target: int) -> bool:
+        return (source, target) in self._cuts
+
+    def clog(self, source: int, target: int, until_us: int) -> None:
+        """Messages from `source` to `target` are held until then, and arrive after all: a connection that was down."""
+        self._clogged_until_us[source, target] = until_us
+
+    def mend(self, source: int, target: int) -> None:
+        left = self._cuts.get((source, target), 0) - 1
+        if left > 0:
+            self._cuts[source, target] = left
+        else:
+            self._cuts.pop((source, target), None)
+
+    def _delay_us(self, way: tuple[int, int]) -> int:
+        draw = self._draw
+        delay_us = 20 + int(draw() * self._twice_delay_us)
+        if draw() < 0.02:
+            delay_us *= 10
+        if self._clogged_until_us and way in self._clogged_until_us:
+            delay_us += max(0, self._clogged_until_us[way] - self._world.now_us)
+        if self._keeps_order:
+            now_us = self._world.now_us
+            arrival_us, last_arrival_us = now_us + delay_us, self._last_arrival_us.get(way, 0)
+            if arrival_us < last_arrival_us:
+                return last_arrival_us - now_us
+            self._last_arrival_us[way] = arrival_us
+        return delay_us
+
+    def send(self, caller: SimulatedProcess, send: Send) -> None:
+        source, target = caller.node_id, send.destination
+        if target < 0:
+            target = self._anybody(caller)
+            if target < 0:
+                delay_us = self._delay_us((target, source))
+                self._after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=True))
+                return
+        elif self._has_endpoints and not self._finds(caller, send):
+            return
+        way, draw = (source, target), self._draw
+        if way in self._cuts or (self._loss and draw() * 1000.0 < self._loss):
+            return
+        inbound, after, arrive = Inbound(caller, send.correlation, send.request), self._after, self._arrive
+        after(self._delay_us(way), arrive, inbound, target)
+        if self._duplicates and draw() * 1000.0 < self._duplicates:
+            after(self._delay_us(way), arrive, inbound, target)
+        if self._replays and draw() * 1000.0 < self._replays:
+            after(self._replay_us(), arrive, inbound, target)
+
+    def _anybody(self, caller: SimulatedProcess) -> int:
+        """Who is found at one of the endpoints in the caller's address book; -1: nobody any more.
+
+        They are those that its configuration names, which is kept up to date, and those that its log names for the voters.
+        """
+        machines, voters = self._world.machines, caller.raft.voters
+        others = [node_id for node_id in self._named if node_id != caller.node_id]
+        left = 0
+        if self._has_endpoints:
+            left = sum(voter.endpoints != machines[voter.key.node_id].endpoints for voter in voters.voters)
+        choice = int(self._random.random() * (len(others) + left))
+        return others[choice] if choice < len(others) else -1
+
+    def _finds(self, caller: SimulatedProcess, send: Send) -> bool:
+        """Whether the caller knows where its target is. If it does not, it learns that at once; if nobody listens there any more,
+        a little later.
+        """
+        target = send.destination
+        endpoint = caller.raft.endpoints_of(target).get(LISTENER)
+        if endpoint is not None and endpoint.port == self._world.machines[target].port:
+            return True
+        delay_us = 1 if endpoint is None else self._delay_us((target, caller.node_id))
+        self._after(delay_us, caller.fail, RequestFailed(send.correlation, target, refused=endpoint is not None))
+        return False
+
+    def _arrive(self, inbound: Inbound, target: int) -> None:
+        process = self._world.machines[target].process
+        if process is not None:
+            process.receive(inbound)
+            return
+        caller = inbound.caller
+        way = (target, caller.node_id)
+        if way not in self._cuts:
+            self._after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
+
+    def reply(self, server: SimulatedProcess, inbound: Inbound, response: Response) -> None:
+        source, caller, draw = server.node_id, inbound.caller, self._draw
+        way = (source, caller.node_id)
+        if way in self._cuts or (self._response_loss and draw() * 1000.0 < self._response_loss):
+            return
+        answered, correlation, after = caller.answered, inbound.correlation, self._after
+        after(self._delay_us(way), answered, correlation, source, response)
+        if self._duplicates and draw() * 1000.0 < self._duplicates:
+            after(self._delay_us(way), answered, correlation, source, response, True)
+        if self._replays and draw() * 1000.0 < self._replays:
+            after(self._replay_us(), answered, correlation, source, response, True)
+
+    def _replay_us(self) -> int:
+        """When a message comes once more: perhaps behind the next election."""
+        return 100_000 + int(self._draw() * 3_000_000)
+
+    def process_died(self, process: SimulatedProcess) -> None:
+        """Its connections break: some of the other ends notice."""
+        for inbound in process.inbound.values():
+            caller = inbound.caller
+            way = (process.node_id, caller.node_id)
+            if self._random.random() < 0.5 and way not in self._cuts:
+                self._after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, process.node_id))
+        for machine in self._world.machines:
+            server = machine.process
+            if server is None or server is process:
+                continue
+            for token, inbound in server.inbound.items():
+                if inbound.caller is process and self._random.random() < 0.5:
+                    delay_us = self._delay_us((process.node_id, server.node_id))
+                    self._after(delay_us, server.abandoned, RequestAbandoned(token))

@@ -1,0 +1,155 @@
+"""Whoever runs the simulated cluster: adds, removes and replaces voters, hands the leadership over, and waits for answers.
+
+A change is asked of whoever leads, now and then of somebody else. It must be answered within its timeout as long as the asked
+process lives (L6), and what was answered as done must be committed (S12). A disk that was replaced is followed up until the new
+replica stands in the voter set in the place of the old one: unless the nodes do that by themselves (auto-join).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.quorum.core.errors import ErrorCode
+from kraftlab.quorum.core.messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
+from kraftlab.quorum.core.types import ReplicaKey
+
+from .invariants import Checker, Violation
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .process import SimulatedProcess
+    from .world import World
+
+TIMEOUTS_MS = (100, 600, 2_000, 2_000)
+GRACE_MS = 3_000
+"""An answer may wait for the disk."""
+LEADERLESS_US = 100_000
+PATIENCE = 20
+"""How often a change is put off because nobody leads."""
+FOLLOW_UP_US = 300_000
+FOLLOW_UPS_MAX = 30
+
+
+class Asked(NamedTuple):
+    """A change that was put to a process, by that machine's clock. `sets` of voters were committed by then."""
+
+    process: SimulatedProcess
+    request: VoterChangeRequest
+    due_ms: int
+    sets: int
+
+
+class Operators(Checker):
+    """All of one world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._random = world.options.random("operators")
+        self._waiting: dict[int, Asked] = {}
+        self._next = 0
+        self._hasty = 0
+        self.done = 0
+        """Changes that were answered as made."""
+
+    def timeout_ms(self, random: Random) -> int:
+        return random.choice(TIMEOUTS_MS)
+
+    def ask(
+        self, request: VoterChangeRequest, timeout_ms: int, process: SimulatedProcess | None = None, left: int = PATIENCE
+    ) -> None:
+        """Of that process, else of the newest leader or, one time in ten, anybody. While nobody leads it is mostly put off."""
+        if self.world.is_healed:
+            return
+        if process is None:
+            if left and not self.world.leaders and self._random.random() < 0.95:
+                self.world.after(LEADERLESS_US, self.ask, request, timeout_ms, None, left - 1)
+                return
+            everybody = [machine.process for machine in self.world.machines if machine.process is not None]
+            if self.world.leaders and self._random.random() < 0.9:
+                process = max(self.world.leaders, key=lambda leading: leading.quorum.epoch)
+            elif everybody:
+                process = everybody[int(self._random.random() * len(everybody))]
+        if process is None or process.dead:
+            return
+        if process.machine.paused_until_us > self.world.now_us:
+            return
+        number, self._next = self._next, self._next + 1
+        due_ms, sets = process.machine.now_ms() + timeout_ms + GRACE_MS, len(self.world.voters.committed.entries)
+        self._waiting[number] = Asked(process, request, due_ms, sets)
+        process.ask(request, lambda response: self._answered(number, response))
+
+    def add(self, machine: Machine, timeout_ms: int) -> None:
+        self.ask(AddVoterRequest(-1, machine.voter, timeout_ms), timeout_ms)
+
+    def remove(self, key: ReplicaKey, timeout_ms: int, process: SimulatedProcess | None = None) -> None:
+        self.ask(RemoveVoterRequest(-1, key, timeout_ms), timeout_ms, process)
+
+    def transfer(self, key: ReplicaKey, timeout_ms: int) -> None:
+        self.ask(TransferLeadershipRequest(-1, key, timeout_ms), timeout_ms)
+
+    def _answered(self, number: int, response: VoterChangeResponse) -> None:
+        asked = self._waiting.pop(number)
+        if response.error is not ErrorCode.NONE:
+            return
+        self.done += 1
+        committed = [voters for _, voters in self.world.voters.committed.entries[asked.sets - 1 :]]
+        request = asked.request
+        if isinstance(request, AddVoterRequest):
+            is_done = any(voters.has(request.voter.key) for voters in committed)
+        elif isinstance(request, RemoveVoterRequest):
+            is_done = any(not voters.has(request.voter) for voters in committed)
+        else:
+            return
+        if not is_done:
+            raise Violation(f"S12 n{asked.process.node_id} answers {request} as done, and it is not committed")
+
+    def unanswered(self) -> str | None:
+        """A change that ought to have its answer. Who stays broken for good, with a full disk perhaps, owes none."""
+        for number, (process, request, due_ms, _) in list(self._waiting.items()):
+            if process.dead:
+                del self._waiting[number]
+            elif process.machine in self.world.liveness.outside:
+                continue
+            elif process.machine.paused_until_us <= self.world.now_us and process.machine.now_ms() > due_ms:
+                return f"n{process.node_id} has not answered {request!r} in time"
+        return None
+
+    # Changes that come too early
+
+    def be_hasty(self) -> None:
+        """The next leader is asked for a change before it can have committed anything."""
+        self._hasty += 1
+
+    def on_state(self, process: SimulatedProcess) -> None:
+        if self._hasty and process.raft.is_leader:
+            self._hasty -= 1
+            self.world.after(1, self._ask_at_once, process)
+
+    def _ask_at_once(self, process: SimulatedProcess) -> None:
+        if process.dead or not process.raft.is_leader or self.world.is_healed:
+            return
+        others = [voter.key for voter in process.raft.voters.voters if voter.key != process.key]
+        if others:
+            self.remove(others[int(self._random.random() * len(others))], 600, process)
+
+    # Replaced disks
+
+    def follow_up(self, machine: Machine, former: ReplicaKey, left: int = FOLLOW_UPS_MAX) -> None:
+        """See to it that `machine` votes again, under its new key."""
+        if not left or self.world.is_healed or self.world.options.auto_join or machine.key == former:
+            return
+        voters = self.world.newest_voters()
+        if voters.has(machine.key):
+            return
+        if voters.has(former):
+            self.remove(former, 600)
+        elif machine.process is not None:
+            self.add(machine, 2_000)
+        self.world.after(FOLLOW_UP_US, self.follow_up, machine, former, left - 1)

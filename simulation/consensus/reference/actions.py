@@ -1,0 +1,319 @@
+"""What a replica may do: one function for each action, which makes the replica's next value or refuses.
+
+The guards are Raft's rules, as KIP-595, KIP-853 and KIP-996 have them. A guard that does not hold raises Refused, which says why.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kraftlab.quorum.core.batch import BatchHeader
+from kraftlab.quorum.core.effects import ElectionState
+from kraftlab.quorum.core.types import ReplicaKey
+
+from ..voter_trail import differ_by_one
+from .ghosts import Entry, Ghosts
+from .replica import Replica
+
+NOBODY = -1
+
+
+class Refused(Exception):
+    """Raft does not allow this."""
+
+
+# Elections
+
+
+def begin(replica: Replica, ghosts: Ghosts, role: str, epoch: int, leader: int, voted: ReplicaKey | None) -> Replica:
+    """A process starts with what its disk holds. It never begins as one that asks for votes or leads."""
+    stored = replica.stored or ElectionState(0, NOBODY, None)
+    led = stored.leader_id == replica.key.node_id
+    if epoch not in (stored.epoch, replica.log.epoch, stored.epoch + led):
+        raise Refused(f"it begins in epoch {epoch}, and had stored {stored}")
+    if epoch < stored.epoch:
+        raise Refused(f"it begins in epoch {epoch}, and had stored {stored}")
+    if epoch <= stored.epoch and voted != stored.voted_key:
+        raise Refused(f"it begins with a vote for {voted}, and had stored {stored}")
+    if epoch != stored.epoch and voted is not None:
+        raise Refused(f"it begins epoch {epoch} with a vote")
+    if epoch != stored.epoch and leader != NOBODY:
+        raise Refused(f"it begins epoch {epoch} with leader {leader}, who led {stored.epoch}")
+    if role == "follower":
+        if (epoch, leader) != (stored.epoch, stored.leader_id) or led:
+            raise Refused(f"it follows {leader}, and had stored {stored}")
+    elif role == "resigned":
+        if not led or epoch != stored.epoch:
+            raise Refused(f"it begins as one that led epoch {epoch}, and had stored {stored}")
+    else:
+        if role != "unattached":
+            raise Refused(f"it begins as {role}")
+        if leader not in (NOBODY, stored.leader_id) or (led and epoch == stored.epoch):
+            raise Refused(f"it begins with leader {leader}")
+    ghosts.epochs.add(epoch)
+    return replace(replica, role=role, epoch=epoch, leader=leader, voted=voted)
+
+
+def see_epoch(replica: Replica, ghosts: Ghosts, epoch: int, heard: frozenset[int]) -> Replica:
+    """It learns of a higher epoch, or opens the next because the one it led is over."""
+    if epoch <= replica.epoch:
+        raise Refused(f"it goes from epoch {replica.epoch} back to {epoch}")
+    if replica.role == "resigned" and epoch == replica.epoch + 1 and epoch not in heard:
+        ghosts.epochs.add(epoch)
+    else:
+        if epoch not in heard:
+            raise Refused(f"it goes to epoch {epoch}, of which it has not heard: {sorted(heard)}")
+        if epoch not in ghosts.epochs:
+            raise Refused(f"it goes to epoch {epoch}, which nobody has opened")
+    return _in_epoch(replica, epoch, "unattached")
+
+
+def _in_epoch(replica: Replica, epoch: int, role: str) -> Replica:
+    return replace(
+        replica, role=role, epoch=epoch, leader=NOBODY, voted=None, grants=frozenset(), acknowledged=(), epoch_start=-1
+    )
+
+
+def follow(replica: Replica, ghosts: Ghosts, epoch: int, leader: int, named: frozenset[tuple[int, int]]) -> Replica:
+    """It learns who leads, or goes back to the leader it knows."""
+    if ghosts.leaders.get(epoch) != leader:
+        raise Refused(f"it follows {leader} in epoch {epoch}, which {ghosts.leaders.get(epoch)} leads")
+    if leader == replica.key.node_id:
+        raise Refused("it follows itself")
+    if epoch < replica.epoch:
+        raise Refused(f"it goes from epoch {replica.epoch} back to {epoch}")
+    if epoch > replica.epoch:
+        replica = _in_epoch(replica, epoch, "unattached")
+    if replica.leader not in (NOBODY, leader):
+        raise Refused(f"it follows {leader} in epoch {epoch}, but {replica.leader} leads that")
+    if replica.leader != leader and (epoch, leader) not in named:
+        raise Refused(f"nobody has told it that {leader} leads epoch {epoch}")
+    if replica.role in ("leader", "resigned"):
+        raise Refused(f"it follows {leader} in the epoch in which it is {replica.role}")
+    return replace(replica, role="follower", leader=leader)
+
+
+def lose_leader(replica: Replica) -> Replica:
+    """It gives up looking for its leader, or asking for pre-votes; epoch, leader and vote stay."""
+    if replica.role not in ("follower", "prospective", "unattached"):
+        raise Refused(f"it becomes unattached as {replica.role}")
+    return replace(replica, role="unattached")
+
+
+def vote(replica: Replica, candidate: ReplicaKey, asked: tuple[int, int, int] | None) -> Replica:
+    """It votes for `candidate`, who has asked: (epoch, last epoch, end offset)."""
+    if asked is None:
+        raise Refused(f"it votes for {candidate}, who has not asked for a vote")
+    epoch, last_epoch, end = asked
+    if replica.role not in ("unattached", "prospective"):
+        raise Refused(f"it votes for {candidate} as {replica.role}")
+    if epoch != replica.epoch:
+        raise Refused(f"it votes for {candidate} in epoch {replica.epoch}, who asked for one in {epoch}")
+    if replica.voted not in (None, candidate):
+        raise Refused(f"it votes for {candidate} after {replica.voted}")
+    if replica.leader != NOBODY:
+        raise Refused(f"it votes for {candidate} though {replica.leader} leads")
+    if not is_up_to_date(replica, last_epoch, end):
+        raise Refused(f"it votes for {candidate}, whose log {end}@{last_epoch} is behind its own")
+    if not replica.is_whole:
+        raise Refused(f"it votes for {candidate} and repairs its log up to {replica.repair_until}")
+    return replace(replica, role="unattached", voted=candidate)
+
+
+def is_up_to_date(replica: Replica, last_epoch: int, end: int) -> bool:
+    return (last_epoch, end) >= (replica.log.epoch, replica.log.end)
+
+
+def stand(replica: Replica) -> Replica:
+    """It asks whether it could win an election."""
+    if replica.role not in ("unattached", "follower", "candidate"):
+        raise Refused(f"it stands as {replica.role}")
+    if not replica.may_stand:
+        raise Refused(f"it stands, and {replica.config} are the voters (repair up to {replica.repair_until})")
+    return replace(replica, role="prospective")
+
+
+def campaign(replica: Replica, ghosts: Ghosts, does_not_know_pre_votes: bool) -> Replica:
+    """A majority would vote for it: it opens the next epoch with its own vote."""
+    if replica.role != "prospective":
+        raise Refused(f"it campaigns as {replica.role}")
+    if not does_not_know_pre_votes and not _has_majority(replica, True, replica.votes):
+        raise Refused(f"it campaigns with {sorted(replica.grants)}")
+    ghosts.epochs.add(replica.epoch + 1)
+    return replace(_in_epoch(replica, replica.epoch + 1, "candidate"), voted=replica.key)
+
+
+def hear_grant(replica: Replica, source: ReplicaKey, pre_vote: bool) -> Replica:
+    """A vote, or the promise of one, in this epoch."""
+    voter = replica.voters.get(source.node_id)
+    if voter is None or not source.matches(voter.key):
+        return replica
+    return replace(replica, grants=replica.grants | {(source.node_id, pre_vote)})
+
+
+def _has_majority(replica: Replica, pre_vote: bool, counts_itself: bool) -> bool:
+    granted = {node_id for node_id, is_pre in replica.grants if is_pre == pre_vote}
+    if counts_itself:
+        granted.add(replica.key.node_id)
+    return len(granted) >= replica.voters.majority()
+
+
+def lead(replica: Replica, ghosts: Ghosts) -> Replica:
+    """A majority has voted for it, itself included if it votes and its vote is on its disk."""
+    if replica.role != "candidate":
+        raise Refused(f"it begins to lead as {replica.role}")
+    counts_itself = replica.votes and replica.has_stored_vote(replica.epoch, replica.key)
+    if not _has_majority(replica, False, counts_itself):
+        raise Refused(f"it leads epoch {replica.epoch} with {sorted(replica.grants)}")
+    first = ghosts.leaders.get(replica.epoch, replica.key.node_id)
+    if first != replica.key.node_id:
+        raise Refused(f"it leads epoch {replica.epoch}, which {first} leads")
+    committed = ghosts.committed_before(replica.epoch)
+    if not replica.log.holds(committed):
+        raise Refused(f"it leads epoch {replica.epoch} with {replica.log}, and {committed} is committed")
+    ghosts.leaders[replica.epoch] = replica.key.node_id
+    return replace(replica, role="leader", leader=replica.key.node_id, epoch_start=replica.log.end, acknowledged=())
+
+
+def resign(replica: Replica) -> Replica:
+    if replica.role != "leader":
+        raise Refused(f"it resigns as {replica.role}")
+    return replace(replica, role="resigned", acknowledged=(), epoch_start=-1)
+
+
+# The log
+
+
+def write(replica: Replica, ghosts: Ghosts, header: BatchHeader, data: bytes) -> Replica:
+    """A leader appends a batch of its own."""
+    if replica.role != "leader":
+        raise Refused(f"it writes {header} as {replica.role}")
+    if header.epoch != replica.epoch:
+        raise Refused(f"it writes {header} in epoch {replica.epoch}")
+    if not _continues(replica.log, header):
+        raise Refused(f"it writes {header} behind {replica.log}")
+    if ghosts.find(header.end_offset, header.crc) is not None:
+        raise Refused(f"it writes {header}, which was there before")
+    before = replica.config
+    entry = ghosts.entry(header, data, replica.log, replica.base)
+    after = entry.config
+    if after is not None and after != before and not ghosts.is_forced(header, data):
+        if before.offset == -1:
+            if after.voters != before.voters:
+                raise Refused(f"its log begins with {after.voters}, and it was configured with {before}")
+        else:
+            if not differ_by_one(before.voters, after.voters):
+                raise Refused(f"it changes {before.voters} to {after.voters}")
+            if before.offset >= replica.high_watermark:
+                raise Refused(f"it changes {before}, which is not committed")
+            if replica.high_watermark <= replica.epoch_start:
+                raise Refused(f"it changes {before} before it has committed in its epoch")
+    return replace(replica, log=ghosts.written(entry))
+
+
+def _continues(log: Entry, header: BatchHeader) -> bool:
+    return (header.base_offset, header.previous_crc) == (log.end, log.crc) and header.epoch >= log.epoch
+
+
+def copy(replica: Replica, ghosts: Ghosts, headers: list[BatchHeader], source: Entry) -> Replica:
+    """A follower appends what its leader, whose log was `source`, has sent."""
+    if replica.role != "follower":
+        raise Refused(f"it copies batches as {replica.role}")
+    log = replica.log
+    for header in headers:
+        if not _continues(log, header):
+            raise Refused(f"it copies {header} behind {log}")
+        entry = ghosts.find(header.end_offset, header.crc)
+        if entry is None:
+            raise Refused(f"it copies {header}, which nobody wrote")
+        if entry.epoch > replica.epoch:
+            raise Refused(f"it copies {header} in epoch {replica.epoch}")
+        log = entry
+    if not source.holds(log):
+        raise Refused(f"it copies {log} from a leader whose log was {source}")
+    return replace(replica, log=log)
+
+
+def truncate(replica: Replica, to_offset: int, source: Entry) -> Replica:
+    """A follower drops what its leader, whose log was `source`, does not have; and nothing that both have."""
+    if replica.role != "follower":
+        raise Refused(f"it truncates as {replica.role}")
+    if to_offset >= replica.log.end:
+        raise Refused(f"it truncates {replica.log} to {to_offset}")
+    if to_offset < replica.high_watermark:
+        raise Refused(f"it truncates to {to_offset}, and knows {replica.high_watermark} as committed")
+    log, shared = replica.log.at(to_offset), replica.log.shared_with(source)
+    if log is None:
+        raise Refused(f"it truncates to {to_offset}, inside a batch")
+    if to_offset < shared.end:
+        raise Refused(f"it truncates to {to_offset}, and shares {shared} with its leader")
+    return replace(cut_promises(replica, to_offset), log=log)
+
+
+def cut_promises(replica: Replica, to_offset: int) -> Replica:
+    """What lies above `to_offset` does not count as durable any more, on the disk or on its way."""
+    writing = tuple((write_id, entry.cut(to_offset)) for write_id, entry in replica.writing)
+    return replace(replica, durable=replica.durable.cut(to_offset), writing=writing)
+
+
+def flush(replica: Replica, durable: Entry, writing: tuple[tuple[int, Entry], ...]) -> Replica:
+    """The disk has `durable`. A repair that is over is over for good: what a later leader cuts was never committed."""
+    repair_until = 0 if durable.end >= replica.repair_until else replica.repair_until
+    return replace(replica, durable=durable, writing=writing, repair_until=repair_until)
+
+
+def install(replica: Replica, ghosts: Ghosts, end: int, crc: int) -> Replica:
+    """The log is replaced by what a snapshot stands for, which must be committed. Not the log that has all of that and goes on:
+    its end may have been acknowledged (Raft §7).
+    """
+    entry = ghosts.find(end, crc)
+    if entry is None:
+        raise Refused(f"it installs a snapshot of {end} with crc {crc:08x}, which nobody wrote")
+    if not ghosts.committed.holds(entry):
+        raise Refused(f"it installs a snapshot of {entry}, and only {ghosts.committed} is committed")
+    if end < replica.high_watermark:
+        raise Refused(f"it installs a snapshot of {entry} below its high watermark {replica.high_watermark}")
+    if replica.log.holds(entry):
+        raise Refused(f"it installs a snapshot of {entry}, which is the beginning of its {replica.log}")
+    return replace(cut_promises(replica, max(0, replica.high_watermark)), log=entry)
+
+
+# What is committed
+
+
+def acknowledge(replica: Replica, sender: ReplicaKey, offset: int, last_epoch: int, promised: Entry) -> Replica:
+    """A fetch from `offset` tells a leader that its sender holds what lies below, if it is of the same log. `promised`: what of
+    its log the sender had on its disk.
+    """
+    entry = replica.log.at(offset)
+    if replica.role != "leader" or entry is None or entry.epoch != last_epoch:
+        return replica
+    if not promised.holds(entry):
+        raise Refused(f"{sender} acknowledges {entry}, and has only {promised} on its disk")
+    others = tuple((key, end) for key, end in replica.acknowledged if key != sender)
+    return replace(replica, acknowledged=(*others, (sender, max(offset, replica.end_of(sender)))))
+
+
+def commit(replica: Replica, ghosts: Ghosts, offset: int, told: int) -> Replica:
+    """The high watermark rises. `told`: what the leader has said it to be, to who follows; -1: nothing."""
+    if offset <= replica.high_watermark:
+        raise Refused(f"its high watermark goes from {replica.high_watermark} to {offset}")
+    entry = replica.log.at(offset)
+    if entry is None:
+        raise Refused(f"it commits {offset}, inside a batch of {replica.log}")
+    if replica.role == "leader":
+        holders = [voter.key for voter in replica.voters.voters if replica.end_of(voter.key) >= offset]
+        if len(holders) < replica.voters.majority():
+            raise Refused(f"it commits {offset}, which {holders} of {replica.voters} hold")
+        if offset <= replica.epoch_start:
+            raise Refused(f"it commits {offset} by counting, and its epoch starts at {replica.epoch_start}")
+        is_one_log = entry.holds(ghosts.committed) or ghosts.committed.holds(entry)
+        if not is_one_log:
+            raise Refused(f"it commits {entry}, and {ghosts.committed} is committed")
+        ghosts.commits(replica.epoch, entry)
+    else:
+        if told >= 0 and offset > told:
+            raise Refused(f"it commits {offset}, and its leader has told it {told}")
+        if not ghosts.committed.holds(entry):
+            raise Refused(f"it commits {entry}, and leaders only {ghosts.committed}")
+    return replace(replica, high_watermark=offset)

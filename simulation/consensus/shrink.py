@@ -1,0 +1,331 @@
+"""From a failing run to the few faults that matter: delta debugging on the plan.
+
+Theory of operation. A plan is smaller if it strikes less often, then if fewer nodes take part for a shorter time, less is asked
+of them, and less is wrong with their network, disks and clocks. A candidate is played and kept if it breaks the *same* rule;
+what it breaks later or elsewhere does not count. Every run ends soon after the time at which the rule broke in the plan kept
+last (the bound on steps), so a candidate that breaks nothing costs little. The order pays: first no strikes at all, then a
+simpler world, since that is played faster, then kinds of strikes by ddmin (halves, quarters, … until none can go alone; Zeller
+2002), then single strikes likewise, then milder ones in their place, then the world again. Rounds repeat until one brings
+nothing; what has been played is not played again. Since every strike draws from its own generator, leaving one out does not
+change what the others are.
+
+The result is minimal in the sense that no single strike, and no single simplification, can be left out; there may be others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from .options import CALM, RaftTuning, SimulationOptions, Strike
+from .plan import Plan
+from .runner import SeedResult
+
+GRACE_US = 500_000
+"""A candidate may break the rule so much later than the plan it came from."""
+HEAL_AFTER_MS = 200
+"""So long after the last strike everything may heal."""
+ROUNDS_MAX = 8
+
+Play = Callable[[Plan], SeedResult]
+T = TypeVar("T")
+
+
+class Shrunk(NamedTuple):
+    """`plan` breaks the rule as `result` shows; `runs` were played to find it. `is_least`: nothing of it can go alone; False if
+    the search was ended.
+    """
+
+    plan: Plan
+    result: SeedResult
+    runs: int
+    is_least: bool
+
+
+def _network(**changes: object) -> Callable[[SimulationOptions], SimulationOptions]:
+    return lambda options: msgspec.structs.replace(options, network=msgspec.structs.replace(options.network, **changes))
+
+
+def _options(**changes: object) -> Callable[[SimulationOptions], SimulationOptions]:
+    return lambda options: msgspec.structs.replace(options, **changes)
+
+
+def _at_least(**limits: int) -> Callable[[SimulationOptions], SimulationOptions]:
+    return lambda options: msgspec.structs.replace(
+        options, **{name: max(limit, getattr(options, name)) for name, limit in limits.items()}
+    )
+
+
+def _few_reads(options: SimulationOptions) -> SimulationOptions:
+    return msgspec.structs.replace(
+        options, read_interval_us=max(100_000, options.read_interval_us) if options.read_interval_us else 0
+    )
+
+
+Simplification = tuple[str, Callable[[SimulationOptions], SimulationOptions]]
+
+CALMER: tuple[Simplification, ...] = (
+    ("no message is replayed", _network(replays=0)),
+    ("no message comes twice", _network(duplicates=0)),
+    ("no request is lost", _network(loss=0)),
+    ("no response is lost", _network(response_loss=0)),
+    ("messages keep their order", _network(reordering=False)),
+    ("clocks run true", _options(clock_drift=False)),
+    ("no short reads", _options(short_reads=0)),
+    ("everything heals", _options(heals_everything=True)),
+    ("nothing rots in the end", _options(rots_in_the_end=False)),
+)
+"""What goes wrong in a world all the time, and how it does no more."""
+SIMPLER: tuple[Simplification, ...] = (
+    ("a good network", _options(network=CALM)),
+    *CALMER,
+    ("a fast network", _network(delay_us=200)),
+    ("usual timers and limits", _options(tuning=RaftTuning())),
+    ("no clients", _options(clients=0)),
+    ("no linearizable reads beside theirs", _options(read_interval_us=0)),
+    ("few linearizable reads", _few_reads),
+    ("no snapshots of their own accord", _options(snapshot_interval_us=0)),
+    ("nobody joins by himself", _options(auto_join=False)),
+    ("voters as configured", _options(dynamic_voters=False, auto_join=False)),
+    ("no observers", _options(observers=0)),
+    ("applied at once", _options(apply_delay_us=0)),
+    ("fast disks", _options(disk_latency_us=100)),
+    ("large fetches", _options(fetch_max_bytes=8 * 1024 * 1024)),
+    ("large segments", _options(segment_bytes=4096 + 1_000_000)),
+    ("a large cache", _options(cache_bytes=1_000_000)),
+    ("clients that ask rarely", _at_least(client_interval_us=200_000)),
+    ("a quiet workload", _at_least(propose_interval_us=150_000)),
+    ("hardly any workload", _at_least(propose_interval_us=1_000_000)),
+)
+"""What can be made simpler about a world, and how."""
+MILDER = {
+    "power-cut-everywhere": "power-cut",
+    "crash-in-recovery": "power-cut",
+    "crash-in-flush": "power-cut",
+    "crash-in-store": "power-cut",
+    "crash-between-effects": "power-cut",
+    "power-cut": "kill",
+    "kill": "graceful-restart",
+    "failing-disk": "full-disk",
+    "partition": "isolate",
+    "isolate": "broken-link",
+    "replace-disk": "kill",
+    "clock-rate": "pause",
+}
+"""What may be tried in a strike's place."""
+
+
+def weather(options: SimulationOptions) -> tuple[str, ...]:
+    """What goes wrong in that world without any strike, as what is not so: "no request is lost"."""
+    return tuple(name for name, calmer in CALMER if calmer(options) != options)
+
+
+class _Shrinking:
+    def __init__(self, result: SeedResult, play: Play, tell: Callable[[str], None], is_over: Callable[[], bool]) -> None:
+        self.rule = result.rule
+        self.play = play
+        self.tell = tell
+        self.is_over = is_over
+        self.runs = 0
+        self.asked = result.asked
+        """In the run of `plan`."""
+        self.plan = _cut_off(msgspec.structs.replace(result.plan, rule=result.rule), result.ended_us)
+        self._in_vain: set[bytes] = set()
+
+    def takes(self, candidate: Plan) -> bool:
+        """Play it; if it breaks the same rule it is the plan from now on."""
+        key = msgspec.msgpack.encode(candidate)
+        if key in self._in_vain or self.is_over():
+            return False
+        self.runs += 1
+        result = self.play(candidate)
+        if result.rule != self.rule:
+            self._in_vain.add(key)
+            return False
+        self.asked = result.asked
+        self.plan = _cut_off(candidate, result.ended_us)
+        return True
+
+    def run(self) -> Shrunk:
+        is_least = False
+        for _ in range(ROUNDS_MAX):
+            before = self.plan
+            if self.plan.strikes and not self.takes(self._with(())):
+                self._apply(SIMPLER, halvings=2)
+            self._drop_strikes()
+            self._take_milder_strikes()
+            self._simplify()
+            self._ask_less()
+            self.tell(f"{len(self.plan.strikes)} strikes after {self.runs} runs")
+            if is_least := self.plan == before and not self.is_over():
+                break
+            if self.is_over():
+                break
+        return self._trimmed(is_least)
+
+    def _with(self, strikes: Iterable[Strike]) -> Plan:
+        return msgspec.structs.replace(self.plan, strikes=tuple(strikes))
+
+    def _drop_strikes(self) -> None:
+        """Kinds, then single ones."""
+        kinds = tuple(dict.fromkeys(strike.fault for strike in self.plan.strikes))
+        self._drop(kinds, lambda left: tuple(strike for strike in self.plan.strikes if strike.fault in left))
+        self._drop(self.plan.strikes, lambda left: left)
+
+    def _drop(self, items: Sequence[T], strikes_of: Callable[[tuple[T, ...]], Sequence[Strike]]) -> None:
+        """ddmin: all but one of ever smaller pieces."""
+        items, pieces = tuple(items), 2
+        while len(items) > 1:
+            size = -(-len(items) // pieces)
+            rests = [items[:start] + items[start + size :] for start in range(0, len(items), size)]
+            rest = next((rest for rest in rests if self.takes(self._with(strikes_of(rest)))), None)
+            if rest is not None:
+                items, pieces = rest, max(pieces - 1, 2)
+            elif size == 1:
+                return
+            else:
+                pieces = min(pieces * 2, len(items))
+
+    def _take_milder_strikes(self) -> None:
+        for strike in self.plan.strikes:
+            milder = MILDER.get(strike.fault)
+            if milder is not None:
+                taken = msgspec.structs.replace(strike, fault=milder)
+                self.takes(self._with(taken if other == strike else other for other in self.plan.strikes))
+
+    def _simplify(self) -> None:
+        self._apply(SIMPLER, halvings=len(SIMPLER))
+        for fewer in (_fewer_voters, _fewer_observers, _fewer_clients, _shorter, _sooner):
+            for candidate in fewer(self.plan):
+                if self.takes(candidate):
+                    break
+
+    def _apply(self, steps: Sequence[Simplification], halvings: int) -> None:
+        """All of them at once, or what can be had of each half, and so on."""
+        options = self.plan.options
+        for _, simpler in steps:
+            options = simpler(options)
+        if options == self.plan.options or self.takes(msgspec.structs.replace(self.plan, options=options)):
+            return
+        if len(steps) > 1 and halvings:
+            self._apply(steps[: len(steps) // 2], halvings - 1)
+            self._apply(steps[len(steps) // 2 :], halvings - 1)
+
+    def _ask_less(self) -> None:
+        """Nothing, or the shortest stretch of what leaders are asked for that is found by halving what goes at either end."""
+        if not self.asked or self._asks(0, 0):
+            return
+        first, last = self.plan.asks or (0, self.asked)
+        step = (last - first) // 2
+        while step:
+            if self._asks(first + step, last):
+                first += step
+            elif self._asks(first, last - step):
+                last -= step
+            else:
+                step //= 2
+
+    def _asks(self, first: int, last: int) -> bool:
+        return first <= last and self.takes(msgspec.structs.replace(self.plan, asks=(first, last)))
+
+    def _trimmed(self, is_least: bool) -> Shrunk:
+        """The plan ends where the rule breaks, and lists only the faults that strike."""
+        kinds = tuple(sorted({strike.fault for strike in self.plan.strikes}))
+        options = msgspec.structs.replace(self.plan.options, faults=kinds)
+        result = self.play(msgspec.structs.replace(self.plan, options=options))
+        plan = msgspec.structs.replace(result.plan, until_us=result.ended_us + 1)
+        return Shrunk(plan, self.play(plan), self.runs + 2, is_least)
+
+
+def _cut_off(plan: Plan, ended_us: int) -> Plan:
+    """The plan of a run that ended then: later strikes never came, and a candidate need not be played for much longer."""
+    until_us = ended_us + GRACE_US
+    strikes = tuple(strike for strike in plan.strikes if strike.time_us <= ended_us)
+    return msgspec.structs.replace(plan, strikes=strikes, until_us=min(until_us, plan.until_us or until_us))
+
+
+def _fewer_voters(plan: Plan) -> Iterator[Plan]:
+    for voters in range(1, plan.options.voters):
+        yield msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, voters=voters))
+
+
+def _fewer_observers(plan: Plan) -> Iterator[Plan]:
+    options = plan.options
+    for observers in range(1, options.observers):
+        yield msgspec.structs.replace(plan, options=msgspec.structs.replace(options, observers=observers))
+
+
+def _fewer_clients(plan: Plan) -> Iterator[Plan]:
+    for clients in range(1, plan.options.clients):
+        yield msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, clients=clients))
+
+
+def _shorter(plan: Plan) -> Iterator[Plan]:
+    """Everything heals soon after the last strike."""
+    last_us = max((strike.time_us for strike in plan.strikes), default=0)
+    for wait_ms in (HEAL_AFTER_MS, 10 * HEAL_AFTER_MS):
+        phase_ms = last_us // 1000 + wait_ms
+        if phase_ms < plan.options.fault_phase_ms:
+            yield msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, fault_phase_ms=phase_ms))
+
+
+def _sooner(plan: Plan) -> Iterator[Plan]:
+    """All strikes earlier by as much, so that less is asked before."""
+    first_us = min((strike.time_us for strike in plan.strikes), default=0)
+    for earlier_us in (first_us * 3 // 4, first_us // 2, first_us // 4):
+        if earlier_us > 100_000:
+            strikes = (msgspec.structs.replace(strike, time_us=strike.time_us - earlier_us) for strike in plan.strikes)
+            yield msgspec.structs.replace(plan, strikes=tuple(strikes))
+
+
+def shrink(
+    result: SeedResult,
+    play: Play,
+    tell: Callable[[str], None] = lambda line: None,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Shrunk:
+    """The smallest plan found that breaks the rule that `result` broke. `play` plays a plan; `tell` hears of progress; once
+    `is_over` says so, what was found until then is the result.
+    """
+    if result.ok:
+        raise ValueError(f"seed {result.seed} breaks no rule: there is nothing to shrink")
+    return _Shrinking(result, play, tell, is_over).run()
+
+
+TEST = '''\
+"""{rule} was broken by this plan: {violation}"""
+
+from __future__ import annotations
+
+from {runner} import run_plan
+from kraftlab.simulation.consensus.plan import decode
+
+PLAN = b"""\\
+{plan}"""
+
+
+def test_{name}_holds() -> None:
+    {body}
+'''
+FOR_A_BUG = """result = run_plan(decode(PLAN, __file__))
+    assert result.ok, "\\n".join([*result.violations, *result.tail])"""
+FOR_A_PLANTED_BUG = """assert run_plan(decode(PLAN, __file__)).rule == "{rule}", "the planted bug is found no more"
+    result = run_plan(decode(PLAN, __file__), with_mutant=False)
+    assert result.ok, "\\n".join([*result.violations, *result.tail])"""
+RUNNERS = {"consensus": "kraftlab.simulation.consensus.runner", "metadata": "kraftlab.simulation.metadata.runner"}
+
+
+def regression_test(plan: Plan, violation: str) -> str:
+    """The text of a pytest module that plays the plan and demands that no rule breaks."""
+    body = FOR_A_PLANTED_BUG.format(rule=plan.rule) if plan.mutant else FOR_A_BUG
+    document = msgspec.json.format(msgspec.json.encode(plan), indent=2).decode().replace("\\", "\\\\")
+    return TEST.format(
+        rule=plan.rule,
+        violation=violation.partition("\n")[0].replace('"""', "'''").replace("\\", "\\\\")[:100].rstrip('"'),
+        runner=RUNNERS[plan.world],
+        plan=document,
+        name=f"seed_{plan.options.seed}_{plan.rule}".lower(),
+        body=body,
+    )

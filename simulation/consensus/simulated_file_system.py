@@ -1,0 +1,287 @@
+"""A disk that keeps exactly what POSIX promises, and at a power cut forgets the rest.
+
+Every file has what programs see, and remembers what was overwritten since its last `fdatasync`: undone, that is what the
+platter holds. A power cut reverts every 512-byte sector that was written since, independently: lost, kept, or torn in the middle
+of a page. A directory entry that was created, renamed or removed and not fsynced is kept or lost by itself, but a rename loses no
+file: it keeps its old name, or has the new one, or both. A kill without a power cut (the process dies, the machine lives) loses
+nothing but the open handles.
+
+Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it, a disk on
+which everything fails, a directory that refuses renames and removals.
+Bits rot where the fault atlas says (fault_atlas.py). Not modelled: misdirected writes, and sectors that keep an older unsynced
+version.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from kraftlab.quorum.storage.errors import DiskFailed, FsyncFailed, StorageFull
+
+SECTOR_BYTES = 512
+PAGE_BYTES = 4096
+
+
+class PowerCut(Exception):
+    """The operation that was asked for did not happen: the machine is off. Call `crash` next."""
+
+
+class _Inode:
+    """`data` is what programs see. `dirty`: start, end and former bytes of each write since the last sync, in order."""
+
+    __slots__ = ("data", "dirty", "durable_bytes")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable_bytes = 0
+        self.dirty: list[tuple[int, int, bytearray]] = []
+
+    def write(self, data: bytes, position: int) -> None:
+        own, end = self.data, position + len(data)
+        if position > len(own):
+            own.extend(bytes(position - len(own)))
+        self.dirty.append((position, end, own[position:end]))
+        own[position:end] = data
+
+    def synced(self) -> None:
+        self.durable_bytes = len(self.data)
+        self.dirty.clear()
+
+    def durable(self) -> bytearray:
+        """What the platter holds."""
+        data = self.data[:]
+        for start, _, former in reversed(self.dirty):
+            data[start : start + len(former)] = former
+        del data[self.durable_bytes :]
+        return data
+
+    def replace(self, data: bytearray) -> None:
+        """`data` is what programs see and what the platter holds."""
+        self.data = data
+        self.synced()
+
+
+class SimulatedFile:
+    """An open file of a SimulatedFileSystem."""
+
+    __slots__ = ("_boot", "_file_system", "_inode", "path")
+
+    def __init__(self, file_system: SimulatedFileSystem, path: str, inode: _Inode) -> None:
+        self.path = path
+        self._file_system = file_system
+        self._inode = inode
+        self._boot = file_system.boots
+
+    def _operation(self, needs_space: bool = False) -> SimulatedFileSystem:
+        """Account for one operation on this file; raises what the file system was told to."""
+        file_system = self._file_system
+        if self._boot != file_system.boots:
+            raise AssertionError(f"{self.path}: used after the crash of the process that opened it")
+        file_system.operation(self.path, needs_space)
+        return file_system
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        if self._file_system.broken:
+            raise DiskFailed(f"cannot read {self.path}: the simulated disk is broken")
+        return bytes(self._inode.data[position : position + size_bytes])
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        inode = self._inode
+        self._operation(position + len(data) > len(inode.data))
+        inode.write(data, position)
+
+    def preallocate(self, size_bytes: int) -> None:
+        inode = self._inode
+        if size_bytes > len(inode.data):
+            self._operation(True)
+            inode.write(bytes(size_bytes - len(inode.data)), len(inode.data))
+
+    def fdatasync(self) -> None:
+        file_system, inode = self._operation(), self._inode
+        if file_system.syncs_left is not None:
+            file_system.sync(self.path)
+        if file_system.fsync_fails:
+            inode.replace(inode.durable())
+            raise FsyncFailed(f"fsync of {self.path} failed: simulated")
+        inode.synced()
+
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    def close(self) -> None:
+        """Nothing to give up: handles die with the process."""
+
+
+class SimulatedFileSystem:
+    """Directories are created durably (storage creates them once); everything else follows the module's docstring."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._names: dict[str, _Inode] = {}
+        self._durable_names: dict[str, _Inode] = {}
+        self._directories: dict[str, set[str]] = {}
+        self._unsynced_names: dict[str, set[str]] = {}
+        """By directory: paths whose entry has changed since the directory was synced."""
+        self._renamed: dict[str, _Inode] = {}
+        """By old path: files that were renamed since, which keep the old name or get the new one."""
+        self.boots = 0
+        self.operations = 0
+        self.operations_left: int | None = None
+        """Operations that still succeed before the power goes; None: it stays."""
+        self.syncs_left: int | None = None
+        """The same of fdatasync alone: what was written since the last one is then half-way to the platter."""
+        self.full = False
+        self.fsync_fails = False
+        self.broken = False
+        """Every operation and every read fails for good."""
+        self.refuses_names = False
+        """Renames and removals fail."""
+
+    @property
+    def is_well(self) -> bool:
+        return not (self.full or self.fsync_fails or self.broken or self.refuses_names)
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self.full = self.fsync_fails = self.broken = self.refuses_names = False
+
+    def sync(self, path: str) -> None:
+        """Account for one of the fdatasyncs that still succeed."""
+        assert self.syncs_left is not None
+        if self.syncs_left <= 0:
+            raise PowerCut(path)
+        self.syncs_left -= 1
+
+    def operation(self, path: str, needs_space: bool = False) -> None:
+        """Account for one operation; raises what it was told to."""
+        self.operations += 1
+        if self.operations_left is not None:
+            if self.operations_left <= 0:
+                raise PowerCut(path)
+            self.operations_left -= 1
+        if self.broken:
+            raise DiskFailed(f"cannot change {path}: the simulated disk is broken")
+        if needs_space and self.full:
+            raise StorageFull(f"cannot write {path}: the simulated disk is full")
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        inode = self._names.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(path)
+            self.operation(path, True)
+            inode = _Inode()
+            self._name(path, inode)
+        return SimulatedFile(self, path, inode)
+
+    def read(self, path: str) -> bytes:
+        """A whole file."""
+        inode = self._names.get(path)
+        if inode is None:
+            raise FileNotFoundError(path)
+        return SimulatedFile(self, path, inode).pread(len(inode.data), 0)
+
+    def _name(self, path: str, inode: _Inode | None) -> None:
+        directory, _, name = path.rpartition("/")
+        self._unsynced_names[directory].add(path)
+        if inode is None:
+            self._names.pop(path, None)
+            self._directories[directory].discard(name)
+        else:
+            self._names[path] = inode
+            self._directories[directory].add(name)
+
+    def names(self, directory: str) -> list[str]:
+        return sorted(self._directories.get(directory, ()))
+
+    def make_directory(self, path: str) -> None:
+        self._directories.setdefault(path, set())
+        self._unsynced_names.setdefault(path, set())
+
+    def rename(self, source: str, target: str) -> None:
+        self._operation_on_name(source)
+        inode = self._names[source]
+        self._name(source, None)
+        self._name(target, inode)
+        if self._durable_names.get(source) is inode:
+            self._renamed[source] = inode
+
+    def remove(self, path: str) -> None:
+        if path in self._names:
+            self._operation_on_name(path)
+            self._name(path, None)
+
+    def _operation_on_name(self, path: str) -> None:
+        self.operation(path)
+        if self.refuses_names:
+            raise DiskFailed(f"cannot rename or remove {path}: refused by the simulated disk")
+
+    def sync_directory(self, path: str) -> None:
+        self.operation(path)
+        unsynced = self._unsynced_names.get(path)
+        if not unsynced:
+            return
+        for full in unsynced:
+            inode = self._names.get(full)
+            if inode is None:
+                self._durable_names.pop(full, None)
+            else:
+                self._durable_names[full] = inode
+            self._renamed.pop(full, None)
+        unsynced.clear()
+
+    def crash(self, *, power_cut: bool) -> None:
+        """The process is gone; with a power cut, so is some of what was not synced. Handles from before are dead."""
+        self.boots += 1
+        self.operations_left = self.syncs_left = None
+        self.fsync_fails = False
+        if not power_cut:
+            return
+        keep = self._random.choice((0.0, 1.0, 0.5, 0.5, self._random.random()))
+        for directory in sorted(self._directories):
+            for path in sorted(self._unsynced_names[directory]):
+                seen, durable = self._names.get(path), self._durable_names.get(path)
+                if seen is not durable and self._random.random() >= keep:
+                    self._name(path, durable)
+        for path, inode in sorted(self._renamed.items()):
+            if path not in self._names and all(other is not inode for other in self._names.values()):
+                self._name(path, inode)
+        self._renamed.clear()
+        for path in sorted(self._names):
+            self._lose_sectors(self._names[path], keep)
+        self._durable_names = dict(self._names)
+        for unsynced in self._unsynced_names.values():
+            unsynced.clear()
+
+    def _lose_sectors(self, inode: _Inode, keep: float) -> None:
+        if not inode.dirty:
+            return
+        dirty = {s for start, end, _ in inode.dirty for s in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES))}
+        tear = self._random.random() < 0.8
+        kept_pages: dict[int, bool] = {}
+        survivor = inode.durable()
+        for sector in sorted(dirty):
+            page = sector * SECTOR_BYTES // PAGE_BYTES
+            if page not in kept_pages or tear:
+                kept_pages[page] = self._random.random() < keep
+            if kept_pages[page]:
+                start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, len(inode.data))
+                if end > len(survivor):
+                    survivor.extend(bytes(end - len(survivor)))
+                survivor[start:end] = inode.data[start:end]
+        if len(survivor) < len(inode.data) and self._random.random() < keep:
+            survivor.extend(bytes(len(inode.data) - len(survivor)))
+        inode.replace(survivor)
+
+    def durable_bytes(self, path: str) -> bytes:
+        """What the platter holds of a file; empty if it has no durable name."""
+        inode = self._durable_names.get(path)
+        return bytes(inode.durable()) if inode is not None and self._names.get(path) is inode else b""
+
+    def flip(self, path: str, position: int, bit: int) -> None:
+        """One bit rots, of what programs see and of what the platter holds."""
+        self._names[path].data[position] ^= 1 << bit
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Every file's bytes as programs see them, for tests."""
+        return {path: bytes(inode.data) for path, inode in sorted(self._names.items())}

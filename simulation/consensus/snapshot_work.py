@@ -1,0 +1,305 @@
+"""What a simulated process does with snapshots: takes its own, copies a leader's, reads pieces for others, loads the newest.
+
+As in the driver: own snapshots are frozen between two applies and then written batch by batch while everything else goes on; a
+copy is one sequence of open, store and verify; pieces for others are read in any order; the state machine goes on from the newest
+finished snapshot whenever the log begins beyond what it has applied; one that can not be read any more is written again. Every
+step takes its time, and power may go between any two of them, or in the middle of one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kraftlab.quorum.core.effects import OpenSnapshot, ReadSnapshot, RewriteSnapshot, StoreSnapshotChunk, VerifySnapshot
+from kraftlab.quorum.core.events import (
+    Event,
+    SnapshotChunkStored,
+    SnapshotRead,
+    SnapshotRefused,
+    SnapshotTaken,
+    SnapshotVerified,
+    StorageFailed,
+)
+from kraftlab.quorum.core.snapshots import SnapshotContext
+from kraftlab.quorum.core.types import OffsetAndEpoch
+from kraftlab.quorum.state_machine import FrozenState
+from kraftlab.quorum.storage import DiskFailed, LogCorrupt, MetadataStore, SnapshotInvalid, SnapshotWriter, StorageFull
+
+from .state_machine import run_at_once
+
+if TYPE_CHECKING:
+    from .process import SimulatedProcess
+
+Step = OpenSnapshot | StoreSnapshotChunk | VerifySnapshot
+RETRY_US = 30_000
+
+
+class Writing:
+    """An own snapshot on its way to the disk: a file, its batches, its name."""
+
+    def __init__(self, store: MetadataStore, context: SnapshotContext, frozen: FrozenState) -> None:
+        self.id = context.id
+        self._store = store.snapshots
+        self._control = context.control
+        self._batches: Iterator[tuple[bytes, int]] = frozen.batches()
+        self.writer: SnapshotWriter | None = None
+        self.is_finished: bool | None = None
+        """Whether it counts; None: not there yet."""
+
+    def go_on(self) -> None:
+        """The next step."""
+        if self.writer is None:
+            self.writer = self._store.writer(self.id, self._control)
+            return
+        batch = next(self._batches, None)
+        if batch is not None:
+            self.writer.append(*batch)
+        else:
+            self.is_finished = self.writer.finish()
+
+
+class SnapshotWork:
+    """Of one process; see the module's docstring."""
+
+    def __init__(self, process: SimulatedProcess, store: MetadataStore) -> None:
+        machine = process.machine
+        self._process = process
+        self._world = process.world
+        self._store = store
+        self._random = process.world.options.random(f"snapshots/{machine.node_id}/{machine.boots}")
+        self._copies: deque[Step] = deque()
+        self._copying: Step | None = None
+        self._writing: Writing | None = None
+        self._is_ending_repair = False
+        self._append_time_ms = 0
+        self._to_replace: OffsetAndEpoch | None = None
+        """The newest, if it can not be read and another is to take its place as soon as there can be one."""
+        self.is_loading = False
+        interval_us = self._world.options.snapshot_interval_us
+        if interval_us:
+            self._world.after(1 + int(self._random.random() * 2 * interval_us), self._take_now_and_then)
+
+    def under_way(self) -> list[Callable[[], object]]:
+        """What is on its way to the disk right now: the next step of each."""
+        work: list[Callable[[], object]] = []
+        if self._copying is not None:
+            work.append(partial(self._do, self._copying))
+        if self._writing is not None:
+            work.append(self._writing.go_on)
+        if self._is_ending_repair:
+            work.append(self._store.end_repair)
+        return work
+
+    def _later(self, action: Callable[..., object], *arguments: object) -> None:
+        self._world.after(self._process.latency_us(), action, *arguments)
+
+    # Own ones
+
+    def applied(self, append_time_ms: int) -> None:
+        """The time of the newest batch that the state machine has."""
+        self._append_time_ms = append_time_ms
+
+    def rewrite(self, effect: RewriteSnapshot) -> None:
+        """Another is to take the place of one that can not be read."""
+        is_news = self._to_replace is None
+        self._to_replace = effect.id
+        if is_news:
+            self._later(self._replace)
+
+    def _replace(self) -> None:
+        """Now or, as long as that can not be, again and again."""
+        process = self._process
+        if process.is_still(self._replace):
+            return
+        if self._to_replace is not None and self._to_replace == process.raft.snapshots[-1]:
+            self.take()
+            self._world.after(RETRY_US, self._replace)
+        else:
+            self._to_replace = None
+
+    def _replaced(self, snapshot: OffsetAndEpoch) -> None:
+        """The file of `snapshot` is another one now, and sound."""
+        if self._to_replace == snapshot:
+            self._to_replace = None
+        machine = self._process.machine
+        if machine.rot is not None and machine.rot.file == self._store.snapshots.path(snapshot):
+            machine.found_sound()
+
+    def _take_now_and_then(self) -> None:
+        if self._process.is_still(self._take_now_and_then):
+            return
+        self.take()
+        if not self._world.is_healed:
+            interval_us = self._world.options.snapshot_interval_us
+            self._world.after(1 + int(self._random.random() * 2 * interval_us), self._take_now_and_then)
+
+    def take(self) -> bool:
+        """Begin a snapshot of what is applied, if there can be one now."""
+        process = self._process
+        if self._writing is not None or self.is_loading:
+            return False
+        context = process.raft.snapshot_context(
+            process.applying.offset,
+            cluster_id=self._store.identity.cluster_id,
+            generation=self._store.identity.generation,
+            append_time_ms=self._append_time_ms,
+        )
+        frozen = process.state_machine.freeze() if context is not None else None
+        if context is None or frozen is None:
+            return False
+        self._world.checkers.on_frozen(process, context)
+        self._writing = Writing(self._store, context, frozen)
+        self._later(self._write)
+        return True
+
+    def _write(self) -> None:
+        process, writing = self._process, self._writing
+        if writing is None or process.is_still(self._write):
+            return
+        try:
+            writing.go_on()
+        except StorageFull as error:
+            self._abandon(writing)
+            if self._to_replace is not None and process.is_leading:
+                process.step(StorageFailed(f"{self._to_replace} can not be read, and there is no room for another: {error}"))
+            return
+        except DiskFailed as error:
+            process.end_of(error)
+            return
+        if writing.is_finished is None:
+            self._later(self._write)
+            return
+        self._writing = None
+        if writing.is_finished:
+            self._replaced(writing.id)
+            self._world.snapshots_taken += 1
+            process.step(SnapshotTaken(writing.id))
+            if not process.dead:
+                self._world.checkers.on_snapshot(process, self._store.snapshots, writing.id)
+
+    def _abandon(self, writing: Writing) -> None:
+        self._writing = None
+        if writing.writer is not None:
+            try:
+                writing.writer.abandon()
+            except DiskFailed as error:
+                self._process.end_of(error)
+
+    # Others'
+
+    def read(self, effect: ReadSnapshot) -> None:
+        """A piece for a follower."""
+        self._later(self._read_done, effect)
+
+    def _read_done(self, effect: ReadSnapshot) -> None:
+        process = self._process
+        if process.is_still(self._read_done, effect):
+            return
+        if effect.position == 0 and effect.max_bytes > 0 and self._store.snapshots.is_sound(effect.id):
+            self._check(effect.id)
+        found = self._store.snapshots.read(effect.id, effect.position, effect.max_bytes)
+        size_bytes, data = (-1, b"") if found is None else found
+        process.step(SnapshotRead(effect.read_id, size_bytes, data))
+
+    def _check(self, snapshot: OffsetAndEpoch) -> None:
+        """Who asks for the first piece will copy the whole: what has rotted is not served."""
+        try:
+            self._store.snapshots.check(snapshot)
+        except SnapshotInvalid as error:
+            machine = self._process.machine
+            if not machine.has_rotten_log and not machine.file_system.broken:
+                raise LogCorrupt(str(error)) from error
+
+    def copy(self, effect: Step) -> None:
+        """The next step of a copy; each is answered by one event, one after the other."""
+        self._copies.append(effect)
+        self._begin_copy()
+
+    def _begin_copy(self) -> None:
+        if self._copying is None and self._copies and not self._process.dead:
+            self._copying = self._copies.popleft()
+            self._later(self._end_copy)
+
+    def _end_copy(self) -> None:
+        process, effect = self._process, self._copying
+        if effect is None or process.is_still(self._end_copy):
+            return
+        try:
+            event = self._do(effect)
+        except SnapshotInvalid as error:
+            self._world.checkers.on_refused(process, effect.id, str(error))
+            event = SnapshotRefused(effect.id, str(error))
+        except StorageFull:
+            self._world.after(RETRY_US, self._end_copy)
+            return
+        except DiskFailed as error:
+            process.end_of(error)
+            return
+        self._copying = None
+        process.step(event)
+        self._begin_copy()
+
+    def _do(self, effect: Step) -> Event:
+        store = self._store.snapshots
+        if isinstance(effect, OpenSnapshot):
+            return SnapshotChunkStored(effect.id, store.open_part(effect.id))
+        if isinstance(effect, StoreSnapshotChunk):
+            return SnapshotChunkStored(effect.id, store.store_part(effect.id, effect.position, effect.data))
+        verified = store.verify_part(effect.id)
+        return SnapshotVerified(effect.id, verified.last_crc, verified.control)
+
+    # Loading
+
+    def load_newest(self) -> None:
+        """The state machine goes on from the newest snapshot, if there is one with a name on the disk."""
+        snapshot = self._newest()
+        if snapshot is not None and not self.is_loading:
+            self.is_loading = True
+            self._later(self._load, snapshot)
+
+    def _newest(self) -> OffsetAndEpoch | None:
+        ids = self._process.raft.snapshots
+        return ids[-1] if ids and ids[-1] in self._store.snapshots.ids() else None
+
+    def _load(self, snapshot: OffsetAndEpoch) -> None:
+        process = self._process
+        if process.is_still(self._load, snapshot):
+            return
+        self.is_loading = False
+        try:
+            reader = self._store.snapshots.reader(snapshot)
+            state = process.state_machine.read_snapshot(reader.bodies())
+        except KeyError:
+            process.applying.go_on()
+            return
+        except (DiskFailed, LogCorrupt) as error:
+            process.end_of(error)
+            return
+        self._append_time_ms = reader.append_time_ms
+        self._world.snapshots_loaded += 1
+        run_at_once(process.state_machine.load_snapshot(snapshot, reader.append_time_ms, state))
+        process.applying.loaded(snapshot)
+
+    # Repair
+
+    def end_repair(self) -> None:
+        self._is_ending_repair = True
+        self._later(self._end_repair)
+
+    def _end_repair(self) -> None:
+        process = self._process
+        if process.is_still(self._end_repair):
+            return
+        try:
+            self._store.end_repair()
+        except StorageFull:
+            self._world.after(RETRY_US, self._end_repair)
+        except DiskFailed as error:
+            process.end_of(error)
+        else:
+            self._is_ending_repair = False
+            process.machine.found_sound()
+            self._world.repairs += 1

@@ -1,0 +1,146 @@
+"""Requests with ids in the simulated world: what they do cannot be done twice without being seen.
+
+A named request raises a counter of its client by one and writes down who did: `count.2 = "7 11"` says that request 11 of client 2
+made it 7. Its answer is the 7. Clients send requests again to whoever believes to be active, while the first sending may be in
+flight, committed, lost, or long ago; now and then the request is a large one, and becomes a transaction.
+
+M10 is judged in two places. In the committed log: nobody raises a counter twice. When an answer is given: it is what the log says
+that this very request did, all answers to it are the same at the same offset, and it is only refused as too old if five newer
+ones were sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.engine import exactly_once
+from kraftlab.controller.engine.exactly_once import RequestIdentity
+from kraftlab.controller.engine.purgatory import Answer
+from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, Config
+from kraftlab.metadata.requests import KEPT_PER_CLIENT
+from kraftlab.quorum.core.batch import MAX_RECORDS
+
+from ..consensus.invariants import Violation
+
+if TYPE_CHECKING:
+    from .world import MetadataWorld
+
+CLIENTS = 3
+REMEMBERED = KEPT_PER_CLIENT + 2
+"""Requests of a client that are sent again: some are too old."""
+AGAIN_RATE = 0.6
+LARGE_RATE = 0.02
+
+
+def count_key(client: int) -> str:
+    """The counter of a client."""
+    return f"count.{client}"
+
+
+def counted(image: MetadataImage, client: int) -> tuple[int, int]:
+    """(counter, sequence of the request that raised it last)."""
+    value = image.config(RESOURCE_BROKER, "", count_key(client))
+    if value is None:
+        return 0, 0
+    count, sequence = value.split()
+    return int(count), int(sequence)
+
+
+def raise_violation(text: str) -> None:
+    """Of whoever judges."""
+    raise Violation(text)
+
+
+class AppliedRequests:
+    """What named requests did, by the committed log: (client, sequence) → what it made of the counter."""
+
+    def __init__(self, violated: Callable[[str], None] = raise_violation) -> None:
+        self._violated = violated
+        self.counts: dict[tuple[int, int], int] = {}
+        self._last = dict.fromkeys(range(CLIENTS), (0, 0))
+
+    def extend(self, image: MetadataImage) -> None:
+        """Judges the image after another batch."""
+        for client in range(CLIENTS):
+            now = counted(image, client)
+            if now == self._last[client]:
+                continue
+            count, sequence = self._last[client] = now
+            if (client, sequence) in self.counts:
+                self._violated(f"M10 request {sequence} of client {client} is applied twice at {image.provenance}")
+            self.counts[client, sequence] = count
+
+
+class NamedRequest:
+    """One request, however often it is sent."""
+
+    def __init__(self, world: MetadataWorld, clients: NamedClients, client: int, sequence: int, is_large: bool) -> None:
+        self._world = world
+        self._clients = clients
+        self._client = client
+        self._sequence = sequence
+        self._is_large = is_large
+        self._identity = RequestIdentity(bytes([client]) * 16, sequence, bytes(16))
+        self._answer: tuple[int, int] | None = None
+
+    def generate(self, state: ControllerState, context: Context) -> Outcome[Any]:
+        response = admin_pb2.AllocateProducerIdsResponse()
+        answered = exactly_once.find(state.image.requests, self._identity, context.now_ms)
+        if answered is not None:
+            return exactly_once.repeated(answered, response)
+        response.producer_id_start = counted(state.image, self._client)[0] + 1
+        records: list[AnyRecord] = [
+            Config(0, RESOURCE_BROKER, "", count_key(self._client), f"{response.producer_id_start} {self._sequence}")
+        ]
+        if self._is_large:
+            records += [Config(0, RESOURCE_BROKER, "", "filler", str(self._sequence))] * MAX_RECORDS
+        outcome = Outcome(records, response, transaction="large" if self._is_large else None)
+        return exactly_once.recorded("count", self._identity, outcome, state, context.now_ms)
+
+    def judge(self, answer: Answer[Any]) -> None:
+        if answer.error is None:
+            assert answer.value is not None
+            given = (answer.value.producer_id_start, answer.offset)
+            if self._answer not in (None, given):
+                self._world.violated(f"M10 {self} is answered {given}, and was {self._answer}")
+            self._answer = given
+            applied = self._world.replayed.applied.counts.get((self._client, self._sequence))
+            if applied != given[0]:
+                self._world.violated(f"M10 {self} is answered {given}, and the log says {applied}")
+        elif answer.error.code == ErrorCode.INVALID_REQUEST:
+            self._world.violated(f"M10 {self} is taken for another: {answer.error}")
+        elif answer.error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            newer = self._clients.sent[self._client] - self._sequence
+            if newer < KEPT_PER_CLIENT:
+                self._world.violated(f"M10 {self} is refused as too old, and there are {newer} newer ones")
+
+    def __repr__(self) -> str:
+        return f"request {self._sequence} of client {self._client}"
+
+
+class NamedClients:
+    """Who sends named requests: anew, and again. `sent` has each client's last sequence."""
+
+    def __init__(self, world: MetadataWorld) -> None:
+        self._world = world
+        self._random = world.options.random("named requests")
+        self._remembered: list[deque[NamedRequest]] = [deque(maxlen=REMEMBERED) for _ in range(CLIENTS)]
+        self.sent = [0] * CLIENTS
+
+    def next(self) -> tuple[Callable[[ControllerState, Context], Outcome[Any]], Callable[[Answer[Any]], None]]:
+        """What to ask, and who judges the answer."""
+        client = self._random.randrange(CLIENTS)
+        remembered = self._remembered[client]
+        if remembered and self._random.random() < AGAIN_RATE:
+            request = self._random.choice(remembered)
+        else:
+            self.sent[client] += 1
+            request = NamedRequest(self._world, self, client, self.sent[client], self._random.random() < LARGE_RATE)
+            remembered.append(request)
+        return request.generate, request.judge

@@ -1,0 +1,173 @@
+"""The committed log, replayed from scratch beside all nodes: the state that theirs are compared with (M1, M2, M4, M10).
+
+The first node that applies a batch brings it here; the raft checkers see to it that the others apply the same one. Each record is
+replayed alone, as no node does it, and judged as a step; a changed partition is judged after each batch, the whole image
+whenever brokers have changed, and now and then. Then the index is computed anew, too, and a snapshot that was taken
+the time before, with the batches since replayed behind it, must be the same image. Batches of very many records are replayed as a
+whole.
+
+Images are compared part by part, as values. What is in neither of two images another part than when they were last found equal
+is not looked into again: neither a part of the image nor an entry of a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from immutables import Map
+from msgspec import Struct
+
+from kraftlab.controller.engine.state import EMPTY_STATE, ControllerState
+from kraftlab.metadata import codec
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import MetadataImage, Provenance
+from kraftlab.metadata.index import index_of
+from kraftlab.metadata.invariants import check_changed, check_image, check_step
+from kraftlab.metadata.records import AnyRecord, NoOp, Partition, PartitionChange, RemoveTopic, RequestOutcome, Topic
+from kraftlab.metadata.records import Config as ConfigRecord
+from kraftlab.metadata.snapshot import ImageSnapshot, image_from
+from kraftlab.quorum.state_machine import CommittedBatch
+
+from ..consensus.invariants import Violation
+from .named_requests import AppliedRequests, raise_violation
+
+SINGLY_MAX = 100
+"""Batches with more records are replayed as a whole."""
+WHOLE_IMAGE_EVERY = 16
+_LOCAL_RECORDS = (Topic, RemoveTopic, Partition, PartitionChange, ConfigRecord, NoOp, RequestOutcome)
+"""Records whose effects `check_changed` judges well enough most of the time."""
+_PARTS = tuple(name for name in MetadataImage.__struct_fields__ if name not in ("provenance", "transaction"))
+"""What two nodes at one offset have in common; how much of an open transaction one delta brought is each one's own."""
+
+_ABSENT = object()
+
+
+class ReplayedLog:
+    """`state` stands at `end_offset`; `records` has each batch's end offset and records by its base offset."""
+
+    def __init__(self, violated: Callable[[str], None] = raise_violation) -> None:
+        self._violated = violated
+        self.state: ControllerState = EMPTY_STATE
+        self.end_offset = 0
+        self.records: dict[int, tuple[int, list[AnyRecord]]] = {}
+        self.applied = AppliedRequests(violated)
+        self._images: dict[int, MetadataImage] = {0: EMPTY_STATE.image}
+        """By offset."""
+        self._found_equal: dict[int, tuple[MetadataImage, MetadataImage]] = {}
+        """Each node's newest image that was compared, and that of the log."""
+        self._batches = 0
+        self._tail: tuple[MetadataImage, list[tuple[int, list[AnyRecord]]]] | None = None
+        """A snapshot read again, and the batches since."""
+
+    def extend(self, batch: CommittedBatch) -> None:
+        """Takes in a committed batch, if it is a new one."""
+        if batch.end_offset <= self.end_offset:
+            return
+        if batch.base_offset != self.end_offset:
+            raise Violation(f"M1 batch {batch.base_offset}..{batch.end_offset} is applied behind {self.end_offset}")
+        if batch.body:
+            records = codec.decode(batch.body, batch.base_offset, batch.end_offset - batch.base_offset)
+            self.records[batch.base_offset] = (batch.end_offset, records)
+            self._replay(batch, records)
+        self._images[batch.end_offset] = self.state.image
+        self.end_offset = batch.end_offset
+
+    def compare(self, node_id: int, offset: int, image: MetadataImage) -> None:
+        """Raises Violation if a node's image at `offset` is another."""
+        replayed = self._images.get(offset)
+        if replayed is None or not _is_equal(image, replayed, self._found_equal.get(node_id)):
+            self._violated(f"M2 the image of n{node_id} at offset {offset} is not the one replayed from scratch")
+        else:
+            self._found_equal[node_id] = image, replayed
+
+    def between(self, base_offset: int, end_offset: int) -> list[AnyRecord] | None:
+        """The records of the batches that fill this range exactly; None if no batches do."""
+        found: list[AnyRecord] = []
+        while base_offset < end_offset:
+            batch = self.records.get(base_offset)
+            if batch is None:
+                return None
+            base_offset = batch[0]
+            found += batch[1]
+        return found if base_offset == end_offset else None
+
+    def _replay(self, batch: CommittedBatch, records: list[AnyRecord]) -> None:
+        provenance = Provenance(batch.end_offset, batch.epoch, batch.append_time_ms)
+        if len(records) > SINGLY_MAX:
+            self.state = self.state.replay(records, batch.base_offset, provenance)
+        else:
+            for offset, record in enumerate(records, batch.base_offset):
+                before = self.state
+                self.state = before.replay([record], offset, provenance)
+                self._judge(batch, check_step(before.image, self.state.image, record))
+        image = self.state.image
+        if self._tail is not None:
+            self._tail[1].append((batch.base_offset, records))
+        self._judge(batch, check_changed(image, records))
+        self._batches += 1
+        if self._batches % WHOLE_IMAGE_EVERY == 0 or not all(isinstance(record, _LOCAL_RECORDS) for record in records):
+            self._judge(batch, check_image(image))
+        if self._batches % WHOLE_IMAGE_EVERY == 0:
+            self._recompute(batch)
+        self.applied.extend(image)
+
+    def _recompute(self, batch: CommittedBatch) -> None:
+        """The index is what the image says, and the image what a snapshot and the log behind it say; then takes a snapshot."""
+        image = self.state.image
+        if self.state.index != index_of(image):
+            self._judge(batch, ("not so: the index is the one that the image has",))
+        if image.transaction is not None:
+            return
+        if self._tail is not None:
+            snapshot, tail = self._tail
+            for position, records in tail:
+                delta = MetadataDelta(snapshot)
+                delta.replay_all(records, position)
+                snapshot = delta.apply(image.provenance)
+            if not _is_equal(snapshot, image):
+                self._judge(batch, ("not so: the image is what a snapshot and the log behind it say",))
+        self._tail = (image_from(body for body, _ in ImageSnapshot(image).batches()), [])
+
+    def _judge(self, batch: CommittedBatch, broken: tuple[str, ...]) -> None:
+        if broken:
+            self._violated(f"M1 batch {batch.base_offset}..{batch.end_offset}: {'; '.join(broken)}")
+
+
+def _is_equal(image: MetadataImage, other: MetadataImage, known: tuple[MetadataImage, MetadataImage] | None = None) -> bool:
+    """Whether they say the same. `known`: an older pair that does."""
+    if known is None:
+        return all(getattr(image, part) == getattr(other, part) for part in _PARTS)
+    return _are_equal_fields(image, other, *known, _PARTS)
+
+
+def _are_equal_fields(one: Struct, other: Struct, older: Struct, older_other: Struct, names: tuple[str, ...]) -> bool:
+    """Whether two values are equal in these fields. The older ones are: what is the very same in both as it was there is not
+    looked into.
+    """
+    for name in names:
+        value, found = getattr(one, name), getattr(other, name)
+        known, known_found = getattr(older, name), getattr(older_other, name)
+        if value is known and found is known_found:
+            continue
+        if type(value) is type(found) is type(known) is type(known_found) is Map:
+            if len(value) != len(found) or not _are_equal_maps(value, found, known, known_found):
+                return False
+        elif isinstance(value, Struct) and type(value) is type(found) is type(known) is type(known_found):
+            if not _are_equal_fields(value, found, known, known_found, value.__struct_fields__):
+                return False
+        elif value != found:
+            return False
+    return True
+
+
+def _are_equal_maps(
+    one: Map[object, object], other: Map[object, object], older: Map[object, object], older_other: Map[object, object]
+) -> bool:
+    """The same of two maps of one size, entry by entry."""
+    in_other, in_older, in_older_other = other.get, older.get, older_other.get
+    for key, value in one.items():
+        found = in_other(key, _ABSENT)
+        is_known = value is in_older(key, _ABSENT) and found is in_older_other(key, _ABSENT)
+        if not is_known and value != found:
+            return False
+    return True

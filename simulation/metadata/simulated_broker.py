@@ -1,0 +1,259 @@
+"""Brokers, as far as the metadata is concerned.
+
+A broker registers, sends heartbeats, asks for in-sync sets where it believes to lead, leaves in order or falls silent for a
+while, and comes back as a new incarnation. What it believes is the image of one node, its home, and gets old while that is
+down. Requests travel for a while and are lost with the controller they go to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kraftlab.controller.cluster import brokers
+from kraftlab.controller.engine.purgatory import Answer
+from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.controller.partitions.partitions import NOT_CHECKED, alter_partition
+from kraftlab.metadata.errors import ErrorCode
+from kraftlab.metadata.features import supported_features
+from kraftlab.metadata.image import EMPTY, PartitionImage
+from kraftlab.metadata.peer_rpc import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    IsrChange,
+)
+from kraftlab.metadata.records import RECOVERED, Listener
+from kraftlab.metadata.uuids import Uuid
+
+from .rare_requests import Disks
+from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
+
+if TYPE_CHECKING:
+    from ..consensus.process import SimulatedProcess
+    from .world import MetadataWorld
+
+TRAVEL_US = (200, 200, 2_000, 40_000)
+CHANGES_FOR_NOTHING_RATE = 0.02
+"""Of a broker that stays: how many of its partitions, per turn, it has something to say of although all is well."""
+
+
+class Habits(NamedTuple):
+    """How often, per turn, a broker falls silent or leaves in order. `has_disk_trouble`: its directories fail and are cordoned.
+    `stays`: it goes on when everything has healed, and nothing happens to it any more; else it has nothing to say then. `turn_us`
+    is the longest time between two turns.
+    """
+
+    silence_rate: float = 0.01
+    leaving_rate: float = 0.003
+    has_disk_trouble: bool = True
+    stays: bool = False
+    turn_us: int = 120_000
+
+
+class SimulatedBroker:
+    """`epoch` is None while it is not registered as far as it knows."""
+
+    def __init__(self, world: MetadataWorld, broker_id: int, habits: Habits) -> None:
+        self._world = world
+        self._habits = habits
+        self._random = world.options.random(f"broker/{broker_id}")
+        self._disks = Disks(world, broker_id)
+        self.broker_id = broker_id
+        self.epoch: int | None = None
+        self._incarnation = 1
+        self._is_leaving = False
+        self._silent_until_us = 0
+        self._restarts = False
+        self._image = EMPTY
+        self._led_in = EMPTY.topics
+        self._led: list[tuple[Uuid, int, PartitionImage]] = []
+        """What it leads there."""
+        self._leader_id = -1
+        self._home = world.machines[self._random.randrange(len(world.machines))]
+
+    def start(self) -> None:
+        self._world.after(self._random.randrange(HEARTBEAT_INTERVAL_MS * 1_000), self._turn)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether there is no process that could be asked."""
+        return self._restarts and self._world.now_us < self._silent_until_us
+
+    @property
+    def leader_id(self) -> int:
+        """The active controller as its home node knows it, or knew it before it went down; -1: nobody."""
+        process = self._home_process()
+        if process is not None:
+            self._leader_id = process.raft.leader_id
+        return self._leader_id
+
+    def _home_process(self) -> SimulatedProcess | None:
+        """That of its home node, None while it is down. A home that is still down when everything has healed is gone for good:
+        another node takes its place.
+        """
+        if self._home.process is None and self._world.is_healed:
+            self._home = next((machine for machine in self._world.machines if machine.process is not None), self._home)
+        return self._home.process
+
+    def _turn(self) -> None:
+        world, random, habits = self._world, self._random, self._habits
+        if world.is_healed and not habits.stays:
+            return
+        world.after(random.randrange(habits.turn_us) + 1, self._turn)
+        if world.now_us < self._silent_until_us:
+            return
+        self._learn()
+        if random.random() < habits.silence_rate and not world.is_healed:
+            self._fall_silent(random.choice((200, 1_500, 3_000)), restarts=random.random() < 0.6)
+            return
+        self._is_leaving = self._is_leaving or (random.random() < habits.leaving_rate and not world.is_healed)
+        candidates = world.active_controllers()
+        if not candidates:
+            return
+        asked = random.choice(candidates)
+        if self.epoch is None:
+            self._travel(self._register, asked)
+            return
+        self._travel(self._beat, asked)
+        if random.random() < 0.6:
+            self._travel(self._alter, asked)
+
+    def _learn(self) -> None:
+        """Takes over the committed image of its home node, if that has a newer one."""
+        process = self._home_process()
+        if process is not None and isinstance(process.state_machine, SimulatedController):
+            image = process.state_machine.controller.committed.image
+            if image.provenance.offset > self._image.provenance.offset:
+                self._image = image
+
+    def _fall_silent(self, duration_ms: int, *, restarts: bool) -> None:
+        self._silent_until_us = self._world.now_us + duration_ms * 1_000
+        self._restarts = restarts
+        if restarts:
+            self._incarnation += 1
+            self.epoch = None
+            self._is_leaving = False
+
+    def _travel(self, request: Any, asked: SimulatedController) -> None:
+        self._world.after(self._random.choice(TRAVEL_US), self._arrive, request, asked)
+
+    def _arrive(self, request: Any, asked: SimulatedController) -> None:
+        if asked.accepts and (self._habits.stays or not self._world.is_healed):
+            request(asked)
+            asked.check()
+
+    # Requests
+
+    def _directories(self) -> tuple[Uuid, ...]:
+        """Brokers with odd ids have two."""
+        return tuple(bytes([0xD0 + number]) + self.broker_id.to_bytes(15, "big") for number in range(1 + self.broker_id % 2))
+
+    def _register(self, asked: SimulatedController) -> None:
+        request = BrokerRegistrationRequest(
+            self.broker_id,
+            CLUSTER_ID,
+            bytes([0xB0]) + (self.broker_id << 32 | self._incarnation).to_bytes(15, "big"),
+            (Listener("PEER", "h", 9_000 + self.broker_id),),
+            supported_features(),
+            None,
+            self._directories(),
+        )
+        table = asked.controller.heartbeats
+        self._world.write(
+            asked,
+            "BrokerRegistration",
+            lambda state, context: brokers.register(state, table, request, context),
+            SESSION_TIMEOUT_MS,
+            partial(self._registered, self._incarnation),
+        )
+
+    def _registered(self, incarnation: int, answer: Answer[BrokerRegistrationResponse]) -> None:
+        if answer.value is not None and incarnation == self._incarnation:
+            self.epoch = answer.value.broker_epoch
+
+    def _beat(self, asked: SimulatedController) -> None:
+        if self.epoch is None:
+            return
+        request = BrokerHeartbeatRequest(
+            self.broker_id,
+            self.epoch,
+            self._image.provenance.offset,
+            want_fence=False,
+            want_shutdown=self._is_leaving,
+            **(self._disks.report(self._directories()) if self._habits.has_disk_trouble else {}),
+        )
+        if asked.controller.is_active:
+            self._world.sessions.heard(request, asked.process.quorum.epoch, asked.machine.now_ms())
+        answer = asked.controller.heartbeat(request)
+        answer.when_done(partial(self._beaten, request))
+
+    def _beaten(self, request: BrokerHeartbeatRequest, answer: Answer[BrokerHeartbeatResponse]) -> None:
+        self._world.judge_heartbeat(answer)
+        if request.broker_epoch != self.epoch:
+            return
+        if answer.error is not None and answer.error.code == ErrorCode.STALE_BROKER_EPOCH:
+            self.epoch = None
+        elif answer.value is not None and answer.value.should_shutdown:
+            self._fall_silent(500, restarts=True)
+
+    def _alter(self, asked: SimulatedController) -> None:
+        """Wants everybody active in sync, or somebody out, for some partitions that it leads."""
+        led = [each for each in self._led_partitions() if not self._habits.stays or self._wants_more(each[2])]
+        if self.epoch is None or not led:
+            return
+        chosen = self._random.sample(led, min(len(led), self._random.randint(1, 3)))
+        changes = tuple(self._change(topic_id, number, partition) for topic_id, number, partition in chosen)
+        request = AlterPartitionRequest(self.broker_id, self.epoch, changes)
+
+        def alter(state: ControllerState, context: Context) -> Outcome[AlterPartitionResponse]:
+            outcome = alter_partition(state, request, context)
+            self._world.judge_change(state.image, request, outcome.records)
+            return outcome
+
+        self._world.write(asked, "AlterPartition", alter, SESSION_TIMEOUT_MS)
+
+    def _led_partitions(self) -> Sequence[tuple[Uuid, int, PartitionImage]]:
+        """Those that it believes to lead."""
+        topics = self._image.topics
+        if self._led_in is not topics:
+            self._led_in = topics
+            self._led = [
+                (topic_id, number, partition)
+                for topic_id, topic in sorted(topics.by_id.items())
+                for number, partition in sorted(topic.partitions.items())
+                if partition.leader == self.broker_id
+            ]
+        return self._led
+
+    def _wants_more(self, partition: PartitionImage) -> bool:
+        """Whether a replica is not in sync that could be; now and then also where all is well, but for the end of a run."""
+        registered = self._image.cluster.brokers
+        missing = (replica for replica in partition.replicas if replica not in partition.isr and replica in registered)
+        return any(registered[replica].is_active for replica in missing) or (
+            not self._world.is_healed and self._random.random() < CHANGES_FOR_NOTHING_RATE
+        )
+
+    def _change(self, topic_id: Uuid, number: int, partition: PartitionImage) -> IsrChange:
+        registered = self._image.cluster.brokers
+        isr = [
+            replica
+            for replica in partition.replicas
+            if replica == self.broker_id or (replica in registered and registered[replica].is_active)
+        ]
+        others = [replica for replica in isr if replica != self.broker_id]
+        if others and self._random.random() < 0.2 and not self._world.is_healed:
+            isr.remove(self._random.choice(others))
+        epochs = {replica: registered[replica].epoch for replica in isr if replica in registered}
+        return IsrChange(
+            topic_id,
+            number,
+            partition.leader_epoch,
+            tuple((replica, epochs.get(replica, NOT_CHECKED)) for replica in isr),
+            RECOVERED,
+            partition.partition_epoch,
+        )

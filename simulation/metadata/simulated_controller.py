@@ -1,0 +1,270 @@
+"""A QuorumController on a simulated process: its log, its clock, its timers, and the notices it gets.
+
+Notices (commits, leadership) go through a queue of their own and arrive one after the other, late by what the seed draws, and
+commits also in other portions than the log gave them; requests arrive in between. A process that stands still delays them all,
+and a dead one ends them. This is what the driver's apply task does to a real controller. Now and then the log takes nothing for
+a while, so that requests wait in the controller's queue, and the large change that is under way ends in the middle.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from kraftlab.config.access import AUTHORIZER
+from kraftlab.controller.engine.queue import NEVER_MS
+from kraftlab.controller.engine.quorum_controller import QuorumController
+from kraftlab.controller.engine.state import ControllerState, Settings
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.records import RESOURCE_BROKER
+from kraftlab.quorum.core.effects import Proposed, Rejected
+from kraftlab.quorum.core.events import Propose, ResignAsked
+from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
+from kraftlab.quorum.driver.errors import NotLeader, Overloaded
+from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
+
+from ..consensus.process import SimulatedProcess
+from ..consensus.state_machine import HashingStateMachine, run_at_once
+from .coroutines import Resume, Signal, Value, waiting
+from .simulated_door import SimulatedService
+from .simulated_past import SimulatedPast
+
+if TYPE_CHECKING:
+    from .world import MetadataWorld
+
+CLUSTER_ID = "simulated"
+SESSION_TIMEOUT_MS = 1_200
+HEARTBEAT_INTERVAL_MS = 300
+CONFIG_KEYS = 20
+WHOLE_KEYS = tuple((f"whole.{number}.first", f"whole.{number}.last") for number in range(CONFIG_KEYS))
+"""Pairs of keys that are only ever written by one transaction: they have the same value for every reader."""
+NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
+"""Until the first of some notices arrives."""
+NOTICE_GAPS_US = (0, 1, 100, 3_000)
+OVERLOAD_RATE = 0.01
+OVERLOADS_US = (1_000, 40_000, 300_000)
+
+Notice = Callable[[], Coroutine[object, None, None]]
+
+
+class FrozenController:
+    """The controller's snapshot behind that of the chain."""
+
+    def __init__(self, hashes: FrozenState, image: FrozenState) -> None:
+        self._hashes = hashes
+        self._image = image
+
+    def batches(self) -> Iterator[tuple[bytes, int]]:
+        return chain(self._hashes.batches(), self._image.batches())
+
+
+class LoadedController(NamedTuple):
+    """A snapshot, read."""
+
+    hashes: tuple[int, int]
+    state: ControllerState
+
+
+class SimulatedController:
+    """The world's state machine, and the log as its controller sees it."""
+
+    def __init__(self, world: MetadataWorld, node_id: int) -> None:
+        self._chain = HashingStateMachine()
+        self.world = world
+        self.node_id = node_id
+        self.machine = world.machines[node_id]
+        self._process: SimulatedProcess | None = None
+        self._random = world.options.random(f"controller/{node_id}/{self.machine.boots}")
+        self._notices: deque[Notice] = deque()
+        self._is_draining = False
+        self._timer_us: int | None = None
+        self._full_until_us = 0
+        self._compared: MetadataImage | None = None
+        self.past = SimulatedPast(node_id)
+        settings = Settings(
+            CLUSTER_ID,
+            node_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            default_replication_factor=3,
+            static={"reassignment.max.moves.per.broker": "1", AUTHORIZER: "simulated", **world.properties},
+        )
+        self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer, signal=Signal)
+        self.controller.attach(self)
+        self.service = SimulatedService(self, CLUSTER_ID)
+        """Its doors."""
+
+    @property
+    def is_alive(self) -> bool:
+        process = self.machine.process
+        return process is not None and process.state_machine is self
+
+    @property
+    def accepts(self) -> bool:
+        """Whether a request that arrives now is looked at."""
+        return self.is_alive and self.machine.paused_until_us <= self.world.now_us
+
+    @property
+    def has_settled(self) -> bool:
+        """No notice is on its way, and no request waits for a log that is full."""
+        return not self._notices and not self._is_draining and not self.controller.queue.statistics()["waiting"]
+
+    # What a controller needs of the log
+
+    @property
+    def process(self) -> SimulatedProcess:
+        if self._process is None:
+            self._process = self.machine.process
+        assert self._process is not None, "the world calls nobody before its process is there"
+        return self._process
+
+    @property
+    def end_offset(self) -> int:
+        return self.process.raft.log_end_offset
+
+    def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
+        process = self.process
+        if self._is_overloaded():
+            raise Overloaded("the simulated log takes no more for now")
+        for effect in process.step(Propose(epoch, body, record_count)):
+            if process.dead:
+                break
+            if isinstance(effect, Proposed):
+                return effect.base_offset, effect.end_offset
+            if isinstance(effect, Rejected):
+                if effect.overloaded:
+                    raise Overloaded("the simulated log takes no more")
+                raise NotLeader(effect.leader_id, effect.epoch)
+        if not process.dead:
+            raise AssertionError(f"n{self.node_id} has no verdict on a proposal")
+        raise NotLeader(-1, epoch)
+
+    def _is_overloaded(self) -> bool:
+        """A log whose disk is slow refuses for a while, as the driver's does; not once everything is healed."""
+        now_us = self.world.now_us
+        if not self.world.is_healed and now_us >= self._full_until_us and self._random.random() < OVERLOAD_RATE:
+            self._full_until_us = now_us + self._random.choice(OVERLOADS_US)
+        return now_us < self._full_until_us
+
+    def resign(self, epoch: int, reason: str) -> None:
+        self.process.step(ResignAsked(epoch, reason))
+
+    async def read_index(self) -> int:
+        def begin(resume: Resume[bool]) -> None:
+            self.process.read(lambda is_confirmed: resume(Value(is_confirmed)))
+
+        if not await waiting(begin):
+            raise NotLeader(self.process.raft.leader_id, self.process.raft.epoch)
+        return self.process.applying.offset
+
+    # Notices
+
+    async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
+        await self._chain.apply(batches, high_watermark)
+        for batch in batches:
+            self.world.committed(self, batch)
+        cut = self._random.randint(1, len(batches))
+        for portion in (batches[:cut], batches[cut:]):
+            if portion:
+                self._put(partial(self.controller.apply, portion, high_watermark))
+
+    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
+        self._put(lambda: self.controller.leader_changed(epoch, leader_id, endpoints))
+
+    async def became_leader(self, epoch: int) -> None:
+        await self._chain.became_leader(epoch)
+        self._put(lambda: self.controller.became_leader(epoch))
+
+    async def resigned(self, epoch: int, reason: str) -> None:
+        self._put(lambda: self.controller.resigned(epoch, reason))
+
+    def freeze(self) -> FrozenController | None:
+        """None as long as the controller has not heard of everything that was applied."""
+        image = None if self._notices or self._is_draining else self.controller.freeze()
+        return None if image is None else FrozenController(self._chain.freeze(), image)
+
+    def read_snapshot(self, bodies: Iterable[bytes]) -> LoadedController:
+        rest = iter(bodies)
+        return LoadedController(self._chain.read_snapshot([next(rest)]), self.controller.read_snapshot(rest))
+
+    async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: LoadedController) -> None:
+        await self._chain.load_snapshot(position, append_time_ms, state.hashes)
+        self._put(partial(self.controller.load_snapshot, position, append_time_ms, state.state))
+
+    def digest(self) -> int:
+        """Over what the process was told to apply; the controller gets it later, and has its image compared."""
+        return self._chain.digest()
+
+    def _put(self, notice: Notice) -> None:
+        self._notices.append(notice)
+        if not self._is_draining:
+            self._is_draining = True
+            self.world.after(self._random.choice(NOTICE_DELAYS_US), self._drain)
+
+    def _drain(self) -> None:
+        if self.is_still(self._drain):
+            return
+        run_at_once(self._notices.popleft()())
+        self.check()
+        if self._notices:
+            self.world.after(self._random.choice(NOTICE_GAPS_US), self._drain)
+        else:
+            self._is_draining = False
+
+    def check(self) -> None:
+        """What holds between any two events of this controller."""
+        controller = self.controller
+        if controller.failure is not None:
+            self.world.violated(f"M8 n{self.node_id} must stop: {controller.failure}")
+        if not controller.is_active and controller.newest is not controller.committed:
+            self.world.violated(
+                f"M5 n{self.node_id} is not active and holds uncommitted state at {controller.newest.image.provenance}"
+            )
+        image = controller.committed.image
+        compared = self._compared
+        if image is not compared:
+            self._compared = image
+            self.past.publish(image)
+            self.world.replayed.compare(self.node_id, controller.applied_offset, image)
+            if compared is None or image.configs is not compared.configs:
+                self._check_transactions(image)
+
+    def _check_transactions(self, image: MetadataImage) -> None:
+        """M9."""
+        values: Mapping[str, str] = image.configs.get((RESOURCE_BROKER, ""), {})
+        for first, last in WHOLE_KEYS:
+            if values.get(first) != values.get(last):
+                self.world.violated(
+                    f"M9 n{self.node_id} shows a part of a transaction: "
+                    f"{first} {values.get(first)!r}, {last} {values.get(last)!r}"
+                )
+
+    # Time
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self.controller.queue.next_deadline_ms()
+        if deadline_ms >= NEVER_MS:
+            return
+        due_us = max(self.machine.time_us_at(deadline_ms), self.world.now_us + 1)
+        if self._timer_us is None or due_us < self._timer_us:
+            self._timer_us = due_us
+            self.world.after(due_us - self.world.now_us, self._fire, due_us)
+
+    def _fire(self, due_us: int) -> None:
+        if self._timer_us != due_us or self.is_still(self._fire, due_us):
+            return
+        self._timer_us = None
+        self.controller.queue.run_due()
+        self._arm_timer()
+
+    def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
+        """True if the process is dead or stands still: the action comes never, or later."""
+        if not self.is_alive:
+            return True
+        wait_us = self.machine.paused_until_us - self.world.now_us
+        if wait_us > 0:
+            self.world.after(wait_us, action, *arguments)
+        return wait_us > 0

@@ -1,0 +1,65 @@
+"""What a simulated controller says of its own images (DescribeMetadata, DescribeImage): of those that it has published.
+
+A real node reads older ones from its disk; here they are gone with the process, and who asks is told so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.api.service import LocalCall
+from kraftlab.metadata import codec
+from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.snapshot import image_digest, image_records
+
+KEPT = 300
+
+
+class SimulatedPast:
+    """Images by offset, the newest last."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._images: deque[MetadataImage] = deque(maxlen=KEPT)
+
+    def publish(self, image: MetadataImage) -> None:
+        """The controller's committed image is this one now."""
+        self._images.append(image)
+
+    def calls(self) -> dict[str, LocalCall]:
+        """By method of the Admin service."""
+        return {"DescribeMetadata": self._describe, "DescribeImage": self._image}
+
+    def _at(self, offset: int | None) -> MetadataImage:
+        """The image that stands at an offset, or the newest. ApiError OFFSET_OUT_OF_RANGE if none was published here that stands
+        there, as within several batches that were taken in at once.
+        """
+        for image in reversed(self._images):
+            if offset is None or image.provenance.offset == offset:
+                return image
+        held = f"{self._images[0].provenance.offset} to {self._images[-1].provenance.offset}" if self._images else "none"
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"node {self._node_id} has images of {held}, not of {offset}")
+
+    async def _describe(self, request: admin_pb2.DescribeMetadataRequest) -> admin_pb2.DescribeMetadataResponse:
+        image = self._at(request.at_offset or None)
+        response = admin_pb2.DescribeMetadataResponse(
+            node_id=self._node_id,
+            offset=image.provenance.offset,
+            epoch=image.provenance.epoch,
+            image_digest=image_digest(image),
+        )
+        if request.reread_log:
+            response.reread_offset, response.reread_digest = response.offset, response.image_digest
+        return response
+
+    async def _image(self, request: admin_pb2.DescribeImageRequest) -> admin_pb2.DescribeImageResponse:
+        image = self._at(request.offset if request.HasField("offset") else None)
+        return admin_pb2.DescribeImageResponse(
+            node_id=self._node_id,
+            offset=image.provenance.offset,
+            epoch=image.provenance.epoch,
+            append_time_ms=image.provenance.append_time_ms,
+            bodies=[codec.encode(list(image_records(image)))[0]],
+        )

@@ -1,0 +1,196 @@
+"""The administrator who asks controllers: creates, grows and deletes topics, elects leaders, changes configs, quotas and whether
+eligible leader replicas are kept, starts, queues, replaces and cancels reassignments, and now and then makes a change of more
+records than one batch holds, atomic or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.configs import client_quotas, configs, features
+from kraftlab.controller.engine.quorum_controller import Generate
+from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.controller.partitions.leader_elections import PREFERRED, UNCLEAN, elect_leaders
+from kraftlab.controller.reassignment import reassignments
+from kraftlab.controller.topics import topics
+from kraftlab.controller.topics.partition_counts import create_partitions
+from kraftlab.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION, MIN_INSYNC_REPLICAS
+from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, Config
+from kraftlab.quorum.core.batch import MAX_RECORDS
+
+from .named_requests import NamedClients
+from .rare_requests import RareRequests
+from .simulated_controller import CONFIG_KEYS, WHOLE_KEYS, SimulatedController
+
+if TYPE_CHECKING:
+    from .world import MetadataWorld
+
+TOPIC_NAMES = ("a", "b", "c.d", "c_d", "e", "f")
+TIMEOUTS_MS = (20, 500, 500, 5_000)
+LEADERS_RATE = 0.1
+"""With how many of the administrator's requests another one goes, about leaders or more partitions."""
+NAMED_RATE = 0.3
+"""Of the administrator's requests, how many have ids."""
+BULK_RATE = 0.0015
+"""Of the administrator's requests, how many need more records than a batch holds."""
+
+
+class Administrator:
+    """Asks one thing at a time, of whom the world names."""
+
+    def __init__(self, world: MetadataWorld) -> None:
+        self._world = world
+        self._random = world.options.random("administrator")
+        self._moves_random = world.options.random("administrator/moves")
+        self._leaders_random = world.options.random("administrator/leaders")
+        self._rare = RareRequests(world)
+        self._named = NamedClients(world)
+        self._serial = 0
+        self._requests = (
+            *(self._create, self._create, self._create, self._delete),
+            *(self._configure, self._configure, self._configure, self._set_up),
+            *(self._reassign, self._reassign, self._reassign, self._reassign),
+            *(self._min_isr, self._min_isr, self._eligible_leaders, self._quota),
+        )
+
+    def ask(self, asked: SimulatedController) -> None:
+        random = self._random
+        self._serial += 1
+        self._rare.ask(asked)
+        if self._leaders_random.random() < LEADERS_RATE:
+            name, generate = self._leaders_random.choice((self._elect, self._elect, self._grow))()
+            self._world.write(asked, name, generate, self._leaders_random.choice(TIMEOUTS_MS))
+        if random.random() < NAMED_RATE:
+            named, judge = self._named.next()
+            self._world.write(asked, "named", named, random.choice(TIMEOUTS_MS), judge)
+            return
+        request = random.choice((self._bulk, self._whole)) if random.random() < BULK_RATE else random.choice(self._requests)
+        name, generate = request(asked)
+        self._world.write(asked, name, generate, random.choice(TIMEOUTS_MS))
+
+    def _create(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        request = admin_pb2.CreateTopicsRequest()
+        for name in self._random.sample(TOPIC_NAMES, self._random.choice((1, 1, 2))):
+            request.topics.add(
+                name=name, num_partitions=self._random.randint(1, 4), replication_factor=self._random.choice((1, 2, 3))
+            )
+        return "CreateTopics", lambda state, context: topics.create(state, request, context)
+
+    def _elect(self) -> tuple[str, Generate[Any]]:
+        """Preferred leaders, or any, of all partitions."""
+        request = admin_pb2.ElectLeadersRequest(election_type=self._leaders_random.choice((PREFERRED, UNCLEAN)))
+        return "ElectLeaders", lambda state, context: elect_leaders(state, request, context)
+
+    def _grow(self) -> tuple[str, Generate[Any]]:
+        request = admin_pb2.CreatePartitionsRequest()
+        for name in self._leaders_random.sample(TOPIC_NAMES, 2):
+            request.topics.add(name=name, count=self._leaders_random.randint(1, 8))
+        return "CreatePartitions", lambda state, context: create_partitions(state, request, context)
+
+    def _delete(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        request = admin_pb2.DeleteTopicsRequest()
+        request.topics.add(name=self._random.choice(TOPIC_NAMES))
+        return "DeleteTopics", lambda state, context: topics.delete(state, request, context)
+
+    def _configure(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """A value that nobody wrote before."""
+        request = admin_pb2.IncrementalAlterConfigsRequest()
+        resource = request.resources.add(resource_type=RESOURCE_BROKER, resource_name="")
+        resource.configs.add(
+            name=f"simulation.{self._random.randrange(CONFIG_KEYS)}", config_operation=0, value=f"value {self._serial}"
+        )
+        return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
+
+    def _set_up(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """Of a topic: set or deleted, so that unclean elections happen, too."""
+        request = admin_pb2.IncrementalAlterConfigsRequest()
+        resource = request.resources.add(resource_type=RESOURCE_TOPIC, resource_name=self._random.choice(TOPIC_NAMES))
+        if self._random.random() < 0.5:
+            value = self._random.choice(("true", "false"))
+            resource.configs.add(name="unclean.leader.election.enable", config_operation=0, value=value)
+        else:
+            resource.configs.add(name="unclean.leader.election.enable", config_operation=1)
+        return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
+
+    def _min_isr(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """Of a topic, of the cluster, or of a broker, which may not have one while eligible leader replicas are kept."""
+        random = self._random
+        request = admin_pb2.IncrementalAlterConfigsRequest()
+        resource = request.resources.add(resource_type=RESOURCE_TOPIC, resource_name=random.choice(TOPIC_NAMES))
+        if random.random() < 0.4:
+            resource.resource_type, resource.resource_name = RESOURCE_BROKER, random.choice(("", "0", "1"))
+        change = resource.configs.add(name=MIN_INSYNC_REPLICAS, config_operation=1)
+        if random.random() < 0.7:
+            change.config_operation, change.value = 0, str(random.randint(1, 3))
+        return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
+
+    def _eligible_leaders(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """Switched on, off, or left as it is."""
+        request = admin_pb2.UpdateFeaturesRequest()
+        level, upgrade_type = self._random.choice(((0, 2), (1, 1), (1, 1)))
+        request.feature_updates.add(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=level, upgrade_type=upgrade_type)
+        return "UpdateFeatures", lambda state, context: features.update(state, request, context)
+
+    def _quota(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        request = admin_pb2.AlterClientQuotasRequest()
+        entry = request.entries.add()
+        entry.entity.add(entity_type="user", entity_name=self._random.choice(("alice", "bob")))
+        entry.ops.add(key="producer_byte_rate", value=self._random.randint(1, 9), remove=self._random.random() < 0.3)
+        return "AlterClientQuotas", lambda state, context: client_quotas.alter(state, request, context)
+
+    def _reassign(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """Starts, replaces, queues, rolls back and cancels: what runs already, and what does not."""
+        image = asked.controller.committed.image
+        request = admin_pb2.AlterPartitionReassignmentsRequest()
+        known = sorted(image.topics.by_name)
+        registered = sorted(image.cluster.brokers)
+        for name in self._random.sample(known, min(len(known), self._random.choice((1, 1, 2)))):
+            topic = request.topics.add(name=name)
+            for number in range(self._random.randint(1, 3)):
+                entry = topic.partitions.add(partition_index=number)
+                if registered and self._random.random() < 0.75:
+                    size = self._random.randint(1, min(3, len(registered)))
+                    entry.replicas.values.extend(self._random.sample(registered, size))
+        self._say_how(request, sorted(image.moves.plans))
+        return "AlterPartitionReassignments", lambda state, context: reassignments.alter(state, request, context)
+
+    def _say_how(self, request: admin_pb2.AlterPartitionReassignmentsRequest, plans: list[str]) -> None:
+        """What is ours in such a request: queue, throttles, plans, and what is asked of all moves at once."""
+        random = self._moves_random
+        kind = random.random()
+        if kind < 0.05 or (kind < 0.1 and plans):
+            del request.topics[:]
+            request.force = random.random() < 0.5
+            if kind < 0.05:
+                request.cancel_all = True
+            else:
+                request.rollback_plan_id = random.choice(plans)
+            return
+        request.queued = random.random() < 0.5
+        request.priority = random.choice((0, 0, 1))
+        if random.random() < 0.3:
+            request.plan_id = random.choice(("plan", "another plan"))
+        if random.random() < 0.3:
+            request.throttle, request.throttle_expires_ms = 1000, random.choice((50, 5_000))
+
+    def _bulk(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        key, value = f"bulk.{self._random.randrange(CONFIG_KEYS)}", f"value {self._serial}"
+        records = [Config(0, RESOURCE_BROKER, "", key, value)] * (MAX_RECORDS + 1)
+
+        def generate(state: ControllerState, context: Context) -> Outcome[bool]:
+            return Outcome(records, True, atomic=False)
+
+        return "bulk", generate
+
+    def _whole(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+        """More than a batch holds, and yet atomic: whoever sees the value of the first key sees that of the last."""
+        first, last = WHOLE_KEYS[self._random.randrange(CONFIG_KEYS)]
+        value = f"value {self._serial}"
+        filler = [Config(0, RESOURCE_BROKER, "", "filler", value)] * MAX_RECORDS
+        records = [Config(0, RESOURCE_BROKER, "", first, value), *filler, Config(0, RESOURCE_BROKER, "", last, value)]
+
+        def generate(state: ControllerState, context: Context) -> Outcome[bool]:
+            return Outcome(records, True, transaction="whole")
+
+        return "whole", generate

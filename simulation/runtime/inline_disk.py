@@ -1,0 +1,132 @@
+"""A node's disk under trio's clock: its work is done on the event loop, in a time that is drawn, without any thread.
+
+Theory of operation. A mock clock jumps ahead while a thread works, so nothing may run in one. What the shell hands to a thread is
+called here in one piece, between two waits: before the first the work has not happened, behind it nobody has heard of it yet. A
+node that is killed in the first finds its work undone, half done or done when it starts again: some work is carried on up to one
+of its file operations, as by a process that dies in the middle.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from itertools import count
+from types import TracebackType
+from typing import ParamSpec, Protocol, Self, TypeVar
+
+import trio
+
+from kraftlab.quorum.driver.signal import Signal
+
+P = ParamSpec("P")
+R = TypeVar("R")
+WAITS_S = (0.0001, 0.0001, 0.0003, 0.001, 0.005, 0.03)
+"""Half of what one piece of work takes, more or less."""
+LAST_OPERATIONS = 8
+"""Fewer than so many file operations are what a dying node still does of one piece of work."""
+BEGUN_RATE = 0.5
+"""How often work that waits for the disk has begun when its node dies."""
+
+
+class Files(Protocol):
+    """What can stop working after so many of its operations; None: it goes on."""
+
+    operations_left: int | None
+
+
+class InlineDisk:
+    """`kraftlab.quorum.driver.environment.Threads`, whose work is on these files. All work takes `slower_ms` longer."""
+
+    is_stuck = False
+
+    def __init__(self, chance: random.Random, files: Files) -> None:
+        self._chance, self._files = chance, files
+        self._waiting: dict[int, Callable[[], object]] = {}
+        self._numbers = count()
+        self.slower_ms = 0
+
+    async def _wait(self) -> None:
+        await trio.sleep(self._chance.choice(WAITS_S) * self._chance.uniform(0.5, 1.5))
+
+    async def run(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        return await self.run_limited(None, function, *arguments, **options)
+
+    async def run_limited(
+        self, limiter: trio.CapacityLimiter | None, function: Callable[P, R], *arguments: P.args, **options: P.kwargs
+    ) -> R:
+        return await self._do(limiter, partial(function, *arguments, **options), is_abandoned=True)
+
+    async def run_to_its_end(
+        self, limiter: trio.CapacityLimiter | None, function: Callable[P, R], *arguments: P.args, **options: P.kwargs
+    ) -> R:
+        """The same, but who is cancelled meanwhile hears first what came of it, as of `trio.to_thread.run_sync`."""
+        return await self._do(limiter, partial(function, *arguments, **options), is_abandoned=False)
+
+    async def _do(self, limiter: trio.CapacityLimiter | None, work: Callable[[], R], *, is_abandoned: bool) -> R:
+        async with AsyncExitStack() as stack:
+            if limiter is not None:
+                await stack.enter_async_context(limiter)
+            number = next(self._numbers)
+            self._waiting[number] = work
+            try:
+                await self._wait()
+                await trio.sleep(self.slower_ms / 1000)
+            finally:
+                self._waiting.pop(number, None)
+            result = work()
+            with trio.CancelScope(shield=not is_abandoned):
+                await self._wait()
+            return result
+
+    def check_cancelled(self) -> None:
+        """Work is one piece here."""
+
+    def die(self) -> None:
+        """The node's tasks do nothing more; of what waits some has begun."""
+        waiting, self._waiting = self._waiting, {}
+        for work in waiting.values():
+            if self._chance.random() < BEGUN_RATE:
+                self._files.operations_left = self._chance.randrange(LAST_OPERATIONS)
+                with suppress(Exception):  # nobody is there any more to hear of it
+                    work()
+                self._files.operations_left = None
+
+    def worker(self, name: str) -> InlineWorker:
+        return InlineWorker(self)
+
+
+class InlineWorker:
+    """`kraftlab.quorum.driver.environment.Worker`. What it was given is done when somebody waits for it."""
+
+    def __init__(self, disk: InlineDisk) -> None:
+        self._disk = disk
+        self._function: Callable[[], None] | None = None
+        self._given = Signal()
+        self.is_working = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._function = None
+
+    def start(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self.is_working = True
+        self._given.set()
+
+    async def finished(self) -> None:
+        while (function := self._function) is None:
+            await self._given.wait()
+        self._function = None
+        try:
+            await self._disk.run(function)
+        finally:
+            self.is_working = False
+
+    async def settle(self, timeout_s: float) -> None:
+        """Who ends here dies: what has not been done is not done any more."""
+        self._function, self.is_working = None, False
+        await trio.lowlevel.cancel_shielded_checkpoint()

@@ -1,0 +1,557 @@
+"""A cluster in which nothing happens by itself: the world behind the golden transcripts.
+
+Theory of operation. Nodes are real RaftNodes behind real Outboxes. Everything between two steps is in the hands of whoever
+holds the cluster: messages wait in one queue until they are delivered, dropped, doubled or set aside; time stands still
+until it is moved; a disk, unless it is held, keeps at once what it is asked to keep, and a held disk keeps nothing until it
+is told. A crash loses what was not kept. Snapshots that a node takes are durable at once; a leader's snapshot that it copies
+is written and verified like everything else, at once or, on a held disk, when it is told. A request ends as it does on a
+real connection: with its answer, with its time-out, or because the connection is refused or lost.
+
+There is no chance in it: a node's timers draw a fixed number (`ScriptedRandom`), and who asks anybody asks all others in turn, so
+a script reads the same today and tomorrow. Whoever asks anybody finds a node wherever it is; who asks a node that has moved, only
+where it knows that node to be.
+
+What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of
+the log and of snapshots and, where disks keep at once, completions of which nothing came.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kraftlab.quorum.core import (
+    BootState,
+    ElectionState,
+    Endpoint,
+    InvariantViolation,
+    LogTruncationRefused,
+    LogView,
+    OffsetAndEpoch,
+    Outbox,
+    RaftConfig,
+    RaftNode,
+    ReplicaKey,
+)
+from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, ControlRecord, decode, encode, read_header
+from kraftlab.quorum.core.effects import (
+    ANYBODY,
+    Append,
+    CleanLog,
+    Effect,
+    InstallSnapshot,
+    ReadLog,
+    ReadSnapshot,
+    RepairEnded,
+    Reply,
+    Send,
+    StoreElectionState,
+    Trace,
+    Truncate,
+)
+from kraftlab.quorum.core.events import (
+    ElectionStateStored,
+    Event,
+    RecordsRead,
+    RequestAbandoned,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    StorageCompleted,
+    TimerFired,
+)
+from kraftlab.quorum.core.local_log import control_of
+from kraftlab.quorum.core.messages import Request, Response
+
+from .snapshots import SnapshotFiles, Work
+
+START_MS = 1_000_000
+"""Scripts count time from here, so that no node ever sees time zero."""
+LOG_START = OffsetAndEpoch(0, 0)
+LISTENER = "CONTROLLER"
+FIRINGS_MAX = 1_000
+DELIVERIES_MAX = 10_000
+StorageOperation = Append | Truncate | InstallSnapshot | StoreElectionState
+
+
+class ScriptedRandom(random.Random):
+    """Timers draw `jitter_ms` (within bounds); choices among a few go round in turn."""
+
+    def __init__(self, jitter_ms: int) -> None:
+        super().__init__(0)
+        self.jitter_ms = jitter_ms
+        self._turn = -1
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        bound = start if stop is None else stop - start
+        first = 0 if stop is None else start
+        if bound > 16:
+            return first + min(self.jitter_ms, bound - 1)
+        self._turn += 1
+        return first + self._turn % bound
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request, from the moment it leaves until it has ended. `token` is the name it has at its target (0: not there yet).
+
+    `is_astray`: it goes to where its target was before it moved.
+    """
+
+    source: int
+    incarnation: int
+    send: Send
+    deadline_ms: int
+    token: int = 0
+    is_finished: bool = False
+    is_astray: bool = False
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Not a message: what a process learns from its own end of a connection."""
+
+    kind: str
+    call: str
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.call})"
+
+
+@dataclass(slots=True, eq=False)
+class Envelope:
+    """Something on its way."""
+
+    source: int
+    target: int
+    call: Call
+    payload: Request | Response | Failure
+
+    @property
+    def kind(self) -> str:
+        """Fetch, FetchReply, PreVote, …, Refused, Lost or HungUp."""
+        return kind_of(self.payload)
+
+    def __repr__(self) -> str:
+        return f"n{self.source} -> n{self.target} {self.payload!r}"
+
+
+def kind_of(message: object) -> str:
+    return repr(message).partition("(")[0]
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """One machine: its disk, and while it is up a process on it. `batches` is what readers see, `disk` what survives a crash.
+
+    `start` is the snapshot that the log on the disk begins behind; `snapshot_work` what a copy of a leader's waits for.
+    """
+
+    config: RaftConfig
+    jitter_ms: int
+    disk: list[bytes] = field(default_factory=list)
+    start: OffsetAndEpoch = LOG_START
+    snapshots: SnapshotFiles = field(default_factory=SnapshotFiles)
+    repair_until: int = 0
+    stored: ElectionState | None = None
+    bootstrap: tuple[ControlRecord, ...] = ()
+    is_held: bool = False
+    is_up: bool = False
+    incarnation: int = 0
+    wipes: int = 0
+    moves: int = 0
+    asked_anybody: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    staged: list[StorageOperation] = field(default_factory=list)
+    snapshot_work: list[Work] = field(default_factory=list)
+    held: list[Send | Reply] = field(default_factory=list)
+    calls: dict[int, Call] = field(default_factory=dict)
+    clients: dict[int, str] = field(default_factory=dict)
+    outbox: Outbox = field(default_factory=Outbox)
+    random: ScriptedRandom = field(default_factory=lambda: ScriptedRandom(0))
+    _node: RaftNode | None = None
+
+    @property
+    def node(self) -> RaftNode:
+        if self._node is None or not self.is_up:
+            raise ValueError(f"node {self.config.node_id} is down; restart it first")
+        return self._node
+
+    def boot(self, now_ms: int) -> None:
+        """A new process on what the disk holds."""
+        self.incarnation += 1
+        self.is_up = True
+        self.batches = list(self.disk)
+        self.staged, self.snapshot_work, self.held, self.calls, self.clients = [], [], [], {}, {}
+        self.outbox = Outbox()
+        self.random = ScriptedRandom(self.jitter_ms)
+        headers = [read_header(data) for data in self.batches]
+        control, start_crc = control_of(headers, b"".join(self.batches)), NO_PREVIOUS_CRC
+        if self.start.offset:
+            header, others = self.snapshots.control(self.start)
+            start_crc = header.last_crc
+            control = [(-1, record) for record in others] + control
+        boot = BootState(tuple(control), self.bootstrap, tuple(sorted(self.snapshots.finished)), self.repair_until)
+        view = LogView.from_headers(headers, self.start, start_crc)
+        self._node = RaftNode(self.config, view, self.stored, self.random, now_ms, boot)
+
+    def wipe(self) -> None:
+        """An empty disk, formatted anew without voters: another directory id, hence another replica."""
+        self.wipes += 1
+        self.disk, self.stored, self.bootstrap, self.repair_until = [], None, (), 0
+        self.start, self.snapshots = LOG_START, SnapshotFiles()
+        directory_id = bytes([self.config.node_id, 0x80 + self.wipes]) * 8
+        self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
+
+    def move(self) -> None:
+        """Another address, which nobody has heard of."""
+        self.moves += 1
+        endpoints = {LISTENER: Endpoint(f"n{self.config.node_id}", self.moves)}
+        self.config = msgspec.structs.replace(self.config, endpoints=endpoints)
+
+    def read(self, start_offset: int, max_bytes: int) -> bytes:
+        """Whole batches from there on, up to `max_bytes` but at least one."""
+        taken = bytearray()
+        for data in self.batches:
+            if read_header(data).base_offset >= start_offset:
+                if taken and len(taken) + len(data) > max_bytes:
+                    break
+                taken += data
+        return bytes(taken)
+
+    def keep(self, operation: StorageOperation) -> None:
+        """`operation` is on the disk from now on."""
+        if isinstance(operation, StoreElectionState):
+            self.stored = operation.state
+        elif isinstance(operation, Append):
+            self.disk.extend(split(operation.data))
+        elif isinstance(operation, InstallSnapshot):
+            self.disk, self.start = [], operation.id
+            self.snapshots.install(operation.id)
+        else:
+            self.disk = below(self.disk, operation.to_offset)
+
+    def clean(self, start: OffsetAndEpoch) -> None:
+        """What lies below `start` is not needed any more; a disk that has not come so far keeps what it has."""
+        self.batches = above(self.batches, start.offset)
+        durable_end_offset = read_header(self.disk[-1]).end_offset if self.disk else self.start.offset
+        if durable_end_offset >= start.offset:
+            self.disk, self.start = above(self.disk, start.offset), start
+            self.snapshots.remove_below(start)
+
+
+class ScriptedCluster:
+    """The machines, what is on its way between them, and the time. Every method tells in `lines` what it led to."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+        self.hosts: dict[int, Host] = {}
+        self.in_flight: list[Envelope] = []
+        self.delayed: list[Envelope] = []
+        self.cuts: set[tuple[int, int]] = set()
+        self.lines: list[str] = []
+        self._calls: list[Call] = []
+        self._last_token = 0
+
+    def host(self, node_id: int) -> Host:
+        if node_id not in self.hosts:
+            raise ValueError(f"there is no node {node_id}, only {sorted(self.hosts)}")
+        return self.hosts[node_id]
+
+    # Processes
+
+    def start(self, node_id: int) -> None:
+        host = self.host(node_id)
+        if host.is_up:
+            raise ValueError(f"node {node_id} is up already")
+        host.boot(self.now_ms)
+        self.step(node_id, TimerFired(), f"n{node_id} starts")
+
+    def crash(self, node_id: int) -> None:
+        """The process ends at once. What was staged is gone; whoever waits for an answer from it sees the connection break."""
+        host = self.host(node_id)
+        self.lines.append(f"n{node_id} crashes" + (f", losing {', '.join(map(repr, host.staged))}" if host.staged else ""))
+        for message in host.held:
+            self.lines.append(f"  never sent: {self._addressed(host, message)}")
+        for call in host.calls.values():
+            if not call.is_finished:
+                self._put(node_id, call.source, call, Failure("Lost", kind_of(call.send.request)))
+        for call in self._calls:
+            if call.source == node_id and not call.is_finished:
+                call.is_finished = True
+                if call.token in self.hosts[call.send.destination].calls:
+                    self._put(node_id, call.send.destination, call, Failure("HungUp", kind_of(call.send.request)))
+        host.is_up = False
+        host.staged, host.snapshot_work, host.held, host.calls, host.clients = [], [], [], {}, {}
+
+    # Steps
+
+    def ask(self, node_id: int, request: Request, title: str) -> None:
+        """A client's request, not a peer's: it arrives at once, and so does its answer."""
+        host = self.host(node_id)
+        self._last_token += 1
+        host.clients[self._last_token] = kind_of(request)
+        self.step(node_id, RequestReceived(self._last_token, ReplicaKey(-1), request), title)
+
+    def step(self, node_id: int, event: Event, title: str, *, even_if_nothing: bool = True) -> None:
+        """One event, told as `title` and, indented, everything it leads to without time or messages."""
+        host, before = self.host(node_id), len(self.lines)
+        self._step(host, event)
+        if not host.is_held:
+            while host.staged or host.snapshot_work:
+                self.complete(node_id, lambda operation: True)
+                self.complete_snapshot_work(node_id)
+        if even_if_nothing or len(self.lines) > before:
+            self.lines.insert(before, title)
+
+    def _step(self, host: Host, event: Event) -> None:
+        try:
+            effects = host.node.step(event, self.now_ms)
+        except (InvariantViolation, LogTruncationRefused) as error:
+            self.lines.append(f"  {type(error).__name__}: {error}")
+            self.crash(host.config.node_id)
+            return
+        for effect in effects:
+            self._carry_out(host, effect)
+        for effect in effects:
+            if isinstance(effect, ReadLog):
+                self._step(host, RecordsRead(effect.read_id, host.read(effect.start_offset, effect.max_bytes)))
+            elif isinstance(effect, ReadSnapshot):
+                self._step(host, host.snapshots.read(effect))
+
+    def _carry_out(self, host: Host, effect: Effect) -> None:
+        if isinstance(effect, Send | Reply):
+            if host.outbox.put(effect):
+                self._transmit(host, effect)
+                return
+            host.held.append(effect)
+            if host.is_held:
+                self.lines.append(f"  hold {self._addressed(host, effect)} {effect.after!r}")
+        elif isinstance(effect, StorageOperation):
+            host.staged.append(effect)
+            if isinstance(effect, Append):
+                host.batches.extend(split(effect.data))
+            elif isinstance(effect, Truncate):
+                host.batches = below(host.batches, effect.to_offset)
+            elif isinstance(effect, InstallSnapshot):
+                host.batches = []
+            self.lines.append(f"  {effect!r}")
+        elif isinstance(effect, Trace):
+            self.lines.append(f"  {effect.text if effect.kind == 'state' else repr(effect)}")
+        elif not isinstance(effect, ReadLog | ReadSnapshot):
+            if isinstance(effect, Work):
+                host.snapshot_work.append(effect)
+            elif isinstance(effect, CleanLog):
+                host.clean(effect.start)
+            elif isinstance(effect, RepairEnded):
+                host.repair_until = 0
+            self.lines.append(f"  {effect!r}")
+
+    # Disks
+
+    def complete(self, node_id: int, which: Callable[[StorageOperation], bool]) -> None:
+        """The staged operations that `which` picks are durable, one after the other, and the node is told so."""
+        host = self.host(node_id)
+        for operation in [operation for operation in host.staged if which(operation)]:
+            if not host.is_up or not any(staged is operation for staged in host.staged):
+                continue
+            host.staged = [staged for staged in host.staged if staged is not operation]
+            host.keep(operation)
+            if isinstance(operation, StoreElectionState):
+                event: Event = ElectionStateStored(operation.version)
+                released = host.outbox.election_state_stored(operation.version)
+            else:
+                event = StorageCompleted(operation.append_id)
+                released = host.outbox.storage_completed(operation.append_id)
+            if host.is_held:
+                self.lines.append(f"n{node_id} {event!r}")
+            for message in released:
+                host.held = [held for held in host.held if held is not message]
+                self._transmit(host, message)
+            before = len(self.lines)
+            self._step(host, event)
+            if len(self.lines) > before and not host.is_held:
+                self.lines.insert(before, f"  {event!r}")
+
+    def complete_snapshot_work(self, node_id: int) -> None:
+        """What a copy of a leader's snapshot has waited for is done, and the node is told so."""
+        host = self.host(node_id)
+        work, host.snapshot_work = host.snapshot_work, []
+        for effect in work:
+            event, before = host.snapshots.work(effect), len(self.lines)
+            self._step(host, event)
+            if host.is_held or len(self.lines) > before:
+                self.lines.insert(before, f"n{node_id} {event!r}" if host.is_held else f"  {event!r}")
+
+    # Messages
+
+    def _addressed(self, host: Host, message: Send | Reply) -> str:
+        if isinstance(message, Send):
+            return f"n{message.destination} {message.request!r}"
+        if message.correlation in host.clients:
+            return f"the client {message.response!r}"
+        call = host.calls.get(message.correlation)
+        return f"n{call.source if call else '?'} {message.response!r}"
+
+    def _transmit(self, host: Host, message: Send | Reply) -> None:
+        node_id = host.config.node_id
+        if isinstance(message, Send):
+            destination, is_anybody = message.destination, message.destination == ANYBODY
+            if is_anybody:
+                others = sorted(self.hosts.keys() - {node_id})
+                destination = others[host.asked_anybody % len(others)]
+                host.asked_anybody += 1
+            actual = self.hosts[destination].config.endpoints
+            call = Call(
+                node_id,
+                host.incarnation,
+                msgspec.structs.replace(message, destination=destination),
+                self.now_ms + message.timeout_ms,
+                is_astray=not is_anybody and bool(actual) and host.node.endpoints_of(destination) != actual,
+            )
+            self._calls.append(call)
+            self._put(node_id, destination, call, message.request)
+        elif message.correlation in host.clients:
+            del host.clients[message.correlation]
+            self.lines.append(f"  tells the client {message.response!r}")
+        else:
+            answered = host.calls.pop(message.correlation, None)
+            if answered is not None:
+                self._put(node_id, answered.source, answered, message.response)
+
+    def _put(self, source: int, target: int, call: Call, payload: Request | Response | Failure) -> None:
+        is_cut = (source, target) in self.cuts
+        verb = "reply" if isinstance(payload, Response) else "see" if isinstance(payload, Failure) else "send"
+        who = f"n{target} sees" if verb == "see" else f"{verb} n{target}"
+        self.lines.append(f"  {who} {payload!r}{' (lost: cut)' if is_cut else ''}")
+        if not is_cut:
+            self.in_flight.append(Envelope(source, target, call, payload))
+
+    def deliver(self, envelope: Envelope) -> None:
+        """Takes it off the queue and hands it to its target."""
+        self.in_flight = [other for other in self.in_flight if other is not envelope]
+        call, payload, host = envelope.call, envelope.payload, self.hosts[envelope.target]
+        if isinstance(payload, Request):
+            self._deliver_request(envelope, host, payload)
+        elif not host.is_up or (host.incarnation != call.incarnation and envelope.target == call.source):
+            self.lines.append(f"{envelope!r} (the process that asked is gone)")
+        elif isinstance(payload, Failure):
+            if payload.kind == "HungUp":
+                host.calls.pop(call.token, None)
+                self.step(envelope.target, RequestAbandoned(call.token), repr(envelope))
+            elif not call.is_finished:
+                self._fail(call, payload.kind == "Refused", repr(envelope))
+        else:
+            call.is_finished = True
+            self.step(envelope.target, ResponseReceived(call.send.correlation, envelope.source, payload), repr(envelope))
+
+    def _deliver_request(self, envelope: Envelope, host: Host, request: Request) -> None:
+        if not host.is_up or envelope.call.is_astray:
+            self.lines.append(f"{envelope!r} ({'moved' if host.is_up else 'down'})")
+            self.refuse(envelope)
+            return
+        self._last_token += 1
+        envelope.call.token = self._last_token
+        host.calls[self._last_token] = envelope.call
+        sender = self.hosts[envelope.source].config.key
+        self.step(envelope.target, RequestReceived(self._last_token, sender, request), repr(envelope))
+
+    def refuse(self, envelope: Envelope) -> None:
+        """Nothing listens where this request goes: its sender is told."""
+        self.in_flight = [other for other in self.in_flight if other is not envelope]
+        if not envelope.call.is_finished:
+            self._put(envelope.target, envelope.source, envelope.call, Failure("Refused", envelope.kind))
+
+    def _fail(self, call: Call, refused: bool, title: str) -> None:
+        call.is_finished = True
+        self.step(call.source, RequestFailed(call.send.correlation, call.send.destination, refused), title)
+
+    def deliver_all(self, only: Callable[[Envelope], bool]) -> None:
+        """Until nothing that `only` admits is on its way any more."""
+        for _ in range(DELIVERIES_MAX):
+            envelope = next(filter(only, self.in_flight), None)
+            if envelope is None:
+                return
+            self.deliver(envelope)
+        raise ValueError(f"messages go round and round: still {len(self.in_flight)} after {DELIVERIES_MAX} deliveries")
+
+    def cut(self, links: Iterable[tuple[int, int]]) -> None:
+        """These links carry nothing any more, and what was on them is lost."""
+        self.cuts |= set(links)
+        self.in_flight = [envelope for envelope in self.in_flight if (envelope.source, envelope.target) not in self.cuts]
+
+    # Time
+
+    def next_instant_ms(self, end_ms: int) -> int:
+        """When something is due next: a timer, or a request's time-out; at latest `end_ms`."""
+        timers = [host.node.next_deadline_ms() for host in self.hosts.values() if host.is_up]
+        timeouts = [call.deadline_ms for call in self._open_calls()]
+        return min([end_ms, *(max(self.now_ms, instant_ms) for instant_ms in timers + timeouts)])
+
+    def fire(self, at_ms: int) -> None:
+        """Time is `at_ms`: whatever is due happens."""
+        self.now_ms = at_ms
+        for _ in range(FIRINGS_MAX):
+            late = next((call for call in self._open_calls() if call.deadline_ms <= at_ms), None)
+            due = next((h for h in self.hosts.values() if h.is_up and h.node.next_deadline_ms() <= at_ms), None)
+            if late is not None:
+                waited_for = f"n{late.send.destination} to {late.send.request!r}"
+                self._fail(late, False, f"{self.clock()} n{late.source} no answer from {waited_for}")
+            elif due is not None:
+                node_id = due.config.node_id
+                self.step(node_id, TimerFired(), f"{self.clock()} n{node_id} timer", even_if_nothing=False)
+            else:
+                return
+        raise ValueError(f"timers fire without end at {at_ms - START_MS} ms")
+
+    def _open_calls(self) -> list[Call]:
+        hosts = self.hosts
+        self._calls = [
+            c for c in self._calls if not c.is_finished and hosts[c.source].is_up and hosts[c.source].incarnation == c.incarnation
+        ]
+        return self._calls
+
+    def clock(self) -> str:
+        return f"[{self.now_ms - START_MS} ms]"
+
+
+def split(data: bytes) -> list[bytes]:
+    """The batches in `data`, each by itself."""
+    batches, position = [], 0
+    while position < len(data):
+        batches.append(decode(data, position).data)
+        position += len(batches[-1])
+    return batches
+
+
+def below(batches: list[bytes], offset: int) -> list[bytes]:
+    return [data for data in batches if read_header(data).end_offset <= offset]
+
+
+def above(batches: list[bytes], offset: int) -> list[bytes]:
+    return [data for data in batches if read_header(data).base_offset >= offset]
+
+
+def batches_of_epochs(epochs: Iterable[int]) -> list[bytes]:
+    """A log with one record per batch, of these epochs; the same (offset, epoch) behind the same prefix gives the same bytes."""
+    batches: list[bytes] = []
+    crc = 0
+    for offset, epoch in enumerate(epochs):
+        data, crc = encode(
+            msgspec.msgpack.encode(["old"]),
+            base_offset=offset,
+            epoch=epoch,
+            record_count=1,
+            append_time_ms=0,
+            high_watermark=0,
+            previous_crc=crc,
+        )
+        batches.append(data)
+    return batches
+
+
+def key_of(node_id: int) -> ReplicaKey:
+    """A scripted node's key: its directory id follows from its node id."""
+    return ReplicaKey(node_id, bytes([node_id]) * 16)

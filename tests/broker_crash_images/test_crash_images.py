@@ -1,0 +1,175 @@
+"""The mover and its recovery against every crash: what is recorded, which images that gives, that all of them come back whole,
+and that planted bugs are seen."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from jepsen_lite.verdicts import SAFETY, USAGE, VALID
+from kraftlab.broker.crash_images import pairs as crash_pairs
+from kraftlab.broker.crash_images.disk_model import Create, DiskModel, Rename, SyncDirectory, SyncFile, Write
+from kraftlab.broker.crash_images.mutants import BUGS, IN_THE_RUN, Hunted, hunt, planted_together
+from kraftlab.broker.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
+from kraftlab.broker.crash_images.protocol import SCRIPTS, record
+from kraftlab.broker.crash_images.recorder import Recorder
+from kraftlab.broker.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering
+from kraftlab.broker.crash_images.watched_disks import NotRecorded
+from kraftlab.cli import main
+
+FILE = 7
+QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
+EVERY = {"follower": 3}
+"""Of the images of the longest script so many; the nightly tests have all."""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_replica_is_whole_after_every_crash(script: str) -> None:
+    with quiet():
+        recorded = record(script)
+    assert recorded.faults == ()
+    wanted = cases(recorded)
+    assert len(wanted) > 50
+    assert judge(recorded, dict([*wanted.items()][:: EVERY.get(script, 1)]), limit=3) == []
+
+
+def test_what_a_kill_may_leave_is_judged_as_such_though_a_loss_of_power_could_have_left_it_before() -> None:
+    with quiet():
+        recorded = record("changed-mind")
+    of_kills = {(case.tree, case.assigned) for case in cases(recorded, (KILL,))}
+    assert of_kills == {(case.tree, case.assigned) for case in cases(recorded) if case.crash == KILL}
+
+
+@pytest.mark.parametrize("name", ["M1-swap", "M1-ends"])
+def test_a_planted_bug_changes_nothing_where_it_does_not_matter(name: str) -> None:
+    """In the script in which nobody appends during the move."""
+
+    def operations() -> list[str]:
+        with quiet():
+            return [type(operation).__name__ for operation in record("idle").trace]
+
+    whole = operations()
+    with planted_together(name):
+        assert operations() == whole
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_whole_broker_settles_after_every_crash(script: str) -> None:
+    with quiet():
+        recorded = record(script)
+    assert judge(recorded, cases(recorded), thorough=True, limit=3) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("script", ["busy", "idle", "changed-mind", "full-target", "follower"])
+def test_the_replica_is_whole_after_a_second_crash_in_the_recovery_from_the_first(script: str) -> None:
+    """Of every fiftieth image, each step of its recovery."""
+    with quiet():
+        recorded = record(script)
+    for case, demand in list(cases(recorded).items())[::50]:
+        again = recovering(recorded, case, demand)
+        assert judge(again, cases(again, (KILL, IN_ORDER)), limit=3) == [], (case.step, case.crash)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_found(name: str) -> None:
+    hunted = hunt(name)
+    assert hunted.found
+    assert hunted.crash == QUICK[name]
+    assert hunted.fault
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found_among_all_images_unless_something_else_stands_in_its_way(name: str) -> None:
+    likely_first = dict.fromkeys((*BUGS[name].scripts, *SCRIPTS))
+    assert hunt(name, tuple(likely_first)).found == (not BUGS[name].masked_by)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("pair", pairs())
+def test_two_bugs_together_are_found_if_one_is_alone_or_the_other_stood_in_its_way(pair: str) -> None:
+    hunted = hunt_pair(pair)
+    assert hunted.found == shows(pair), hunted
+
+
+def test_every_pair_is_one_of_those_that_show_or_is_said_not_to() -> None:
+    assert len(pairs()) == len(BUGS) * (len(BUGS) - 1) // 2
+    assert set(pairs()) >= SHOW_TOGETHER | HIDE_EACH_OTHER
+    assert all(all(BUGS[name].masked_by for name in pair.split("+")) for pair in SHOW_TOGETHER)
+    assert not any(shows(pair) for pair in HIDE_EACH_OTHER)
+    assert len(pairs(f"M{number}" for number in range(1, 9))) == 45
+
+
+def test_the_command_tells_of_each_pair_and_fails_if_one_does_not_show_that_has_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def hunted(pair: str) -> Hunted:
+        is_found = pair in ("M1-swap+M1-ends", "M1-ends+M5")
+        return Hunted(pair, is_found, 9, "busy", KILL if is_found else "", "gone" if is_found else "", 0.5)
+
+    monkeypatch.setattr(crash_pairs, "hunt_pair", hunted)
+    assert main.run(["chaos", "mutants", "--ids", "m1", "--pairs", "--jobs", "1"]) == VALID
+    assert "1 of 1 pairs show; 9 images" in capsys.readouterr().out
+    assert main.run(["chaos", "mutants", "--ids", "m1,m5,m7", "--pairs", "--jobs", "1", "--json"]) == SAFETY
+    document = json.loads(capsys.readouterr().out)
+    assert (document["pairs"], document["shown"], document["images"]) == (6, 2, 54)
+    assert document["missed"] == ["M1-swap+M7", "M1-ends+M7", "M5+M7"]
+    assert document["news"] == ["M1-ends+M5"]
+    assert document["each"][0]["name"] == "M1-swap+M1-ends"
+    assert main.run(["chaos", "mutants", "--ids", "r1", "--pairs"]) == USAGE
+    assert "R1 has no two bugs that can be paired; pairs are of bugs of the mover: M1, M2" in capsys.readouterr().err
+
+
+def disk_with_a_file() -> DiskModel:
+    model = DiskModel(["d"])
+    for operation in (Create(0, "a", FILE, False), Write(FILE, 0, b"old."), SyncFile(FILE), SyncDirectory(0)):
+        model.apply(operation)
+    return model
+
+
+def test_a_write_that_is_not_synced_is_kept_or_lost_or_torn_or_zeros() -> None:
+    model = disk_with_a_file()
+    model.apply(Write(FILE, 4, b"new!"))
+    contents = {dict(tree)["d/a"] for tree in model.in_order()}
+    assert contents == {b"old.", b"old.new!", b"old.ne", b"old.\0\0\0\0"}
+    assert dict(model.as_seen())["d/a"] == b"old.new!"
+    model.apply(SyncFile(FILE))
+    assert {dict(tree)["d/a"] for tree in model.in_any_order()} == {b"old.new!"}
+
+
+def test_names_persist_in_order_or_in_any_order_and_a_rename_is_one_change() -> None:
+    model = disk_with_a_file()
+    model.apply(Rename(0, "a", "b", FILE))
+    model.apply(Create(0, "c", 8, False))
+
+    def names(trees: object) -> set[str]:
+        return {"".join(path[2:] for path, _ in tree) for tree in trees}
+
+    assert names(model.in_order()) == {"a", "b", "bc"}
+    assert names(model.in_any_order()) == {"a", "b", "ac", "bc"}
+    model.apply(SyncDirectory(0))
+    assert names(model.in_any_order()) == {"bc"}
+
+
+def test_the_recorder_notes_what_is_really_done_and_notices_what_it_did_not_see(tmp_path: Path) -> None:
+    disk = tmp_path / "d"
+    disk.mkdir()
+    recorder = Recorder([disk])
+    with recorder.watching():
+        (disk / "sub").mkdir()
+        with open(disk / "sub" / "x.tmp", "w", encoding="utf-8") as file:
+            file.write("text")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(disk / "sub" / "x.tmp", disk / "sub" / "x")
+        (tmp_path / "elsewhere").write_bytes(b"not recorded")
+    kinds = [type(operation).__name__ for operation in recorder.trace]
+    assert kinds == ["SyncDirectory", "Create", "Create", "Write", "SyncFile", "Rename"]
+    (disk / "sub" / "y").write_bytes(b"behind its back")
+    with pytest.raises(NotRecorded, match="d/sub/y"):
+        recorder.check()

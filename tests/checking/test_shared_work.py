@@ -1,0 +1,53 @@
+"""Work that several processes share: results come in order, and whoever leaves early leaves quietly."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kraftlab.checking import scratch_directory
+from kraftlab.checking.workers import done_by
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_the_order_of_the_work(jobs: int) -> None:
+    assert list(done_by(jobs, abs, range(-20, 0))) == list(range(20, 0, -1))
+
+
+def test_who_leaves_early_hears_of_no_thread_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that end in the middle break their pool, which then looks for everybody who waits for a result."""
+    failed: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    before = set(threading.enumerate())
+    results = done_by(2, time.sleep, [0.0, *[600.0] * 20])
+    next(results)
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt())  # type: ignore[attr-defined]
+    theirs = set(threading.enumerate()) - before
+    for thread in theirs:
+        thread.join(10)
+    assert failed == []
+    assert not any(thread.is_alive() for thread in theirs)
+
+
+@pytest.mark.parametrize("words", [("mutants", "--ids", "R6,R18"), ("mutants", "--pairs", "--ids", "M1,M2,M3,M4,M5")])
+def test_sigterm_ends_workers_without_a_word(words: tuple[str, ...]) -> None:
+    before = set(scratch_directory.place().glob(f"{scratch_directory.MARK}*"))
+    command = [sys.executable, "-m", "kraftlab.cli.main", "chaos", *words, "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "its workers hunt"
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    assert said == ""
+    assert process.returncode == -signal.SIGTERM
+    deadline = time.monotonic() + 30
+    while set(scratch_directory.place().glob(f"{scratch_directory.MARK}*")) - before:
+        assert time.monotonic() < deadline, "a worker has left its directory"
+        time.sleep(0.02)

@@ -1,0 +1,69 @@
+"""A mistyped name is answered with the one that was meant, wherever it stands and whoever loads the commands."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.shell_completion import BashComplete
+
+from kraftlab.cli import main
+from kraftlab.cli.command_groups import CommandGroup
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "code"),
+    [
+        ("topicz", "No such command 'topicz'. Did you mean 'topics'?\nSee: kraftlab --help", 1),
+        ("Topics", "No such command 'Topics'. Did you mean 'topics'?\nSee: kraftlab --help", 1),
+        ("reassign", "No such command 'reassign'. Did you mean 'reassign-partitions'?\nSee: kraftlab --help", 1),
+        ("console", "No such command 'console'. Did you mean 'console-producer' or 'console-consumer'?\nSee: kraftlab --help", 1),
+        ("xyzzy", "No such command 'xyzzy'.\nSee: kraftlab --help", 1),
+        ("sim mutant", "No such command 'mutant'. Did you mean 'mutants'?\nSee: kraftlab sim --help", 1),
+        ("storage formt", "No such command 'formt'. Did you mean 'format'?\nSee: kraftlab storage --help", 1),
+        ("cluster killl leader", "No such command 'killl'. Did you mean 'kill'?\nSee: kraftlab cluster --help", 1),
+        ("chaos tst", "No such command 'tst'. Did you mean 'test'?\nSee: kraftlab chaos --help", 254),
+        ("pipeline biuld", "No such command 'biuld'. Did you mean 'build'?\nSee: kraftlab pipeline --help", 2),
+        ("pipeline plan propse", "No such command 'propse'. Did you mean 'propose'?\nSee: kraftlab pipeline plan --help", 2),
+    ],
+)
+def test_a_mistyped_command_is_told_what_was_meant(words: str, says: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(words.split()) == code
+    assert capsys.readouterr().err == f"Error: {says}\n"
+
+
+def groups(command: click.Command, context: click.Context) -> list[click.Group]:
+    if not isinstance(command, click.Group):
+        return []
+    below = [command.get_command(context, name) for name in command.list_commands(context)]
+    return [command, *(group for found in below if found is not None for group in groups(found, context))]
+
+
+def test_every_group_answers_so() -> None:
+    root = main.build()
+    found = groups(root, click.Context(root, info_name="kraftlab"))
+    assert len(found) >= 11
+    assert [group.name for group in found if not isinstance(group, CommandGroup)] == []
+
+
+def test_an_unknown_word_before_what_is_completed_offers_nothing_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
+    completion.get_completions(["topicz"], "")
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("topics --bootstrap-servr x", "--bootstrap-server"),
+        ("storage format --ignore-formated", "--ignore-formatted"),
+        ("metadata-shell --metadata-dri x ls /", "--metadata-dir"),
+        ("metadata-shell --metadata-dir x --ofset=5 ls /", "--offset"),
+    ],
+)
+def test_a_mistyped_option_is_told_what_was_meant(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(words.split()) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Error: No such option")
+    assert "Did you mean" in said
+    assert f"'{meant}'" in said

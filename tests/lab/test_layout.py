@@ -1,0 +1,415 @@
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kraftlab.config import storage
+from kraftlab.config.models import load_any, load_broker, load_controller
+from kraftlab.lab import ClusterError, LocalCluster, layout
+from kraftlab.lab.faults.breaker import Breaker
+from kraftlab.lab.faults.caller import give
+from kraftlab.lab.faults.orders import Order
+from kraftlab.lab.faults.server import ControlServer
+from kraftlab.lab.links.shape import Cut, LinkShape
+from kraftlab.lab.locking import is_in_use, lock
+from kraftlab.lab.ports import PortClaims, claims_directory, is_claimed, owner_of
+from kraftlab.metadata.uuids import to_text
+
+
+def test_a_new_directory_gets_nodes_racks_and_ports(tmp_path: Path) -> None:
+    plan = layout.plan(tmp_path, 3, 4, 2)
+    assert [node.node_id for node in plan.nodes] == [3000, 3001, 3002, 0, 1, 2, 3]
+    assert [node.rack for node in plan.brokers] == ["rack-0", "rack-1", "rack-0", "rack-1"]
+    ports = [port for node in plan.nodes for port in (node.peer_port, node.grpc_port)]
+    assert len(set(ports)) == 14
+    assert max(ports) < 32768
+
+
+def test_the_same_directory_gives_the_same_cluster(tmp_path: Path) -> None:
+    first = layout.write(tmp_path, layout.plan(tmp_path, 1, 2, 1), {})
+    assert layout.plan(tmp_path, None, None, None) == first
+    assert layout.plan(tmp_path, 1, 2, 1) == first
+    with pytest.raises(ClusterError, match="holds a cluster with 2 brokers, not 3; start it with 2"):
+        layout.plan(tmp_path, 1, 3, 1)
+
+
+def test_what_is_written_is_what_nodes_read(tmp_path: Path) -> None:
+    plan = layout.plan(tmp_path, 3, 1, 2, voters_in_log=False)
+    layout.write(tmp_path, plan, {"log.segment.bytes": "1048576"})
+    controller = load_controller(tmp_path / "controller-3001" / "server.properties")
+    assert controller.voters.ids() == (3000, 3001, 3002)
+    broker = load_broker(tmp_path / "broker-0" / "server.properties")
+    assert broker.log_dirs == (tmp_path / "broker-0" / "d0", tmp_path / "broker-0" / "d1")
+    assert broker.metadata_log_dir == tmp_path / "broker-0" / "metadata"
+    assert (broker.rack, broker.log_segment_bytes) == ("rack-0", 1048576)
+    assert all((path / "meta.properties").exists() for path in broker.all_directories())
+
+
+def test_writing_again_keeps_the_directories_as_they_are(tmp_path: Path) -> None:
+    plan = layout.plan(tmp_path, 1, 1, 1)
+    layout.write(tmp_path, plan, {})
+    path = tmp_path / "broker-0" / "d0" / "meta.properties"
+    before = path.read_bytes()
+    layout.write(tmp_path, plan, {})
+    assert path.read_bytes() == before
+
+
+def test_a_cluster_has_the_id_that_is_wanted(tmp_path: Path) -> None:
+    assert layout.plan(tmp_path, 1, 1, 1, cluster_id="a-cluster").cluster_id == "a-cluster"
+    assert layout.plan(tmp_path, 1, 1, 1).cluster_id != layout.plan(tmp_path, 1, 1, 1).cluster_id
+
+
+@pytest.mark.parametrize(("controllers", "brokers", "log_dirs"), [(0, 1, 1), (1, -1, 1), (1, 1, 0)])
+def test_too_few_of_anything_is_refused(tmp_path: Path, controllers: int, brokers: int, log_dirs: int) -> None:
+    with pytest.raises(ClusterError, match="too few"):
+        layout.plan(tmp_path, controllers, brokers, log_dirs)
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"cluster_id": "\xff"}', b'{"x": ' + 100_000 * b"["], ids=["cut", "no text", "deep"])
+def test_a_damaged_plan_is_not_overwritten(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "cluster.json").write_bytes(data)
+    with pytest.raises(ClusterError, match=r"cannot read .*cluster.json"):
+        layout.plan(tmp_path, None, None, None)
+
+
+@pytest.mark.parametrize("nodes", ["", '{"node_id": 0, "role": "broker", "peer_port": 1, "grpc_port": 2}'])
+def test_a_cluster_that_names_no_controller_is_refused(tmp_path: Path, nodes: str) -> None:
+    (tmp_path / "cluster.json").write_text(f'{{"cluster_id": "x", "nodes": [{nodes}]}}')
+    with pytest.raises(ClusterError, match=r"cluster.json names no controller; use another --data directory"):
+        layout.plan(tmp_path, None, None, None)
+
+
+def test_a_directory_serves_one_cluster_at_a_time(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 1, 0, 1)
+    with pytest.raises(ClusterError, match="a cluster runs on"):
+        LocalCluster(tmp_path)
+    cluster.close()
+    LocalCluster(tmp_path).close()
+
+
+def test_endpoints_name_what_scripts_need(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 1, 1, 1)
+    endpoints = cluster.endpoints()
+    assert endpoints["bootstrap_servers"] == cluster.bootstrap_servers
+    assert {"id", "role", "rack", "grpc", "peer", "pid", "metadata_dir", "log_dirs", "log"} == set(endpoints["nodes"][0])  # type: ignore[index]
+    cluster.close()
+
+
+def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 1, 0, 1)
+    try:
+        (tmp_path / "controller-3000" / "server.properties").write_text("nonsense=1\n")
+        cluster.start()
+        with pytest.raises(ClusterError, match=r"controller-3000 ended with code 1: Error: .*nonsense=1, which no node knows"):
+            cluster.wait_ready(20)
+    finally:
+        cluster.close()
+
+
+def dynamic(tmp_path: Path, controllers: int = 3) -> layout.ClusterPlan:
+    return layout.plan(tmp_path, controllers, 1, 1, voters_in_log=True)
+
+
+def quorum_info(tmp_path: Path, node_id: int) -> storage.StorageInfo:
+    return storage.info(load_controller(tmp_path / f"controller-{node_id}" / "server.properties"))
+
+
+def test_controllers_of_a_new_cluster_are_formatted_together(tmp_path: Path) -> None:
+    plan = layout.write(tmp_path, dynamic(tmp_path), {})
+    infos = [quorum_info(tmp_path, node.node_id) for node in plan.controllers]
+    assert not any(info.problems for info in infos)
+    voters = infos[0].quorum.voters if infos[0].quorum else None
+    assert voters is not None
+    assert all(info.quorum and info.quorum.voters == voters for info in infos)
+    assert voters.ids() == (3000, 3001, 3002)
+    assert [voter.key.directory_id for voter in voters.voters] == [info.metadata.directory_id for info in infos if info.metadata]
+    broker = load_broker(tmp_path / "broker-0" / "server.properties")
+    assert broker.bootstrap_servers == tuple(node.peer for node in plan.controllers)
+
+
+def test_formatting_that_was_interrupted_goes_on_with_the_same_voters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = dynamic(tmp_path)
+    real, calls = storage.format, iter(range(9))
+
+    def interrupted(*arguments: Any, **options: Any) -> list[str]:
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(storage, "format", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        layout.write(tmp_path, plan, {})
+    held = layout.plan(tmp_path, None, None, None)
+    assert held.unformatted == plan.unformatted
+    assert not layout.write(tmp_path, held, {}).unformatted
+    for node_id, directory_id in plan.unformatted.items():
+        info = quorum_info(tmp_path, node_id)
+        assert info.metadata is not None
+        assert to_text(info.metadata.directory_id) == directory_id
+
+
+def test_a_controller_whose_disk_is_gone_is_not_the_voter_it_was(tmp_path: Path) -> None:
+    layout.write(tmp_path, dynamic(tmp_path), {})
+    before = quorum_info(tmp_path, 3001)
+    shutil.rmtree(tmp_path / "controller-3001" / "metadata")
+    layout.write(tmp_path, layout.plan(tmp_path, None, None, None), {})
+    after = quorum_info(tmp_path, 3001)
+    assert before.metadata is not None
+    assert after.metadata is not None
+    assert after.metadata.directory_id != before.metadata.directory_id
+    assert after.quorum is not None
+    assert after.quorum.voters is None
+
+
+def test_a_controller_more_joins_what_there_is(tmp_path: Path) -> None:
+    first = layout.write(tmp_path, dynamic(tmp_path, 1), {})
+    plan = layout.write(tmp_path, first.with_controller(), {})
+    assert [node.node_id for node in plan.nodes] == [3000, 3001, 0]
+    assert layout.plan(tmp_path, None, None, None) == plan
+    info = quorum_info(tmp_path, 3001)
+    assert info.quorum is not None
+    assert info.quorum.voters is None
+    broker = load_broker(tmp_path / "broker-0" / "server.properties")
+    assert broker.bootstrap_servers == tuple(node.peer for node in plan.controllers)
+
+
+def test_a_directory_of_static_voters_keeps_them(tmp_path: Path) -> None:
+    layout.write(tmp_path, layout.plan(tmp_path, 3, 1, 1, voters_in_log=False), {})
+    path = tmp_path / "cluster.json"
+    held = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({key: held[key] for key in ("cluster_id", "nodes")}))
+    plan = layout.write(tmp_path, layout.plan(tmp_path, None, None, None, voters_in_log=True), {})
+    assert not plan.voters_in_log
+    assert load_broker(tmp_path / "broker-0" / "server.properties").voters.ids() == (3000, 3001, 3002)
+
+
+def test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had(tmp_path: Path) -> None:
+    first = layout.write(tmp_path, layout.plan(tmp_path, 3, 1, 1), {})
+    proxied = layout.write(tmp_path, first.behind_proxies(), {})
+    ports = [port for node in proxied.nodes for port in (node.peer_port, node.grpc_port, node.listens.port)]
+    assert len(set(ports)) == 3 * len(proxied.nodes)
+    assert [node.peer for node in proxied.nodes] == [node.peer for node in first.nodes]
+    for node in proxied.nodes:
+        config = load_any(layout.properties_path(tmp_path, node))
+        name = "CONTROLLER" if node.role == "controller" else "PEER"
+        assert config.listeners == {name: node.listens, "GRPC": node.grpc}
+        assert config.advertised_listeners == {name: node.peer, "GRPC": node.grpc}
+        assert config.controllers == tuple(other.peer for other in first.controllers)
+    assert layout.plan(tmp_path, None, None, None) == proxied
+    assert proxied.behind_proxies() == proxied
+    assert all(node.listen_port is not None for node in proxied.with_controller().nodes)
+    again = layout.write(tmp_path, proxied.without_proxies(), {})
+    assert again == first
+    assert load_any(layout.properties_path(tmp_path, first.nodes[0])).listeners["CONTROLLER"] == first.nodes[0].peer
+
+
+def test_static_voters_may_stand_behind_proxies(tmp_path: Path) -> None:
+    plan = layout.plan(tmp_path, 3, 0, 1, voters_in_log=False).behind_proxies()
+    layout.write(tmp_path, plan, {})
+    voters = load_controller(tmp_path / "controller-3001" / "server.properties").voters
+    assert [voter.endpoints["CONTROLLER"] for voter in voters.voters] == [node.peer for node in plan.nodes]
+
+
+def test_links_without_proxies_are_not_cut_and_no_node_has_one_to_itself(tmp_path: Path) -> None:
+    with contextlib.closing(LocalCluster(tmp_path, 1, 1, 1)) as cluster:
+        assert not cluster.links_are_proxied
+        with pytest.raises(ClusterError, match="start it with allow_chaos"):
+            cluster.cut(3000, 0)
+        cluster.heal_all()
+    with contextlib.closing(LocalCluster(tmp_path, allow_chaos=True)) as cluster:
+        assert cluster.links_are_proxied
+        with pytest.raises(ClusterError, match="broker-0 has no link to itself"):
+            cluster.cut(0, 0)
+        with pytest.raises(ClusterError, match="there is no node 9; nodes are 3000,0"):
+            cluster.cut(0, 9)
+        cluster.cut(3000, 0)
+        assert [(link.source, link.target, link.cut) for link in cluster.links_status()] == [(3000, 0, "hold")]
+        cluster.heal_all()
+        assert cluster.links_status() == []
+
+
+class MadeUpNetwork:
+    """A network that is only told what to do."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def host(self, node_id: int) -> str:
+        if node_id > 3000:
+            raise ClusterError(f"node {node_id} has no place in this network")
+        return f"198.18.0.{1 if node_id == 3000 else node_id + 2}"
+
+    def namespace(self, node_id: int) -> str:
+        return f"/proc/1/fd/{node_id}"
+
+    def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
+        self.told.append((cut.value, pairs))
+
+    def heal(self, pairs: list[tuple[int, int]], *, drop: bool = False) -> None:
+        self.told.append(("heal", pairs, drop))
+
+    def shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
+        self.told.append((shape, pairs))
+
+    def heal_all(self, *, drop: bool = False) -> None:
+        self.told.append(("heal all", drop))
+
+
+def test_nodes_in_a_network_have_its_addresses_and_it_does_to_links_what_is_wanted(tmp_path: Path) -> None:
+    network = MadeUpNetwork()
+    with contextlib.closing(LocalCluster(tmp_path, 1, 2, 1, allow_chaos=True, network=network)) as cluster:
+        assert not cluster.links_are_proxied
+        assert [node.host for node in cluster.plan.nodes] == ["198.18.0.1", "198.18.0.2", "198.18.0.3"]
+        broker = load_broker(tmp_path / "broker-1" / "server.properties")
+        assert {endpoint.host for endpoint in broker.listeners.values()} == {"198.18.0.3"}
+        assert cluster.node(1).listens == cluster.node(1).peer
+        cluster.cut(3000, 0)
+        cluster.cut(0, 1, reset=True)
+        cluster.shape(0, 1, LinkShape(loss=0.5))
+        cluster.heal(3000, 0, drop=True)
+        cluster.heal_all()
+        with pytest.raises(ClusterError, match="broker-0 has no link to itself"):
+            cluster.cut(0, 0)
+        with pytest.raises(ClusterError, match="node 3001 has no place in this network"):
+            cluster.add_controller()
+    assert network.told == [
+        ("hold", [(3000, 0)]),
+        ("reset", [(0, 1)]),
+        (LinkShape(loss=0.5), [(0, 1)]),
+        ("heal", [(3000, 0)], True),
+        ("heal all", False),
+    ]
+    with contextlib.closing(LocalCluster(tmp_path)) as cluster:
+        assert {node.host for node in cluster.plan.nodes} == {layout.HOST}
+
+
+def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = LocalCluster(tmp_path / "first", 1, 1, 1)
+    own = [port for node in first.plan.nodes for port in node.ports]
+    monkeypatch.setattr(layout, "_PORTS", range(min(own), min(own) + 2 * len(own) + 1))
+    second = LocalCluster(tmp_path / "second", 1, 1, 1)
+    assert {port for node in second.plan.nodes for port in node.ports}.isdisjoint(own)
+    second.close()
+    monkeypatch.setattr(layout, "_PORTS", range(min(own), max(own) + 2))
+    with pytest.raises(ClusterError, match=r"no 4 free ports in a row between \d+ and \d+; stop other clusters first"):
+        LocalCluster(tmp_path / "third", 1, 1, 1)
+    first.close()
+    LocalCluster(tmp_path / "third", 1, 1, 1).close()
+
+
+def test_a_cluster_whose_port_another_one_has_says_who_that_is(tmp_path: Path) -> None:
+    with contextlib.closing(LocalCluster(tmp_path / "first", 1, 0, 1)) as first:
+        (tmp_path / "second").mkdir()
+        shutil.copy(tmp_path / "first" / "cluster.json", tmp_path / "second")
+        port = first.plan.nodes[0].peer_port
+        with pytest.raises(
+            ClusterError, match=f"port {port} of controller-3000 belongs to the cluster that runs on .*/first; stop"
+        ):
+            LocalCluster(tmp_path / "second")
+    LocalCluster(tmp_path / "second").close()
+
+
+def test_who_looks_for_free_ports_keeps_them_from_nobody(tmp_path: Path) -> None:
+    [port] = layout.free_ports(1)
+    claims, lost = PortClaims(tmp_path), []
+    with open(claims_directory() / str(port), "ab") as looking, contextlib.closing(claims):
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not is_claimed(port)
+        claiming = threading.Thread(target=lambda: lost.append(claims.take([port])))
+        claiming.start()
+        looking.close()
+        claiming.join()
+        assert lost == [None]
+        assert is_claimed(port) and PortClaims(tmp_path).take([port]) == port
+    assert not is_claimed(port)
+
+
+def test_who_looks_whether_a_cluster_runs_keeps_nobody_from_starting_it(tmp_path: Path) -> None:
+    lock(tmp_path).close()
+    held = []
+    with open(tmp_path / "cluster.lock", "rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not is_in_use(tmp_path)
+        starting = threading.Thread(target=lambda: held.append(lock(tmp_path)))
+        starting.start()
+        starting.join(0.1)
+    starting.join()
+    with held[0]:
+        assert is_in_use(tmp_path)
+        with pytest.raises(ClusterError, match=r"a cluster runs on .* already; stop it first"):
+            lock(tmp_path)
+    assert not is_in_use(tmp_path)
+
+
+def test_a_process_that_is_killed_leaves_no_port_behind(tmp_path: Path) -> None:
+    [port] = layout.free_ports(1)
+    code = (
+        "import pathlib, sys\n"
+        "from kraftlab.lab.ports import PortClaims\n"
+        "claims = PortClaims(pathlib.Path('gone'))\n"
+        "print(claims.take([int(sys.argv[1])]), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "None\n"
+        assert is_claimed(port) and owner_of(port) == "gone"
+        process.kill()
+    assert not is_claimed(port)
+
+
+def test_a_cluster_that_may_not_be_broken_is_told_from_none(tmp_path: Path) -> None:
+    with contextlib.closing(LocalCluster(tmp_path, 1, 0, 1)), pytest.raises(ClusterError, match="takes no orders; stop it, and"):
+        give(tmp_path, Order("status"))
+    with pytest.raises(ClusterError, match="no cluster that may be broken runs on"):
+        give(tmp_path, Order("status"))
+
+
+def test_many_commands_may_come_at_once(tmp_path: Path) -> None:
+    count = 40
+    together = threading.Barrier(count)
+
+    def heal(_: int) -> str:
+        together.wait()
+        return give(tmp_path, Order("heal")).text
+
+    with contextlib.closing(LocalCluster(tmp_path, 1, 0, 1, allow_chaos=True)) as cluster:
+        server = ControlServer(tmp_path, Breaker(cluster, print))
+        with contextlib.closing(server), ThreadPoolExecutor(count) as pool:
+            assert set(pool.map(heal, range(count))) == {"healed everything: nothing was broken"}
+
+
+@pytest.mark.parametrize(("holds", "what"), [(True, "packets wait"), (False, "packets are lost")])
+def test_orders_reach_the_links_of_a_network_and_say_what_becomes_of_packets(tmp_path: Path, holds: bool, what: str) -> None:
+    class Wires:
+        def __init__(self) -> None:
+            self.holds, self.done = holds, list[object]()
+
+        def host(self, node_id: int) -> str:
+            return "198.18.0.1"
+
+        def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
+            self.done.append((pairs, cut))
+
+        def shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
+            self.done.append((pairs, shape))
+
+    wires: Any = Wires()
+    with contextlib.closing(LocalCluster(tmp_path, 2, 0, 1, network=wires)) as cluster:
+        order = Order("cut", (("controller-3000",), ("controller-3001",)), one_way=True)
+        done = Breaker(cluster, lambda line: None).carry_out(order)
+    assert done.text == f"cut controller-3000 → controller-3001: {what}"
+    assert ([(3000, 3001)], Cut.HOLD) in wires.done

@@ -1,0 +1,286 @@
+"""Real processes: what holds them together when things end in other ways than planned."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kraftlab.lab import ClusterError, LocalCluster, fork_server, locking, processes
+
+DEADLINE_S = 20.0
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not all(gone(pid) for pid in pids):
+        assert time.monotonic() < deadline, "processes were left behind"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 1, 1) as running:
+        yield running
+
+
+def test_a_cluster_becomes_ready_and_answers(cluster: LocalCluster) -> None:
+    with cluster.admin() as client:
+        described = client.describe_cluster()
+    assert [broker.broker_id for broker in described.brokers] == [0]
+    assert described.cluster_id == cluster.cluster_id
+
+
+def test_a_killed_node_comes_back_with_its_data(cluster: LocalCluster) -> None:
+    before = cluster.pid(0)
+    cluster.kill_node(0)
+    assert cluster.pid(0) is None
+    cluster.start_node(0)
+    cluster.wait_ready()
+    assert cluster.pid(0) not in (None, before)
+
+
+def test_a_node_runs_once(cluster: LocalCluster) -> None:
+    with pytest.raises(ClusterError, match="controller-3000 runs already"):
+        cluster.start_node(3000)
+    with pytest.raises(ClusterError, match="there is no node 7; nodes are 3000,0"):
+        cluster.start_node(7)
+
+
+def test_a_node_that_stands_still_may_be_paused_again_and_goes_on_with_one_word(cluster: LocalCluster) -> None:
+    for _ in range(2):
+        begun = time.monotonic()
+        cluster.pause_node(0)
+        cluster.pause_node(0)
+        assert time.monotonic() - begun < 4, "a pause that is not answered is waited for that long"
+        cluster.resume_node(0)
+        cluster.wait_ready()
+
+
+def test_a_paused_node_can_be_killed_and_its_successor_paused(cluster: LocalCluster) -> None:
+    cluster.pause_node(0)
+    cluster.kill_node(0)
+    cluster.start_node(0)
+    cluster.pause_node(0)
+    cluster.resume_node(0)
+    cluster.wait_ready()
+
+
+def test_nodes_may_be_stopped_while_the_cluster_is_waited_for(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    serves = cluster._serves
+
+    def stopped_meanwhile(node_id: int) -> bool:
+        cluster.kill_node(0)
+        return serves(node_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "_serves", stopped_meanwhile)
+        cluster.wait_ready()
+    cluster.start_node(0)
+    cluster.wait_ready()
+
+
+def test_a_node_that_is_killed_from_outside_is_noticed(cluster: LocalCluster) -> None:
+    pid = cluster.pid(0)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + DEADLINE_S
+    while not cluster.exited():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert cluster.exited() == {0: -signal.SIGKILL}
+    cluster.start_node(0)
+    cluster.wait_ready()
+
+
+def test_a_graceful_stop_ends_every_node_by_itself(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 1, 1, 1)
+    try:
+        cluster.start()
+        cluster.wait_ready()
+        assert cluster.stop_node(0)
+        assert cluster.stop_node(3000)
+    finally:
+        cluster.close()
+    assert "stopped" in cluster.log_path(3000).read_text()
+
+
+PARENT = """
+import sys, time
+from kraftlab.lab import LocalCluster
+cluster = LocalCluster(sys.argv[1], 1, 1, 1)
+cluster.start()
+if sys.argv[2:]:
+    cluster.wait_ready()
+for node_id in map(int, sys.argv[2:]):
+    cluster.pause_node(node_id)
+print(cluster.pid(3000), cluster.pid(0), cluster._fork_server._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("paused", [(), ("3000", "0")], ids=["running", "paused"])
+@pytest.mark.parametrize("victim", ["parent", "fork server"])
+def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paused: tuple[str, ...]) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), *paused], stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        *nodes, fork_server = map(int, parent.stdout.readline().split())
+        os.kill(parent.pid if victim == "parent" else fork_server, signal.SIGKILL)
+        wait_until_gone([*nodes, fork_server])
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def test_whoever_starts_a_cluster_whose_parent_was_killed_waits_for_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), "3000"], stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        *nodes, fork_server = map(int, parent.stdout.readline().split())
+        os.kill(fork_server, signal.SIGSTOP)
+        parent.kill()
+    with monkeypatch.context() as patched:
+        patched.setattr(locking, "LEFT_WITHIN_S", 0.0)
+        with pytest.raises(ClusterError, match="nodes of a cluster that was killed have not left"):
+            LocalCluster(tmp_path)
+    os.kill(fork_server, signal.SIGCONT)
+    cluster = LocalCluster(tmp_path)
+    assert all(gone(pid) for pid in nodes)
+    cluster.close()
+
+
+SLOW = """
+import os, time
+from kraftlab.lab import fork_server, node
+fork_server._call_process = lambda name: time.sleep(0.3)
+node.load = lambda role: None
+node.run = lambda *arguments, **options: len(os.read(0, 1))
+fork_server.main()
+"""
+
+
+def test_a_node_that_is_paused_as_soon_as_it_is_forked_does_not_outlive_the_fork_server() -> None:
+    """Nor does it keep the server's output open, which whoever started the server reads to its end."""
+    with subprocess.Popen([sys.executable, "-c", SLOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None and server.stdout is not None
+        start = fork_server.Start(0, "controller", "/nowhere/node/server.properties", os.devnull)
+        server.stdin.write(msgspec.json.encode(start) + b"\n")
+        server.stdin.flush()
+        pid = msgspec.json.decode(server.stdout.readline(), type=fork_server.Started).pid
+        try:
+            server.stdin.write(msgspec.json.encode(fork_server.Signal(1, pid, signal.SIGSTOP)) + b"\n")
+            server.stdin.flush()
+            assert msgspec.json.decode(server.stdout.readline(), type=fork_server.Signalled).request == 1
+            server.kill()
+            wait_until_gone([pid])
+        finally:
+            server.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert server.stdout.read() == b""
+
+
+DEAF = """
+import signal, time
+from kraftlab.lab import fork_server, node
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+node.load = lambda role: None
+node.run = lambda *arguments, **options: time.sleep(60)
+fork_server.PATIENCE_S = 0.1
+fork_server.main()
+"""
+
+
+def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "START_TIMEOUT_S", 0.05)
+    server = processes.ForkServerProcess()
+    try:
+        with pytest.raises(ClusterError, match=r"no node was started within 0\.05 s"):
+            server.collect(12345)
+        server._process.kill()
+        with pytest.raises(ClusterError, match="the process that starts nodes has ended"):
+            monkeypatch.setattr(processes, "START_TIMEOUT_S", DEADLINE_S)
+            server.collect(12345)
+    finally:
+        server.close()
+
+
+def test_nodes_that_start_when_nobody_waits_for_them_any_more_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be in the way of those that are started when this machine has time again."""
+    cluster = LocalCluster(tmp_path, 1, 1, 1)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(processes, "START_TIMEOUT_S", 0.0)
+            with pytest.raises(ClusterError, match="Try again when it has time"):
+                cluster.start()
+        server = cluster._fork_server
+        assert server is not None
+        for _ in ("they start", "they are told to end"):
+            server.signal(-1, 0)
+        cluster.start()
+        cluster.wait_ready()
+        assert sorted(server._nodes) == sorted([cluster.pid(3000), cluster.pid(0)])  # type: ignore[type-var]
+    finally:
+        cluster.close()
+
+
+def test_a_node_that_has_ended_is_not_signalled_since_another_one_may_have_its_process_id() -> None:
+    class Server(processes.ForkServerProcess):
+        def __init__(self) -> None:
+            self.signalled: list[tuple[int, int]] = []
+
+        def signal(self, pid: int, number: int) -> None:
+            self.signalled.append((pid, number))
+
+    server = Server()
+    ended, running = processes.NodeProcess(server, 7), processes.NodeProcess(server, 7)
+    ended.code = 0
+    for process in (ended, running):
+        process.signal(signal.SIGCONT)
+    assert server.signalled == [(7, signal.SIGCONT)]
+
+
+def test_a_server_that_was_killed_can_be_closed_though_nobody_has_read_what_was_sent_to_it() -> None:
+    server = processes.ForkServerProcess()
+    server._process.kill()
+    server._process.wait()
+    server.send(fork_server.Unmount(()))
+    server.close()
+
+
+def test_nodes_that_do_not_stop_are_killed_when_nobody_is_left_who_could() -> None:
+    with subprocess.Popen([sys.executable, "-c", DEAF], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None and server.stdout is not None
+        try:
+            pids = {}
+            for request, role in enumerate(("controller", "broker")):
+                start = fork_server.Start(request, role, "/nowhere/node/server.properties", os.devnull)
+                server.stdin.write(msgspec.json.encode(start) + b"\n")
+                server.stdin.flush()
+                pids[role] = msgspec.json.decode(server.stdout.readline(), type=fork_server.Started).pid
+            server.stdin.close()
+            ended = [msgspec.json.decode(line, type=fork_server.Ended) for line in server.stdout]
+        finally:
+            server.kill()
+    assert ended == [fork_server.Ended(pids[role], -signal.SIGKILL) for role in ("broker", "controller")]

@@ -1,0 +1,51 @@
+"""Names of nodes, as people say them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftlab.lab import ClusterError, layout
+from kraftlab.lab.faults.names import leader_of, names_of, resolve
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> layout.ClusterPlan:
+    return layout.plan(tmp_path, 3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        ("controller-3001", (3001,)),
+        ("broker-1,controller-3000", (1, 3000)),
+        ("leader", (3002,)),
+        ("active", (3002,)),
+        ("followers", (3000, 3001)),
+        ("controllers", (3000, 3001, 3002)),
+        ("brokers", (0, 1)),
+        ("all", (3000, 3001, 3002, 0, 1)),
+        ("brokers,broker-1,leader", (0, 1, 3002)),
+    ],
+)
+def test_names_mean_nodes_each_once(plan: layout.ClusterPlan, names: str, ids: tuple[int, ...]) -> None:
+    assert resolve(plan, names.split(","), lambda: 3002) == ids
+
+
+@pytest.mark.parametrize("name", ["3000", "broker-7", "Leader", ""])
+def test_what_is_no_name_is_told_the_names_there_are(plan: layout.ClusterPlan, name: str) -> None:
+    with pytest.raises(ClusterError, match=", ".join(names_of(plan))):
+        resolve(plan, [name] if name else [], lambda: 3002)
+
+
+def test_who_leads_is_asked_only_if_that_matters_and_may_be_nobody(plan: layout.ClusterPlan) -> None:
+    assert resolve(plan, ["controller-3000"], lambda: pytest.fail("nobody needs to know")) == (3000,)
+    with pytest.raises(ClusterError, match="no controller says who leads, so 'followers' means nobody now"):
+        resolve(plan, ["followers"], lambda: None)
+
+
+def test_the_newest_leader_counts() -> None:
+    assert leader_of([(3000, 4), (3001, 5), (-1, 6)]) == 3001
+    assert leader_of([(-1, -1)]) is None
+    assert leader_of([]) is None

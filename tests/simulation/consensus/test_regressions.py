@@ -1,0 +1,36 @@
+"""Plans that once broke a rule, played again: `kraftlab sim --shrink` and `kraftlab sim mutants --write-plans` make them.
+
+A plan of a planted bug must still find that bug and find nothing without it; a plan without one is of a bug that was mended.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftlab.simulation.consensus.plan import decode
+from kraftlab.simulation.consensus.runner import run_plan
+
+FOLDER = Path(__file__).parent / "regressions"
+PLANS = sorted(FOLDER.glob("*.json"))
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_no_rule_is_broken_any_more(path: Path) -> None:
+    result = run_plan(decode(path.read_bytes(), str(path)), with_mutant=False)
+    assert result.ok, "\n".join([*result.violations, *result.tail])
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_a_planted_bug_is_found_again(path: Path) -> None:
+    plan = decode(path.read_bytes(), str(path))
+    if plan.mutant is None:
+        return
+    assert run_plan(plan).rule == plan.rule, (
+        f"the world has changed under this plan, make it anew: kraftlab sim mutants --only {plan.mutant} --write-plans {FOLDER}"
+    )
+
+
+def test_there_are_some() -> None:
+    assert len(PLANS) >= 10

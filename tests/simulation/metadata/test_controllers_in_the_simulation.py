@@ -1,0 +1,129 @@
+"""Controllers survive what the simulated world does to them, and the bugs that are planted in them are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from kraftlab.cli import main
+from kraftlab.controller.engine.quorum_controller import QuorumController
+from kraftlab.metadata import codec
+from kraftlab.metadata.image import EMPTY
+from kraftlab.metadata.records import FeatureLevel
+from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.simulation.consensus.invariants import Violation
+from kraftlab.simulation.consensus.runner import SeedResult
+from kraftlab.simulation.metadata import runner
+from kraftlab.simulation.metadata.mutants import MUTANTS
+from kraftlab.simulation.metadata.replayed_log import ReplayedLog
+
+SEEDS = 30
+EXPECTED = {
+    "answer-before-commit": ("M3",),
+    "revert-forgotten": ("M5",),
+    "answers-forgotten": ("M3", "M4"),
+    "refusals-at-once": ("M3",),
+    "transaction-in-parts": ("M4", "M9"),
+    "outcome-apart": ("M10",),
+    "outcomes-not-in-snapshots": ("M1", "M2", "M10"),
+    "queue-stands-still": ("M11",),
+    "imbalance-forgotten": ("M1", "M2"),
+    "queue-not-in-snapshots": ("M1", "M2", "ReplayError"),
+    "moves-go-on": ("M1",),
+    "cordons-as-told": ("M1",),
+    "leaderships-stay": ("M1",),
+    "block-given-twice": ("M8",),
+    "contacts-by-the-wall-clock": ("M13",),
+    "rules-stay-said": ("M1",),
+    "no-deduplication": ("M8", "M10"),
+    "broker-epoch-unchecked": ("M12",),
+    "broker-epoch-reused": ("M1",),
+    "partition-epoch-unchecked": ("M12",),
+    "reassigned-too-early": ("M1",),
+}
+
+
+@cache
+def played(seed: int) -> SeedResult:
+    return runner.run_seed(seed)
+
+
+def test_thirty_seeds_break_no_rule():
+    results = [played(seed) for seed in range(SEEDS)]
+    failures = [f"seed {r.seed}: {r.violations[0]}\n" + "\n".join(r.tail) for r in results if not r.ok]
+    assert not failures, "\n\n".join(failures)
+    assert sum(r.acknowledged for r in results) > 50 * SEEDS, "the controllers hardly got anything done"
+    assert sum(r.epochs for r in results) > 2 * SEEDS, "leaders hardly ever changed"
+    assert sum(r.committed > 10_000 for r in results) > 1, "hardly any change had more records than a batch holds"
+
+
+def test_everything_that_administrators_and_brokers_do_reaches_the_log(monkeypatch):
+    committed: Counter[tuple[str, bool | None]] = Counter()
+    extend = ReplayedLog.extend
+
+    def counting(self: ReplayedLog, batch: CommittedBatch) -> None:
+        if batch.end_offset > self.end_offset and batch.body:
+            for record in codec.decode(batch.body):
+                committed[type(record).__name__, getattr(record, "fenced", None)] += 1
+                if getattr(record, "adding_replicas", None) or getattr(record, "removing_replicas", None):
+                    committed["reassigning", None] += 1
+                elif getattr(record, "target_replicas", None) == ():
+                    committed["reassigned", None] += 1
+        extend(self, batch)
+
+    monkeypatch.setattr(ReplayedLog, "extend", counting)
+    for seed in (1, 8, 13, 17, 18):
+        assert runner.run_seed(seed).ok
+    kinds = ("Topic", "RemoveTopic", "Partition", "PartitionChange", "Config", "reassigning", "reassigned")
+    kinds += ("StartMoves", "QueueMoves", "DequeueMoves", "ChangeMoveThrottles", "MovePlan")
+    missing = [kind for kind in kinds if not committed[kind, None]]
+    assert not missing
+    assert committed["RegisterBroker", True]
+    assert committed["BrokerRegistrationChange", False], "no broker was unfenced"
+    assert committed["BrokerRegistrationChange", True], "no broker was fenced"
+    assert committed["EndTransaction", None], "no change was a transaction"
+    assert committed["RequestOutcome", None], "no request had an id"
+
+
+def test_a_seed_is_a_run():
+    assert runner.run_seed(18).trace_hash == played(18).trace_hash
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_planted_bug_is_found(name):
+    for seed in (17, 27, 39, 65, 69, *range(40, 65)):
+        result = runner.run_seed(seed, mutant=name)
+        if not result.ok:
+            assert result.violations[0].startswith(EXPECTED[name])
+            return
+    raise AssertionError(f"{MUTANTS[name].about}: not found")
+
+
+def test_a_manager_that_fails_unexpectedly_is_noticed(monkeypatch):
+    def fails(self: QuorumController, state: object, context: object) -> None:
+        raise KeyError("nobody expects this")
+
+    monkeypatch.setattr(QuorumController, "_activation", fails)
+    violation = runner.run_seed(2).violations[0]
+    assert violation.startswith("M8")
+    assert "nobody expects this" in violation
+
+
+def test_an_image_that_differs_from_the_one_replayed_from_scratch_is_noticed():
+    log = ReplayedLog()
+    log.extend(CommittedBatch(0, 1, 1, 0, b""))
+    body, _ = codec.encode([FeatureLevel(0, "metadata.version", 30)])
+    log.extend(CommittedBatch(1, 2, 1, 0, body))
+    log.compare(0, 1, EMPTY)
+    log.compare(0, 2, log.state.image)
+    with pytest.raises(Violation, match="M2"):
+        log.compare(0, 2, EMPTY)
+
+
+def test_the_command_plays_controllers_and_says_how_to_see_a_failure(capsys: pytest.CaptureFixture[str]):
+    assert main.run(["sim", "--metadata", "--seeds", "2", "--start", "3"]) == 0
+    assert main.run(["sim", "--metadata", "--seed", "17", "--mutant", "answer-before-commit"]) == 1
+    assert "replay: kraftlab sim --seed 17 --metadata --mutant answer-before-commit --trace" in capsys.readouterr().out
+    assert main.run(["sim", "--seed", "17", "--mutant", "answer-before-commit"]) == 1, "this bug is not one of consensus"

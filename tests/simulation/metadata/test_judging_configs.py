@@ -1,0 +1,42 @@
+"""Whether what was acknowledged of configs is there in the end (M7), by the committed log and not by who tried what."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kraftlab.controller.engine.purgatory import Answer
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import EMPTY, Provenance
+from kraftlab.metadata.records import Config
+from kraftlab.simulation.consensus.invariants import Violation
+from kraftlab.simulation.metadata.world import MetadataWorld
+
+
+def operation(offset: int, value: str, *, is_acknowledged: bool) -> Any:
+    answer: Answer[bool] | None = Answer() if is_acknowledged else None
+    if answer is not None:
+        answer.succeed(True, offset + 1)
+    return SimpleNamespace(records=[Config(0, 4, "", "key", value)], base_offset=offset, answer=answer)
+
+
+def judge(in_the_end: str, *operations: Any) -> None:
+    delta = MetadataDelta(EMPTY)
+    delta.replay(Config(0, 4, "", "key", in_the_end), 100)
+
+    def violated(text: str) -> None:
+        raise Violation(text)
+
+    world: Any = SimpleNamespace(operations=operations, violated=violated)
+    MetadataWorld._check_configs(world, delta.apply(Provenance(101, 1, 0)))
+
+
+def test_an_older_value_than_the_one_acknowledged_last_is_noticed() -> None:
+    with pytest.raises(Violation, match="M7 key was acknowledged at 100, and is 'a' in the end"):
+        judge("a", operation(90, "a", is_acknowledged=True), operation(100, "b", is_acknowledged=True))
+
+
+def test_a_deposed_leader_that_was_asked_for_the_same_value_later_takes_nothing_back() -> None:
+    judge("a", operation(100, "a", is_acknowledged=True), operation(90, "a", is_acknowledged=False))

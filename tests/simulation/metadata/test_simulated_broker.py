@@ -1,0 +1,24 @@
+"""Brokers of the simulation see the cluster through one node, as long as there is that node."""
+
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from kraftlab.simulation.metadata.simulated_broker import Habits, SimulatedBroker
+
+
+def machine(leader_id: int | None) -> SimpleNamespace:
+    """One whose process knows that leader, or one that is down."""
+    return SimpleNamespace(process=None if leader_id is None else SimpleNamespace(raft=SimpleNamespace(leader_id=leader_id)))
+
+
+@pytest.mark.parametrize(("is_healed", "leader"), [(False, -1), (True, 7)])
+def test_a_home_that_is_gone_for_good_when_all_has_healed_is_left(is_healed: bool, leader: int) -> None:
+    """Else its broker would believe for ever what was so when that node's disk died."""
+    world = SimpleNamespace(options=SimpleNamespace(random=Random), machines=[machine(None)], is_healed=is_healed)
+    broker = SimulatedBroker(world, 100, Habits(stays=True))
+    world.machines += [machine(None), machine(7)]
+    assert broker.leader_id == leader

@@ -1,0 +1,269 @@
+"""Peer frames and the connection that carries them.
+
+Theory of operation. A frame is a u32 length (big-endian, at most 16 MiB) and a MessagePack array `[kind, api, version,
+correlation, cluster_id, generation, sender, body]`. There is no hello: every frame says which cluster and which
+generation of it the sender belongs to, so a node of another cluster is found out at its first frame. `body` is opaque
+here.
+
+`FrameConnection` is a wire with one task. Writing is synchronous: a frame goes to the kernel in one `send` from
+wherever it was made, and only what the kernel does not take at once waits in memory for a drain task that exists just
+then. That saves a task switch per message on the commit path, and keeps the order of writes. Reading is buffered: one
+`recv` may yield many frames.
+
+A buffer grows with the bytes that arrived, never with the bytes that a length field claims. What can not be a frame
+raises `FrameError`; the caller closes the connection and says so once.
+
+Not checked here: who the sender really is (there is no authentication yet; handlers get the principal "User:ANONYMOUS").
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+import trio
+
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.quorum.core.types import ReplicaKey
+
+from .network import Wire
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+MAX_OUTBOUND_BYTES = 64 * 1024 * 1024
+"""What may wait in memory for a peer that does not read."""
+
+GENERATION_MAX = 2**32 - 1
+"""What a segment's header page can hold."""
+REQUEST = 0
+RESPONSE = 1
+ERROR = 2
+
+_LENGTH = struct.Struct(">I")
+_INITIAL_BUFFER_BYTES = 64 * 1024
+
+
+class FrameError(ValueError):
+    """Bytes from a peer that are no frame: says what was found."""
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """One message between nodes. `kind` is REQUEST, RESPONSE or ERROR; the body of an ERROR is `[code, message]`."""
+
+    kind: int
+    api: int
+    version: int
+    correlation: int
+    cluster_id: str
+    generation: int
+    sender: ReplicaKey
+    body: bytes
+
+    def __repr__(self) -> str:
+        kind = ("request", "response", "error")[self.kind] if self.kind in (REQUEST, RESPONSE, ERROR) else f"kind {self.kind}"
+        return f"{kind} api={self.api}v{self.version} #{self.correlation} {self.sender!r} {len(self.body)}B"
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = Decoder(Frame)
+
+
+def encode_frame(frame: Frame) -> bytearray:
+    """The frame's bytes with its length in front. FrameError if it is over MAX_FRAME_BYTES."""
+    data = bytearray(_LENGTH.size)
+    _encoder.encode_into(frame, data, _LENGTH.size)
+    size = len(data) - _LENGTH.size
+    if size > MAX_FRAME_BYTES:
+        raise FrameError(f"a frame of {size} bytes (api {frame.api}) is over the limit of {MAX_FRAME_BYTES}; send less at once")
+    _LENGTH.pack_into(data, 0, size)
+    return data
+
+
+class Source(Protocol):
+    """What bytes are read from: a `Wire`, or a socket that blocks."""
+
+    def recv_into(self, room: memoryview, /) -> int: ...
+
+
+class FrameBuffer:
+    """Bytes in, frames out. Holds at most one frame's worth of unread bytes beyond the last `recv`."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
+        self._start = 0
+        self._end = 0
+
+    @property
+    def unread_bytes(self) -> int:
+        return self._end - self._start
+
+    def receive_from(self, source: Source) -> int:
+        """One `recv`; the number of bytes it gave (0: the peer closed). BlockingIOError if there is nothing to read."""
+        if self._end == len(self._buffer):
+            self._make_room()
+        with memoryview(self._buffer) as view, view[self._end :] as room:
+            count = source.recv_into(room)
+        self._end += count
+        return count
+
+    def frames(self) -> Iterator[tuple[Frame, int]]:
+        """Every whole frame that has arrived, with its size in bytes. FrameError at the first that is none."""
+        while self._end - self._start >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(self._buffer, self._start)
+            if not 0 < size <= MAX_FRAME_BYTES:
+                raise FrameError(f"a frame length of {size} bytes (limit {MAX_FRAME_BYTES})")
+            body_at = self._start + _LENGTH.size
+            if self._end - body_at < size:
+                break
+            with memoryview(self._buffer) as view, view[body_at : body_at + size] as raw:
+                try:
+                    frame = _decoder.decode(raw)
+                except msgspec.MsgspecError as error:
+                    raise FrameError(f"{size} bytes that are no frame: {error}") from error
+            if not 0 <= frame.generation <= GENERATION_MAX:
+                raise FrameError(f"a frame of generation {frame.generation} (limit {GENERATION_MAX})")
+            self._start = body_at + size
+            yield frame, size
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._buffer) > _INITIAL_BUFFER_BYTES:
+                self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
+
+    def _make_room(self) -> None:
+        unread = self._end - self._start
+        size = len(self._buffer)
+        if self._start < size // 2:
+            size = min(size * 2, MAX_FRAME_BYTES + _LENGTH.size + _INITIAL_BUFFER_BYTES)
+        fresh = bytearray(size)
+        fresh[:unread] = self._buffer[self._start : self._end]
+        self._buffer = fresh
+        self._start, self._end = 0, unread
+
+
+class FrameConnection:
+    """A connection that carries frames. `run` reads until either side closes; `write` may be called at any time.
+
+    `on_frame(frame, size_bytes)` is called for each frame, on the event loop, and must not block. If it returns False, reading
+    pauses until `resume()`: that is how a reader is held back. `run` returns when the peer closed or `close()` was called, and
+    raises FrameError for garbage. The wire belongs to the connection and is closed when `run` ends.
+    """
+
+    def __init__(self, connected: Wire, on_frame: Callable[[Frame, int], bool]) -> None:
+        self._wire = connected
+        self._on_frame = on_frame
+        self._buffer = FrameBuffer()
+        self._outbound: deque[memoryview] = deque()
+        self._scope = trio.CancelScope()
+        self._resumed = trio.Event()
+        self._closed = False
+        self._nursery: trio.Nursery | None = None
+        self.outbound_bytes = 0
+        self.opened_at = trio.current_time()
+        self.last_received = -math.inf
+        self.partial_since: float | None = None
+        """When the frame that has arrived only in part began to arrive, or None."""
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def run(self) -> None:
+        """Reads frames until the connection ends. Tasks of this connection run in `nursery()` and end with it."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    if self._outbound:
+                        nursery.start_soon(self._drain)
+                    try:
+                        await self._receive()
+                    finally:
+                        self._closed = True
+                        nursery.cancel_scope.cancel()
+        finally:
+            self._closed = True
+            self._outbound.clear()
+            self._wire.close()
+
+    def nursery(self) -> trio.Nursery:
+        """Tasks started here are cancelled when the connection ends."""
+        assert self._nursery is not None, "the connection is not running"
+        return self._nursery
+
+    def write(self, data: bytearray) -> None:
+        """Queues a frame; to the kernel at once if nothing waits before it. A connection that is closed drops it."""
+        if self._closed:
+            return
+        rest = memoryview(data)
+        if not self._outbound:
+            try:
+                sent = self._wire.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(data):
+                return
+            rest = rest[sent:]
+            if self._nursery is not None:
+                self._nursery.start_soon(self._drain)
+        self._outbound.append(rest)
+        self.outbound_bytes += len(rest)
+        if self.outbound_bytes > MAX_OUTBOUND_BYTES:
+            self.close()
+
+    def resume(self) -> None:
+        """Reads on after `on_frame` returned False."""
+        self._resumed.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._scope.cancel()
+
+    async def _receive(self) -> None:
+        while True:
+            await self._wire.wait_readable()
+            try:
+                count = self._buffer.receive_from(self._wire)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return
+            if not count:
+                return
+            self.last_received = trio.current_time()
+            parsed = await self._deliver()
+            if not self._buffer.unread_bytes:
+                self.partial_since = None
+            elif parsed or self.partial_since is None:
+                self.partial_since = trio.current_time()
+
+    async def _deliver(self) -> bool:
+        """Hands over the frames that have arrived, as fast as `on_frame` lets it; True if there was one."""
+        parsed = False
+        for frame, size_bytes in self._buffer.frames():
+            parsed = True
+            if not self._on_frame(frame, size_bytes):
+                self._resumed = trio.Event()
+                await self._resumed.wait()
+        return parsed
+
+    async def _drain(self) -> None:
+        while self._outbound:
+            await self._wire.wait_writable()
+            try:
+                sent = self._wire.send(self._outbound[0])
+            except BlockingIOError:
+                continue
+            except OSError:
+                self.close()
+                return
+            self.outbound_bytes -= sent
+            if sent == len(self._outbound[0]):
+                self._outbound.popleft()
+            else:
+                self._outbound[0] = self._outbound[0][sent:]

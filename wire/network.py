@@ -1,0 +1,139 @@
+"""How bytes get from node to node: what the shell needs of a network, and TCP, which is the one that nodes have.
+
+A connection's end is a `Wire`, which behaves as a socket that does not block: `send` takes what fits and raises BlockingIOError
+if nothing does, `recv_into` gives what is there, 0 bytes when the peer has closed. Another network than TCP may be one in memory,
+which an experiment breaks as it likes.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import trio
+
+from kraftlab.quorum.core.types import Endpoint
+
+CONNECT_TIMEOUT_S = 2.0
+
+
+class Wire(Protocol):
+    """One end of a connection. OSError if that is broken; BlockingIOError if there is nothing to do now."""
+
+    def send(self, data: bytearray | memoryview, /) -> int: ...
+
+    def recv_into(self, room: memoryview, /) -> int: ...
+
+    def wait_readable(self) -> Awaitable[None]: ...
+
+    def wait_writable(self) -> Awaitable[None]: ...
+
+    def close(self) -> None: ...
+
+
+Accept = Callable[[Wire, str], Awaitable[None]]
+"""Serves a connection that came from that address, in a task of its own; the wire is its to close."""
+
+
+class ListeningPort(Protocol):
+    """A port that is taken; `number` is which."""
+
+    @property
+    def number(self) -> int: ...
+
+    async def serve(self, accept: Accept, nursery: trio.Nursery) -> None:
+        """Accepts connections until cancelled, their tasks in `nursery`; the port is free again then."""
+
+
+class Network(Protocol):
+    """One node's way to the others. `chance` draws its pauses between attempts."""
+
+    @property
+    def chance(self) -> random.Random: ...
+
+    async def connect(self, endpoint: Endpoint) -> Wire:
+        """OSError; ConnectionRefusedError only if nothing listens there."""
+        ...
+
+    async def listen(self, host: str, port: int) -> ListeningPort:
+        """Takes the port, any free one for 0. OSError."""
+        ...
+
+
+class TcpWire(socket.socket):
+    """A connected socket."""
+
+    __slots__ = ()
+
+    def __init__(self, connected: socket.socket | trio.socket.SocketType) -> None:
+        super().__init__(fileno=connected.detach())
+        self.setblocking(False)
+        self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def wait_readable(self) -> Awaitable[None]:
+        return trio.lowlevel.wait_readable(self)  # noqa: ASYNC105 awaited by who asked: no coroutine between them
+
+    def wait_writable(self) -> Awaitable[None]:
+        return trio.lowlevel.wait_writable(self)  # noqa: ASYNC105
+
+
+class TcpPort:
+    """Listening sockets."""
+
+    def __init__(self, listeners: list[trio.SocketListener]) -> None:
+        self._listeners = listeners
+        self.number: int = listeners[0].socket.getsockname()[1]
+
+    async def serve(self, accept: Accept, nursery: trio.Nursery) -> None:
+        async def serve_stream(stream: trio.SocketStream) -> None:
+            wire = TcpWire(stream.socket)
+            await accept(wire, _address_of(wire))
+
+        await trio.serve_listeners(serve_stream, self._listeners, handler_nursery=nursery)
+
+
+class TcpNetwork:
+    """The kernel's."""
+
+    def __init__(self) -> None:
+        self.chance: random.Random = random.SystemRandom()  # nodes that are forked from one process must not draw the same
+
+    async def connect(self, endpoint: Endpoint) -> TcpWire:
+        """OSError of the last address tried; ConnectionRefusedError only if every address refused.
+
+        Endpoints come from logs and from peers: one that can be none is an OSError too.
+        """
+        failures: list[OSError] = []
+        try:
+            with trio.fail_after(CONNECT_TIMEOUT_S):
+                addresses = await trio.socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+                for family, kind, protocol, _, address in addresses:
+                    connecting = trio.socket.socket(family, kind, protocol)
+                    try:
+                        await connecting.connect(address)
+                        return TcpWire(connecting)
+                    except OSError as error:
+                        failures.append(error)
+                    finally:
+                        connecting.close()
+        except trio.TooSlowError as error:
+            raise TimeoutError(f"no connection within {CONNECT_TIMEOUT_S:.0f} s") from error
+        except (ValueError, OverflowError) as error:
+            raise OSError(f"that is no address: {error}") from error
+        raise next((error for error in failures if not isinstance(error, ConnectionRefusedError)), failures[-1])
+
+    async def listen(self, host: str, port: int) -> TcpPort:
+        return TcpPort(await trio.open_tcp_listeners(port, host=host or None))
+
+
+def _address_of(connected: socket.socket) -> str:
+    try:
+        name = connected.getpeername()
+    except OSError:
+        return "a peer that has gone"
+    return str(Endpoint(name[0], name[1]))
+
+
+TCP = TcpNetwork()

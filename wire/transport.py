@@ -1,0 +1,610 @@
+"""Requests between nodes over peer frames: `PeerServer` answers them, `PeerClient` and `PeerPool` make them.
+
+Theory of operation. A node listens on one TCP port and opens at most one connection to each node it asks; requests are
+multiplexed on it by correlation number and may be answered in any order. The server runs each request in a task of its own,
+bounded per connection in number and bytes: over the bound it stops reading, so TCP holds the peer back. A `DirectHandler` gets
+the request without a task and answers later through its `Responder`; consensus uses it: its answers are effects of the core.
+
+The client connects when there is something to send. A failed attempt is followed by a short, growing pause. Every request has a
+deadline; it ends in exactly one of: a body, `PeerError` (the peer refused it), `PeerTimeout` (no answer in time) or
+`PeerUnreachable`, whose `refused` says that nothing listens there: the process is gone rather than slow. A connection on which
+nothing arrived since a timed-out request was sent is given up. A request that failed may still have been carried out.
+
+Half frames and silent connections are closed after a while by a sweep; garbage closes its connection with one log line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from kraftlab.quorum.core.decoding import Decoder
+from kraftlab.quorum.core.errors import ErrorCode, InvariantViolation
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey
+
+from .frames import ERROR, REQUEST, RESPONSE, Frame, FrameConnection, FrameError, encode_frame
+from .line_limit import LineLimit
+from .network import TCP, Network, Wire
+
+logger = logging.getLogger("kraftlab.peer")
+
+ANONYMOUS = "User:ANONYMOUS"
+SUPPORTED_VERSION = 0
+MAX_CONNECTIONS = 512
+CLAIM_CHARACTERS_MAX = 64
+MAX_REQUESTS_PER_CONNECTION = 1024
+MAX_REQUEST_BYTES_PER_CONNECTION = 64 * 1024 * 1024
+FIRST_FRAME_TIMEOUT_S = 10.0
+PARTIAL_FRAME_TIMEOUT_S = 30.0
+IDLE_TIMEOUT_S = 600.0
+SWEEP_INTERVAL_S = 1.0
+RECONNECT_BACKOFF_S = 0.02
+RECONNECT_BACKOFF_MAX_S = 0.2
+LINES_AT_ONCE = 30
+LINE_INTERVAL_S = 5.0
+"""Strangers can cause so many log lines at once, and one more in that time."""
+
+
+class PeerIdentity(NamedTuple):
+    """What a node says of itself in every frame."""
+
+    cluster_id: str
+    generation: int
+    key: ReplicaKey
+
+
+class PeerRequest(NamedTuple):
+    """A request as its handler sees it. `sender` is the frame's claim; `source` is the peer's address, for messages."""
+
+    api: int
+    version: int
+    sender: ReplicaKey
+    body: bytes
+    principal: str
+    source: str
+
+
+class PeerUnreachable(ConnectionError):
+    """No connection, or it was lost before the answer came. `refused`: nothing listens there."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class PeerTimeout(TimeoutError):
+    """No answer within the request's timeout; it may still have been carried out."""
+
+
+class PeerError(Exception):
+    """The peer answered with an error; a handler raises it to answer with one. `code` is Kafka's number."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class NewerGeneration(PeerError):
+    """The peer is at a newer generation of the cluster: the quorum was forced, and what this node holds is history."""
+
+    def __init__(self, generation: int, message: str) -> None:
+        super().__init__(ErrorCode.STALE_GENERATION, message)
+        self.generation = generation
+
+
+class ListenError(OSError):
+    """A listener could not be opened; the message names address and cause."""
+
+
+PeerFailure = PeerUnreachable | PeerTimeout | PeerError
+PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
+"""Answers one request, in a task that is cancelled when the connection ends. PeerError becomes the peer's PeerError."""
+
+_encode = msgspec.msgpack.encode
+_error_decoder = Decoder(tuple[int, str])
+
+
+class Responder:
+    """The one answer to one request. `on_abandoned`, if set, is called when the peer hangs up before it is given."""
+
+    __slots__ = ("_connection", "_request", "_size_bytes", "on_abandoned")
+
+    def __init__(self, connection: _ServedConnection, request: Frame, size_bytes: int) -> None:
+        self._connection = connection
+        self._request = request
+        self._size_bytes = size_bytes
+        self.on_abandoned: Callable[[], None] | None = None
+
+    def reply(self, body: bytes) -> None:
+        self._connection.answer(self, self._request, self._size_bytes, RESPONSE, body)
+
+    def refuse(self, code: int, message: str) -> None:
+        self._connection.answer(self, self._request, self._size_bytes, ERROR, _encode((code, message)))
+
+
+class _LimitedWarnings:
+    """Log lines that anybody can cause, by coming to a port or by being at the other end."""
+
+    def __init__(self) -> None:
+        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+
+    def warn(self, message: str, *values: object) -> None:
+        suppressed = self._limit.admit(trio.current_time())
+        if suppressed is not None:
+            more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
+            logger.warning(f"{message}%s", *values, more)
+
+    def tell(self) -> None:
+        """Says how many were left out, when no other line is going to."""
+        now = trio.current_time()
+        if self._limit.tells_at <= now:
+            logger.warning("%d more lines about peers' connections were left out", self._limit.admit(now))
+
+
+class DirectHandler(NamedTuple):
+    """Handles requests without a task: `accept` must not block and sees to it that the responder is used once, then or
+    later.
+    """
+
+    accept: Callable[[PeerRequest, Responder], None]
+
+
+def merged_handlers(*tables: Mapping[int, PeerHandler | DirectHandler]) -> dict[int, PeerHandler | DirectHandler]:
+    """The handlers of several parts of a node as one table. InvariantViolation if two of them answer to the same number."""
+    merged: dict[int, PeerHandler | DirectHandler] = {}
+    for table in tables:
+        for api, handler in table.items():
+            if api in merged:
+                raise InvariantViolation(f"two handlers answer to peer api {api}: give one of them another number")
+            merged[api] = handler
+    return merged
+
+
+class PeerServer:
+    """Answers peer requests on one port. One handler per api number; see the module's docstring for limits.
+
+    Errors it answers itself: INCONSISTENT_CLUSTER_ID, STALE_GENERATION (the sender's generation is over, or this node's: then
+    `on_newer_generation(generation, who)` is called), UNSUPPORTED_VERSION (api or version unknown), INVALID_REQUEST (a handler
+    could not decode the body), UNKNOWN_SERVER_ERROR (a handler failed; the log has the traceback).
+    """
+
+    def __init__(
+        self,
+        identity: PeerIdentity,
+        handlers: Mapping[int, PeerHandler | DirectHandler],
+        on_newer_generation: Callable[[int, str], None] | None = None,
+        network: Network = TCP,
+    ) -> None:
+        self.identity = identity
+        self._network = network
+        self.handlers = handlers
+        self.on_newer_generation = on_newer_generation
+        self._connections: dict[_ServedConnection, None] = {}
+        self.warnings = _LimitedWarnings()
+
+    async def serve(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listens until cancelled; reports the port (0 asks for a free one) once it accepts. ListenError if it can not."""
+        try:
+            listening = await self._network.listen(host, port)
+        except OSError as error:
+            raise ListenError(
+                f"cannot listen on {host or '*'}:{port}: {error.strerror or error}; is another process using the port?"
+            ) from error
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sweep)
+            task_status.started(listening.number)
+            await listening.serve(self._serve_connection, nursery)
+
+    def statistics(self) -> dict[str, int]:
+        """How many connections are open and how many requests they have in work."""
+        return {"connections": len(self._connections), "requests": sum(c.requests for c in self._connections)}
+
+    async def _serve_connection(self, connected: Wire, source: str) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self.warnings.warn("refused a connection: %d are open already", len(self._connections))
+            connected.close()
+            return
+        connection = _ServedConnection(self, connected, source)
+        self._connections[connection] = None
+        try:
+            await connection.run()
+        finally:
+            del self._connections[connection]
+
+    async def _sweep(self) -> None:
+        while True:
+            await trio.sleep(SWEEP_INTERVAL_S)
+            now = trio.current_time()
+            for connection in tuple(self._connections):
+                connection.close_if_overdue(now)
+            self.warnings.tell()
+
+
+class _ServedConnection:
+    """One accepted connection with its requests in work."""
+
+    def __init__(self, server: PeerServer, connected: Wire, source: str) -> None:
+        self._server = server
+        self.source = source
+        self._frames = FrameConnection(connected, self._on_frame)
+        self._open: dict[Responder, None] = {}
+        self._request_bytes = 0
+        self._paused = False
+        self._seen_frame = False
+        self._warned = False
+
+    @property
+    def requests(self) -> int:
+        return len(self._open)
+
+    async def run(self) -> None:
+        try:
+            await self._frames.run()
+        except* FrameError as errors:
+            self._server.warnings.warn("closed connection from %s: it sent %s", self.source, errors.exceptions[0])
+        finally:
+            for responder in tuple(self._open):
+                if responder.on_abandoned is not None:
+                    responder.on_abandoned()
+            self._open.clear()
+
+    def close_if_overdue(self, now: float) -> None:
+        frames = self._frames
+        last_received = max(frames.opened_at, frames.last_received)
+        if not self._seen_frame and now - frames.opened_at > FIRST_FRAME_TIMEOUT_S:
+            reason = f"it sent no whole frame within {FIRST_FRAME_TIMEOUT_S:.0f} s"
+        elif frames.partial_since is not None and now - frames.partial_since > PARTIAL_FRAME_TIMEOUT_S and not self._paused:
+            reason = f"a frame was not completed within {PARTIAL_FRAME_TIMEOUT_S:.0f} s"
+        elif now - last_received > IDLE_TIMEOUT_S and not self._open:
+            reason = f"idle for {IDLE_TIMEOUT_S:.0f} s"
+        else:
+            return
+        self._server.warnings.warn("closed connection from %s: %s", self.source, reason)
+        frames.close()
+
+    def answer(self, responder: Responder, request: Frame, size_bytes: int, kind: int, body: bytes) -> None:
+        if responder not in self._open:
+            return
+        del self._open[responder]
+        self._request_bytes -= size_bytes
+        self._write(request, kind, body)
+        if self._paused and not self._full():
+            self._paused = False
+            self._frames.resume()
+
+    def _on_frame(self, frame: Frame, size_bytes: int) -> bool:
+        self._seen_frame = True
+        if frame.kind != REQUEST:
+            raise FrameError(f"a frame of kind {frame.kind} where only requests (0) may come")
+        refusal = self._refusal(frame)
+        if refusal is not None:
+            code, message = refusal
+            if not self._warned:
+                self._warned = True
+                self._server.warnings.warn("refused request from %s (node %d): %s", self.source, frame.sender.node_id, message)
+            self._write(frame, ERROR, _encode((code, message)))
+            return True
+        handler = self._server.handlers[frame.api]
+        request = PeerRequest(frame.api, frame.version, frame.sender, frame.body, ANONYMOUS, self.source)
+        responder = Responder(self, frame, size_bytes)
+        self._open[responder] = None
+        self._request_bytes += size_bytes
+        if isinstance(handler, DirectHandler):
+            handler.accept(request, responder)
+        else:
+            self._frames.nursery().start_soon(_handle, handler, request, responder)
+        self._paused = self._full()
+        return not self._paused
+
+    def _full(self) -> bool:
+        return len(self._open) >= MAX_REQUESTS_PER_CONNECTION or self._request_bytes >= MAX_REQUEST_BYTES_PER_CONNECTION
+
+    def _refusal(self, frame: Frame) -> tuple[int, str] | None:
+        mine = self._server.identity
+        if frame.cluster_id != mine.cluster_id:
+            return (
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"cluster id {_shown(frame.cluster_id)} is not this node's {mine.cluster_id}; "
+                "check the endpoints in the sender's configuration",
+            )
+        if frame.generation < mine.generation:
+            return (
+                ErrorCode.STALE_GENERATION,
+                f"generation {frame.generation} of the cluster is over, it is at {mine.generation}",
+            )
+        if frame.generation > mine.generation:
+            # A client has it from hearsay and is no evidence; a node would be.
+            if self._server.on_newer_generation is not None and frame.sender.node_id >= 0:
+                self._server.on_newer_generation(frame.generation, f"node {frame.sender.node_id} at {self.source}")
+            return (
+                ErrorCode.STALE_GENERATION,
+                f"this node is at generation {mine.generation} of the cluster, behind the sender's {frame.generation}",
+            )
+        if frame.api not in self._server.handlers or frame.version != SUPPORTED_VERSION:
+            return (ErrorCode.UNSUPPORTED_VERSION, f"api {frame.api} version {frame.version} is not served here")
+        return None
+
+    def _write(self, request: Frame, kind: int, body: bytes) -> None:
+        mine = self._server.identity
+        version, correlation = request.version, request.correlation
+        frame = Frame(kind, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, body)
+        try:
+            data = encode_frame(frame)
+        except FrameError as error:
+            logger.error("could not answer api %d: %s", request.api, error)
+            refusal = _encode((int(ErrorCode.UNKNOWN_SERVER_ERROR), str(error)))
+            data = encode_frame(
+                Frame(ERROR, request.api, version, correlation, mine.cluster_id, mine.generation, mine.key, refusal)
+            )
+        self._frames.write(data)
+
+
+async def _handle(handler: PeerHandler, request: PeerRequest, responder: Responder) -> None:
+    try:
+        body = await handler(request)
+    except PeerError as error:
+        responder.refuse(error.code, error.message)
+    except msgspec.MsgspecError as error:
+        responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of api {request.api} cannot be read: {error}")
+    except InvariantViolation:
+        raise
+    except Exception as error:
+        logger.exception("api %d from %s failed", request.api, request.source)
+        responder.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
+    else:
+        responder.reply(body)
+
+
+def _shown(claim: str) -> str:
+    """What a stranger says, for a message: printable and short."""
+    return claim if claim.isprintable() and len(claim) <= CLAIM_CHARACTERS_MAX else repr(claim[:CLAIM_CHARACTERS_MAX]) + "…"
+
+
+class PeerAnswer(NamedTuple):
+    """A peer's response and who gave it."""
+
+    source: ReplicaKey
+    body: bytes
+
+
+OnAnswer = Callable[[PeerAnswer | PeerFailure], None]
+
+
+class _Pending(NamedTuple):
+    api: int
+    deadline: float
+    sent_at: float
+    on_answer: OnAnswer
+
+
+class PeerClient:
+    """Requests to one endpoint, multiplexed on one connection that is made when needed. Its tasks live in `nursery`.
+
+    `send` is synchronous and calls back once; `request` waits. Cancelling `request` forgets the request, it does not undo it.
+    """
+
+    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, endpoint: Endpoint, network: Network = TCP) -> None:
+        self.endpoint = endpoint
+        self._network = network
+        self._nursery = nursery
+        self._identity = identity
+        self._pending: dict[int, _Pending] = {}
+        self._unsent: dict[int, bytearray] = {}
+        """Frames that wait for a connection, by correlation."""
+        self._last_correlation = 0
+        self._connecting = False
+        self._connection: FrameConnection | None = None
+        self._timer = trio.CancelScope()
+        self._armed_deadline = float("inf")
+        self._backoff_s = 0.0
+        self._next_attempt = 0.0
+        self._scope = trio.CancelScope()
+        self._closed = False
+        self._warnings = _LimitedWarnings()
+
+    async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> bytes:
+        """The response's body. Raises PeerUnreachable, PeerTimeout or PeerError."""
+        done = trio.Event()
+        answers: list[PeerAnswer | PeerFailure] = []
+
+        def on_answer(answer: PeerAnswer | PeerFailure) -> None:
+            answers.append(answer)
+            done.set()
+
+        correlation = self.send(api, body, timeout_ms=timeout_ms, on_answer=on_answer, version=version)
+        try:
+            await done.wait()
+        finally:
+            self._forget(correlation)
+        answer = answers[0]
+        if isinstance(answer, PeerAnswer):
+            return answer.body
+        raise answer
+
+    def send(self, api: int, body: bytes, *, timeout_ms: int, on_answer: OnAnswer, version: int = SUPPORTED_VERSION) -> int:
+        """Sends a request; `on_answer` is called exactly once, never before `send` returns, unless `request` forgot it.
+
+        FrameError if the body is too large for a frame.
+        """
+        self._last_correlation = correlation = self._last_correlation + 1
+        mine = self._identity
+        data = encode_frame(Frame(REQUEST, api, version, correlation, mine.cluster_id, mine.generation, mine.key, body))
+        now = trio.current_time()
+        deadline = now + timeout_ms / 1000
+        self._pending[correlation] = _Pending(api, deadline, now, on_answer)
+        if self._connection is not None and not self._connection.closed:
+            self._connection.write(data)
+        else:
+            self._unsent[correlation] = data
+            if not self._connecting:
+                self._connecting = True
+                self._nursery.start_soon(self._run)
+        if deadline < self._armed_deadline:
+            self._armed_deadline = self._timer.deadline = deadline
+        return correlation
+
+    def close(self) -> None:
+        """Fails what is pending with PeerUnreachable and closes the connection."""
+        self._closed = True
+        self._scope.cancel()
+
+    def _forget(self, correlation: int) -> None:
+        self._pending.pop(correlation, None)
+        self._unsent.pop(correlation, None)
+
+    async def _run(self) -> None:
+        """Connections, one after the other, while there is something to send; what was sent on one that ended fails."""
+        failure = PeerUnreachable(f"the connection to {self.endpoint} was closed by this node")
+        try:
+            while self._unsent and not self._closed:
+                with trio.CancelScope() as self._scope:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._expire)
+                        while self._unsent:
+                            await trio.sleep_until(self._next_attempt)
+                            self._fail_sent(await self._exchange())
+                        nursery.cancel_scope.cancel()
+        finally:
+            self._connecting = False
+            self._unsent.clear()
+            self._fail_sent(failure)
+
+    def _fail_sent(self, failure: PeerUnreachable) -> None:
+        """Everything pending that does not wait for the next connection has failed."""
+        for correlation in [correlation for correlation in self._pending if correlation not in self._unsent]:
+            self._pending.pop(correlation).on_answer(failure)
+
+    async def _exchange(self) -> PeerUnreachable:
+        """Connects and reads until the connection ends; why it ended."""
+        try:
+            connected = await self._network.connect(self.endpoint)
+        except OSError as error:
+            self._backoff_s = min(max(self._backoff_s * 2, RECONNECT_BACKOFF_S), RECONNECT_BACKOFF_MAX_S)
+            self._next_attempt = trio.current_time() + self._backoff_s * self._network.chance.uniform(0.5, 1.0)
+            self._unsent.clear()
+            refused = isinstance(error, ConnectionRefusedError)
+            return PeerUnreachable(f"cannot connect to {self.endpoint}: {error.strerror or error}", refused=refused)
+        self._backoff_s = 0.0
+        self._connection = connection = FrameConnection(connected, self._on_frame)
+        unsent, self._unsent = self._unsent, {}
+        for data in unsent.values():
+            connection.write(data)
+        try:
+            await connection.run()
+        except* FrameError as errors:
+            self._warnings.warn("closed connection to %s: it sent %s", self.endpoint, errors.exceptions[0])
+        self._next_attempt = trio.current_time() + RECONNECT_BACKOFF_S * self._network.chance.uniform(0.5, 1.0)
+        return PeerUnreachable(f"the connection to {self.endpoint} was lost")
+
+    def _on_frame(self, frame: Frame, size_bytes: int) -> bool:
+        if frame.kind == REQUEST:
+            raise FrameError("a request where only responses may come")
+        pending = self._pending.pop(frame.correlation, None)
+        if pending is None:
+            return True
+        mine = self._identity
+        answer: PeerAnswer | PeerFailure
+        if frame.cluster_id == mine.cluster_id and frame.generation > mine.generation:
+            answer = NewerGeneration(
+                frame.generation,
+                f"{self.endpoint} is at generation {frame.generation} of the cluster; this node's, {mine.generation}, is over",
+            )
+        elif frame.kind == ERROR:
+            answer = _decode_error(frame)
+        elif frame.cluster_id != mine.cluster_id:
+            answer = PeerError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"{self.endpoint} belongs to cluster {_shown(frame.cluster_id)}, not {mine.cluster_id}",
+            )
+        elif frame.generation < mine.generation:
+            answer = PeerError(
+                ErrorCode.STALE_GENERATION,
+                f"{self.endpoint} is at generation {frame.generation} of the cluster, which is over",
+            )
+        else:
+            answer = PeerAnswer(frame.sender, frame.body)
+        pending.on_answer(answer)
+        return True
+
+    async def _expire(self) -> None:
+        """Fails requests at their deadlines. The scope's deadline is the earliest known one; `send` moves it forward."""
+        while True:
+            self._armed_deadline = min((p.deadline for p in self._pending.values()), default=float("inf"))
+            with trio.CancelScope(deadline=self._armed_deadline) as self._timer:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            overdue = [(correlation, p) for correlation, p in self._pending.items() if p.deadline <= now]
+            for correlation, request in overdue:
+                self._forget(correlation)
+                self._give_up_silent_connection(request.sent_at)
+                request.on_answer(PeerTimeout(f"{self.endpoint} did not answer api {request.api} in time"))
+
+    def _give_up_silent_connection(self, since: float) -> None:
+        connection = self._connection
+        if connection is not None and connection.last_received < since:
+            connection.close()
+
+
+def _decode_error(frame: Frame) -> PeerError:
+    try:
+        code, message = _error_decoder.decode(frame.body)
+    except msgspec.MsgspecError as error:
+        raise FrameError(f"an error answer that cannot be read: {error}") from error
+    return PeerError(code, message)
+
+
+class PeerPool:
+    """Clients by endpoint, made when first asked for. Its tasks live in `nursery`; `close` ends its connections."""
+
+    def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, network: Network = TCP) -> None:
+        self.identity = identity
+        self._nursery = nursery
+        self._network = network
+        self._clients: dict[Endpoint, PeerClient] = {}
+
+    def client(self, endpoint: Endpoint) -> PeerClient:
+        client = self._clients.get(endpoint)
+        if client is None:
+            client = self._clients[endpoint] = PeerClient(self._nursery, self.identity, endpoint, self._network)
+        return client
+
+    async def request(
+        self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION
+    ) -> bytes:
+        """The response's body. Raises PeerUnreachable, PeerTimeout or PeerError."""
+        return await self.client(endpoint).request(api, body, timeout_ms=timeout_ms, version=version)
+
+    def keep(self, endpoints: Container[Endpoint]) -> None:
+        """Closes connections to endpoints that are not among these."""
+        for endpoint in [endpoint for endpoint in self._clients if endpoint not in endpoints]:
+            self._clients.pop(endpoint).close()
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+
+__all__ = (
+    "ANONYMOUS",
+    "DirectHandler",
+    "ListenError",
+    "NewerGeneration",
+    "PeerAnswer",
+    "PeerClient",
+    "PeerError",
+    "PeerFailure",
+    "PeerHandler",
+    "PeerIdentity",
+    "PeerPool",
+    "PeerRequest",
+    "PeerServer",
+    "PeerTimeout",
+    "PeerUnreachable",
+    "Responder",
+)
