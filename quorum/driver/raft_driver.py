@@ -141,7 +141,6 @@ class RaftDriver:
         self._reads: list[ReadLog] = []
         self._read_index = ReadIndexDesk()
         self._deferred = Signal()
-        self._verdict: Proposed | Rejected | None = None
         self._peers = PeerDesk(config, self._step, self._inbox.append, self._say, self.met_newer_generation, self._end)
         self._timer = trio.CancelScope()
         self._armed_ms = 0
@@ -176,8 +175,8 @@ class RaftDriver:
             CleanLog: self._on_clean_log,
             RepairEnded: self._on_repair_ended,
             VotersChanged: self._on_voters_changed,
-            Proposed: self._on_verdict,
-            Rejected: self._on_verdict,
+            Proposed: self._nothing,  # `propose` returns what these two say.
+            Rejected: self._nothing,
             ReadIndexReady: self._read_index.answer,
             ReadIndexRefused: self._read_index.answer,
             Trace: self._on_trace,
@@ -192,24 +191,24 @@ class RaftDriver:
         batch); then nothing was appended. That the batch is committed is told by `StateMachine.apply`; if leadership is lost
         first, it may or may not survive.
         """
-        if self._core is None:
+        core = self._core
+        if core is None:
             raise NotLeader(-1, epoch)
         if self._stepping:
             raise InvariantViolation("propose was called while effects are being carried out; call it from a task")
         if self._writer.staged_bytes > STAGED_BYTES_MAX:
             raise Overloaded(f"{self._writer.staged_bytes} bytes wait to be written to {self.config.directory}; try again later")
-        self._verdict = None
-        self._inbox.append(Propose(epoch, body, record_count))
-        self._drain_inbox(self._core)
+        effects = self._feed(core, Propose(epoch, body, record_count))
+        self._drain_inbox(core)
         self._deferred.set()
-        verdict: Proposed | Rejected | None = self._verdict
-        if isinstance(verdict, Proposed):
-            return verdict.base_offset, verdict.end_offset
-        if verdict is None:
-            raise InvariantViolation("the core did not answer a proposal")
-        if verdict.overloaded:
-            raise Overloaded("too many bytes wait to be committed; try again after some have been")
-        raise NotLeader(verdict.leader_id, verdict.epoch)
+        for effect in effects:
+            if isinstance(effect, Proposed):
+                return effect.base_offset, effect.end_offset
+            if isinstance(effect, Rejected):
+                if effect.overloaded:
+                    raise Overloaded("too many bytes wait to be committed; try again after some have been")
+                raise NotLeader(effect.leader_id, effect.epoch)
+        raise InvariantViolation("the core did not answer a proposal")
 
     async def read_index(self) -> int:
         """The offset that a linearizable read which begins now must wait for: everything acknowledged so far lies below it.
@@ -440,24 +439,28 @@ class RaftDriver:
             self._deferred.set()
 
     def _drain_inbox(self, core: RaftNode) -> None:
+        while self._inbox:
+            self._feed(core, self._inbox.popleft())
+        deadline_ms = core.next_deadline_ms()
+        if deadline_ms < self._armed_ms:
+            self._arm(deadline_ms)
+
+    def _feed(self, core: RaftNode, event: Event) -> list[Effect]:
+        """Gives the core one event, carries its effects out, and returns them."""
         self._stepping = True
         try:
-            while self._inbox:
-                event = self._inbox.popleft()
-                effects = core.step(event, self._now_ms())
-                if self._trace is not None:
-                    self._trace.step(self._now_us(), event, effects)
-                for effect in effects:
-                    self._carry_out[type(effect)](effect)
+            effects = core.step(event, self._now_ms())
+            if self._trace is not None:
+                self._trace.step(self._now_us(), event, effects)
+            for effect in effects:
+                self._carry_out[type(effect)](effect)
         except Exception as error:
             if not (isinstance(error, ValueError) and isinstance(event, Propose)):
                 self._end(error)
             raise
         finally:
             self._stepping = False
-        deadline_ms = core.next_deadline_ms()
-        if deadline_ms < self._armed_ms:
-            self._arm(deadline_ms)
+        return effects
 
     async def _run_deferred(self) -> None:
         """Flushes, reads and questions for the read index, which wait for the rest of their scheduling pass.
@@ -632,8 +635,8 @@ class RaftDriver:
         notice = partial(self._state_machine.resigned, effect.epoch, effect.reason)
         self._applier.notify(notice, after_offset=self._applier.high_watermark)
 
-    def _on_verdict(self, effect: Proposed | Rejected) -> None:
-        self._verdict = effect
+    def _nothing(self, effect: Effect) -> None:
+        pass
 
     def _on_voters_changed(self, effect: VotersChanged) -> None:
         logger.info("node %d: the voters are %r", self.config.raft.node_id, effect.voters)
