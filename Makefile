@@ -41,7 +41,7 @@ COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests/' .venv/lib || :
 	@touch $@
 
 demo: .venv/installed
-	@$(BIN)/python -m kraftlab.demo $(ARGS)
+	@$(BIN)/kraftlab demo $(ARGS)
 
 # Logs to tables, audits, a plan and a page, on Spark. Needs no Java.
 pipeline-demo: .venv/installed-pipeline

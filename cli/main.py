@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import click
 
 COMMANDS = {
+    "demo": "kraftlab.demo.command:demo",
     "up": "kraftlab.cli.lab.up:up",
     "storage": "kraftlab.cli.lab.storage_command:storage",
     "topics": "kraftlab.cli.topics.command:topics",

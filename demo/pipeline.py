@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -28,13 +27,13 @@ from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.metadata.errors import ApiError
 
-from .__main__ import BROKERS, DEFAULT_CAPTURE, OVERRIDES
+from .command import interrupt
 from .lab import Lab, StoryError, wait_until
-from .recording import Recording, RecordingError
+from .recording import DEFAULT_CAPTURE, Recording, RecordingError
 from .report import Report
-from .story import Story
+from .story import BROKERS, OVERRIDES, Story
 
-KAFKA_LOG = pathlib.Path(__file__).resolve().parents[1] / "tests" / "pipeline" / "data" / "00000000000000000000.log.xz"
+KAFKA_LOG = pathlib.Path(__file__).parents[1] / "examples" / "metadata-log" / "00000000000000000000.log.xz"
 DRAINED = 0
 INTERRUPTED = 130
 PLOT = 'class="plotly-graph-div"'
@@ -248,13 +247,9 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     options = arguments()
-    signal.signal(signal.SIGTERM, _interrupted)
+    signal.signal(signal.SIGTERM, interrupt)
     report = Chapters(as_json=options.json)
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="kraftlab-pipeline-demo-"))
     directory = options.keep.absolute() if options.keep else scratch / "kept"

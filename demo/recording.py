@@ -14,6 +14,9 @@ from typing import TypeVar
 
 import msgspec
 
+DEFAULT_CAPTURE = pathlib.Path(__file__).parents[1] / "examples" / "capture"
+"""Six topics of an Apache Kafka cluster; part of the package."""
+
 _DIRECTORY = re.compile(r"^/data/(\d+)/d(\d+)$")
 
 T = TypeVar("T")

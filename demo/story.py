@@ -26,6 +26,8 @@ from .moves import MoveWatch
 from .recording import Plan, Recording, map_directory
 from .report import Report, add_bar
 
+BROKERS = 4
+OVERRIDES = {"log.segment.delete.delay.ms": "1000"}
 MOVE_SECONDS = 8.0
 """How long the plan should take at the busiest broker: low enough a throttle to be seen."""
 LEAST_RATE = 20_000

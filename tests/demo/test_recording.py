@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.demo.__main__ import DEFAULT_CAPTURE
-from kraftlab.demo.recording import Recording, RecordingError
+from kraftlab.demo.recording import DEFAULT_CAPTURE, Recording, RecordingError
 
 
 def test_a_plan_that_names_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:

@@ -1,46 +1,20 @@
-"""The demo as a person or a script runs it: on recordings of other shapes, and interrupted."""
+"""`kraftlab demo` on recordings of other shapes; test_package plays its own."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pathlib
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+
+import pytest
 
 from kraftlab.broker.log.record_batch import Record, build_batch, iterate
-from kraftlab.demo.lab import wait_until
 
 LONGEST_NAME = "n" * (255 - len("-0.") - 32 - len("-future"))
 """The longest whose replicas can be moved between log directories."""
+Kraftlab = Callable[..., tuple[int, str]]
 Processes = Callable[[pathlib.Path], dict[int, str]]
-
-
-@contextmanager
-def demo(directory: pathlib.Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo with a temporary directory of its own, so that what it leaves can be seen.
-
-    It heeds Ctrl-C also where the tests run in the background of a shell, whose children ignore it.
-    """
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kraftlab.demo", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"TMPDIR": str(directory)},
-    )
-    signal.signal(signal.SIGINT, inherited)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
 
 
 def record(directory: pathlib.Path) -> pathlib.Path:
@@ -107,43 +81,31 @@ def write_segment(directory: pathlib.Path, first: int, last: int) -> dict[str, o
     return counted
 
 
-def test_it_plays_another_recording_and_prints_one_json_report(scratch: pathlib.Path, processes: Processes) -> None:
+def test_it_plays_another_recording_and_prints_one_json_report(
+    scratch: pathlib.Path, processes: Processes, kraftlab_here: Kraftlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recording, work = scratch / "recording", scratch / "work"
     recording.mkdir()
     work.mkdir()
-    with demo(work, "--json", "--capture", str(record(recording))) as process:
-        said, complained = process.communicate(timeout=80)
+    monkeypatch.setattr("tempfile.tempdir", str(work))
+    code, said = kraftlab_here("demo", "--json", "--capture", str(record(recording)))
     report = json.loads(said)
     failed = [check for check in report["checks"] if not check["ok"]]
     assert not failed, failed
     assert report["ok"] is True
-    assert process.returncode == 0
+    assert code == 0
     assert {"ready", "failover", "total"} <= set(report["seconds"])
-    assert complained == ""
     assert not processes(work)
     assert not list(work.iterdir())
 
 
-def test_ctrl_c_in_the_middle_leaves_no_process_and_no_directory(scratch: pathlib.Path, processes: Processes) -> None:
-    with demo(scratch, "--json") as process:
-        wait_until("the cluster runs", lambda: len(processes(scratch)) >= 8)
-        wait_until("topics are imported", lambda: any(scratch.glob("*/broker-*/d*/*-0")))
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=30)
-    report = json.loads(said)
-    assert report["ok"] is False
-    assert report["checks"][-1] == {"name": "ran to its end", "ok": False, "detail": "interrupted"}
-    assert process.returncode == 130
-    assert not processes(scratch)
-    assert not list(scratch.iterdir())
-
-
-def test_a_recording_that_was_damaged_is_refused_before_anything_starts(scratch: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_recording_that_was_damaged_is_refused_before_anything_starts(
+    tmp_path: pathlib.Path, kraftlab_here: Kraftlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kraftlab.lab.LocalCluster", None)
     recording = record(tmp_path)
     (path,) = (recording / "segments" / "dots.and_--0").glob("*10.log")
     path.write_bytes(path.read_bytes()[:-1])
-    with demo(scratch, "--capture", str(recording)) as process:
-        _, complained = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert str(path) in complained
-    assert not list(scratch.iterdir())
+    code, said = kraftlab_here("demo", "--capture", str(recording))
+    assert code == 1
+    assert str(path) in said

@@ -27,7 +27,7 @@ from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
 from kraftlab.quorum.storage.segment import SegmentHeader, segment_name
 from kraftlab.quorum.storage.snapshot_file import SnapshotEncoder, snapshot_name
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[2] / "examples" / "metadata-log"
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from kraftlab.pipeline.tables import bronze
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 
 ID = bytes(range(16))
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[3] / "examples" / "metadata-log"
 KEYS = pa.schema([arrow_schema("bronze.batches").field(name) for name in bronze.KEYS])
 MARKS = pa.schema([arrow_schema("bronze.quarantine").field(name) for name in bronze.MARKS])
 SEGMENT = "00000000000000000000.log"

@@ -18,7 +18,7 @@ from kraftlab.pipeline.lake.commits import Lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[3] / "examples" / "metadata-log"
 ID, OTHER = bytes(range(16)), bytes([7] * 16)
 ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
 Make = Callable[..., Any]

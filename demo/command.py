@@ -1,0 +1,87 @@
+"""`kraftlab demo`: plays the main job on a cluster of seven processes and leaves nothing behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from kraftlab.cli.output import FAILED, CommandFailed, json_option
+
+if TYPE_CHECKING:
+    from .recording import Recording
+    from .report import Report
+
+INTERRUPTED = 130
+
+
+@click.command(
+    "demo",
+    short_help="Play the whole story on data of a real Kafka cluster.",
+    epilog="""\b
+Examples:
+  kraftlab demo
+  kraftlab demo --json
+  kraftlab demo --capture DIR""",
+)
+@click.option(
+    "--capture",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Play the recording in DIR (default: six topics of an Apache Kafka cluster).",
+)
+@json_option
+def demo(capture: Path | None, as_json: bool) -> int:
+    """Play the main job on a cluster of seven processes: import, reassign under a throttle, fail over, move between log dirs,
+    cancel, verify. Exit code 0 only if every check holds."""
+    from .recording import DEFAULT_CAPTURE, Recording, RecordingError
+    from .report import Report
+    from .story import BROKERS
+
+    capture = capture or DEFAULT_CAPTURE
+    report = Report(as_json=as_json)
+    try:
+        recording = Recording(capture)
+        if unknown := [broker for broker in recording.brokers() if broker not in range(BROKERS)]:
+            raise RecordingError(f"{capture} names brokers {unknown}; the demo runs brokers 0 to {BROKERS - 1}")
+    except RecordingError as error:
+        raise CommandFailed(f"Error: {error}") from error
+    return _play(report, recording)
+
+
+def _play(report: Report, recording: Recording) -> int:
+    """Start a cluster in a temporary directory, tell the story, and return the exit code."""
+    import tempfile
+
+    from kraftlab.client.errors import ClusterUnreachable
+    from kraftlab.lab import ClusterError, LocalCluster
+    from kraftlab.metadata.errors import ApiError
+
+    from .lab import StoryError
+    from .story import BROKERS, OVERRIDES, Story
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with tempfile.TemporaryDirectory(prefix="kraftlab-demo-", ignore_cleanup_errors=True) as directory:
+            cluster = LocalCluster(directory, 3, BROKERS, recording.log_dir_count(), overrides=OVERRIDES)
+            try:
+                Story(report, recording, cluster).tell()
+            finally:
+                cluster.close()
+    except KeyboardInterrupt:
+        report.check("ran to its end", False, "interrupted")
+        return INTERRUPTED
+    except (StoryError, ClusterError, ClusterUnreachable, ApiError) as error:
+        report.check("ran to its end", False, str(error))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        report.finish()
+    return 0 if report.ok else FAILED
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Signal handler: end the story as Ctrl-C does."""
+    raise KeyboardInterrupt
