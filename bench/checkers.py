@@ -19,6 +19,7 @@ import msgspec
 from jepsen_lite.checkers.availability import Availability
 from jepsen_lite.checkers.counter import CounterBounds
 from jepsen_lite.checkers.exactly_once import ExactlyOnce
+from jepsen_lite.checkers.fold import Change
 from jepsen_lite.checkers.judgement import undisturbed
 from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.checkers.list_append import ListAppend
@@ -29,9 +30,8 @@ from jepsen_lite.checkers.unique import Blocks, UniqueIds
 from jepsen_lite.checkers.witness import Witness
 from jepsen_lite.committed_log import CommittedLog, Entry
 from jepsen_lite.history import History, Op
-from jepsen_lite.models.fold import Change
-from jepsen_lite.models.register import Register
 from jepsen_lite.workload import Checker, Options, Run
+from kraftlab.checking.models import Register
 
 from .measure import table
 

@@ -1,199 +1,40 @@
-"""Whether a history of calls could have happened one at a time: the search of Wing and Gong, with Lowe's memory, per key.
+"""Decide whether the history of one object is linearizable, by two searches in turn.
 
-Theory of operation. Every call has an interval, from its invocation to its return; a history is linearizable if one point can be
-chosen in each interval such that the calls, done one after the other at those points, give the answers that were seen. The search
-walks the events in the order of time: at an invocation it may choose that call's point now, if the model allows it; at a return
-whose call has no point yet it has to go back and choose otherwise. What was tried is remembered as (set of calls that have
-their point, state of the model): two orders that lead to the same such pair have the same future (Lowe 2017; Porcupine does
-the same). The set is the bits of one integer.
-
-A call whose outcome is unknown has no return: its point may come at any time after its invocation, or never. Objects that do not
-touch each other are checked by themselves (`by_key`), which is what makes it cheap. The problem is NP-complete, so the
-search gives up after `steps_max` model steps and says so: Verdict.legal is None then, which is no proof of anything.
+The depth-first search is fast on histories that are legal, just-in-time linearization on those that are not. Each has a short try
+before either has a long one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-State = TypeVar("State", bound=Hashable)
+from . import depth_first, just_in_time
+from .calls import Model, Operation
 
-NEVER = 1 << 62
-"""When a call returns whose outcome is unknown."""
-
-
-class Operation(NamedTuple):
-    """One call. Times are integers of any unit; `returned` NEVER: nobody knows what became of it, `output` says nothing then."""
-
-    key: Hashable
-    invoked: int
-    returned: int
-    input: Hashable
-    output: Hashable = None
-
-    @property
-    def is_unknown(self) -> bool:
-        return self.returned >= NEVER
+STEPS_MAX = 2_000_000
+"""Steps of the model for the longer try of each search."""
 
 
-class Model(Protocol[State]):
-    """What one object does when calls come one at a time. States must be hashable, `step` must be pure."""
-
-    def initial(self) -> State: ...
-
-    def step(self, state: State, operation: Operation) -> State | None:
-        """The state after the call, None if the call can not give its output in this state."""
-
-
-class Verdict(NamedTuple):
-    """`legal` None: given up. If illegal, `longest` is the longest start of an order that works, as indices into the history."""
+class Decision(NamedTuple):
+    """`legal` None: both searches gave up. `algorithm` ("wgl", "jit") decided in `steps` steps of the model over all tries."""
 
     legal: bool | None
+    calls: int
     steps: int
-    longest: tuple[int, ...] = ()
-    operations: tuple[Operation, ...] = ()
-
-    def explanation(self) -> str:
-        """The first call that can not be placed, for people; "" if the history is legal."""
-        if self.legal is not False:
-            return ""
-        placed = set(self.longest)
-        stuck = min(
-            (operation for number, operation in enumerate(self.operations) if number not in placed and not operation.is_unknown),
-            key=lambda operation: operation.returned,
-        )
-        return f"{len(self.longest)} of {len(self.operations)} calls can be ordered, none such that {stuck!r} makes sense"
+    algorithm: str
 
 
-class _Event:
-    """An invocation or a return in the doubly linked list of all; `match` is an invocation's return."""
-
-    __slots__ = ("match", "next", "number", "previous")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.match: _Event | None = None
-        self.previous: _Event | None = None
-        self.next: _Event | None = None
-
-
-def _linked(operations: Sequence[Operation]) -> _Event:
-    """The head of the list of events in the order of time. At equal times invocations come first: then the calls overlap."""
-    points: list[tuple[int, int, int, _Event]] = []
-    for number, operation in enumerate(operations):
-        invocation = _Event(number)
-        points.append((operation.invoked, 0, number, invocation))
-        invocation.match = _Event(number)
-        points.append((operation.returned, 1, number, invocation.match))
-    head = last = _Event(-1)
-    for _, _, _, event in sorted(points, key=lambda point: point[:3]):
-        last.next, event.previous = event, last
-        last = event
-    return head
-
-
-def _lift(invocation: _Event) -> None:
-    for event in (invocation, invocation.match):
-        assert event is not None and event.previous is not None
-        event.previous.next = event.next
-        if event.next is not None:
-            event.next.previous = event.previous
-
-
-def _unlift(invocation: _Event) -> None:
-    for event in (invocation.match, invocation):
-        assert event is not None and event.previous is not None
-        event.previous.next = event
-        if event.next is not None:
-            event.next.previous = event
-
-
-class _Search(Generic[State]):
-    """One object's search, with the path that led to where it is."""
-
-    def __init__(self, operations: tuple[Operation, ...], model: Model[State]) -> None:
-        self.operations = operations
-        self.model = model
-        self.left = sum(1 for operation in operations if not operation.is_unknown)
-        """Calls with a known outcome that have no point yet."""
-        self.path: list[tuple[_Event, State]] = []
-        self.longest: tuple[int, ...] = ()
-
-    def run(self, steps_max: int) -> Verdict:
-        head = _linked(self.operations)
-        state, done, steps = self.model.initial(), 0, 0
-        seen: set[tuple[int, State]] = set()
-        event = head.next
-        while self.left:
-            assert event is not None, "a call that must have a point has a return in the list"
-            if event.match is None:
-                if len(self.path) > len(self.longest):
-                    self.longest = tuple(placed.number for placed, _ in self.path)
-                if not self.path:
-                    return Verdict(False, steps, self.longest, self.operations)
-                placed, state = self.path.pop()
-                done &= ~(1 << placed.number)
-                self.left += not self.operations[placed.number].is_unknown
-                _unlift(placed)
-                event = placed.next
-                continue
-            steps += 1
-            if steps > steps_max:
-                return Verdict(None, steps, (), self.operations)
-            following = self.model.step(state, self.operations[event.number])
-            reached = done | 1 << event.number
-            if following is None or (reached, following) in seen:
-                event = event.next
-                continue
-            seen.add((reached, following))
-            self.path.append((event, state))
-            self.left -= not self.operations[event.number].is_unknown
-            _lift(event)
-            state, done = following, reached
-            event = head.next
-        return Verdict(True, steps, tuple(placed.number for placed, _ in self.path), self.operations)
-
-
-def check(operations: Iterable[Operation], model: Model[State], *, steps_max: int = 1_000_000) -> Verdict:
-    """Whether the history of one object is linearizable."""
-    return _Search(tuple(operations), model).run(steps_max)
-
-
-def by_key(operations: Iterable[Operation]) -> dict[Hashable, list[Operation]]:
-    """The history of each object."""
-    keys: dict[Hashable, list[Operation]] = {}
-    for operation in operations:
-        keys.setdefault(operation.key, []).append(operation)
-    return keys
-
-
-class AppendModel:
-    """A list that only grows, whose final content is known. Inputs: ("append", value), ("read",); a read's output is
-    (length, digest), as `digest` chains it.
-
-    The state is the length: since the list only grows and ends as `final`, every append has one place it can go to. That is no
-    assumption of the search, it follows from a read of everything at the end, and it keeps unknown calls from multiplying.
-    """
-
-    def __init__(self, final: Sequence[int]) -> None:
-        self.final = tuple(final)
-        self._digests = [0]
-        for value in final:
-            self._digests.append(digest(self._digests[-1], value))
-
-    def initial(self) -> int:
-        return 0
-
-    def step(self, state: int, operation: Operation) -> int | None:
-        match operation.input:
-            case ("append", value):
-                return state + 1 if state < len(self.final) and self.final[state] == value else None
-            case ("read",):
-                return state if operation.is_unknown or operation.output == (state, self._digests[state]) else None
-        raise ValueError(f"{operation!r} is no call of a list")
-
-
-def digest(before: int, value: int) -> int:
-    """The digest of a list with `value` behind what has digest `before`: FNV-1a over whole values, 64 bits."""
-    return (before ^ value ^ 0xCBF29CE484222325) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+def decide(calls: Sequence[Operation], model: Model[Any], steps_max: int = STEPS_MAX) -> Decision:
+    """Search one object's history for an order that the model allows."""
+    steps = 0
+    for budget in (steps_max // 16, steps_max):
+        by_depth = depth_first.check(calls, model, steps_max=budget)
+        steps += by_depth.steps
+        if by_depth.legal is not None:
+            return Decision(by_depth.legal, len(calls), steps, "wgl")
+        by_returns = just_in_time.check(calls, model, steps_max=budget)
+        steps += by_returns.steps
+        if by_returns.legal is not None:
+            return Decision(by_returns.legal, len(calls), steps, "jit")
+    return Decision(None, len(calls), steps, "jit")

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from kraftlab.checking.calls import Operation
+from kraftlab.checking.linearizability import Decision
+
 from .checkers.judgement import judge
-from .checkers.linearizable import KeyAnswer, Linearizable
+from .checkers.linearizable import Linearizable
 from .history import Op
-from .models.model import Operation
 from .runs import checkers_of
 from .store import RunDirectory, RunRecord
 from .workload import Checker, Options, Run
@@ -42,10 +44,10 @@ class KeyResult(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     checker: str
     key: str
-    answer: KeyAnswer
+    answer: Decision
 
 
-Answers = Mapping[tuple[str, str, str], KeyAnswer]
+Answers = Mapping[tuple[str, str, str], Decision]
 """(run, checker, key) → what was found."""
 
 
@@ -117,7 +119,7 @@ def _replaced(checker: Checker, change: Callable[[str, Linearizable], Linearizab
 def _told(run: str, answers: Answers, name: str, checker: Linearizable) -> Linearizable:
     """The checker, with what is known already."""
 
-    def search(key: str, calls: Sequence[Operation]) -> KeyAnswer:
+    def search(key: str, calls: Sequence[Operation]) -> Decision:
         return answers[run, name, key]
 
     return checker.searching_with(search)

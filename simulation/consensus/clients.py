@@ -4,7 +4,7 @@ The lists live in the log: an append is a batch, a read is a linearizable read o
 so. A call ends as done, as refused (it certainly did nothing), or unknown: an append whose leader fell, or that takes longer than
 a client waits, may have happened, or may happen yet. When the cluster has come together, the content of the lists is the last
 word: every append that was acknowledged stands in them (S15), and the whole history, list by list, is linearizable (S16;
-linearizability.py). That judges what clients see, and knows nothing of epochs and offsets; the checkers in invariants.py judge
+depth_first.py). That judges what clients see, and knows nothing of epochs and offsets; the checkers in invariants.py judge
 the same run from within.
 """
 
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from kraftlab.checking.linearizability import NEVER, AppendModel, Operation, by_key, check, digest
+from kraftlab.checking.calls import NEVER, Operation, by_key
+from kraftlab.checking.depth_first import check
+from kraftlab.checking.models import AppendModel, digest
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import CommittedBatch
 

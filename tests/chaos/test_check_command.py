@@ -142,7 +142,7 @@ def test_whoever_waits_longer_learns_more(tmp_path: Path) -> None:
     hasty, _ = rechecked(directory, steps_max=1)
     assert by_checker(hasty)["linearizable"].reason.endswith("judge again: kraftlab chaos check --steps")
     assert by_checker(rechecked(directory, steps_max=1_000)[0])["linearizable"].valid is False
-    assert {answer(task).answer.valid for task in tasks_of(directory, steps_max=1)} == {"unknown"}
+    assert {answer(task).answer.legal for task in tasks_of(directory, steps_max=1)} == {None}
 
 
 def test_a_search_that_a_checker_of_a_part_does_is_patient_and_done_elsewhere_too(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_a_search_that_a_checker_of_a_part_does_is_patient_and_done_elsewhere_to
     assert by_checker(rechecked(directory, steps_max=1_000)[0])[name].valid is False
     tasks = {task.checker: task for task in tasks_of(directory, steps_max=1_000) if task.key == "values/a/0"}
     found = answer(tasks[name]).answer
-    assert found.valid is False
-    hasty = {(task.run, task.checker, task.key): found._replace(valid="unknown") for task in tasks_of(directory)}
+    assert found.legal is False
+    hasty = {(task.run, task.checker, task.key): found._replace(legal=None) for task in tasks_of(directory)}
     assert by_checker(rechecked(directory, hasty)[0])[name].valid == "unknown", "nothing is searched here"
 
 

@@ -1,18 +1,21 @@
-"""Histories of one object: the searches agree with trying all orders, give up honestly, and show why a history is illegal."""
+"""Operations of clients become calls of a model, and verdicts name the operations that contradict each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from jepsen_lite.checkers.calls import as_call, frozen
 from jepsen_lite.checkers.judgement import judge
 from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.checkers.stats import Stats
+from jepsen_lite.committed_log import CommittedLog
 from jepsen_lite.history import History, Op
-from jepsen_lite.models.register import Register
 from jepsen_lite.verdicts import UNKNOWN
 from jepsen_lite.workload import Options, Run
+from kraftlab.checking.models import Register
 
 MISMATCH = "INVALID_UPDATE_VERSION"
 
@@ -84,3 +87,45 @@ def test_a_checker_that_fails_has_found_nothing_out() -> None:
     (verdict,) = judge(run, [Linearizable(lambda key: Register())])
     assert verdict.valid == UNKNOWN
     assert verdict.reason.startswith("the checker itself failed: TypeError")
+
+
+def test_what_is_not_decided_is_unknown_and_says_why() -> None:
+    ops = [Op(index=n, process=n, f="set", key="x", value=n, outcome="ok", invoked_ns=0, ended_ns=100) for n in range(14)]
+    ops.append(Op(index=14, process=14, f="get", key="x", outcome="ok", result=-1, invoked_ns=101, ended_ns=102))
+    checker = Linearizable(lambda key: Register(), steps_max=2_000)
+    verdict = checker.check(Run(options=Options(), history=History(ops)))
+    assert verdict.valid == UNKNOWN
+    assert verdict.reason.startswith("1 of 1 keys could not be decided, 'x' for one: given up after ")
+
+
+def test_calls_that_the_log_does_not_have_are_not_searched() -> None:
+    ops = [
+        Op(index=n, process=n, f="set", key="x", value=n, outcome="info", request_id=f"a:{n}", invoked_ns=0, ended_ns=1)
+        for n in range(30)
+    ]
+    ops.append(Op(index=30, process=30, f="get", key="x", outcome="ok", result=None, invoked_ns=5, ended_ns=6))
+    checker = Linearizable(lambda key: Register())
+    assert checker.check(Run(options=Options(), history=History(ops))).details["checked"] == 31
+    verdict = checker.check(Run(options=Options(), history=History(ops), log=CommittedLog(())))
+    assert (verdict.valid, verdict.details["checked"]) == (True, 1)
+
+
+def test_a_request_that_was_sent_again_is_one_call() -> None:
+    def sent(index: int, outcome: str, invoked_ns: int, ended_ns: int, value: int, request_id: str) -> Op:
+        fields: dict[str, Any] = {"outcome": outcome, "request_id": request_id, "invoked_ns": invoked_ns, "ended_ns": ended_ns}
+        return Op(index=index, process=index, f="set", key="x", value=value, **fields)
+
+    first, other = sent(0, "info", 0, 1, 1, "a:1"), sent(1, "ok", 2, 3, 2, "a:2")
+    again, failed = sent(2, "ok", 4, 5, 1, "a:1"), sent(3, "fail", 6, 7, 1, "a:1")
+    read = Op(index=4, process=4, f="get", key="x", outcome="ok", result=2, invoked_ns=8, ended_ns=9)
+    checker = Linearizable(lambda key: Register())
+    assert checker.check(Run(options=Options(), history=History([first, other, again, failed, read]))).valid is True
+    assert checker.check(Run(options=Options(), history=History([other, again, read]))).valid is False
+
+
+def test_values_of_calls_can_be_hashed() -> None:
+    assert frozen({"b": [1, {"c": 2}], "a": None}) == (("a", None), ("b", (1, (("c", 2),))))
+    read = Op(index=0, process=0, f="get", outcome="ok", result=[1], invoked_ns=0, ended_ns=1)
+    call = as_call(read, Register())
+    assert call is not None
+    assert call.output == (1,)

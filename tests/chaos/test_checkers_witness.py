@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jepsen_lite.checkers.fold import Change, changes
 from jepsen_lite.checkers.resolution import NEVER_HAPPENED, resolved
 from jepsen_lite.checkers.witness import Witness
 from jepsen_lite.committed_log import CommittedLog, Entry
 from jepsen_lite.history import History, Op
-from jepsen_lite.models.fold import Change, changes
 from jepsen_lite.verdicts import UNKNOWN
 from jepsen_lite.workload import Options, Run
 

@@ -13,9 +13,9 @@ import pytest
 
 from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.history import Op
-from jepsen_lite.models.register import Register
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.testing import Check, Nemesis, Story, Violated
+from kraftlab.checking.models import Register
 from kraftlab.lab import ClusterError, LocalCluster
 
 DOCS = Path(__file__).parents[2] / "docs" / "chaos.md"

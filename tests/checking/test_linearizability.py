@@ -1,76 +1,116 @@
-"""The search for an order of calls agrees with trying all orders, and knows the histories of the literature."""
+"""The two searches agree with trying all orders and with each other, and know the histories of the literature."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraftlab.checking import linearizability
-from kraftlab.checking.linearizability import NEVER, AppendModel, Operation, by_key, check, digest
+from kraftlab.checking import depth_first, just_in_time
+from kraftlab.checking.calls import NEVER, Model, Operation, Refused, by_key
+from kraftlab.checking.contradiction import contradiction
+from kraftlab.checking.linearizability import decide
+from kraftlab.checking.models import AppendModel, Register, digest
+from kraftlab.checking.partial_orders import picture
+
+MISMATCH = "MISMATCH"
+REGISTER = Register(frozenset({MISMATCH}))
 
 
-class RegisterModel:
-    """A register. Inputs: ("write", value), ("read",). A read's output is the value, None before the first write."""
-
-    def initial(self) -> tuple[Hashable, ...]:
-        return ()
-
-    def step(self, state: tuple[Hashable, ...], operation: Operation) -> tuple[Hashable, ...] | None:
-        match operation.input:
-            case ("write", value):
-                return (value,)
-            case ("read",):
-                value = state[0] if state else None
-                return state if operation.is_unknown or operation.output == value else None
-        raise ValueError(f"{operation!r} is no call of a register")
-
-
-def write(value: int, invoked: int, returned: int = NEVER) -> Operation:
-    return Operation("x", invoked, returned, ("write", value))
-
-
-def read(value: int | None, invoked: int, returned: int) -> Operation:
-    return Operation("x", invoked, returned, ("read",), value)
-
-
-def try_all_orders(operations: list[Operation]) -> bool:
-    """The definition: some of the unknown calls, all others, in an order that keeps those apart that do not overlap."""
-    known = [o for o in operations if not o.is_unknown]
-    unknown = [o for o in operations if o.is_unknown]
+def in_some_order(calls: list[Operation], model: Model[Any]) -> bool:
+    """The definition: all calls that returned and some of the others, in an order that keeps those apart that do not overlap."""
+    known = [call for call in calls if not call.is_unknown]
+    unknown = [call for call in calls if call.is_unknown]
     for mask in range(1 << len(unknown)):
-        chosen = known + [o for number, o in enumerate(unknown) if mask >> number & 1]
+        chosen = known + [call for number, call in enumerate(unknown) if mask >> number & 1]
         for order in permutations(chosen):
             if any(late.returned < early.invoked for at, early in enumerate(order) for late in order[at + 1 :]):
                 continue
-            state: tuple[object, ...] | None = ()
-            for operation in order:
-                state = RegisterModel().step(state, operation) if state is not None else None
+            state = model.initial()
+            for call in order:
+                state = model.step(state, call)
+                if state is None:
+                    break
             if state is not None:
                 return True
     return False
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Operation]:
-    operations = []
-    for _ in range(draw(st.integers(1, 5))):
+def register_calls(draw: st.DrawFn) -> list[Operation]:
+    calls = []
+    small = st.sampled_from([1, 2])
+    for _ in range(draw(st.integers(1, 6))):
         invoked = draw(st.integers(0, 12))
-        returned = invoked + draw(st.integers(1, 6))
-        if draw(st.booleans()):
-            operations.append(read(draw(st.sampled_from([None, 1, 2])), invoked, returned))
-        else:
-            operations.append(write(draw(st.sampled_from([1, 2])), invoked, NEVER if draw(st.integers(0, 3)) == 0 else returned))
-    return operations
+        returned = invoked + draw(st.integers(0, 6))
+        kind = draw(st.sampled_from(["get", "get", "set", "cas", "refused"]))
+        if kind == "get":
+            calls.append(Operation("x", invoked, returned, ("get", None), draw(st.sampled_from([None, 1, 2]))))
+            continue
+        if kind != "refused" and draw(st.integers(0, 3)) == 0:
+            returned = NEVER
+        input_ = ("set", draw(small)) if kind == "set" else ("cas", (draw(small), draw(small)))
+        calls.append(Operation("x", invoked, returned, input_, Refused(MISMATCH) if kind == "refused" else None))
+    return calls
 
 
-@settings(max_examples=400, deadline=None)
-@given(histories())
-def test_the_search_agrees_with_trying_all_orders(operations: list[Operation]) -> None:
-    assert check(operations, RegisterModel()).legal is try_all_orders(operations)
+@settings(max_examples=150, deadline=None)
+@given(register_calls())
+def test_both_searches_agree_with_trying_all_orders(calls: list[Operation]) -> None:
+    legal = in_some_order(calls, REGISTER)
+    assert depth_first.check(calls, REGISTER).legal is legal
+    assert just_in_time.check(calls, REGISTER).legal is legal
+
+
+@settings(max_examples=150, deadline=None)
+@given(register_calls())
+def test_an_order_that_was_found_works_and_the_contradiction_is_illegal(calls: list[Operation]) -> None:
+    answer = just_in_time.check(calls, REGISTER)
+    state = REGISTER.initial()
+    for number in answer.order:
+        following = REGISTER.step(state, calls[number])
+        assert following is not None
+        state = following
+    if answer.legal:
+        return
+    found = contradiction(calls, REGISTER)
+    assert not in_some_order(list(found.calls), REGISTER)
+    assert len(found.calls) <= len(calls)
+    drawn = picture(found.calls, REGISTER)
+    assert all(len(partial.order) < len(found.calls) for partial in drawn.partials)
+    assert all(
+        partial.refused or not partial.order or _all_unknown_left(partial.order, found.calls) for partial in drawn.partials
+    )
+
+
+def _all_unknown_left(order: tuple[int, ...], calls: tuple[Operation, ...]) -> bool:
+    return all(call.is_unknown for number, call in enumerate(calls) if number not in order)
+
+
+@settings(max_examples=60, deadline=None)
+@given(register_calls())
+def test_what_is_left_out_of_the_contradiction_does_not_matter(calls: list[Operation]) -> None:
+    """The rest may have happened at any time or never: the part contradicts itself all the same."""
+    if just_in_time.check(calls, REGISTER).legal is not False:
+        return
+    found = contradiction(calls, REGISTER)
+    rest = [
+        call._replace(returned=NEVER, output=None)
+        for number, call in enumerate(calls)
+        if number not in found.numbers and call.input[0] != "get" and not isinstance(call.output, Refused)  # type: ignore[index]
+    ]
+    assert not in_some_order([*found.calls, *rest], REGISTER)
+
+
+def write(value: int, invoked: int, returned: int = NEVER) -> Operation:
+    return Operation("x", invoked, returned, ("set", value))
+
+
+def read(value: int | None, invoked: int, returned: int) -> Operation:
+    return Operation("x", invoked, returned, ("get", None), value)
 
 
 LEGAL = {
@@ -98,15 +138,17 @@ ILLEGAL = {
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_legal(name: str) -> None:
-    verdict = check(LEGAL[name], RegisterModel())
+    verdict = depth_first.check(LEGAL[name], REGISTER)
     assert verdict.legal
+    assert just_in_time.check(LEGAL[name], REGISTER).legal
     assert verdict.explanation() == ""
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_illegal(name: str) -> None:
-    verdict = check(ILLEGAL[name], RegisterModel())
+    verdict = depth_first.check(ILLEGAL[name], REGISTER)
     assert verdict.legal is False
+    assert just_in_time.check(ILLEGAL[name], REGISTER).legal is False
     assert "can be ordered, none such that Operation(" in verdict.explanation()
 
 
@@ -127,29 +169,42 @@ def read_list(invoked: int, returned: int, *values: int) -> Operation:
 
 def test_appends_are_placed_as_the_list_ends() -> None:
     history = [append(1, 0, 5), append(2, 1, 4), read_list(6, 7, 2, 1), append(3, 8), read_list(9, 10, 2, 1, 3)]
-    assert check(history, AppendModel([2, 1, 3])).legal
-    assert check(history, AppendModel([1, 2, 3])).legal is False, "the first read saw another order"
-    assert check([*history, read_list(11, 12, 2, 1)], AppendModel([2, 1, 3])).legal is False, "a stale read"
+    assert depth_first.check(history, AppendModel([2, 1, 3])).legal
+    assert depth_first.check(history, AppendModel([1, 2, 3])).legal is False, "the first read saw another order"
+    assert depth_first.check([*history, read_list(11, 12, 2, 1)], AppendModel([2, 1, 3])).legal is False, "a stale read"
 
 
 def test_many_calls_of_unknown_outcome_cost_little() -> None:
     history = [append(value, value) for value in range(200)]
     history += [read_list(300 + length, 301 + length, *range(length)) for length in range(0, 200, 10)]
-    verdict = check(history, AppendModel(list(range(200))))
+    verdict = depth_first.check(history, AppendModel(list(range(200))))
     assert verdict.legal
     assert verdict.steps < 150_000
 
 
-def test_a_search_that_takes_too_long_is_given_up() -> None:
-    history = [write(value, 0, 100) for value in range(14)] + [read(99, 101, 102)]
-    assert check(history, RegisterModel(), steps_max=10_000).legal is None
+def hard(count: int) -> list[Operation]:
+    """Many overlapping writes, and a read of what nobody wrote."""
+    return [Operation("x", 0, 100, ("set", value)) for value in range(count)] + [Operation("x", 101, 102, ("get", None), -1)]
+
+
+def test_just_in_time_decides_what_takes_the_other_search_too_long() -> None:
+    calls = hard(12)
+    assert depth_first.check(calls, REGISTER, steps_max=5_000).legal is None
+    assert just_in_time.check(calls, REGISTER, steps_max=1_000_000).legal is False
+    waiting = [Operation("x", value, NEVER, ("set", value)) for value in range(60)]
+    reads = [Operation("x", 100 + 2 * value, 101 + 2 * value, ("get", None), value) for value in range(60)]
+    wrong = [*waiting, *reads, Operation("x", 500, 501, ("get", None), 3)]
+    answer = just_in_time.check(wrong, REGISTER, steps_max=100_000)
+    assert answer.legal is False
+    assert answer.configurations_max <= 2
+    assert answer.stuck_at == 120
+
+
+def test_a_history_that_neither_search_decides_stays_undecided() -> None:
+    decision = decide(hard(14), REGISTER, steps_max=2_000)
+    assert (decision.legal, decision.algorithm) == (None, "jit")
 
 
 def test_keys_are_checked_by_themselves() -> None:
     history = [Operation("a", 0, 1, ("write", 1)), Operation("b", 2, 3, ("read",), None), Operation("a", 4, 5, ("read",), 1)]
     assert {key: len(operations) for key, operations in by_key(history).items()} == {"a": 2, "b": 1}
-
-
-def test_the_checker_knows_nothing_of_what_it_checks() -> None:
-    with open(linearizability.__file__) as source:
-        assert not [line for line in source if line.startswith(("from .", "from kraftlab", "import kraftlab"))]

@@ -7,11 +7,11 @@ acknowledged; not at all if all failed. All acknowledgements are equal: the same
 from __future__ import annotations
 
 from ..history import FAIL, OK, Op
-from ..models.fold import Change, changes
-from ..models.model import frozen
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Run
+from .calls import frozen
 from .findings import Findings
+from .fold import Change, changes
 
 
 class ExactlyOnce:

@@ -6,59 +6,32 @@ as well, the verdict is "unknown" and says so. Nothing that was not decided coun
 committed log does not have never happened, and are left out: nobody can have seen them.
 
 Of an illegal history two things are kept for people: the *picture* (how far orders get, and which calls would come next but
-cannot), and a *minimal* part of it (`smallest.py`) that is still illegal.
+cannot), and a *minimal* part of it (`contradiction.py`) that is still illegal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from kraftlab.checking import linearizability
-from kraftlab.checking.linearizability import Operation
+from kraftlab.checking.calls import NamedModel, Operation
+from kraftlab.checking.contradiction import contradiction
+from kraftlab.checking.linearizability import STEPS_MAX, Decision, decide
+from kraftlab.checking.partial_orders import Picture, picture
 
 from .. import evidence
-from ..evidence import IllegalHistory
+from ..evidence import IllegalHistory, Orders, Partial
 from ..history import Op
-from ..models.model import Model, as_call
-from ..verdicts import UNKNOWN, Validity, Verdict
+from ..verdicts import UNKNOWN, Verdict
 from ..workload import Run
-from . import just_in_time
-from .partial_orders import picture
+from .calls import as_call
 from .resolution import one_per_request, resolved
-from .smallest import smallest
 
-STEPS_MAX = 2_000_000
-"""Of the model, for the longer try of each of the two searches, and each key."""
 SHOWN_MAX = 5
 """Illegal keys that are explained."""
 
 
-class KeyAnswer(NamedTuple):
-    """Of one object's history: `calls` of it were judged by `algorithm` ("wgl", "jit") in `steps` steps of the model."""
-
-    valid: Validity
-    calls: int
-    steps: int
-    algorithm: str
-
-
-def check_calls(calls: Sequence[Operation], model: Model[Any], steps_max: int = STEPS_MAX) -> KeyAnswer:
-    """Judges one object's history. Each search has a short try before either has a long one."""
-    steps = 0
-    for budget in (steps_max // 16, steps_max):
-        by_depth = linearizability.check(calls, model, steps_max=budget)
-        steps += by_depth.steps
-        if by_depth.legal is not None:
-            return KeyAnswer(by_depth.legal, len(calls), steps, "wgl")
-        by_returns = just_in_time.check(calls, model, steps_max=budget)
-        steps += by_returns.steps
-        if by_returns.legal is not None:
-            return KeyAnswer(by_returns.legal, len(calls), steps, "jit")
-    return KeyAnswer(UNKNOWN, len(calls), steps, "jit")
-
-
-Search = Callable[[str, Sequence[Operation]], KeyAnswer]
+Search = Callable[[str, Sequence[Operation]], Decision]
 """Judges the calls of a key."""
 
 
@@ -69,7 +42,7 @@ class Linearizable:
 
     def __init__(
         self,
-        model: Callable[[str], Model[Any]],
+        model: Callable[[str], NamedModel[Any]],
         *,
         functions: frozenset[str] | None = None,
         steps_max: int = STEPS_MAX,
@@ -90,9 +63,9 @@ class Linearizable:
         """The same checker, with answers from elsewhere."""
         return Linearizable(self.model, functions=self._functions, steps_max=self.steps_max, search=search, name=self.name)
 
-    def judged(self, key: str, calls: Sequence[Operation]) -> KeyAnswer:
+    def judged(self, key: str, calls: Sequence[Operation]) -> Decision:
         """Judges one key here."""
-        return check_calls(calls, self.model(key), self.steps_max)
+        return decide(calls, self.model(key), self.steps_max)
 
     def keys_of(self, run: Run) -> dict[str, tuple[list[Op], list[Operation]]]:
         """What is judged of a run, by key; what never happened is left out, and a request that was sent again is one call."""
@@ -101,7 +74,7 @@ class Linearizable:
 
     def calls_by_key(self, history: Sequence[Op]) -> dict[str, tuple[list[Op], list[Operation]]]:
         """The operations that are judged and the calls that they are, by key."""
-        models: dict[str, Model[Any]] = {}
+        models: dict[str, NamedModel[Any]] = {}
         keys: dict[str, tuple[list[Op], list[Operation]]] = {}
         functions = self._functions
         for op in history:
@@ -121,8 +94,8 @@ class Linearizable:
     def check(self, run: Run) -> Verdict:
         keys = self.keys_of(run)
         answers = {key: self._search(key, calls) for key, (_, calls) in keys.items()}
-        illegal = [key for key, answer in answers.items() if answer.valid is False]
-        undecided = [key for key, answer in answers.items() if answer.valid == UNKNOWN]
+        illegal = [key for key, answer in answers.items() if answer.legal is False]
+        undecided = [key for key, answer in answers.items() if answer.legal is None]
         checked = sum(answer.calls for answer in answers.values())
         certain = sum(1 for _, calls in keys.values() for call in calls if not call.is_unknown)
         details: dict[str, Any] = {
@@ -154,16 +127,29 @@ class Linearizable:
 
     def _explained(self, key: str, ops: list[Op], calls: list[Operation]) -> IllegalHistory:
         model = self.model(key)
-        kept = smallest(calls, model)
+        kept = contradiction(calls, model)
         indices = tuple(ops[number].index for number in kept.numbers)
         return IllegalHistory(
             key=key,
             text=f"key {key!r}: these operations cannot have happened one at a time: {_told(kept.calls, indices)}",
             minimal=indices,
             stuck=ops[kept.stuck_at].index,
-            picture=picture(kept.calls, model).with_indices(indices),
+            picture=_named(picture(kept.calls, model), indices),
             initial=model.describe(model.initial()),
         )
+
+
+def _named(found: Picture, indices: Sequence[int]) -> Orders:
+    """The same with indices of operations instead of numbers of calls."""
+    partials = tuple(
+        Partial(
+            tuple(indices[number] for number in partial.order),
+            partial.states,
+            tuple(indices[number] for number in partial.refused),
+        )
+        for partial in found.partials
+    )
+    return Orders(tuple(indices), partials, dict(zip(indices, found.longest, strict=True)))
 
 
 def _told(calls: Sequence[Operation], indices: Sequence[int], calls_max: int = 8) -> str:

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 from .. import evidence
 from ..history import FAIL, OK, Op
-from ..models.model import all_frozen, frozen
 from ..verdicts import Verdict
 from ..workload import Run
+from .calls import all_frozen, frozen
 from .dependencies import KIND_NAMES, REALTIME, RELAY, RW, WR, WW, Cycle, Edge, Graph
 from .findings import Findings
 from .resolution import one_per_request

@@ -18,9 +18,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..history import FAIL, INFO, OK, Op
-from ..models.model import all_frozen, frozen
 from ..verdicts import Verdict
 from ..workload import Run
+from .calls import all_frozen, frozen
 from .findings import Findings
 from .quantiles import quantiles
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from ..history import OK, Op
-from ..models.model import frozen
 from ..verdicts import Verdict
 from ..workload import Run
+from .calls import frozen
 from .findings import Findings
 
 

@@ -28,10 +28,10 @@ from operator import attrgetter
 
 from ..committed_log import CommittedLog
 from ..history import FAIL, INFO, OK, Op
-from ..models.fold import Change, Fold, changes
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Run
 from .findings import Findings
+from .fold import Change, Fold, changes
 
 
 class Witness:

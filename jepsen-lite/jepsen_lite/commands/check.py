@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from kraftlab.checking.linearizability import STEPS_MAX
 from kraftlab.cli.output import Output, json_option
 
-from ..checkers.linearizable import STEPS_MAX
 from ..command import HarnessError, WrongUse
 from ..recheck import Answers, KeyTask, rechecked, tasks_of
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs, first_run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..checkers.findings import Findings
-from ..models.fold import Change, changes
+from ..checkers.fold import Change, changes
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Run
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
+from ..checkers.fold import Change
 from ..checkers.replayed_image import ReplayedImage
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, mix
 from ..history import FAIL, Op
-from ..models.fold import Change
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, create_topics, ended
 from .broker_lives import BrokerLives

@@ -12,12 +12,12 @@ from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
+from ..checkers.fold import Change, Fold
 from ..checkers.list_append import ListAppend
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit
 from ..history import FAIL, INFO, OK, Op
-from ..models.fold import Change, Fold
 from ..workload import Checker, Completion, Options, Port, Workload
 from .admin import (
     APPEND,

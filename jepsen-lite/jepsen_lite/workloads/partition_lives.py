@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..checkers.findings import Findings
+from ..checkers.fold import changes
 from ..committed_log import Entry
-from ..models.fold import changes
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Run
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
+from ..checkers.fold import Change, Fold
 from ..checkers.stats import Stats
 from ..checkers.unique import Blocks
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source
 from ..history import FAIL, Op
-from ..models.fold import Change, Fold
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, ended, need_brokers
 from .cluster_view import seen_brokers

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
+from ..checkers.fold import Change
 from ..checkers.replayed_image import ReplayedImage
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, delay, independent, limit, mix, repeat, until_ok
 from ..history import FAIL, Op
-from ..models.fold import Change
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, create_topics, ended, in_turn, length_of, placed_on, topic_on, topics_wanted
 from .partition_lives import PartitionLives

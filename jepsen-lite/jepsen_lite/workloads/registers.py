@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.checking.calls import NamedModel, Operation
+from kraftlab.checking.models import Register
 
+from ..checkers.fold import Change
 from ..checkers.linearizable import Linearizable
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit, mix
 from ..history import Op
-from ..models.fold import Change
-from ..models.model import Model, Operation
-from ..models.register import Register
 from ..workload import Checker, Completion, Options, Port, Reply, Workload
 from .admin import (
     APPEND,
@@ -276,7 +276,7 @@ class ConfigList:
         return ",".join(state) or "empty"
 
 
-def model_of(key: str, replicas: int) -> Model[Any]:
+def model_of(key: str, replicas: int) -> NamedModel[Any]:
     """The object that a key is."""
     if key.startswith("lists/"):
         return ConfigList()

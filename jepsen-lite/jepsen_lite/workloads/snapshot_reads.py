@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.checking.models import Register
 from kraftlab.metadata import codec
 from kraftlab.metadata.records import Config
 
+from ..checkers.fold import Change, Fold
 from ..checkers.linearizable import Linearizable
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
 from ..history import Op
-from ..models.fold import Change, Fold
-from ..models.register import Register
 from ..workload import Checker, Completion, Options, Port, Reply, Workload
 from .admin import (
     RESOURCE_TOPIC,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..models.fold import Change
+from ..checkers.fold import Change
 
 RESOURCE_TOPIC = 2
 

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.checking.calls import Operation, Refused
 from kraftlab.metadata.errors import ErrorCode
 
+from ..checkers.fold import Change, changes
 from ..checkers.linearizable import Linearizable
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op
-from ..models.fold import Change, changes
-from ..models.model import Operation, Refused
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import CallFailed, Checker, Completion, Options, Port, Run, Workload
 from .admin import Caller, asked_until_ok, ended, in_turn, keys_wanted, length_of, need_brokers

@@ -12,10 +12,10 @@ import pytest
 from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.fault_plan import Action, FaultPlan, Observation, Strike
 from jepsen_lite.history import History, Op
-from jepsen_lite.models.register import Register
 from jepsen_lite.store import RunDirectory, RunRecord
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options, Run
+from kraftlab.checking.models import Register
 
 MS = 1_000_000
 NOON = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)

@@ -14,9 +14,9 @@ from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.evidence import Cycle, Edge, IllegalHistory, Orders, Partial
 from jepsen_lite.fault_plan import Strike
 from jepsen_lite.history import History, Op
-from jepsen_lite.models.register import Register
 from jepsen_lite.report import orders
 from jepsen_lite.workload import Options, Run
+from kraftlab.checking.models import Register
 
 
 def _op(index: int, process: int, begin: int, end: int, outcome: str = "ok", key: str = "x") -> Op:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kraftlab.checking.linearizability import Operation
+from kraftlab.checking.calls import Operation
 from kraftlab.simulation.consensus import liveness
 from kraftlab.simulation.consensus.clients import Call
 from kraftlab.simulation.consensus.faults import FAULTS

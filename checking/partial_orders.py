@@ -1,8 +1,8 @@
 """How far orders of an illegal history get: what the report draws (in the manner of Porcupine).
 
 A *partial* is an order of some calls that works and cannot be continued. For each call the longest partial that contains it is
-kept. Behind the end of a partial stand the calls that could come next as far as time goes, but that the model refuses: together
-they are why there is no order of all.
+kept, with the calls that could come next by their times but that the model refuses: together they are the reason why no order
+contains all calls.
 """
 
 from __future__ import annotations
@@ -10,32 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kraftlab.checking.linearizability import Operation
-
-from ..evidence import Orders, Partial
-from ..models.model import Model
+from .calls import NamedModel, Operation
 
 NODES_MAX = 50_000
 """Of the search; what was found till then is shown."""
 
 
+class Partial(NamedTuple):
+    """A start of an order that the model allows and that cannot be continued: numbers of calls, the state after each, and the
+    calls that could come next by their times but are refused.
+    """
+
+    order: tuple[int, ...]
+    states: tuple[str, ...]
+    refused: tuple[int, ...] = ()
+
+
 class Picture(NamedTuple):
-    """Of calls by number. `longest[n]` is the place in `partials` of the longest one that has call n, -1 if there is none."""
+    """`longest[n]` is the place in `partials` of the longest one that contains call n, -1 if there is none."""
 
     partials: tuple[Partial, ...]
     longest: tuple[int, ...]
-
-    def with_indices(self, indices: Sequence[int]) -> Orders:
-        """The same with indices of operations instead of numbers of calls."""
-        partials = [
-            Partial(
-                tuple(indices[number] for number in partial.order),
-                partial.states,
-                tuple(indices[number] for number in partial.refused),
-            )
-            for partial in self.partials
-        ]
-        return Orders(tuple(indices), tuple(partials), dict(zip(indices, self.longest, strict=True)))
 
 
 def next_in_time(calls: Sequence[Operation], done: int) -> list[int]:
@@ -45,7 +40,7 @@ def next_in_time(calls: Sequence[Operation], done: int) -> list[int]:
     return [number for number in left if calls[number].invoked <= first_return]
 
 
-def walked(calls: Sequence[Operation], model: Model[Any], order: Sequence[int]) -> Partial:
+def walked(calls: Sequence[Operation], model: NamedModel[Any], order: Sequence[int]) -> Partial:
     """An order that works, with its states and what is refused behind it."""
     state, done, states = model.initial(), 0, []
     for number in order:
@@ -61,7 +56,7 @@ def walked(calls: Sequence[Operation], model: Model[Any], order: Sequence[int]) 
     return Partial(tuple(order), tuple(states), refused)
 
 
-def picture(calls: Sequence[Operation], model: Model[Any], *, nodes_max: int = NODES_MAX) -> Picture:
+def picture(calls: Sequence[Operation], model: NamedModel[Any], *, nodes_max: int = NODES_MAX) -> Picture:
     """Searches all orders, as far as `nodes_max` goes. For a history of a few dozen calls."""
     best: list[tuple[int, ...]] = [()] * len(calls)
     seen: set[tuple[int, Any]] = set()

@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kraftlab.checking.linearizability import NEVER, Operation
-
-from ..models.model import Model, Refused
 from . import just_in_time
+from .calls import NEVER, NamedModel, Operation, Refused
 
 STEPS_MAX = 800_000
 """Of the model, over all searches."""
 STEPS_EACH_MAX = 100_000
 
 
-class Smallest(NamedTuple):
+class Contradiction(NamedTuple):
     """`numbers` are the places of `calls` in the history. `stuck_at` is the call at which it became illegal, `order` the longest
     order of the whole history up to there.
     """
@@ -37,7 +35,7 @@ class Smallest(NamedTuple):
 
 
 class _Shrinker:
-    def __init__(self, calls: Sequence[Operation], model: Model[Any], kept: list[int], cut_at: int) -> None:
+    def __init__(self, calls: Sequence[Operation], model: NamedModel[Any], kept: list[int], cut_at: int) -> None:
         self.calls = calls
         self.model = model
         self.kept = kept
@@ -96,8 +94,8 @@ def _atoms(value: Hashable) -> set[Hashable]:
     return set() if value is None or isinstance(value, bool) else {value}
 
 
-def smallest(calls: Sequence[Operation], model: Model[Any]) -> Smallest:
-    """Of an illegal history of one object. Writes whose values are seen by what is left are shown with it."""
+def contradiction(calls: Sequence[Operation], model: NamedModel[Any]) -> Contradiction:
+    """Reduce an illegal history of one object. Writes whose values the remaining calls see are kept in `calls`."""
     found = just_in_time.check(calls, model, steps_max=STEPS_MAX)
     if found.legal is None:
         last = max(
@@ -114,4 +112,4 @@ def smallest(calls: Sequence[Operation], model: Model[Any]) -> Smallest:
     seen = {atom for number in shrinker.kept for atom in _atoms((calls[number].output, _request(calls[number])[1]))}
     shown = [number for number in shrinker.hidden if seen & _atoms(_request(calls[number])[1])]
     numbers = tuple(sorted({*shrinker.kept, *shown}))
-    return Smallest(numbers, tuple(calls[number] for number in numbers), found.stuck_at, found.order)
+    return Contradiction(numbers, tuple(calls[number] for number in numbers), found.stuck_at, found.order)

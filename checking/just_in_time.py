@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from kraftlab.checking.linearizability import Operation
-
-from ..models.model import Model
+from .calls import Model, Operation
 
 COMPARISONS_PER_STEP_BITS = 2
 """Four comparisons of sets take about as long as a step of a model, and count as one."""
@@ -147,5 +145,5 @@ def _unrolled(path: Path) -> tuple[int, ...]:
 
 
 def check(calls: Sequence[Operation], model: Model[Any], *, steps_max: int = 1_000_000) -> Answer:
-    """Whether the history of one object is linearizable."""
+    """Search the history of one object for an order of its calls that the model allows."""
     return _Search(calls, model, steps_max).run()

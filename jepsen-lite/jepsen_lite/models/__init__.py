@@ -1,1 +1,0 @@
-"""What one object does when operations come one at a time: immutable states, pure steps."""
