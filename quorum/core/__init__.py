@@ -4,13 +4,12 @@
 the log. Events, effects, messages and batches live in modules of those names.
 """
 
-from .boot import BootState
 from .effects import Barrier, ElectionState
 from .errors import CorruptBatch, ErrorCode, InvariantViolation, LogTruncationRefused
 from .log_view import LogView
 from .outbox import Outbox
 from .quorum_state import TRANSITIONS, Transition
-from .raft_config import RaftConfig
+from .raft_config import BootState, RaftConfig
 from .raft_node import RaftNode, RaftStatistics, ReplicaStatus
 from .snapshots import SnapshotContext
 from .types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet

@@ -14,10 +14,7 @@ it is: its log may be too short to win, and then who has the longer one must be 
 
 from __future__ import annotations
 
-from .candidate import Candidate
-from .epoch_state import EPOCH_MAX, NEVER_MS
 from .errors import ErrorCode
-from .follower import Follower
 from .leadership import Leadership
 from .local_log import LocalLog
 from .messages import (
@@ -28,12 +25,10 @@ from .messages import (
     VoteRequest,
     VoteResponse,
 )
-from .prospective import Prospective
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
-from .resigned import Resigned
-from .types import NODE_ID_MAX, UUID_BYTES, ReplicaKey, are_sane_endpoints
-from .unattached import Unattached
+from .states import Candidate, Follower, Prospective, Resigned, Unattached
+from .types import EPOCH_MAX, NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, are_sane_endpoints
 
 
 def end_quorum_epoch_delay_ms(position: int, count: int, backoff_max_ms: int) -> int:

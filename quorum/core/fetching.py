@@ -31,15 +31,14 @@ from __future__ import annotations
 
 from .batch import BatchHeader, check_all
 from .effects import ANYBODY, Barrier
-from .epoch_state import NO_LEADER
 from .errors import CorruptBatch, ErrorCode, LogTruncationRefused
-from .follower import Follower
 from .local_log import LocalLog
 from .messages import Diverging, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, Records
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
 from .snapshot_fetching import SnapshotFetching
-from .unattached import Unattached
+from .states import Follower, Unattached
+from .types import NO_LEADER
 
 
 class Fetching:

@@ -14,12 +14,12 @@ voter, and waits until that is over.
 
 from __future__ import annotations
 
-from .epoch_state import NEVER_MS
 from .errors import ErrorCode
-from .follower import Follower
 from .messages import AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, VoterChangeResponse
 from .quorum_state import QuorumState
 from .requests import InFlight, RequestManager
+from .states import Follower
+from .types import NEVER_MS
 
 
 class Joining:

@@ -10,14 +10,15 @@ replica from one to the other, so that an observer that becomes a voter counts f
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
-from .epoch_state import NEVER_MS, EpochState
 from .messages import AddVoterRequest, FetchRequest, FetchSnapshotRequest, RemoveVoterRequest, TransferLeadershipRequest
 from .purgatory import Purgatory
 from .read_index import ReadIndex
-from .types import Endpoint, ReplicaKey, Voter
+from .states import EpochState
+from .types import NEVER_MS, Endpoint, ReplicaKey, Voter
 
 
 class ReplicaProgress:
@@ -243,3 +244,20 @@ class Leader(EpochState):
     def __repr__(self) -> str:
         change = f" {self.change.request!r}" if self.change is not None else ""
         return f"{self._who()} start={self.epoch_start_offset} hw={self.high_watermark} {list(self.voters.values())}{change}"
+
+
+def majority_offset(end_offsets: Sequence[int]) -> int:
+    """The largest offset that a majority of `end_offsets` has reached. At least one voter."""
+    return sorted(end_offsets)[(len(end_offsets) - 1) // 2]
+
+
+def next_high_watermark(current: int, epoch_start_offset: int, end_offsets: Sequence[int]) -> int:
+    """The leader's high watermark, given the voters' durable end offsets (-1: unknown). Never below `current` (-1: unknown).
+
+    A leader may count replicas only for records of its own epoch (Raft §5.4.2): an older record is committed by being below a
+    newer one. The record that opens the epoch stands *at* `epoch_start_offset`, so the high watermark must lie strictly above
+    it: an offset equal to the epoch's start proves only that a majority holds everything *before* that record. (`>=` was
+    KAFKA-12619.)
+    """
+    reached = majority_offset(end_offsets)
+    return reached if reached > epoch_start_offset and reached > current else current

@@ -26,11 +26,9 @@ from __future__ import annotations
 
 from .batch import CONTROL, ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control, read_header
 from .effects import BecameLeader, Proposed, ReadIndexReady, ReadIndexRefused, ReadLog, Rejected, Reply
-from .epoch_state import EPOCH_MAX, NEVER_MS
 from .errors import ErrorCode
-from .leader import Leader, PendingRead, ReplicaProgress
+from .leader import Leader, PendingRead, ReplicaProgress, majority_offset, next_high_watermark
 from .local_log import LocalLog
-from .majority import majority_offset, next_high_watermark
 from .messages import (
     BeginQuorumEpochRequest,
     Diverging,
@@ -46,7 +44,7 @@ from .purgatory import ParkedFetch
 from .quorum_state import NO_RECORDS, QuorumState
 from .requests import RequestManager
 from .snapshots import Snapshots
-from .types import NODE_ID_MAX, UUID_BYTES, ReplicaKey
+from .types import EPOCH_MAX, NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey
 
 
 class Leadership:

@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from .batch import ControlRecord
-from .boot import BootState
-from .raft_config import RaftConfig
+from .raft_config import BootState, RaftConfig
 from .types import Endpoint, ReplicaKey, Voter, VoterSet, are_sane_endpoints
 from .voter_set_history import VoterSetHistory
 

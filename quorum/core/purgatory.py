@@ -12,9 +12,8 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from .epoch_state import NEVER_MS
 from .messages import FetchRequest
-from .types import ReplicaKey
+from .types import NEVER_MS, ReplicaKey
 
 
 class ParkedFetch(msgspec.Struct, frozen=True, gc=False):

@@ -24,8 +24,6 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from .boot import BootState
-from .candidate import Candidate
 from .effects import (
     ANYBODY,
     Barrier,
@@ -39,9 +37,7 @@ from .effects import (
     Trace,
 )
 from .effects import Resigned as ResignedEffect
-from .epoch_state import NEVER_MS, NO_LEADER, EpochState
 from .errors import ErrorCode, InvariantViolation
-from .follower import Follower
 from .leader import Leader
 from .log_view import LogView
 from .membership import Membership
@@ -54,12 +50,10 @@ from .messages import (
     Records,
     VoterChangeResponse,
 )
-from .prospective import Prospective
-from .raft_config import RaftConfig
+from .raft_config import BootState, RaftConfig
 from .repair import Repair
-from .resigned import Resigned
-from .types import Endpoint, ReplicaKey
-from .unattached import Unattached
+from .states import Candidate, EpochState, Follower, Prospective, Resigned, Unattached
+from .types import NEVER_MS, NO_LEADER, Endpoint, ReplicaKey
 from .vote_tally import VoteTally
 
 State = Unattached | Prospective | Candidate | Leader | Follower | Resigned

@@ -1,13 +1,16 @@
-"""What a RaftNode is told once: who it is, who votes, and its timers.
+"""What a RaftNode begins with: who it is, who votes and its timers, and what its disk holds besides the log.
 
 The settings are Kafka's `controller.quorum.*`, the defaults ours: short enough that a killed leader costs less than a second.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from .types import ZERO_UUID, Endpoint, ReplicaKey, VoterSet
+from .batch import ControlRecord
+from .types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,3 +99,18 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     def fetch_answer_ms(self) -> int:
         """How long the answer to a Fetch may take beyond the wait that it allows. Together they leave time to ask once more."""
         return self.fetch_timeout_ms // 3
+
+
+class BootState(NamedTuple):
+    """Made by storage's recovery; empty on a fresh disk with static voters.
+
+    `control` holds (offset, record) of every control record in the log, in order, behind those of the snapshot that the log
+    starts at (offset -1). `bootstrap` are the control records of the 0-0 checkpoint that formatting wrote: the voter set until
+    the log has one (KIP-853). `snapshots` are the finished snapshots, oldest first. `repair_until` > 0: rot has damaged the log
+    somewhere below that offset; the node neither votes nor stands until it holds everything below again.
+    """
+
+    control: tuple[tuple[int, ControlRecord], ...] = ()
+    bootstrap: tuple[ControlRecord, ...] = ()
+    snapshots: tuple[OffsetAndEpoch, ...] = ()
+    repair_until: int = 0

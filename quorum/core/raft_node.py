@@ -62,11 +62,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .boot import BootState
-from .candidate import Candidate
 from .effects import Effects, ElectionState, RepairEnded, Reply
 from .elections import Elections
-from .epoch_state import EPOCH_MAX, NEVER_MS, NO_LEADER
 from .errors import ErrorCode, InvariantViolation
 from .events import (
     ElectionStateStored,
@@ -90,7 +87,6 @@ from .events import (
     TimerFired,
 )
 from .fetching import Fetching
-from .follower import Follower
 from .joining import Joining
 from .leader import Leader, ReplicaProgress
 from .leadership import Leadership
@@ -115,17 +111,15 @@ from .messages import (
     VoteRequest,
     VoteResponse,
 )
-from .prospective import Prospective
 from .quorum_state import QuorumState, State
-from .raft_config import RaftConfig
+from .raft_config import BootState, RaftConfig
 from .reconfiguration import Reconfiguration
 from .requests import InFlight, RequestManager
-from .resigned import Resigned
 from .snapshot_fetching import SnapshotFetching
 from .snapshot_serving import SnapshotServing
 from .snapshots import SnapshotContext, Snapshots, found_at_boot
-from .types import NODE_ID_MAX, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet, are_sane_endpoints
-from .unattached import Unattached
+from .states import Candidate, Follower, Prospective, Resigned, Unattached
+from .types import EPOCH_MAX, NEVER_MS, NO_LEADER, NODE_ID_MAX, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet, are_sane_endpoints
 from .voter_set_history import KRAFT_VERSION_MAX
 
 

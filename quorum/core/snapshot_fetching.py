@@ -36,18 +36,16 @@ not count as a sign of life, since a leader that sends nothing useful for a whol
 
 from __future__ import annotations
 
-from .download import Download, Step
 from .effects import OpenSnapshot, StoreSnapshotChunk, VerifySnapshot
-from .epoch_state import NO_LEADER
 from .errors import ErrorCode, InvariantViolation
 from .events import SnapshotChunkStored, SnapshotRefused, SnapshotVerified
-from .follower import Follower
 from .local_log import LocalLog
 from .messages import FetchSnapshotRequest, FetchSnapshotResponse
 from .quorum_state import QuorumState
 from .requests import RequestManager
 from .snapshots import Snapshots
-from .types import OffsetAndEpoch
+from .states import Download, DownloadStep, Follower
+from .types import NO_LEADER, OffsetAndEpoch
 
 _UNUSABLE = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, ErrorCode.INVALID_REQUEST)
 
@@ -135,7 +133,7 @@ class SnapshotFetching:
             return False
         download.size_bytes = size_bytes
         if response.data:
-            self._disk_works(download, Step.STORING)
+            self._disk_works(download, DownloadStep.STORING)
             self._quorum.out.append(StoreSnapshotChunk(download.id, response.position, response.data))
         else:
             self._verify(download)
@@ -157,14 +155,14 @@ class SnapshotFetching:
 
     def _open(self, download: Download) -> None:
         if self._disk_works_for is None:
-            self._disk_works(download, Step.OPENING)
+            self._disk_works(download, DownloadStep.OPENING)
             self._quorum.out.append(OpenSnapshot(download.id))
 
     def _verify(self, download: Download) -> None:
-        self._disk_works(download, Step.VERIFYING)
+        self._disk_works(download, DownloadStep.VERIFYING)
         self._quorum.out.append(VerifySnapshot(download.id))
 
-    def _disk_works(self, download: Download, step: Step) -> None:
+    def _disk_works(self, download: Download, step: DownloadStep) -> None:
         self._disk_works_for = download
         download.step = step
 
@@ -175,14 +173,14 @@ class SnapshotFetching:
         if state is None or download is None:
             return
         source = (download.id, state.leader_id)
-        is_opened = download.step in (Step.WAITING, Step.OPENING)
+        is_opened = download.step in (DownloadStep.WAITING, DownloadStep.OPENING)
         is_foreign = is_opened and self._copied_from not in (None, source)
         self._copied_from = source
         download.position = 0 if is_foreign else event.position
         if download.position == download.size_bytes:
             self._verify(download)
         else:
-            download.step = Step.FETCHING
+            download.step = DownloadStep.FETCHING
             state.fetch_at_ms = now_ms
 
     def on_verified(self, event: SnapshotVerified, now_ms: int) -> None:

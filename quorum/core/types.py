@@ -16,6 +16,11 @@ UUID_BYTES = 16
 ZERO_UUID = bytes(UUID_BYTES)
 """A directory id that is not known (static voter sets name voters by node id alone)."""
 
+NEVER_MS = 1 << 62
+"""A deadline that does not come."""
+NO_LEADER = -1
+EPOCH_MAX = 2**31 - 1
+"""Epochs beyond this (Kafka's int32) are a peer's nonsense."""
 NODE_ID_MAX = 2**31 - 1
 """Ids beyond this (Kafka's int32) are a peer's nonsense: no answer could repeat them."""
 ENDPOINTS_MAX = 16

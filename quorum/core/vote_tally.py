@@ -6,7 +6,7 @@ refuser's leader may die a moment later), so pre-votes are asked again; a refuse
 
 from __future__ import annotations
 
-from .epoch_state import NEVER_MS
+from .types import NEVER_MS
 
 
 class VoteTally:

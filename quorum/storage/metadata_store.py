@@ -23,9 +23,9 @@ belongs to a worker thread.
 from __future__ import annotations
 
 from ..core.batch import KRaftVoters
-from ..core.boot import BootState
 from ..core.effects import ElectionState
 from ..core.log_view import LogView
+from ..core.raft_config import BootState
 from ..core.types import VoterSet
 from .bootstrap import read_bootstrap
 from .checked_file import TEMPORARY

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraftlab.quorum.core.candidate import Candidate
-from kraftlab.quorum.core.prospective import Prospective
+from kraftlab.quorum.core.states import Candidate, Prospective
 from kraftlab.quorum.core.types import ReplicaKey, VoterSet
 
 from .invariants import Checker, Violation

@@ -19,9 +19,7 @@ import msgspec
 
 from kraftlab.quorum.core import ElectionState, OffsetAndEpoch, RaftConfig, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, decode, decode_control, read_header
-from kraftlab.quorum.core.candidate import Candidate
 from kraftlab.quorum.core.effects import StoreElectionState
-from kraftlab.quorum.core.epoch_state import NEVER_MS
 from kraftlab.quorum.core.events import (
     Propose,
     ReadIndexAsked,
@@ -31,12 +29,10 @@ from kraftlab.quorum.core.events import (
     StorageFailed,
     TimerFired,
 )
-from kraftlab.quorum.core.follower import Follower
 from kraftlab.quorum.core.leader import Leader
 from kraftlab.quorum.core.messages import AddVoterRequest, RemoveVoterRequest, TransferLeadershipRequest
-from kraftlab.quorum.core.prospective import Prospective
-from kraftlab.quorum.core.resigned import Resigned
-from kraftlab.quorum.core.unattached import Unattached
+from kraftlab.quorum.core.states import Candidate, Follower, Prospective, Resigned, Unattached
+from kraftlab.quorum.core.types import NEVER_MS
 
 from .cluster import Envelope, Host, ScriptedCluster, batches_of_epochs, below, key_of
 

@@ -38,7 +38,6 @@ from kraftlab.quorum.core.batch import (
     encode_control,
     read_header,
 )
-from kraftlab.quorum.core.boot import BootState
 from kraftlab.quorum.core.effects import (
     Append,
     CleanLog,
@@ -77,6 +76,7 @@ from kraftlab.quorum.core.events import (
 )
 from kraftlab.quorum.core.local_log import control_of
 from kraftlab.quorum.core.messages import LeaderView, Request, Response, VoteRequest, VoteResponse
+from kraftlab.quorum.core.raft_config import BootState
 
 LATENCY_MS = 1
 Staged = Append | Truncate | InstallSnapshot | CleanLog | StoreElectionState

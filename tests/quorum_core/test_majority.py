@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core.majority import majority_offset, next_high_watermark
+from kraftlab.quorum.core.leader import majority_offset, next_high_watermark
 
 ends = st.lists(st.integers(-1, 20), min_size=1, max_size=7)
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from kraftlab.quorum.core import CorruptBatch, ElectionState, Endpoint, RaftConfig, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.core.batch import CONTROL, ForcedStandalone, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control
-from kraftlab.quorum.core.boot import BootState
 from kraftlab.quorum.core.effects import Append, Trace, VotersChanged
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import ResponseReceived
-from kraftlab.quorum.core.majority import next_high_watermark
+from kraftlab.quorum.core.leader import next_high_watermark
 from kraftlab.quorum.core.membership import Membership
 from kraftlab.quorum.core.messages import Diverging, FetchRequest, FetchResponse, LeaderView, Records, VoteRequest
+from kraftlab.quorum.core.raft_config import BootState
 from kraftlab.quorum.core.voter_set_history import VoterSetHistory
 
 

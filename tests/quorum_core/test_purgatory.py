@@ -1,9 +1,9 @@
 """Parked fetches leave for exactly one of their reasons."""
 
 from kraftlab.quorum.core import ReplicaKey
-from kraftlab.quorum.core.epoch_state import NEVER_MS
 from kraftlab.quorum.core.messages import FetchRequest
 from kraftlab.quorum.core.purgatory import ParkedFetch, Purgatory
+from kraftlab.quorum.core.types import NEVER_MS
 
 
 def fetch(correlation: int, high_watermark: int = 0) -> ParkedFetch:

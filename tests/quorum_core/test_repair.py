@@ -3,7 +3,6 @@
 import pytest
 
 from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch
-from kraftlab.quorum.core.boot import BootState
 from kraftlab.quorum.core.effects import Apply, InstallSnapshot, RepairEnded, StoreElectionState
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
@@ -28,6 +27,7 @@ from kraftlab.quorum.core.messages import (
     TransferLeadershipRequest,
     VoteRequest,
 )
+from kraftlab.quorum.core.raft_config import BootState
 
 SNAPSHOT = OffsetAndEpoch(50, 3)
 

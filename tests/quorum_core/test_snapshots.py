@@ -7,7 +7,6 @@ import pytest
 
 from kraftlab.quorum.core import ElectionState, InvariantViolation, LogTruncationRefused, OffsetAndEpoch, ReplicaKey
 from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters, SnapshotHeader
-from kraftlab.quorum.core.boot import BootState
 from kraftlab.quorum.core.effects import (
     Apply,
     CleanLog,
@@ -22,7 +21,6 @@ from kraftlab.quorum.core.effects import (
     VerifySnapshot,
     VotersChanged,
 )
-from kraftlab.quorum.core.epoch_state import NEVER_MS
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
     RecordsRead,
@@ -46,7 +44,8 @@ from kraftlab.quorum.core.messages import (
     SnapshotRequired,
     VoteRequest,
 )
-from kraftlab.quorum.core.types import Voter, VoterSet
+from kraftlab.quorum.core.raft_config import BootState
+from kraftlab.quorum.core.types import NEVER_MS, Voter, VoterSet
 
 BODY = b"\x91\x01"
 START = OffsetAndEpoch(100, 2)

@@ -6,14 +6,9 @@ import random
 import pytest
 
 from kraftlab.quorum.core import TRANSITIONS, InvariantViolation, LogView, RaftConfig, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.core.candidate import Candidate
-from kraftlab.quorum.core.epoch_state import EpochState
-from kraftlab.quorum.core.follower import Follower
 from kraftlab.quorum.core.leader import Leader
-from kraftlab.quorum.core.prospective import Prospective
 from kraftlab.quorum.core.quorum_state import QuorumState
-from kraftlab.quorum.core.resigned import Resigned
-from kraftlab.quorum.core.unattached import Unattached
+from kraftlab.quorum.core.states import Candidate, EpochState, Follower, Prospective, Resigned, Unattached
 from kraftlab.quorum.core.vote_tally import VoteTally
 
 OWN = ReplicaKey(1)

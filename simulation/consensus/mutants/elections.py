@@ -8,21 +8,17 @@ from typing import Any
 import msgspec
 
 from kraftlab.checking.mutant import Mutant
-from kraftlab.quorum.core.candidate import Candidate
 from kraftlab.quorum.core.effects import ElectionState, Reply, Send
 from kraftlab.quorum.core.elections import Elections
-from kraftlab.quorum.core.epoch_state import NEVER_MS
 from kraftlab.quorum.core.errors import ErrorCode
-from kraftlab.quorum.core.follower import Follower
 from kraftlab.quorum.core.leader import Leader
 from kraftlab.quorum.core.leadership import Leadership
 from kraftlab.quorum.core.messages import VoteRequest, VoteResponse
 from kraftlab.quorum.core.outbox import Outbox
-from kraftlab.quorum.core.prospective import Prospective
 from kraftlab.quorum.core.quorum_state import QuorumState
 from kraftlab.quorum.core.requests import InFlight
-from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.core.unattached import Unattached
+from kraftlab.quorum.core.states import Candidate, Follower, Prospective, Unattached
+from kraftlab.quorum.core.types import NEVER_MS, ReplicaKey
 from kraftlab.quorum.core.vote_tally import VoteTally
 from kraftlab.quorum.storage.election_store import ElectionStateStore
 

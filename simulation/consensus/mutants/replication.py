@@ -8,17 +8,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from kraftlab.checking.mutant import Mutant
-from kraftlab.quorum.core import leadership, majority
+from kraftlab.quorum.core import leader as leader_module
+from kraftlab.quorum.core import leadership
 from kraftlab.quorum.core.effects import Reply, Send
 from kraftlab.quorum.core.epoch_index import EpochIndex
 from kraftlab.quorum.core.fetching import Fetching
 from kraftlab.quorum.core.flush_tracker import FlushTracker
-from kraftlab.quorum.core.follower import Follower
-from kraftlab.quorum.core.leader import Leader
+from kraftlab.quorum.core.leader import Leader, majority_offset
 from kraftlab.quorum.core.leadership import Leadership
 from kraftlab.quorum.core.local_log import LocalLog
 from kraftlab.quorum.core.messages import Diverging, FetchOutcome, FetchRequest, FetchResponse, Records
 from kraftlab.quorum.core.outbox import Outbox
+from kraftlab.quorum.core.states import Follower
 
 from ..options import NetworkOptions, SimulationOptions
 
@@ -42,7 +43,7 @@ def _everything_leaves(_original: object) -> Callable[[Outbox, int], list[Send |
 
 def _older_epochs_by_counting(_original: object) -> Callable[[int, int, Sequence[int]], int]:
     def mutated(current: int, epoch_start_offset: int, end_offsets: Sequence[int]) -> int:
-        reached = majority.majority_offset(end_offsets)
+        reached = majority_offset(end_offsets)
         is_enough = reached > epoch_start_offset or reached == epoch_start_offset > 0
         return reached if is_enough and reached > current else current
 
@@ -88,7 +89,7 @@ def _older_fetches_count(on_fetch: Callable[..., None]) -> Callable[[Leadership,
 
 def _a_late_fetch_takes_it_back(_original: object) -> Callable[[int, int, Sequence[int]], int]:
     def mutated(current: int, epoch_start_offset: int, end_offsets: Sequence[int]) -> int:
-        reached = majority.majority_offset(end_offsets)
+        reached = majority_offset(end_offsets)
         return reached if reached > epoch_start_offset else current
 
     return mutated
@@ -205,7 +206,9 @@ MUTANTS = (
         rules=("S6", "S12"),
         seeds_max=300,
     ),
-    Mutant("minority-commits", "fewer than a majority commit", majority, "majority_offset", _minority_commits, rules=("S8",)),
+    Mutant(
+        "minority-commits", "fewer than a majority commit", leader_module, "majority_offset", _minority_commits, rules=("S8",)
+    ),
     Mutant(
         "unsynced-counts",
         "the leader counts its own unsynced log",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kraftlab.quorum.core.batch import KRaftVoters, check_all
-from kraftlab.quorum.core.candidate import Candidate
 from kraftlab.quorum.core.effects import (
     Append,
     Apply,
@@ -41,7 +40,7 @@ from kraftlab.quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kraftlab.quorum.core.prospective import Prospective
+from kraftlab.quorum.core.states import Candidate, Prospective
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.storage import MetadataStore
 
