@@ -1,11 +1,16 @@
-"""Groups of commands that say which one was meant when a name is mistyped."""
+"""Groups of commands: loaded when they are called, with a suggestion for a mistyped name, and with exit codes of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 import click
+
+from .output import CommandFailed
 
 
 class CommandGroup(click.Group):
@@ -16,6 +21,118 @@ class CommandGroup(click.Group):
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             ctx.fail(f"No such command {name!r}.{_did_you_mean(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """The exit codes of a group that has its own. Errors that `text` returns None for are bugs and pass as they are."""
+
+    usage: int
+    """Exit code for a command line that cannot be parsed."""
+    codes: Sequence[tuple[type[Exception], int]]
+    """Kind of error → exit code; the first row that fits counts."""
+    text: Callable[[Exception], str | None]
+    """The sentence for the user: what was wrong and what to do."""
+    not_installed: int
+    """Exit code if a package of `extra` is missing."""
+    extra: str
+    """The extra that installs the packages of the group: pip install 'kraftlab[extra]'."""
+    packages: frozenset[str]
+    """Import names of the packages that `extra` installs."""
+
+    def missing(self, error: Exception) -> str | None:
+        """Return the package of `extra` that `error` says is missing."""
+        name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        return name if name in self.packages else None
+
+    def failure(self, error: Exception) -> CommandFailed | None:
+        """Return the way in which `error` ends a command, None if the error passes as it is."""
+        package = self.missing(error)
+        if package is not None:
+            advice = f"{package} is not installed; install it with: {self.install}"
+            return CommandFailed(f"Error: {advice}", exit_code=self.not_installed)
+        code = next((code for kind, code in self.codes if isinstance(error, kind)), None)
+        text = None if code is None else self.text(error)
+        return None if code is None or text is None else CommandFailed(f"Error: {text}", exit_code=code)
+
+    @property
+    def install(self) -> str:
+        return f"pip install 'kraftlab[{self.extra}]'"
+
+
+_PASSING = (CommandFailed, click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
+
+
+class LazyGroup(CommandGroup):
+    """A group that imports a command when it is called, so that none pays for the imports of another.
+
+    `modules` maps a command to "module:attribute", in the order of `--help`. Without `endings` errors end as in `cli.main`.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], endings: Endings | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._modules = modules
+        self._endings = endings
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._modules:
+            return None
+        module, _, attribute = self._modules[cmd_name].partition(":")
+        try:
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if self._endings is None or self._endings.missing(error) is None:
+                raise
+            return _NotInstalled(cmd_name, self._endings.install, error)
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise self._usage(error) from None
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise self._usage(error) from None
+        except _PASSING:
+            raise
+        except Exception as error:
+            failure = self._endings and self._endings.failure(error)
+            if not failure:
+                raise
+            raise failure from error
+
+    def _usage(self, error: click.UsageError) -> Exception:
+        if self._endings is None:
+            return error
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            return CommandFailed(error.format_message(), exit_code=self._endings.usage)
+        return wrong_use(error, f"kraftlab {self.name}", self._endings.usage)
+
+
+class _NotInstalled(click.Command):
+    """Stands for a command whose packages are missing: help and completion list the command; calling it says what to install."""
+
+    def __init__(self, name: str, install: str, error: ModuleNotFoundError) -> None:
+        super().__init__(name, short_help=f"Not installed: {install}")
+        self._error = error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            raise self._error
+        return []
+
+
+def wrong_use(error: click.UsageError, command: str, exit_code: int) -> CommandFailed:
+    """Return the failure for a command line that cannot be parsed; `command` is named where click does not know which it was."""
+    where = error.ctx.command_path if error.ctx else command
+    return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=exit_code)
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -67,6 +67,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Runs a command line and returns its exit code; every failure is printed here, as one line with the next step."""
     import click
 
+    from .command_groups import wrong_use
     from .output import FAILED, CommandFailed, print_failure
 
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
@@ -80,8 +81,7 @@ def run(arguments: list[str] | None = None) -> int:
         error.show()
         return FAILED
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "kraftlab"
-        failure = CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help")
+        failure = wrong_use(error, "kraftlab", FAILED)
     except click.ClickException as error:
         failure = CommandFailed(f"Error: {error.format_message()}")
     except (click.Abort, KeyboardInterrupt):
@@ -137,27 +137,15 @@ def known_failure(error: Exception) -> str | None:
 
 def build() -> click.Group:
     """The command with its subcommands, each loaded when it is asked for."""
-    import importlib
-
     import click
-
-    from .command_groups import CommandGroup
-
-    class LazyGroup(CommandGroup):
-        def list_commands(self, ctx: click.Context) -> list[str]:
-            return list(COMMANDS)
-
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            if cmd_name not in COMMANDS:
-                return None
-            module, _, attribute = COMMANDS[cmd_name].partition(":")
-            command: click.Command = getattr(importlib.import_module(module), attribute)
-            return command
 
     from kraftlab import __version__
 
+    from .command_groups import LazyGroup
+
     group = LazyGroup(
         "kraftlab",
+        modules=COMMANDS,
         help="A KIP-500-style metadata quorum that you run on one machine, break on purpose, and study.",
         epilog="""\b
 Examples:

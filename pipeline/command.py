@@ -7,35 +7,32 @@ them, so that none pays for another's. Here stand the exit codes that all of the
 from __future__ import annotations
 
 import errno
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import click
 
-from kraftlab.cli.command_groups import CommandGroup
-from kraftlab.cli.output import CommandFailed
+from kraftlab.cli.command_groups import Endings, LazyGroup
 
-from .errors import FAULTS, Fault, missing_package_text
+from .errors import EXTRA, CorruptInput, EnvironmentFault, Fault, WrongUse
 
 COMMANDS = {
-    "doctor": ("doctor", "doctor"),
-    "warmup": ("warmup", "warmup"),
-    "kraft-dump": ("kraft_dump", "kraft_dump"),
-    "ingest": ("ingest", "ingest"),
-    "build": ("build", "build"),
-    "stream": ("stream", "stream"),
-    "samples": ("samples", "samples"),
-    "audit": ("audit", "audit"),
-    "state": ("state", "state"),
-    "logdirs": ("logdirs", "logdirs"),
-    "sql": ("lake", "sql"),
-    "vacuum": ("lake", "vacuum"),
-    "plan": ("plan", "plan"),
-    "report": ("report", "report"),
+    "doctor": "kraftlab.pipeline.commands.doctor:doctor",
+    "warmup": "kraftlab.pipeline.commands.warmup:warmup",
+    "kraft-dump": "kraftlab.pipeline.commands.kraft_dump:kraft_dump",
+    "ingest": "kraftlab.pipeline.commands.ingest:ingest",
+    "build": "kraftlab.pipeline.commands.build:build",
+    "stream": "kraftlab.pipeline.commands.stream:stream",
+    "samples": "kraftlab.pipeline.commands.samples:samples",
+    "audit": "kraftlab.pipeline.commands.audit:audit",
+    "state": "kraftlab.pipeline.commands.state:state",
+    "logdirs": "kraftlab.pipeline.commands.logdirs:logdirs",
+    "sql": "kraftlab.pipeline.commands.lake:sql",
+    "vacuum": "kraftlab.pipeline.commands.lake:vacuum",
+    "plan": "kraftlab.pipeline.commands.plan:plan",
+    "report": "kraftlab.pipeline.commands.report:report",
 }
-"""Name → (module of `commands/`; attribute), in the order of `--help`."""
+"""Command → "module:attribute", in the order of `--help`."""
 
 CLEAN, FINDINGS, USAGE, ENVIRONMENT, CORRUPT = range(5)
 """Exit codes of all commands: nothing found; something found (drift, a violation, a failed check); wrong use; a machine that
@@ -53,51 +50,9 @@ class SparkOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-class PipelineGroup(CommandGroup):
-    """Loads commands when they are asked for, and gives their faults the exit codes of the pipeline."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(f".commands.{module}", __package__), attribute)
-        return command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            raise _wrong_use(error) from None
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            raise _wrong_use(error) from None
-        except Fault as error:
-            raise CommandFailed(f"Error: {error}", exit_code=_exit_code(error)) from error
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            text = _unusable(error)
-            if text is None:
-                raise
-            raise CommandFailed(f"Error: {text}", exit_code=ENVIRONMENT) from error
-        except ModuleNotFoundError as error:
-            text = missing_package_text(error)
-            if text is None:
-                raise
-            raise CommandFailed(f"Error: {text}", exit_code=ENVIRONMENT) from error
-
-
-def _wrong_use(error: click.UsageError) -> CommandFailed:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        return CommandFailed(error.format_message(), exit_code=USAGE)
-    where = error.ctx.command_path if error.ctx else "kraftlab pipeline"
-    return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=USAGE)
+def _text(error: Exception) -> str | None:
+    """Return the sentence for the user, None for a bug."""
+    return _unusable(error) if isinstance(error, OSError) else str(error)
 
 
 def _unusable(error: OSError) -> str | None:
@@ -109,13 +64,27 @@ def _unusable(error: OSError) -> str | None:
     return None
 
 
-def _exit_code(error: Fault) -> int:
-    return next(code for kind, code in FAULTS if isinstance(error, kind))
+ENDINGS = Endings(
+    usage=USAGE,
+    codes=(
+        (WrongUse, USAGE),
+        (EnvironmentFault, ENVIRONMENT),
+        (CorruptInput, CORRUPT),
+        (Fault, FINDINGS),
+        (OSError, ENVIRONMENT),
+    ),
+    text=_text,
+    not_installed=ENVIRONMENT,
+    extra="pipeline",
+    packages=EXTRA,
+)
 
 
 @click.group(
     "pipeline",
-    cls=PipelineGroup,
+    cls=LazyGroup,
+    modules=COMMANDS,
+    endings=ENDINGS,
     short_help="Turn metadata logs into tables, audits and plans.",
     epilog="""\b
 Examples:

@@ -20,15 +20,3 @@ class EnvironmentFault(Fault):
 
 class CorruptInput(Fault):
     """Input that is damaged, where the command was told to stop at damage, or that must not be mixed, as logs of two clusters."""
-
-
-FAULTS = ((WrongUse, 2), (EnvironmentFault, 3), (CorruptInput, 4), (Fault, 1))
-"""Kind of fault → exit code; the first row that fits."""
-
-
-def missing_package_text(error: ModuleNotFoundError) -> str | None:
-    """What to do about a package that is not installed, None if it is none of the pipeline's."""
-    name = (error.name or "").partition(".")[0]
-    if name not in EXTRA:
-        return None
-    return f"the pipeline needs the package {name}, which is not installed; the next step: pip install 'kraftlab[pipeline]'"

@@ -6,32 +6,30 @@ its user ends.
 
 from __future__ import annotations
 
-import importlib
 import math
 import traceback
 from typing import Any
 
 import click
 
-from kraftlab.cli.command_groups import CommandGroup
-from kraftlab.cli.output import CommandFailed
+from kraftlab.cli.command_groups import Endings, LazyGroup
 
-from . import INSTALL
+from .store import StoreError
 from .verdicts import HARNESS, USAGE
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "doctor": ("doctor", "doctor"),
-    "test": ("test", "test"),
-    "test-all": ("test", "test_all"),
-    "replay": ("replay", "replay"),
-    "shrink": ("shrink", "shrink"),
-    "check": ("check", "check"),
-    "report": ("report", "report"),
-    "serve": ("serve", "serve"),
-    "mutants": ("mutants", "mutants"),
-    "clean": ("clean", "clean"),
+COMMANDS = {
+    "doctor": "jepsen_lite.commands.doctor:doctor",
+    "test": "jepsen_lite.commands.test:test",
+    "test-all": "jepsen_lite.commands.test:test_all",
+    "replay": "jepsen_lite.commands.replay:replay",
+    "shrink": "jepsen_lite.commands.shrink:shrink",
+    "check": "jepsen_lite.commands.check:check",
+    "report": "jepsen_lite.commands.report:report",
+    "serve": "jepsen_lite.commands.serve:serve",
+    "mutants": "jepsen_lite.commands.mutants:mutants",
+    "clean": "jepsen_lite.commands.clean:clean",
 }
-"""Name → (module of `commands/`; attribute), in the order of `--help`."""
+"""Command → "module:attribute", in the order of `--help`."""
 
 
 class HarnessError(Exception):
@@ -54,89 +52,35 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class ChaosGroup(CommandGroup):
-    """Loads commands when they are asked for, and gives faults the exit codes of the harness."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute = COMMANDS[cmd_name]
-        try:
-            command: click.Command = getattr(importlib.import_module(f".commands.{module}", __package__), attribute)
-        except ModuleNotFoundError as error:
-            if not _comes_with_chaos(error):
-                raise
-            return NotInstalled(cmd_name, error)
-        return command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            raise _wrong_use(error) from None
-
-    def invoke(self, ctx: click.Context) -> Any:
-        from .store import StoreError
-
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            raise _wrong_use(error) from None
-        except (WrongUse, StoreError) as error:
-            raise CommandFailed(f"Error: {error}", exit_code=USAGE) from error
-        except HarnessError as error:
-            raise CommandFailed(f"Error: {error}", exit_code=HARNESS) from error
-        except ModuleNotFoundError as error:
-            if not _comes_with_chaos(error):
-                raise
-            text = f"{error.name} is not installed; install what faults need with: {INSTALL}"
-            raise CommandFailed(f"Error: {text}", exit_code=HARNESS) from error
-        except (CommandFailed, click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except Exception as error:  # which would end as 1, as if safety had been violated
-            raise CommandFailed(f"Error: {_told(error)}", exit_code=HARNESS) from error
-
-
-class NotInstalled(click.Command):
-    """Stands for a command whose packages are not there: `--help` and completion list it, and calling it says what to install."""
-
-    def __init__(self, name: str, error: ModuleNotFoundError) -> None:
-        super().__init__(name, short_help=f"Not installed: {INSTALL}")
-        self._error = error
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing:
-            raise self._error
-        return []
-
-
-def _told(error: Exception) -> str:
-    """What a person is told of it; of a bug of the harness with where it is, on stderr."""
+def _text(error: Exception) -> str:
+    """Return the sentence for the user; a bug of the harness prints its traceback on stderr first."""
     from kraftlab.cli.main import known_failure
 
-    text = known_failure(error)
+    text = str(error) if isinstance(error, HarnessError | StoreError) else known_failure(error)
     if text is None:
         traceback.print_exception(error)
     return text or f"the harness failed: {type(error).__name__}: {error}"
 
 
-def _comes_with_chaos(error: ModuleNotFoundError) -> bool:
-    return error.name is not None and error.name.partition(".")[0] in ("pyarrow", "jinja2")
-
-
-def _wrong_use(error: click.UsageError) -> CommandFailed:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        return CommandFailed(error.format_message(), exit_code=USAGE)
-    where = error.ctx.command_path if error.ctx else "kraftlab chaos"
-    return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=USAGE)
+ENDINGS = Endings(
+    usage=USAGE,
+    codes=(
+        (WrongUse, USAGE),
+        (StoreError, USAGE),
+        (Exception, HARNESS),
+    ),  # a bug would end as 1 otherwise, as if safety were violated
+    text=_text,
+    not_installed=HARNESS,
+    extra="chaos",
+    packages=frozenset({"pyarrow", "jinja2"}),
+)
 
 
 @click.group(
     "chaos",
-    cls=ChaosGroup,
+    cls=LazyGroup,
+    modules=COMMANDS,
+    endings=ENDINGS,
     short_help="Break clusters on purpose, and prove what they did.",
     epilog="""\b
 Examples:

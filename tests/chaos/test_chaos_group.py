@@ -18,7 +18,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = importlib.import_module
 
     def import_module(name: str, package: str | None = None) -> ModuleType:
-        if name in (".commands.test", ".commands.report"):
+        if name in ("jepsen_lite.commands.test", "jepsen_lite.commands.report"):
             raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
         return imported(name, package)
 
@@ -37,9 +37,7 @@ def test_a_command_that_cannot_be_loaded_says_what_to_install(
     bare: None, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["chaos", "test", *arguments]) == 255
-    assert capsys.readouterr().err == (
-        "Error: jinja2 is not installed; install what faults need with: pip install 'kraftlab[chaos]'\n"
-    )
+    assert capsys.readouterr().err == "Error: jinja2 is not installed; install it with: pip install 'kraftlab[chaos]'\n"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_each_kind_of_fault_has_its_exit_code(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(group.PipelineGroup, "get_command", lambda *_: click.Command("fails", callback=fail))
+    monkeypatch.setattr(group.pipeline, "get_command", lambda *_: click.Command("fails", callback=fail))
     assert run(["pipeline", "fails"]) == code
     assert capsys.readouterr().err == "Error: odd\n"
 
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_used_is_one_line_and_no_finding(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(group.PipelineGroup, "get_command", lambda *_: click.Command("odd", callback=fail))
+    monkeypatch.setattr(group.pipeline, "get_command", lambda *_: click.Command("odd", callback=fail))
     assert run(["pipeline", "odd"]) == 3
     assert capsys.readouterr().err == f"{said} and its permissions\n"
 
@@ -89,7 +89,7 @@ def test_a_package_that_is_not_installed_is_told_with_the_way_to_install_it(
     def fail() -> None:
         raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql")
 
-    monkeypatch.setattr(group.PipelineGroup, "get_command", lambda *_: click.Command("fails", callback=fail))
+    monkeypatch.setattr(group.pipeline, "get_command", lambda *_: click.Command("fails", callback=fail))
     monkeypatch.setattr(sys, "argv", ["kraftlab", "pipeline", "fails"])
     assert run(["pipeline", "fails"]) == 3
     assert "pip install 'kraftlab[pipeline]'" in capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_a_missing_module_of_our_own_is_a_bug_and_stays_one(monkeypatch: pytest.
     def fail() -> None:
         raise ModuleNotFoundError("No module named 'kraftlab.absent'", name="kraftlab.absent")
 
-    monkeypatch.setattr(group.PipelineGroup, "get_command", lambda *_: click.Command("fails", callback=fail))
+    monkeypatch.setattr(group.pipeline, "get_command", lambda *_: click.Command("fails", callback=fail))
     with pytest.raises(ModuleNotFoundError):
         run(["pipeline", "fails"])
 
