@@ -155,7 +155,7 @@ class WatchedDisks:
             setattr(os, name, getattr(self, f"call_{name}"))
         vars(builtins)["open"] = self._open_text
         try:
-            with mock.patch.object(files, "_syncfs", lambda: None):
+            with mock.patch.object(files, "syncfs", lambda: None):
                 yield
         finally:
             vars(builtins)["open"] = real_open

@@ -59,7 +59,7 @@ def sync_new_directories(directories: Sequence[Path]) -> None:
     """Make new directories of one parent durable, with the files in them. Their own names need another fsync of the parent."""
     if not directories:
         return
-    sync = _syncfs()
+    sync = syncfs()
     if len(directories) < SYNCED_TOGETHER_MIN or sync is None:
         for directory in directories:
             for file in directory.iterdir():
@@ -74,7 +74,7 @@ def sync_new_directories(directories: Sequence[Path]) -> None:
 
 
 @functools.cache
-def _syncfs() -> Callable[[int], None] | None:
+def syncfs() -> Callable[[int], None] | None:
     """syncfs(2), None where it is missing or may hide errors."""
     release = re.match(r"(\d+)\.(\d+)", platform.release())
     if platform.system() != "Linux" or release is None or (int(release[1]), int(release[2])) < (5, 8):

@@ -11,9 +11,9 @@ import json
 import logging
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import Lock
 
 from kraftlab.config import meta_properties
 from kraftlab.metadata.uuids import Uuid
@@ -51,7 +51,7 @@ class LogDir:
         self._written: dict[str, frozenset[TopicPartition]] = {}
         """Whose offsets stand in each checkpoint on the disk."""
         self._lock_descriptor = lock
-        self._checkpoint_lock = threading.Lock()
+        self._checkpoint_lock = Lock()
 
     @classmethod
     def open(cls, path: Path, *, node_id: int, cluster_id: str) -> LogDir:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -82,21 +81,28 @@ def test_an_append_over_a_gap_that_fails_leaves_no_trace(open_log, batch, monkey
     assert open_log(clean=True).epochs == ((1, 0),)
 
 
-def test_an_append_over_a_gap_does_not_let_others_cut_the_log_meanwhile(open_log, batch) -> None:
+def test_an_append_over_a_gap_does_not_let_others_cut_the_log_meanwhile(open_log, batch, monkeypatch) -> None:
+    """While one thread reads, a cut waits for the reader and an append does not; nor does the cut slip in between."""
     log = open_log()
     log.append_as_leader(batch(10), 1)
-    with log._pinned():
-        cutter = threading.Thread(target=log.truncate_to, args=(5,))
+    cutter = threading.Thread(target=log.truncate_to, args=(5,))
+    ends: list[int] = []
+    read = segment_module.Segment.read
+
+    def read_slowly(segment, position: int, size_bytes: int) -> bytes:
+        monkeypatch.undo()
         cutter.start()
-        deadline = time.monotonic() + 5
-        while not log._waiting_for_pins and time.monotonic() < deadline:
-            time.sleep(0.001)
+        cutter.join(0.05)
         writer = threading.Thread(target=log.append_as_leader, args=(batch(5, base_offset=FAR), 1), kwargs={"keep_offsets": True})
         writer.start()
         writer.join(5)
-        assert log.log_end_offset == FAR + 5
+        ends.append(log.log_end_offset)
+        return read(segment, position, size_bytes)
+
+    monkeypatch.setattr(segment_module.Segment, "read", read_slowly)
+    log.read(0, 1000)
     cutter.join()
-    assert (log.log_end_offset, log.recovery_point) == (0, 0)
+    assert (ends, log.log_end_offset, log.recovery_point) == ([FAR + 5], 0, 0)
 
 
 def test_retention_goes_on_in_a_log_that_began_with_a_gap(open_log, batch) -> None:
