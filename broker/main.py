@@ -132,7 +132,7 @@ class BrokerNode:
         self._failures_in, self._failures = trio.open_memory_channel[LogDirFailed](1000)
         self.configs = DynamicConfigs(config)
         self.publisher = MetadataPublisher(
-            (("configs", self._publish_configs), ("replicas", self._publish_replicas), ("lifecycle", self._publish_lifecycle)),
+            (("configs", self._publish_configs), ("replicas", self.publish_replicas), ("lifecycle", self._publish_lifecycle)),
             self._leader_changed,
             fatal=(StartupRefused,),
             in_thread=in_thread,
@@ -193,8 +193,8 @@ class BrokerNode:
             self.producer_ids.run,
             self.replicas.run_lag_checks,
             self.replicas.run_placing,
-            self._handle_failed_directories,
-            self._checkpoint_high_watermarks,
+            self.handle_failed_directories,
+            self.checkpoint_high_watermarks,
             self._remove_expired,
             Retention(self.replicas, self.configs, config.log_retention_check_interval_ms).run,
         )
@@ -230,7 +230,7 @@ class BrokerNode:
             channel,
             lambda: self.publisher.offset,
         )
-        self.disks = Disks(self._directory_failed, self._in_thread)
+        self.disks = Disks(self.directory_failed, self._in_thread)
         self.isr_changes = AlterPartitionManager(channel, config.node_id, self.broker_epoch)
         self.assignments = DirectoryAssignments(channel, config.node_id, self.broker_epoch, lambda: self.publisher.image)
         self.producer_ids = ProducerIds(channel, config.node_id, self.broker_epoch)
@@ -324,7 +324,7 @@ class BrokerNode:
         ids = (self.logs.directory_id_of(path) for path in cordoned)
         self.lifecycle.directories_cordoned(tuple(sorted(directory_id for directory_id in ids if directory_id is not None)))
 
-    async def _publish_replicas(self, publication: Publication) -> None:
+    async def publish_replicas(self, publication: Publication) -> None:
         if publication.is_first:
             node_id = self._config.node_id
             assigned = [
@@ -341,7 +341,7 @@ class BrokerNode:
             registered = self.logs.directory_ids()
             await self._in_thread(None, self.logs.start, assigned, wall_clock_ms())
             for path in registered.keys() - self.logs.directory_ids().keys():
-                self._directory_failed(LogDirFailed(path, OSError(self.logs.offline_dirs[path])))
+                self.directory_failed(LogDirFailed(path, OSError(self.logs.offline_dirs[path])))
         await self.replicas.apply(publication)
 
     async def _publish_lifecycle(self, publication: Publication) -> None:
@@ -379,12 +379,12 @@ class BrokerNode:
 
     # --- directories ---------------------------------------------------------------------------------------------------------
 
-    def _directory_failed(self, error: LogDirFailed) -> None:
+    def directory_failed(self, error: LogDirFailed) -> None:
         if error.log_dir not in self._failed_dirs:
             self._failed_dirs.add(error.log_dir)
             self._failures_in.send_nowait(error)
 
-    async def _handle_failed_directories(self) -> None:
+    async def handle_failed_directories(self) -> None:
         """Each directory once. The controller is told first: all else may have to wait for a disk that hangs."""
         async with trio.open_nursery() as nursery:
             async for error in self._failures:
@@ -401,12 +401,12 @@ class BrokerNode:
             self._has_lost_all = True  # Several may have failed at once; they end the broker once.
             raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
 
-    async def _checkpoint_high_watermarks(self) -> None:
+    async def checkpoint_high_watermarks(self) -> None:
         async def write(log_dir: Path) -> None:
             try:
                 await self._in_thread(None, self.logs.write_checkpoints, log_dir)
             except LogDirFailed as error:
-                self._directory_failed(error)
+                self.directory_failed(error)
 
         await look_after_each(self.logs.directory_ids, self._config.replica_high_watermark_checkpoint_interval_ms, write)
 
@@ -419,7 +419,7 @@ class BrokerNode:
             try:
                 await self._in_thread(None, self.logs.remove_expired, wall_clock_ms())
             except LogDirFailed as error:
-                self._directory_failed(error)
+                self.directory_failed(error)
             except LogError as error:
                 logger.warning("directories that were given up could not be removed: %s", error)
 

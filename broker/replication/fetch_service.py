@@ -90,7 +90,7 @@ class FetchService:
     def __init__(self, replicas: Replicas, gate: ByteGate) -> None:
         self._replicas = replicas
         self._gate = gate
-        self._sessions = FetchSessions()
+        self.sessions = FetchSessions()
         self._visits: dict[tuple[int, int], _Visit] = {}
 
     async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
@@ -102,7 +102,7 @@ class FetchService:
             if key in self._visits:
                 self._visits.pop(key).end()
         try:
-            session = self._sessions.session_of(request, now)
+            session = self.sessions.session_of(request, now)
         except SessionRefused as error:
             return ReplicaFetchResponse(error.code, str(error))
         visit = _Visit(session, now + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)

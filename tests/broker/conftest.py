@@ -307,7 +307,8 @@ class Broker:
         self.fetchers = Fetchers(self.replicas, world, FetchLimits())
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, 2)
         self.replicas.attach(self.fetchers, self.mover)
-        self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
+        self.fetches = FetchService(self.replicas, self.configs.leader_gate)
+        self.data_plane = DataPlane(self.replicas, self.fetches)
         self.log_dirs_api = LogDirsApi(self.replicas, MetadataPublisher((), lambda: None))
 
     async def start(self) -> None:

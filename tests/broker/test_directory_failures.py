@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.control.lifecycle import RegistrationFailed
 from kraftlab.broker.control.metadata_publisher import Publication
 from kraftlab.broker.log import checkpoints
+from kraftlab.broker.log.disks import InThread, in_thread
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.main import AllDirectoriesFailed, BrokerNode
@@ -124,7 +126,7 @@ async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_
     assert target in {error.log_dir for error in broker.failed}
 
 
-def node_on(dirs: list[Path]) -> BrokerNode:
+def node_on(dirs: list[Path], in_thread: InThread = in_thread) -> BrokerNode:
     """A broker whose logs are opened in these directories, and that does not run."""
     for path in dirs:
         meta_properties.write(path, MetaProperties("cluster", 1, random_uuid()))
@@ -135,23 +137,38 @@ def node_on(dirs: list[Path]) -> BrokerNode:
         "listeners": "PEER://127.0.0.1:2,GRPC://127.0.0.1:3",
         "log.dirs": ",".join(map(str, dirs)),
     }
-    node = BrokerNode(build(values, "test", "broker", BrokerConfig), MetaProperties("cluster", 1, random_uuid()))
+    config = build(values, "test", "broker", BrokerConfig)
+    node = BrokerNode(config, MetaProperties("cluster", 1, random_uuid()), in_thread=in_thread)
     node.logs = LogManager.open(dirs, node_id=1, cluster_id="cluster")
     return node
 
 
+class Lifecycle:
+    """Takes down what the controller hears."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def directory_failed(self, directory_id: Any) -> None:
+        self.told.append(directory_id)
+
+
+class Replicas:
+    """They are at a disk that hangs."""
+
+    async def apply(self, publication: Publication) -> None:
+        pass
+
+    async def directory_failed(self, log_dir: Path) -> None:
+        await trio.sleep_forever()
+
+
 async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_any_other(
-    autojump_clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: Any, nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has been registered as one that works: else its replicas would be believed alive."""
     dirs = [tmp_path / name for name in ("d0", "d1")]
     node = node_on(dirs)
-    told: list[Any] = []
-
-    class Replicas:
-        async def apply(self, publication: Publication) -> None:
-            pass
-
     write_offsets = checkpoints.write_offsets
 
     def fails(path: Path, offsets: Any) -> None:
@@ -160,35 +177,25 @@ async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_an
         write_offsets(path, offsets)
 
     monkeypatch.setattr(checkpoints, "write_offsets", fails)
-    monkeypatch.setattr(node, "replicas", Replicas(), raising=False)
-    monkeypatch.setattr(node, "_directory_failed", told.append)
-    await node._publish_replicas(Publication(EMPTY, EMPTY, changes_between(EMPTY, EMPTY), True))
+    node.lifecycle, node.replicas = lifecycle, _ = Lifecycle(), Replicas()
+    nursery.start_soon(node.handle_failed_directories)
+    await node.publish_replicas(Publication(EMPTY, EMPTY, changes_between(EMPTY, EMPTY), True))
+    await trio.testing.wait_all_tasks_blocked()
+    assert lifecycle.told == [node.logs.directory_id_of(dirs[1])]
     node.logs.abandon()
-    assert [error.log_dir for error in told] == [dirs[1]]
 
 
 async def test_the_controller_hears_of_every_directory_that_fails_though_a_disk_hangs(
-    nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nursery: trio.Nursery, tmp_path: Path
 ) -> None:
     """What is done about replicas waits for who is at them. The last directory that fails ends the broker all the same."""
     dirs = [tmp_path / name for name in ("d0", "d1", "d2")]
     node = node_on(dirs)
-    tell, told = trio.open_memory_channel[Any](3)
-
-    class Lifecycle:
-        def directory_failed(self, directory_id: Any) -> None:
-            tell.send_nowait(directory_id)
-
-    class Replicas:
-        async def directory_failed(self, log_dir: Path) -> None:
-            await trio.sleep_forever()
-
-    monkeypatch.setattr(node, "lifecycle", Lifecycle(), raising=False)
-    monkeypatch.setattr(node, "replicas", Replicas(), raising=False)
+    node.lifecycle, node.replicas = lifecycle, _ = Lifecycle(), Replicas()
 
     async def handle() -> None:
         with pytest.raises(BaseExceptionGroup) as raised:
-            await node._handle_failed_directories()
+            await node.handle_failed_directories()
         assert isinstance(only_cause(raised.value), AllDirectoriesFailed)
         ended.set()
 
@@ -196,9 +203,9 @@ async def test_the_controller_hears_of_every_directory_that_fails_though_a_disk_
     nursery.start_soon(handle)
     with trio.fail_after(20):
         for path in dirs:
-            node._directory_failed(failure(path))
-            assert await told.receive() == node.logs.directory_id_of(path)
+            node.directory_failed(failure(path))
         await ended.wait()
+    assert lifecycle.told == [node.logs.directory_id_of(path) for path in dirs]
     node.logs.abandon()
 
 
@@ -207,8 +214,6 @@ async def test_a_disk_that_hangs_keeps_no_other_from_its_checkpoints(
 ) -> None:
     """Nor does it take up one thread after the other."""
     dirs = [tmp_path / name for name in ("d0", "d1")]
-    node = node_on(dirs)
-    node.logs.start([], 0)
     written, hanging = list[Path](), list[Path]()
     write_offsets = checkpoints.write_offsets
 
@@ -228,10 +233,11 @@ async def test_a_disk_that_hangs_keeps_no_other_from_its_checkpoints(
         write_offsets(path, offsets)
         written.append(path)
 
-    monkeypatch.setattr(node, "_in_thread", in_thread)
+    node = node_on(dirs, in_thread)
+    node.logs.start([], 0)
     monkeypatch.setattr(checkpoints, "write_offsets", write)
-    nursery.start_soon(node._checkpoint_high_watermarks)
-    await trio.sleep(4 * node._config.replica_high_watermark_checkpoint_interval_ms / 1000)
+    nursery.start_soon(node.checkpoint_high_watermarks)
+    await trio.sleep(4 * 5)
     assert written.count(dirs[1] / checkpoints.HIGH_WATERMARKS) >= 3
     assert len(hanging) == 1
     node.logs.abandon()

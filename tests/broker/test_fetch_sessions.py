@@ -259,20 +259,18 @@ async def test_replication_goes_on_when_a_leader_knows_the_session_no_more(
         leader.crash()
         await leader.restart()
     else:
-        sessions = leader.data_plane._fetches._sessions
-        for lane in list(sessions._by_lane):
-            sessions._end(lane)
+        leader.fetches.sessions = FetchSessions()
     assert (await leader.produce("t", 1, batch())).error == 0
     await eventually(lambda: all(same_data("t", number, (leader, follower)) for number in range(20)), "both hold the same")
     if what == "forgets the session":
         assert ErrorCode.FETCH_SESSION_ID_NOT_FOUND in {response.error for _, response in fetches}
 
 
-async def test_a_partition_that_goes_is_forgotten_by_the_leader(
-    autojump_clock: Any, pair: Any, eventually: Callable[..., Awaitable[None]]
+async def test_a_follower_tells_the_leader_of_a_partition_that_goes(
+    autojump_clock: Any, fetches: list[Any], pair: Any, eventually: Callable[..., Awaitable[None]]
 ) -> None:
-    sessions = pair.brokers[0].data_plane._fetches._sessions._by_lane
-    await eventually(lambda: [len(session.wanted) for session in sessions.values()] == [20], "everything is told")
     await eventually(lambda: UNASSIGNED not in pair.state("t", 4).directories, "every replica has its directory")
+    fetches.clear()
     await pair.change("t", 4, replicas=(0,), isr=(0,), directories=pair.state("t", 4).directories[:1])
-    await eventually(lambda: [len(session.wanted) for session in sessions.values()] == [19], "one is forgotten")
+    gone = pair.image.topics.by_name["t"], 4
+    await eventually(lambda: [gone] in [[*request.forgotten] for request, _ in fetches], "one is forgotten")

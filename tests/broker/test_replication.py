@@ -52,7 +52,7 @@ async def test_a_consumer_sees_nothing_above_the_high_watermark(autojump_clock: 
     await trio.sleep(1)
     await brokers[0].produce("t", 0, batch(), acks=1)
     wanted = FetchPartition(topic_id, 0, -1, 0, -1, -1, 1 << 20)
-    response = await brokers[0].data_plane._fetches.fetch(ReplicaFetchRequest(-1, -1, 0, 1, 1 << 20, (wanted,)))
+    response = await brokers[0].fetches.fetch(ReplicaFetchRequest(-1, -1, 0, 1, 1 << 20, (wanted,)))
     [found] = response.partitions
     assert (found.high_watermark, found.log_end_offset) == (1, 2)
     assert len(found.records) == len(batch())
@@ -220,7 +220,7 @@ async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(au
     await world.change("t", 0, leader=0)
     for epoch, error in ((0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         wanted = FetchPartition(topic_id, 0, epoch, 0, -1, 0, 1 << 20)
-        response = await brokers[0].data_plane._fetches.fetch(ReplicaFetchRequest(1, 1, 0, 1, 1 << 20, (wanted,)))
+        response = await brokers[0].fetches.fetch(ReplicaFetchRequest(1, 1, 0, 1, 1 << 20, (wanted,)))
         assert [part.error for part in response.partitions] == [error]
 
 
@@ -299,7 +299,7 @@ async def test_an_error_that_no_table_knows_holds_up_its_own_partition_only(
 ) -> None:
     brokers = await three(world)
     topic_id = await world.create_topic("t", [0, 1], [0, 1])
-    fetches, asked = brokers[0].data_plane._fetches, []
+    fetches, asked = brokers[0].fetches, []
     fetch, errors = fetches.fetch, iter([int(ErrorCode.NOT_LEADER_OR_FOLLOWER)])
 
     async def fetch_with_an_error(request: ReplicaFetchRequest) -> ReplicaFetchResponse:

@@ -95,7 +95,7 @@ async def test_a_read_that_a_deposed_leader_finishes_late_is_not_given_out(
     async def fetch_as_a_follower_with_record_1() -> None:
         wanted = FetchPartition(topic_id, 0, 0, 2, 0, 0, 1 << 20)
         request = ReplicaFetchRequest(2, brokers[2].epoch, 100, 1, 1 << 20, (wanted,), 7)
-        responses.append(await brokers[0].data_plane._fetches.fetch(request))
+        responses.append(await brokers[0].fetches.fetch(request))
 
     world.nursery.start_soon(fetch_as_a_follower_with_record_1)
     await trio.sleep(0.01)
