@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
 
 from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, AuthenticationFailed, Users
 
-from .front_door import host_of
 from .methods import CLIENT_ID_HEADER
 
 if TYPE_CHECKING:
@@ -31,3 +31,11 @@ def caller_of(context: grpc.ServicerContext, users: Users) -> Caller:
 
         context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
     return Caller(principal, host_of(context.peer()), headers.get(CLIENT_ID_HEADER, ""))
+
+
+def host_of(peer: str) -> str:
+    """The IP address in what gRPC calls a peer (`ipv4:10.0.0.1:5007`, `ipv6:%5B::1%5D:5007`); "" if there is none in it."""
+    family, _, address = unquote(peer).partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return ""
+    return address.rpartition(":")[0].strip("[]").removeprefix("::ffff:")

@@ -8,8 +8,8 @@ is the pipelined door, whose calls share those switches: it is the fast one. A s
 
 grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
-that have not been answered end with the gRPC status UNAVAILABLE. The port is ours (`front_door.py`), gRPC listens behind it:
-so bytes that are not HTTP/2 get a line in the log. Who calls is worked out once for a unary call or a stream (`caller.py`).
+that have not been answered end with the gRPC status UNAVAILABLE. gRPC closes a connection that does not speak HTTP/2, and says
+nothing about it. Who calls is worked out once for a unary call or a stream (`caller.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
@@ -38,7 +37,6 @@ from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
 from .caller import Caller, caller_of
-from .front_door import LINE_INTERVAL_S, LINES_AT_ONCE, Backend, FrontDoor, private_backend
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 from .versions import refusal
 
@@ -55,6 +53,11 @@ MAX_CONCURRENT_CALLS = 4096
 STOP_GRACE_S = 0.2
 MIN_PING_INTERVAL_MS = 500
 """Clients ping during a call, to tell a node that hangs from one that is slow."""
+HANDSHAKE_TIMEOUT_MS = 5000
+"""A connection that has not shown by then that it speaks HTTP/2 is closed."""
+LINES_AT_ONCE = 50
+LINE_INTERVAL_S = 5.0
+"""Requests that cannot be decoded give so many log lines at once, and one more in that time."""
 
 
 class Call(NamedTuple):
@@ -108,28 +111,19 @@ class AdminServer:
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serves until cancelled; reports the port once calls are accepted. ListenError if the port cannot be had."""
         self._token = trio.lowlevel.current_trio_token()
-        with ExitStack() as stack:
-            listeners = [stack.enter_context(listener) for listener in await _listen(self._host, self._port)]
-            port: int = listeners[0].getsockname()[1]
-            backend = stack.enter_context(private_backend())
-            server = await trio.to_thread.run_sync(self._build, backend)
-            door = FrontDoor(str(Endpoint(self._host or "*", port)), listeners, backend)
-            async with trio.open_nursery() as doors:
+        server, port = await trio.to_thread.run_sync(self._build)
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 try:
-                    async with trio.open_nursery() as nursery:
-                        self._nursery = nursery
-                        try:
-                            await trio.to_thread.run_sync(server.start)
-                            doors.start_soon(_run_in_thread, door)
-                            task_status.started(port)
-                            await trio.sleep_forever()
-                        finally:
-                            # Calls go on arriving, also when the last task has ended and the nursery with it.
-                            self._nursery = None
+                    await trio.to_thread.run_sync(server.start)
+                    task_status.started(port)
+                    await trio.sleep_forever()
                 finally:
-                    door.stop_listening()
-                    await self._stop(server)
-                    door.stop()
+                    # Calls go on arriving, also when the last task has ended and the nursery with it.
+                    self._nursery = None
+        finally:
+            await self._stop(server)
 
     async def _stop(self, server: grpc.Server) -> None:
         """Ends the calls that have no answer."""
@@ -138,7 +132,8 @@ class AdminServer:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(server.stop(STOP_GRACE_S).wait)
 
-    def _build(self, backend: Backend) -> grpc.Server:
+    def _build(self) -> tuple[grpc.Server, int]:
+        """The server and its port. ListenError. Worker thread."""
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         import grpc
 
@@ -148,6 +143,7 @@ class AdminServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
                 ("grpc.http2.max_ping_strikes", 0),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ),
@@ -163,13 +159,7 @@ class AdminServer:
             self._stream, response_serializer=admin_pb2.CallResponses.SerializeToString
         )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        try:
-            server.add_insecure_port(backend.grpc_address)
-        except RuntimeError as error:
-            raise ListenError(
-                f"gRPC cannot listen on {backend.grpc_address}, behind {self._host}:{self._port}: {error}"
-            ) from error
-        return server
+        return server, _listen(server, self._host, self._port)
 
     def _read(self, kind: type[Message], data: bytes) -> Any:
         """None for bytes that are none. gRPC itself would log a traceback for each, and after some streams of them never stop."""
@@ -305,15 +295,30 @@ def _abort_stopping(context: grpc.ServicerContext) -> None:
     context.abort(grpc.StatusCode.UNAVAILABLE, "this node is stopping; ask another one")
 
 
-async def _run_in_thread(door: FrontDoor) -> None:
-    """Until the door is stopped; this cannot be cancelled."""
-    await trio.to_thread.run_sync(door.run, thread_name="front-door", limiter=trio.CapacityLimiter(1))
+def _listen(server: grpc.Server, host: str, port: int) -> int:
+    """Has the server listen at every address of `host`, or at all of this machine's if it is empty; returns the port.
 
-
-async def _listen(host: str, port: int) -> list[socket.socket]:
+    ListenError if the host cannot be resolved, or the port cannot be had at one of its addresses. Blocks.
+    """
+    wanted = Endpoint(host or "*", port)
     try:
-        listeners = await trio.open_tcp_listeners(port, host=host or None)
+        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)
     except OSError as error:
-        why = error.strerror or error
-        raise ListenError(f"cannot listen on {host or '*'}:{port} for GRPC: {why}; is another process using the port?") from error
-    return [socket.socket(fileno=listener.socket.detach()) for listener in listeners]
+        raise ListenError(f"cannot listen on {wanted} for GRPC: {error.strerror}") from error
+    for address in dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found):
+        try:
+            port = server.add_insecure_port(str(Endpoint(address, port)))
+        except RuntimeError as error:
+            why = _why_not(address, port) or error
+            raise ListenError(f"cannot listen on {wanted} for GRPC: {why}; is another process using the port?") from error
+    return port
+
+
+def _why_not(address: str, port: int) -> str | None:
+    """The system's reason why nobody can listen there, which gRPC keeps to itself; None if there is none."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        socket.create_server((address, port), family=family).close()
+    except OSError as error:
+        return os.strerror(error.errno) if error.errno else str(error)
+    return None

@@ -1,21 +1,23 @@
-"""The address of a client, as gRPC's peer tells it."""
+"""The address of a client, as gRPC names its peer."""
 
 from __future__ import annotations
 
 import pytest
 
-from kraftlab.rpc.front_door import host_of
+from kraftlab.rpc.caller import host_of
 
 
 @pytest.mark.parametrize(
     ("peer", "host"),
     [
-        ("unix-abstract:kraftlab-7-ab-3-from-127.0.0.1", "127.0.0.1"),
-        ("unix-abstract:kraftlab-7-ab-3-from-%3A%3A1", "::1"),
-        ("unix-abstract:kraftlab-7-ab-3-from-::ffff:10.0.0.1", "10.0.0.1"),
-        ("unix:/tmp/kraftlab-x/grpc-12-from-10.1.2.3", "10.1.2.3"),
+        ("ipv4:127.0.0.1:44122", "127.0.0.1"),
+        ("ipv6:%5B::1%5D:57956", "::1"),
+        ("ipv6:[2001:db8::7]:57956", "2001:db8::7"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:5", "fe80::1%eth0"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:5", "10.0.0.1"),
         ("unix:", ""),
+        ("", ""),
     ],
 )
-def test_the_address_stands_at_the_end_of_the_peers_name(peer: str, host: str) -> None:
+def test_the_address_of_a_peer_is_its_name_without_family_and_port(peer: str, host: str) -> None:
     assert host_of(peer) == host

@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import itertools
 import queue
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
@@ -13,6 +14,7 @@ from google.protobuf.message import Message
 
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2, admin_pb2_grpc
+from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc import server
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
@@ -165,39 +167,35 @@ HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    ("data", "lines"),
-    [
-        (b"", 0),
-        (b"\0" * 100, 1),
-        (b"GET / HTTP/1.0\r\n\r\n", 1),
-        (bytes(range(256)) * 40, 1),
-        (HTTP_2[:10], 1),
-        (HTTP_2 + bytes(range(256)) * 40, 0),
-    ],
+    "data",
+    [b"\0" * 100, b"GET / HTTP/1.0\r\n\r\n", bytes(range(256)) * 40, HTTP_2[:10], HTTP_2 + bytes(range(256)) * 40],
+    ids=["zeros", "HTTP/1", "many bytes", "half a preface", "HTTP/2 and garbage"],
 )
-async def test_random_bytes_leave_the_server_healthy_and_a_line_in_its_log(
-    echo,
-    served: tuple[str, int],
-    stub: admin_pb2_grpc.AdminStub,
-    caplog: pytest.LogCaptureFixture,
-    data: bytes,
-    lines: int,
+async def test_a_connection_that_does_not_speak_http_2_is_closed(
+    echo, served: tuple[str, int], stub: admin_pb2_grpc.AdminStub, data: bytes
 ) -> None:
-    def throw() -> None:
-        with socket.create_connection(served, timeout=5) as connection:
-            connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
-            try:
-                while connection.recv(65536):
-                    pass
-            except ConnectionError:
-                pass
-
-    await trio.to_thread.run_sync(throw)
-    assert [record.levelname for record in caplog.records if "closed connection from 127.0.0.1:" in record.getMessage()] == [
-        "WARNING"
-    ] * lines
+    await trio.to_thread.run_sync(throw, served, data)
     assert (await trio.to_thread.run_sync(stub.DescribeCluster, describe_cluster(3))).header.metadata_offset == 3
+
+
+async def test_a_connection_that_says_nothing_is_closed(nursery: trio.Nursery, echo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE_TIMEOUT_MS", 50)
+    port = await nursery.start(AdminServer(echo, "127.0.0.1", 0).serve)
+    with trio.fail_after(5):
+        await trio.to_thread.run_sync(throw, ("127.0.0.1", port), None)
+
+
+def throw(address: tuple[str, int], data: bytes | None) -> None:
+    """Sends these bytes and half-closes, or does neither; then reads until the server closes the connection."""
+    with socket.create_connection(address, timeout=5) as connection:
+        try:
+            if data is not None:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+        except ConnectionError:
+            pass
 
 
 async def test_streams_that_stay_open_leave_room_for_calls(echo, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,9 +256,46 @@ async def test_clients_that_come_and_go_are_all_answered(echo, served: tuple[str
         assert await trio.to_thread.run_sync(ask, number) == number
 
 
-async def test_a_port_in_use_is_named_with_the_cause(echo, served: tuple[str, int]) -> None:
-    with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{served[1]} for GRPC: Address already in use"):
-        await AdminServer(echo, *served).serve()
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6 loopback address")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", ""])
+async def test_a_port_in_use_is_named_with_the_cause(echo, served: tuple[str, int], host: str) -> None:
+    name = re.escape(f"{host or '*'}:{served[1]}")
+    with pytest.raises(ListenError, match=rf"^cannot listen on {name} for GRPC: Address already in use; is another process"):
+        await AdminServer(echo, host, served[1]).serve()
+
+
+async def test_a_host_that_cannot_be_resolved_is_named(echo) -> None:
+    with pytest.raises(ListenError, match=r"^cannot listen on kraftlab\.invalid:9092 for GRPC: "):
+        await AdminServer(echo, "kraftlab.invalid", 9092).serve()
+
+
+@pytest.mark.parametrize(
+    ("host", "callers"),
+    [
+        ("", ["127.0.0.1"]),
+        ("localhost", ["127.0.0.1"]),
+        pytest.param("", ["::1"], marks=needs_ipv6),
+        pytest.param("::1", ["::1"], marks=needs_ipv6),
+    ],
+)
+async def test_a_host_is_listened_at_with_all_its_addresses_on_one_port(
+    echo, nursery: trio.Nursery, host: str, callers: list[str]
+) -> None:
+    port = await nursery.start(AdminServer(echo, host, 0).serve)
+    for address in callers:
+        with grpc.insecure_channel(str(Endpoint(address, port))) as channel:
+            await trio.to_thread.run_sync(admin_pb2_grpc.AdminStub(channel).DescribeCluster, describe_cluster(1))
+    assert [call.host for call in echo.calls] == callers
 
 
 @pytest.mark.parametrize("accepts", [True, False])
