@@ -17,7 +17,6 @@ import pytest
 
 from jepsen_lite.checkers.judgement import judge
 from jepsen_lite.fault_plan import Action, FaultPlan
-from jepsen_lite.faults import ledger
 from jepsen_lite.history import OK
 from jepsen_lite.runs import EVERY_RUN
 from jepsen_lite.store import RunDirectory
@@ -29,6 +28,7 @@ from jepsen_lite.worlds.shell import LOG_NAME, ShellRun, run_shell
 from jepsen_lite.worlds.shell_kinds import SHELL_KINDS
 from jepsen_lite.worlds.world import WorldFailed, kinds_of
 from kraftlab.broker.log.log_dir import LogDir
+from kraftlab.checking import scratch_directory
 from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.driver.signal import Signal
@@ -294,26 +294,25 @@ def test_a_run_is_kept_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_run_that_is_ended_leaves_no_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals, many: tuple[str, ...]
 ):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(scratch_directory, "BEING_MADE_S", 0.0)
+    before = run_directories()
     command = ("-m", "kraftlab.cli.main", "chaos", "test", "-w", "registers", "-n", "kill", "--world", "shell", "--time", "3600")
     with subprocess.Popen(
         [sys.executable, *command, *many, "--store", str(tmp_path / "runs")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
-        wait_until(lambda: sum(map(os.path.isdir, directories_of(pages()))) == (2 if many else 1), "they play")
-        directories = directories_of(pages())
-        process.send_signal(how)
-        process.wait(30)
-    wait_until(lambda: not pages(), "their processes tidy up")
-    assert not any(map(os.path.exists, directories))
+        try:
+            wait_until(lambda: len(run_directories() - before) == (2 if many else 1), "they play")
+            process.send_signal(how)
+            process.wait(30)
+        finally:
+            process.kill()
+    wait_until(lambda: not run_directories() - before, "their processes tidy up, or a later run does")
 
 
-def pages() -> list[ledger.Page]:
-    found = (path.read_bytes() for path in ledger.state_directory().glob("*.json"))
-    return [msgspec.json.decode(page, type=ledger.Page) for page in found]
-
-
-def directories_of(pages: list[ledger.Page]) -> list[str]:
-    return [entry.path for page in pages for entry in page.entries if isinstance(entry, ledger.Directory)]
+def run_directories() -> set[Path]:
+    """The directories of runs that go on; those that killed runs have left are removed."""
+    scratch_directory.remove_abandoned()
+    return set(scratch_directory.place().glob(f"{scratch_directory.MARK}*"))
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
