@@ -1,0 +1,63 @@
+"""The documents name what there is: files, and in docs/architecture.md rooms, the order of their imports, and functions."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+ROW = re.compile(r"^\| `([\w/-]+)` \| (.+) \| .+ \|$", re.MULTILINE)
+ROOMS = dict(ROW.findall(ARCHITECTURE))
+"""Room → what it does."""
+OUTSIDE = {"bench", "docs", "examples", "src", "tests"}
+MADE_BY_TOOLS = {"build", "dist", "runs"}
+
+
+def test_every_file_that_a_document_names_exists() -> None:
+    named = [
+        (doc.name, path) for doc in DOCS for path in re.findall(r"`([\w.-]+/[\w/.-]+\.(?:py|md|txt|proto))`", doc.read_text())
+    ]
+    linked = [(doc, path) for doc in DOCS for path in re.findall(r"\]\(([\w/.-]+\.md)", doc.read_text())]
+    assert [pair for pair in named if not (ROOT / pair[1]).is_file()] == []
+    assert [pair for pair in linked if not (pair[0].parent / pair[1]).is_file()] == []
+    assert len(named) > 20
+
+
+def test_the_rooms_are_the_folders() -> None:
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"}
+    assert {room.partition("/")[0] for room in ROOMS} | OUTSIDE == folders - MADE_BY_TOOLS
+
+
+def test_a_room_whose_parts_are_named_has_those_and_no_others() -> None:
+    different = {}
+    for room, purpose in ROOMS.items():
+        home = ROOT / "jepsen-lite" / "jepsen_lite" if room == "jepsen-lite" else ROOT / room
+        named = set(re.findall(r"`(\w+)/`", purpose))
+        parts = {path.parent.name for path in home.glob("*/__init__.py")}
+        if named and named != parts:
+            different[room] = named ^ parts
+    assert different == {}
+
+
+def test_the_rooms_stand_in_the_order_of_their_imports() -> None:
+    rules = configparser.ConfigParser()
+    rules.read(ROOT / ".importlinter")
+    layers = rules["importlinter:contract:house"]["layers"].split()
+    names = {"jepsen-lite": "jepsen_lite", "proto": "kraftlab.admin"}
+    in_order = [names.get(room, f"kraftlab.{room.replace('/', '.')}") for room in ROOMS]
+    assert in_order == [layer for layer in layers if layer != "|"]
+
+
+def test_every_function_on_the_way_of_a_write_exists() -> None:
+    steps = re.findall(r"`([\w.]+)`\s+(?:in|\()\s*`?([\w/]+\.py)`", ARCHITECTURE)
+    missing = [step for step in steps if not defines(step[1], step[0].split("."))]
+    assert missing == []
+    assert len(steps) > 12
+
+
+def defines(path: str, names: list[str]) -> bool:
+    text = (ROOT / path).read_text()
+    return all(re.search(rf"(?:\b(?:class|def) {name}\b|^{name}\b.*=)", text, re.MULTILINE) for name in names)
