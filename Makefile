@@ -5,9 +5,11 @@ ARGS ?=
 
 .PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check bench clean
 
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALL := $(PIP) install --no-compile --editable
 # pip compiles on one processor, and tests of packages too. What does not compile here is compiled, or fails, when it is imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests/' .venv/lib || :
+EXTRA = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(1)"])')
 
 .venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kraftlab needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
@@ -20,24 +22,37 @@ COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests/' .venv/lib || :
 	@$(COMPILE)
 	@touch $@
 
+# Spark comes as 450 MB of source, so its wheel is built, without compressing what is compressed, while all else is installed.
 .venv/installed-dev: pyproject.toml | .venv/made
 	@echo "installing kraftlab and what tests need into .venv …" >&2
-	@$(INSTALL) '.[dev]' >&2
+	@$(MAKE) --no-print-directory -j 2 .venv/wheels .venv/installed-tools
+	@$(INSTALL) '.[dev]' --find-links .venv/wheels >&2
 	@$(COMPILE)
+	@rm -rf .venv/wheels
 	@touch .venv/installed $@
+
+.PHONY: .venv/wheels
+.venv/wheels: | .venv/made
+	@mkdir -p $@
+	@$(PIP) wheel --no-deps --wheel-dir $@ -C--build-option=--compression=stored $(call EXTRA,spark) >&2 || :
+
+.venv/installed-tools: pyproject.toml | .venv/made
+	@$(INSTALL) '.[tools]' >&2
+	@$(COMPILE)
+	@touch $@
 
 .venv/installed-pipeline: .venv/installed
 	@echo "installing Spark, Arrow and a Java for them …" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[pipeline]' >&2
+	@$(INSTALL) '.[pipeline]' >&2
 	@touch $@
 
 .venv/installed-chaos: .venv/installed
 	@echo "installing what histories and their pages need …" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[chaos]' >&2
+	@$(INSTALL) '.[chaos]' >&2
 	@touch $@
 
 .venv/installed-bench: .venv/installed-dev
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]' >&2
+	@$(INSTALL) '.[dev,bench]' >&2
 	@touch $@
 
 demo: .venv/installed
@@ -82,8 +97,7 @@ lint: .venv/installed-dev proto-check
 # The pinned compiler lives in an environment of its own: generated code refuses run-times older than its compiler.
 .venv/proto/installed: pyproject.toml .venv/installed
 	@$(PYTHON) -m venv .venv/proto
-	@.venv/proto/bin/python -m pip install --quiet --disable-pip-version-check \
-	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["proto"])')
+	@.venv/proto/bin/python -m pip install --quiet --disable-pip-version-check $(call EXTRA,proto)
 	@touch $@
 
 proto: .venv/proto/installed
