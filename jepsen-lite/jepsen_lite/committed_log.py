@@ -18,7 +18,7 @@ import msgspec
 from kraftlab.metadata import codec
 from kraftlab.metadata.records import AnyRecord, RequestOutcome
 from kraftlab.metadata.uuids import from_text, to_text
-from kraftlab.quorum.core.batch import decode_control
+from kraftlab.quorum.core.batch import Batch, decode_control
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -52,6 +52,12 @@ class LogBatch(NamedTuple):
     append_time_ms: int
     is_control: bool
     body: bytes
+
+    @classmethod
+    def of(cls, batch: Batch) -> LogBatch:
+        """A batch as it was read from a log."""
+        header = batch.header
+        return cls(header.base_offset, header.end_offset, header.epoch, header.append_time_ms, header.is_control, batch.body)
 
 
 def decoded(batches: Iterable[LogBatch], start: int = 0) -> CommittedLog:

@@ -1,4 +1,4 @@
-"""What a run in the shell's world still takes from this machine, and how that is the same in every run of a seed.
+"""One run of a seed: trio on a mock clock, and whatever else a run takes from this machine, the same in every run of the seed.
 
 The order of tasks is drawn from the seed, as trio does for property tests. Controllers reach everything else through one seam
 (`kraftlab.quorum.driver.environment`). Brokers take the names of deleted logs, the time of day, some pauses and the free space of
@@ -13,27 +13,74 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 from unittest import mock
 
 import trio
+import trio.testing
 
 from kraftlab.broker.log import log_dir
+from kraftlab.checking.scratch_directory import own_directory
+
+from .held_tasks import HeldTasks
+
+T = TypeVar("T")
 
 SHOWN = "/shell"
 STARTED_S = 1_700_000_000.0
 """The wall clock's time when the mock clock's is 0."""
+STEPS_MAX = 20_000_000
+"""Steps of tasks after which a run is taken for endless."""
 FREE_BYTES = 1 << 40
 WALL_S: ContextVar[Callable[[], float]] = ContextVar("wall_s")
-"""The time of day on the machine of the task's node; not set for tasks that are none of a node."""
+"""The time of day on the machine of the task's node; not set for tasks outside nodes."""
+
+
+class StepLimit(trio.abc.Instrument):
+    """Counts the steps of all tasks, and cancels `scope` after too many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.scope = trio.CancelScope()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+        if self.count == STEPS_MAX:
+            self.scope.cancel()
+
+
+class Machine(NamedTuple):
+    """Everything that one run has: tasks that can be held, a limit of steps, and a directory of its own."""
+
+    held: HeldTasks
+    steps: StepLimit
+    directory: Path
+
+
+class Ran(NamedTuple, Generic[T]):
+    """A run's result. `steps` of tasks, and the lines of all nodes' `log`, are the same for the same seed."""
+
+    result: T
+    steps: int
+    log: tuple[str, ...]
+
+
+def run_seed(seed: str, main: Callable[[Machine], Awaitable[T]]) -> Ran[T]:
+    """Run `main` under trio, the same in every run of the seed."""
+    steps, held = StepLimit(), HeldTasks()
+    with own_directory() as directory, _deterministic(seed), _logged(directory) as lines:
+        clock = trio.testing.MockClock(autojump_threshold=0)
+        result = trio.run(main, Machine(held, steps, Path(directory)), clock=clock, instruments=[steps, held])
+    return Ran(result, steps.count, tuple(lines))
 
 
 @contextmanager
-def deterministic(seed: str) -> Iterator[None]:
-    """What nodes have frozen of the collector's (`kraftlab.quorum.driver.garbage_collection`) is garbage afterwards."""
+def _deterministic(seed: str) -> Iterator[None]:
+    """Objects that nodes have frozen (`kraftlab.quorum.driver.garbage_collection`) can be collected afterwards."""
     loop: Any = trio._core._run
     before, chance, clock = loop._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), time.time
     names = random.Random(f"{seed}/shell/names")
@@ -60,8 +107,8 @@ def deterministic(seed: str) -> Iterator[None]:
 
 
 @contextmanager
-def logged(directory: str) -> Iterator[list[str]]:
-    """What all nodes log, with the mock clock's time."""
+def _logged(directory: str) -> Iterator[list[str]]:
+    """Collect the log lines of all nodes, with the mock clock's time."""
     handler = _Lines(directory)
     logger = logging.getLogger("kraftlab")
     before = logger.level, logger.propagate

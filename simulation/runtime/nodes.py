@@ -1,8 +1,8 @@
-"""What runs in one life of a node in the shell's world: a controller or a broker as its process has it, without signals and gRPC.
+"""Controllers and brokers as their processes have them, without signals and gRPC: what runs in one life of a node.
 
-Clients call the doors themselves, the functions behind which gRPC stands. A broker's metadata log is on simulated files like a
-controller's; its log directories are watched ones of this machine (`log_dirs.py`), which its own code writes on the loop. A
-broker that dies gives back what the kernel would take from its process: open files and locks.
+Clients call the services directly, without gRPC. A broker's metadata log is on simulated files like a controller's; its log
+directories are watched directories of this machine (`log_dirs.py`), which its own code writes on the loop. A broker that dies
+gives back what the kernel would take from its process: open files and locks.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from .inline_disk import InlineDisk
 
 T = TypeVar("T")
 Answer = Callable[[Message | None], None]
-Heard = Callable[[bytes], None]
+OnCommit = Callable[[bytes], None]
+"""Gets whole batches, as they are in the log of a node that is about to apply them."""
 
 
-class Said(NamedTuple):
-    """What a node says of itself."""
+class NodeStatus(NamedTuple):
+    """A node's own view of the log."""
 
     epoch: int
     leader: int
@@ -43,60 +44,67 @@ class Said(NamedTuple):
     log_end: int
 
 
-class ShellNode(ABC):
-    """`heard` is told of whole batches, as they stand in the node's log, which it is about to apply; not of those that a leader's
-    snapshot has replaced meanwhile.
-    """
+class RuntimeNode(ABC):
+    """One node, for one of its lives."""
 
     driver: RaftDriver
 
     @abstractmethod
     async def live(self, nursery: trio.Nursery, opened: Callable[[], None]) -> None:
-        """Takes part until cancelled; raises what ends the node. `opened`: from now on clients are answered."""
+        """Take part until cancelled, or raise the error that ends the node. Calls `opened` when clients are answered."""
 
     @abstractmethod
     def accept(self, call: Call, answer: Answer) -> bool:
-        """Takes a call that needs no task of its own; False if it is not taken."""
+        """Take a call that needs no task of its own; False if it does."""
 
     @abstractmethod
     async def dispatch(self, call: Call) -> Message: ...
 
     @abstractmethod
-    def said(self) -> Said: ...
+    def status(self) -> NodeStatus: ...
 
     @abstractmethod
     def die(self) -> None:
         """Gives back what a kernel would take from a dead process."""
 
-    def _listen(self, state_machine: Any, heard: Heard) -> None:
-        apply = state_machine.apply
 
-        async def applied(batches: list[CommittedBatch], high_watermark: int) -> None:
-            for batch in batches:
-                if standing := self.driver.committed(batch.base_offset, 1):
-                    heard(standing)
-            await apply(batches, high_watermark)
+def report_committed(driver: RaftDriver, state_machine: Any, on_commit: OnCommit) -> None:
+    """Have `on_commit` called before each batch is applied. A batch that a leader's snapshot has replaced in the log meanwhile is
+    not reported.
+    """
+    apply = state_machine.apply
 
-        state_machine.apply = applied
+    async def applied(batches: list[CommittedBatch], high_watermark: int) -> None:
+        for batch in batches:
+            if data := driver.committed(batch.base_offset, 1):
+                on_commit(data)
+        await apply(batches, high_watermark)
+
+    state_machine.apply = applied
 
 
 class _InlineWaits(TrioWaits):
-    """Nothing is worked out on a thread."""
+    """Computes on the event loop."""
 
     async def aside(self, run: Callable[[], T]) -> T:
         await trio.lowlevel.checkpoint()
         return run()
 
 
-class ShellController(ShellNode):
+class RuntimeController(RuntimeNode):
     """A controller."""
 
     def __init__(
-        self, config: ControllerConfig, directory: MetaProperties, outside: Outside, files: SimulatedFileSystem, heard: Heard
+        self,
+        config: ControllerConfig,
+        directory: MetaProperties,
+        outside: Outside,
+        files: SimulatedFileSystem,
+        on_commit: OnCommit,
     ) -> None:
         self.node = node = ControllerNode(config, directory, outside, file_system=files, aside=None, waits=_InlineWaits())
         self.driver = node.driver
-        self._listen(node.controller, heard)
+        report_committed(node.driver, node.controller, on_commit)
 
     async def live(self, nursery: trio.Nursery, opened: Callable[[], None]) -> None:
         controller = self.node.controller
@@ -111,15 +119,15 @@ class ShellController(ShellNode):
     async def dispatch(self, call: Call) -> Message:
         return await self.node.service.dispatch(call)
 
-    def said(self) -> Said:
-        told = self.driver.describe()
-        return Said(told.leader_epoch, told.leader_id, told.high_watermark, told.log_end_offset)
+    def status(self) -> NodeStatus:
+        described = self.driver.describe()
+        return NodeStatus(described.leader_epoch, described.leader_id, described.high_watermark, described.log_end_offset)
 
     def die(self) -> None:
-        """Its files are simulated, and know by themselves."""
+        """Nothing to do: simulated files go with the process."""
 
 
-class ShellBroker(ShellNode):
+class RuntimeBroker(RuntimeNode):
     """A broker, whose work on log directories `disk` does."""
 
     def __init__(
@@ -128,7 +136,7 @@ class ShellBroker(ShellNode):
         directory: MetaProperties,
         outside: Outside,
         files: SimulatedFileSystem,
-        heard: Heard,
+        on_commit: OnCommit,
         disk: InlineDisk,
     ) -> None:
         self._disk = disk
@@ -136,7 +144,7 @@ class ShellBroker(ShellNode):
         self._service: AdminService | None = None
         self.node = node = BrokerNode(config, directory, outside, file_system=files, in_thread=self._in_thread)
         self.driver = node.driver
-        self._listen(node.publisher, heard)
+        report_committed(node.driver, node.publisher, on_commit)
 
     async def _in_thread(
         self, limiter: trio.CapacityLimiter | None, work: Callable[..., T], *arguments: Any, **options: Any
@@ -165,7 +173,7 @@ class ShellBroker(ShellNode):
 
     @property
     def lacks_directories(self) -> bool:
-        """One of its log directories has failed, so that it goes on without."""
+        """One of its log directories has failed."""
         return self._logs is not None and bool(self._logs.offline_dirs)
 
     def accept(self, call: Call, answer: Answer) -> bool:
@@ -175,9 +183,9 @@ class ShellBroker(ShellNode):
         assert self._service is not None, "clients are let in when there is one"
         return await self._service.dispatch(call)
 
-    def said(self) -> Said:
+    def status(self) -> NodeStatus:
         applied = self.node.publisher.offset
-        return Said(self.node.publisher.image.provenance.epoch, -1, applied, applied)
+        return NodeStatus(self.node.publisher.image.provenance.epoch, -1, applied, applied)
 
     def die(self) -> None:
         if self._logs is not None:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -33,10 +32,8 @@ from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.driver.signal import Signal
 from kraftlab.quorum.driver.storage_tasks import LogWriter
-from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.simulation.consensus.simulated_file_system import SimulatedFile
 from kraftlab.simulation.runtime.machine import STARTED_S
-from kraftlab.simulation.runtime.nodes import ShellNode
 
 QUICK = Options(time_s=1.5, timeout_ms=1_000, rate=80, brokers=1)
 
@@ -137,26 +134,6 @@ def test_a_broker_that_trusts_what_lies_on_its_disk_after_a_crash_is_found(monke
     monkeypatch.setattr(phases, "FINAL_WITHIN_S", 1.0)
     found = bad("log-dirs", run_shell(workload_named("log-dirs"), options, plan))
     assert "moved-data" in {verdict.checker for verdict in found}
-
-
-class _Applied:
-    """A state machine."""
-
-    def __init__(self) -> None:
-        self.offsets: list[int] = []
-
-    async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
-        self.offsets += [batch.base_offset for batch in batches]
-
-
-async def test_a_batch_that_a_snapshot_has_replaced_before_it_is_applied_is_not_heard():
-    machine, heard = _Applied(), list[bytes]()
-    standing = {7: b"as it stands in the log"}
-    driver = SimpleNamespace(committed=lambda start, max_bytes: standing.get(start, b""))
-    ShellNode._listen(SimpleNamespace(driver=driver), machine, heard.append)
-    await machine.apply([CommittedBatch(offset, offset + 1, 1, 0, b"") for offset in (6, 7)], 8)
-    assert heard == [standing[7]]
-    assert machine.offsets == [6, 7]
 
 
 SHOW = """

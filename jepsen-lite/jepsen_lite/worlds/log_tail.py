@@ -166,9 +166,7 @@ class LogTail:
         if not follows or self._crc not in (None, header.previous_crc):
             self._violated(f"batch {header!r} does not follow what was committed before it, up to {self._position!r}")
             return
-        self._batches.append(
-            LogBatch(header.base_offset, header.end_offset, header.epoch, header.append_time_ms, header.is_control, batch.body)
-        )
+        self._batches.append(LogBatch.of(batch))
         self._position, self._crc = OffsetAndEpoch(header.end_offset, header.epoch), header.crc
 
     def _violated(self, text: str) -> None:

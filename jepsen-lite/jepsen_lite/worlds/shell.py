@@ -1,13 +1,13 @@
-"""The trio shell on a mock clock: real drivers, controllers and doors in one process, and a seed is a run.
+"""A workload on the real runtime under a mock clock: drivers, controllers and services in one process, and a seed is a run.
 
-Theory of operation. `ShellCluster` is what a process of each node runs, without sockets, threads and gRPC. Nothing takes time
-there but what waits for the clock, and that jumps to the next thing that is due as soon as nobody can go on; which task goes
-first is drawn from the seed as well. So the same seed gives the same history, however fast the machine is. The phases and the
-faults are those of real processes, carried out by the same code; what nodes commit is read from each of them, and compared.
+Theory of operation. `RuntimeCluster` is what a process of each node runs, without sockets, threads and gRPC. Nothing takes time
+there but waiting for the clock, which jumps to the next due time as soon as no task can go on; the order of tasks is drawn from
+the seed as well. So the same seed gives the same history, however fast the machine is. The phases and the faults are those of
+real processes, carried out by the same code; the committed log is read from each node, and compared.
 
-This shows what the shell does with what the core wants: what is acknowledged before it is durable, who is woken and when, what
-becomes of half-sent frames, of connections that break, of a node that is cancelled anywhere. It does not show gRPC, the kernel's
-sockets, files and threads, nor what a loss of power leaves of brokers' log directories.
+This shows how the runtime carries out the effects of the core: answers before a batch is durable, wake-ups that are lost,
+half-sent frames, connections that break, a node that is cancelled anywhere. It does not show gRPC, nor the kernel's sockets,
+files and threads.
 """
 
 from __future__ import annotations
@@ -15,39 +15,33 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import trio
-import trio.testing
 
-from kraftlab.checking.scratch_directory import own_directory
-from kraftlab.quorum.core.batch import decode_all
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.simulation.metadata.admin_network import Unanswered
+from kraftlab.simulation.runtime.cluster import RuntimeCluster
+from kraftlab.simulation.runtime.committed import CommittedTail
 from kraftlab.simulation.runtime.disks import MemoryPower, MemoryTampering
-from kraftlab.simulation.runtime.held_tasks import HeldTasks
-from kraftlab.simulation.runtime.machine import STARTED_S, deterministic, logged
+from kraftlab.simulation.runtime.machine import STARTED_S, STEPS_MAX, Machine, run_seed
 
 from ..committed_log import LogBatch, decoded
 from ..fault_plan import FaultPlan, Observation
 from ..faults.injector import carry_out_in
 from ..faults.plan_generator import NoSuchNemesis, draw_plan
 from ..faults.quorum_guard import QuorumGuard
-from ..faults.scene import Scene
+from ..faults.scene import Leads, Scene
 from ..history import Op
 from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Run, Workload
 from .cluster_port import ASIDE, ClusterPort
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
-from .shell_cluster import ShellCluster, Unanswered
 from .shell_kinds import SHELL_KINDS
 from .trio_drive import first_of
 from .world import Assignment, Listener, Played, Standing, WorldFailed
 
 LOG_NAME = "shell.log"
-STEPS_MAX = 20_000_000
-"""Steps of tasks after which a run goes round in circles."""
 _LOOK_S = 0.05
 _OBSERVE_S = 0.2
 _STANDING_EVERY = 5
@@ -63,13 +57,13 @@ class ShellRun(NamedTuple):
 
 
 class Quiet:
-    """A listener that is not told to."""
+    """A listener that does nothing."""
 
     def ended(self, op: Op) -> None:
-        """Nobody looks."""
+        """Nothing to do."""
 
     def stands(self, standing: Standing) -> None:
-        """Nobody looks."""
+        """Nothing to do."""
 
 
 def play(assignment: Assignment) -> Played:
@@ -94,21 +88,20 @@ def run_shell(
     nemeses: Collection[str] = (),
     listener: Listener | None = None,
 ) -> ShellRun:
-    """Plays one seed, with that plan or the one that the seed draws for the nemeses. WorldFailed, SetupFailed, GeneratorStuck."""
+    """Play one seed, with that plan or the one that the seed draws for the nemeses. WorldFailed, SetupFailed, GeneratorStuck."""
     plan = plan or _drawn(options, nemeses)
     refused = sorted({action.kind for action in plan.actions}.difference(SHELL_KINDS))
     if refused:
         raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
-    steps, held = _Steps(), HeldTasks()
-    with own_directory() as directory, deterministic(options.seed), logged(directory) as lines:
-        told = listener or Quiet()
-        try:
-            clock = trio.testing.MockClock(autojump_threshold=0)
-            play = partial(_play, workload, options, plan, told, steps, held, Path(directory))
-            run: Run = trio.run(play, clock=clock, instruments=[steps, held])
-        except BaseExceptionGroup as group:
-            raise first_of(group) from group
-    return ShellRun(run, plan, steps.count, tuple(lines))
+
+    async def main(machine: Machine) -> Run:
+        return await _ShellRun(workload, options, plan, listener or Quiet(), machine).play()
+
+    try:
+        ran = run_seed(options.seed, main)
+    except BaseExceptionGroup as group:
+        raise first_of(group) from group
+    return ShellRun(ran.result, plan, ran.steps, ran.log)
 
 
 def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
@@ -119,24 +112,11 @@ def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
         raise WorldFailed(str(error)) from error
 
 
-class _Steps(trio.abc.Instrument):
-    """Counts the steps of all tasks, and ends a run that has too many."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.scope = trio.CancelScope()
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += 1
-        if self.count == STEPS_MAX:
-            self.scope.cancel()
-
-
 class ShellPort(ClusterPort):
     """To nodes in this process."""
 
     def __init__(
-        self, cluster: ShellCluster, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard
+        self, cluster: RuntimeCluster, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard
     ) -> None:
         super().__init__(cluster, options, process, now_ns, guard)
         self._cluster = cluster
@@ -157,59 +137,19 @@ class ShellPort(ClusterPort):
         return self._leader if self._leader in self.controllers and chance >= ASIDE else other
 
 
-class Tail:
-    """The committed log, as it grows: what any node applies, every other must have there too. `violations` are sentences."""
-
-    def __init__(self) -> None:
-        self._crcs: dict[int, int] = {}
-        """By the first offset of each batch."""
-        self.batches: list[LogBatch] = []
-        self.end = 0
-        self.violations: list[str] = []
-
-    def hear(self, node: int, data: bytes) -> None:
-        """Of batches that a node applies. Nobody skips what no other node has applied, so there are no gaps."""
-        for batch in decode_all(data):
-            header = batch.header
-            if self._crcs.setdefault(header.base_offset, header.crc) != header.crc:
-                self.violations.append(f"node {node} has committed {header!r}, and another node another batch at that offset")
-            elif header.base_offset == self.end:
-                self.batches.append(
-                    LogBatch(
-                        header.base_offset, header.end_offset, header.epoch, header.append_time_ms, header.is_control, batch.body
-                    )
-                )
-                self.end = header.end_offset
-            elif header.end_offset > self.end:
-                self.violations.append(f"node {node} has committed {header!r}, which does not follow offset {self.end}")
-
-
-async def _play(
-    workload: Workload, options: Options, plan: FaultPlan, listener: Listener, steps: _Steps, held: HeldTasks, directory: Path
-) -> Run:
-    return await _ShellRun(workload, options, plan, listener, steps, held, directory).play()
-
-
 class _ShellRun(PhasedRun):
     """One run, under trio."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        options: Options,
-        plan: FaultPlan,
-        listener: Listener,
-        steps: _Steps,
-        held: HeldTasks,
-        directory: Path,
-    ) -> None:
+    def __init__(self, workload: Workload, options: Options, plan: FaultPlan, listener: Listener, machine: Machine) -> None:
         super().__init__(workload, options, plan, listener)
-        self._steps = steps
+        self._steps = machine.steps
         properties = {**PROPERTIES, **workload.properties}
-        self._cluster = cluster = ShellCluster(options.controllers, options.brokers, properties, self._chance, held, directory)
-        self._guard = QuorumGuard(cluster, cluster.find_voters, cluster.files)
-        self._tail = Tail()
-        cluster.on_commit = self._tail.hear
+        self._cluster = cluster = RuntimeCluster(
+            options.controllers, options.brokers, properties, self._chance, machine.held, machine.directory
+        )
+        self._guard = QuorumGuard(cluster, self._find_voters, cluster.files)
+        self._tail = CommittedTail()
+        cluster.on_commit = self._tail.add
         self._nursery: trio.Nursery
 
     async def play(self) -> Run:
@@ -231,6 +171,15 @@ class _ShellRun(PhasedRun):
     def _new_port(self, process: int) -> Port:
         return ShellPort(self._cluster, self._options, process, self._drive.now_ns, self._guard)
 
+    async def _find_leader(self, above: int | None = None) -> Leads | None:
+        await trio.lowlevel.checkpoint()
+        leader = self._cluster.leader()
+        return None if leader is None else Leads(leader.leader_id, leader.epoch)
+
+    async def _find_voters(self) -> dict[int, frozenset[int]]:
+        await trio.lowlevel.checkpoint()
+        return self._cluster.voters()
+
     # -- phases --------------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
@@ -246,8 +195,8 @@ class _ShellRun(PhasedRun):
     async def _strike(self) -> None:
         cluster = self._cluster
         disks = {node: MemoryPower(node, cluster.media) for node in cluster.node_ids}
-        tampering = MemoryTampering(cluster.media, cluster.disks, cluster.mend)
-        scene = Scene(cluster, cluster.find_leader, self._guard, None, disks, _at_once, tampering, cluster)
+        tampering = MemoryTampering(cluster.media, cluster.disks, cluster.restart_degraded)
+        scene = Scene(cluster, self._find_leader, self._guard, None, disks, _at_once, tampering, cluster)
         begun = self._striking.append
         await carry_out_in(
             scene,
@@ -282,7 +231,9 @@ class _ShellRun(PhasedRun):
         if self._steps.scope.cancelled_caught:
             self._not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
         return self._run(
-            decoded(self._tail.batches), own_exits(self._exits(), self._strikes, SHELL_KINDS), tuple(self._tail.violations)
+            decoded(map(LogBatch.of, self._tail.batches)),
+            own_exits(self._exits(), self._strikes, SHELL_KINDS),
+            tuple(self._tail.violations),
         )
 
     def _exits(self) -> Iterator[tuple[int, int, str]]:
@@ -304,13 +255,8 @@ class _ShellRun(PhasedRun):
         up = self._cluster.up()
         for node in self._cluster.node_ids:
             at_ns, life = self._drive.now_ns(), up.get(node)
-            seen = Observation(at_ns=at_ns, node=node, is_up=False)
-            if life is not None:
-                epoch, leader, high_watermark, log_end = life.said()
-                seen = Observation(
-                    at_ns=at_ns, node=node, is_up=True, epoch=epoch, leader=leader, high_watermark=high_watermark, log_end=log_end
-                )
-            self._observed(seen)
+            status = {} if life is None else life.status()._asdict()
+            self._observed(Observation(at_ns=at_ns, node=node, is_up=life is not None, **status))
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The table of faults in the shell's world: those of processes, whose disks are struck with all that brokers keep on them."""
+"""The table of faults in the world `shell`: those of processes, and of brokers' disks with their log directories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from random import Random
 import trio
 
 from kraftlab.quorum.storage.errors import StorageError
+from kraftlab.simulation.runtime import copies
 from kraftlab.simulation.runtime.clock import Skew
+from kraftlab.simulation.runtime.cluster import LEFT_WITHIN_S
 
 from ..faults.clock_faults import OF_PROCESSES, drawing
 from ..faults.damage import Damage
@@ -18,13 +20,12 @@ from ..faults.errors import CannotStrike
 from ..faults.kind import Draft, Hit, Kind, Shape
 from ..faults.kinds import KINDS
 from ..faults.scene import Scene, undo_each
-from . import shell_copies
 
 BROKERS_RATE = 0.4
 """How many of the strikes that fall on one disk or on several fall on a broker's."""
 
 Fault = Callable[[Scene, Hit], AbstractAsyncContextManager[None]]
-Choose = Callable[[Mapping[Path, bytes], Random], Damage | None]
+Choose = Callable[[Mapping[Path, bytes], Random], copies.Patch | None]
 
 
 def _or_broker(draw: Callable[[Random, Shape], list[Draft]]) -> Callable[[Random, Shape], list[Draft]]:
@@ -53,7 +54,7 @@ async def _power_loss(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     """The broker is gone, and when nobody counts on it any more, all that its disk had not synced."""
     (node,) = hit.nodes
     async with scene.kept_down([node]):
-        await scene.cluster.until_nobody_counts_on(node)
+        await _until_not_needed(scene, node)
         scene.dark.add(node)
         try:
             await scene.lose_power(node)
@@ -67,8 +68,8 @@ async def _bit_rot(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     """Records of a broker that is down rot; it must notice, and get them from the others."""
     (node,) = hit.nodes
     async with scene.kept_down([node]):
-        await scene.cluster.until_nobody_counts_on(node)
-        await scene.while_down(node, lambda node: _inflict(scene, node, shell_copies.rot, hit))
+        await _until_not_needed(scene, node)
+        await scene.while_down(node, lambda node: _inflict(scene, node, copies.rot, hit))
         yield
 
 
@@ -78,16 +79,22 @@ async def _torn(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     (node,) = hit.nodes
     async with scene.kept_down([node]):
         await scene.cluster.until_ended(node)
-        await scene.while_down(node, lambda node: _inflict(scene, node, shell_copies.torn, hit))
+        await scene.while_down(node, lambda node: _inflict(scene, node, copies.torn, hit))
         yield
 
 
+async def _until_not_needed(scene: Scene, node: int) -> None:
+    needed = await scene.cluster.until_not_needed(node)
+    if needed:
+        raise CannotStrike(f"broker {node} is needed for {needed}, {LEFT_WITHIN_S:g} s after it went down")
+
+
 def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> None:
-    chosen = choose(shell_copies.newest_segments(scene.cluster.log_dirs(node)), hit.random)
+    chosen = choose(copies.newest_segments(scene.cluster.log_dirs(node)), hit.random)
     if chosen is None:
         raise CannotStrike(f"broker {node} has no records yet that could be damaged")
     try:
-        chosen.inflict()
+        Damage(*chosen).inflict()
     except StorageError as error:
         raise CannotStrike(str(error)) from error
     place = chosen.path.relative_to(scene.cluster.directory)

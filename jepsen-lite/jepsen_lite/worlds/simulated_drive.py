@@ -1,59 +1,33 @@
-"""What the interpreter and the clients of a workload get of the simulated world: its time, its bells, its ports."""
+"""The drive and the ports that a workload gets in the simulated world."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kraftlab.simulation.clients.drive import SimulatedBell, Together
+from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.metadata.admin_network import Unanswered
-from kraftlab.simulation.metadata.coroutines import Error, Outcome, Resume, Task, Value, sleep, waiting
+from kraftlab.simulation.metadata.coroutines import sleep
 
 from ..history import FAIL
 from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Reply
 from .replies import reply_of
 
-if TYPE_CHECKING:
-    from .simulated_world import ChaosWorld
-
 REMOVE_VOTER = "RemoveRaftVoter"
 KNOWN_LEADER_RATE = 0.9
-"""How many of the calls to nobody in particular go to who was last heard to lead."""
-
-
-class SimulatedBell:
-    """Wakes who waits; each of them once."""
-
-    def __init__(self, world: ChaosWorld) -> None:
-        self._world = world
-        self._waiting: list[Resume[None]] = []
-
-    async def wait(self, until_ns: int | None) -> None:
-        def begin(resume: Resume[None]) -> None:
-            def wake(result: Outcome[None]) -> None:
-                if wake in self._waiting:
-                    self._waiting.remove(wake)
-                    resume(result)
-
-            self._waiting.append(wake)
-            if until_ns is not None:
-                self._world.after(max(0, -(-until_ns // 1_000) - self._world.now_us), wake, Value(None))
-
-        await waiting(begin)
-
-    def ring(self) -> None:
-        for wake in tuple(self._waiting):
-            wake(Value(None))
+"""Share of the calls that name no node which go to the last known leader."""
 
 
 class SimulatedDrive:
-    """The interpreter's `Drive` over one world."""
+    """`scheduler.Drive` over one world."""
 
-    def __init__(self, world: ChaosWorld, options: Options) -> None:
+    def __init__(self, world: ClientWorld, options: Options) -> None:
         self._world = world
         self._options = options
         self._ports: dict[int, SimulatedPort] = {}
-        self._running: list[Task[None]] = []
+        self._together = Together(world)
 
     def now_ns(self) -> int:
         return self._world.now_us * 1_000
@@ -67,38 +41,17 @@ class SimulatedDrive:
         return SimulatedBell(self._world)
 
     async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-        def begin(resume: Resume[None]) -> None:
-            left = len(tasks)
-            is_over = False
-
-            def ended(result: Outcome[None]) -> None:
-                nonlocal left, is_over
-                left -= 1
-                if not is_over and (left == 0 or isinstance(result, Error)):
-                    is_over = True
-                    resume(result)
-
-            for task in tasks:
-                self._running.append(Task(self._world, task(), ended).start())
-            if not tasks:
-                resume(Value(None))
-
-        try:
-            await waiting(begin)
-        finally:
-            self.break_off()
+        await self._together.run(tasks)
 
     def break_off(self) -> None:
-        """What runs beside one another ends where it is."""
-        running, self._running = self._running, []
-        for task in running:
-            task.cancel()
+        """Cancel the running tasks."""
+        self._together.cancel()
 
 
 class SimulatedPort:
     """The cluster as one client sees it; its chance is its own."""
 
-    def __init__(self, world: ChaosWorld, options: Options, process: int) -> None:
+    def __init__(self, world: ClientWorld, options: Options, process: int) -> None:
         self._world = world
         self._timeout_ms = options.timeout_ms
         self._random = options.random(f"port/{process}")

@@ -1,28 +1,26 @@
 """Controllers and brokers as their processes run them, all in one trio loop, with a network in memory and inline disks.
 
-Theory of operation. A node has an address, files (a simulated file system) and lives. A life is everything of one process:
-driver, controller or broker, doors, tasks in a nursery of its own. A kill cancels that after the node has been struck dumb: no
-byte leaves it and no file changes while its tasks unwind. A start begins the next life on the same files when the last is over. A
-life that ends by an exception of its own has crashed: that is written down with its last words.
+Theory of operation. A node has an address, files (a simulated file system) and lives (`life.py`). A life is everything of one
+process: driver, controller or broker, services, tasks in a nursery of its own. A kill cancels the life after the node has been
+silenced: no byte leaves the node and no file changes while its tasks unwind. A start begins the next life on the same files when
+the last one is over. A life that ends by an exception of its own has crashed, which is noted with its last words.
 
-A node that stands still (`pause_node`) does nothing at all: its tasks are held (`held_tasks.py`), while the network goes on to
-bring it messages, until it goes on or is killed. The voters live in the log, and a disk may be exchanged for an empty one.
+A paused node does nothing at all: its tasks are held (`held_tasks.py`), while the network delivers messages to it, until the node
+is resumed or killed. The voters are in the log, and a disk may be exchanged for an empty one.
 
-Clients call the doors themselves (`nodes.py`); a call travels for a while each way, and breaks if the node dies with it in
-hand. Log directories of brokers are in a directory that is the run's, and watched (`log_dirs.py`).
+Clients call the services themselves (`nodes.py`); a call travels for a while each way, and breaks if the node dies with the call
+in hand. Log directories of brokers are in a directory of the run, and watched (`log_dirs.py`).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context, copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
-from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import ClusterUnreachable
@@ -35,85 +33,51 @@ from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.batch import decode_all
+from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.environment import Outside
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
-from kraftlab.simulation.consensus.simulated_file_system import SimulatedFileSystem
-from kraftlab.simulation.runtime.clock import MachineClocks
-from kraftlab.simulation.runtime.disks import Medium
-from kraftlab.simulation.runtime.held_tasks import OWNER, HeldTasks
-from kraftlab.simulation.runtime.inline_disk import InlineDisk
-from kraftlab.simulation.runtime.log_dirs import LogDirDisks
-from kraftlab.simulation.runtime.machine import SHOWN, WALL_S
-from kraftlab.simulation.runtime.memory_network import MemoryNetwork, Pair, Place
-from kraftlab.simulation.runtime.nodes import ShellBroker, ShellController, ShellNode
 from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerUnreachable
 
-from ..faults.directories import CHANGE_TIMEOUT_MS, Replica
-from ..faults.errors import CannotStrike
-from ..faults.scene import Leads
-from .cluster_port import GRACE_S
-from .shell_copies import counts_on
+from ..consensus.simulated_file_system import SimulatedFileSystem
+from ..metadata.admin_network import PRINCIPAL, Unanswered
+from .clock import MachineClocks
+from .copies import needed_for
+from .disks import Medium
+from .held_tasks import HeldTasks
+from .inline_disk import InlineDisk
+from .life import Life
+from .log_dirs import LogDirDisks
+from .machine import SHOWN, WALL_S
+from .memory_network import MemoryNetwork, Pair, Place
+from .nodes import RuntimeBroker, RuntimeController, RuntimeNode
 
 HOST = "127.0.0.1"
 GRPC_PORT = 20_000
 """Of node 0; nobody listens there."""
 CONTROLLER = "CONTROLLER"
-PRINCIPAL = "User:ANONYMOUS"
 CLIENT = -1
-"""What clients that speak the peer protocol call themselves; no fault strikes their links."""
+"""Node id of clients that speak the peer protocol; no fault strikes their links."""
 LOOK_S = 0.05
 LEFT_WITHIN_S = 6.0
-"""How long the controllers may take to do without a broker."""
+"""Time for the controllers to replace a broker."""
 LOG_DIRS = 2
 """Of each broker."""
+CHANGE_TIMEOUT_MS = 5_000
+GRACE_S = 0.5
+"""How much longer than a node's own deadline an operator waits for the answer."""
 
 C = TypeVar("C", ControllerConfig, BrokerConfig)
 Chance = Callable[[str], random.Random]
+Replica = tuple[str, int]
+"""Topic and partition."""
 
 
-class Unanswered(Exception):
-    """No answer came; `status` as gRPC calls it."""
-
-    def __init__(self, status: str, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class _Asked:
-    """A call that a node has in hand."""
-
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.response: Message | None = None
-
-    def answer(self, response: Message | None) -> None:
-        if not self.done.is_set():
-            self.response = response
-            self.done.set()
-
-
-class _Life:
-    """One process. `disks` do its work on `media`. It `is_up` once it answers clients."""
-
-    def __init__(self, node: ShellNode, place: Place, media: Sequence[Medium], disks: Sequence[InlineDisk], number: int) -> None:
-        self.node, self.place, self.media, self.disks, self.number = node, place, media, disks, number
-        self.context: Context = copy_context()
-        """What its tasks begin with: they are known by that."""
-        self.context.run(OWNER.set, self)
-        self.scope = trio.CancelScope()
-        self.ended = trio.Event()
-        self.is_killed = False
-        self.is_up = False
-        self.asked: dict[_Asked, None] = {}
-        self.nursery: trio.Nursery
-
-
-class ShellCluster:
-    """`nemeses.scene.Cluster`, and what a port and an observer need. `chance` makes the generator of a name; `properties` are of
-    server.properties of all nodes. `held` are tasks of the `trio.run` that this is under. Run `run` beside everything.
+class RuntimeCluster:
+    """The nodes, the faults that can strike them, and calls to them. `chance` makes the generator of a name; `properties` are
+    server.properties of all nodes. `held` holds tasks of the `trio.run` in progress. Run `run` beside everything.
     """
 
     def __init__(
@@ -136,14 +100,15 @@ class ShellCluster:
             self._put_disk(node)
         self._format()
         self.log_dir_disks = LogDirDisks({broker: self.directory / self._name(broker) for broker in self.broker_ids}, chance)
-        self._lives: dict[int, _Life] = {}
+        self._lives: dict[int, Life] = {}
         self._operator = chance("operator")
-        self._stirred = trio.Event()
+        self._resumed = trio.Event()
+        """A node that was paused or killed may have changed."""
         self.exits: list[tuple[float, int, str]] = []
-        """When nodes ended by themselves, and their last words."""
+        """(time, node, last words) of each node that ended by itself."""
         self._committed_end = 0
         self.on_commit: Callable[[int, bytes], None] = lambda node_id, batches: None
-        """Hears of whole batches, as they stand in the log of a node that is about to apply them."""
+        """Gets whole batches, as they are in the log of a node that is about to apply them."""
 
     def _new_id(self) -> Uuid:
         return b"\x01" + self._ids.randbytes(15)
@@ -155,7 +120,7 @@ class ShellCluster:
         self._directories[node_id] = MetaProperties(self.cluster_id, node_id, self._new_id())
 
     def _format(self) -> None:
-        """All controllers are the first voters; brokers have log directories."""
+        """Make all controllers the first voters, and the log directories of brokers."""
         voters = VoterSet.of([self._voter(node) for node in self.controller_ids])
         for node in self.controller_ids:
             write_bootstrap(self._files[node], str(self.metadata_dir(node)), self.cluster_id, voters)
@@ -168,7 +133,7 @@ class ShellCluster:
         return Voter(ReplicaKey(node_id, self._directories[node_id].directory_id), {CONTROLLER: self._peer_at[node_id]})
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """All nodes, until cancelled."""
+        """Run all nodes until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self.network.alarms.run)
             place = Place(self.network, CLIENT, self._chance("clients"))
@@ -180,9 +145,9 @@ class ShellCluster:
     # -- what faults do ------------------------------------------------------------------------------------------------
 
     def pid(self, node_id: int) -> int | None:
-        """The number of the node's life, None if it has none."""
+        """Number of the node's life, None if the node is down."""
         life = self._lives.get(node_id)
-        return life.number if life is not None and not life.scope.cancel_called and not life.ended.is_set() else None
+        return life.number if life is not None and not life.is_over else None
 
     def start_node(self, node_id: int) -> None:
         before = self._lives.get(node_id)
@@ -194,13 +159,13 @@ class ShellCluster:
         clock.boot()
         outside = Outside(place, disks[0], self._chance(f"node {node_id} {number}"), clock)
         made = self._directories[node_id], outside, files, partial(self._commit, node_id)
-        node: ShellNode
+        node: RuntimeNode
         if node_id in self.controller_ids:
-            node = ShellController(self._build(node_id, "controller", ControllerConfig), *made)
+            node = RuntimeController(self._build(node_id, "controller", ControllerConfig), *made)
         else:
             disks.append(InlineDisk(self._chance(f"log directories {node_id} {number}"), self.log_dir_disks.by_broker[node_id]))
-            node = ShellBroker(self._build(node_id, "broker", BrokerConfig), *made, disks[1])
-        life = self._lives[node_id] = _Life(node, place, self.media(node_id), disks, number)
+            node = RuntimeBroker(self._build(node_id, "broker", BrokerConfig), *made, disks[1])
+        life = self._lives[node_id] = Life(node, place, self.media(node_id), disks, number)
         life.context.run(WALL_S.set, clock.wall_s)
         life.context.run(self._nursery.start_soon, self._live, node_id, life, before)
 
@@ -210,16 +175,11 @@ class ShellCluster:
 
     def kill_node(self, node_id: int) -> None:
         life = self._lives[node_id]
-        life.is_killed = True
-        life.place.die()
-        for disk in life.disks:
-            disk.die()
+        life.kill()
         if node_id in self.broker_ids:
             self.log_dir_disks.by_broker[node_id].is_still = True
-        life.scope.cancel()
         self._release(life)
-        for asked in tuple(life.asked):
-            asked.answer(None)
+        life.break_calls()
 
     def pause_node(self, node_id: int) -> None:
         self._held.hold(self._lives[node_id])
@@ -227,10 +187,10 @@ class ShellCluster:
     def resume_node(self, node_id: int) -> None:
         self._release(self._lives[node_id])
 
-    def _release(self, life: _Life) -> None:
+    def _release(self, life: Life) -> None:
         self._held.release(life)
-        self._stirred.set()
-        self._stirred = trio.Event()
+        self._resumed.set()
+        self._resumed = trio.Event()
 
     def cut_all(self, links: list[Pair], *, reset: bool = False) -> None:
         self.network.cut(links, Cut.RESET if reset else Cut.HOLD)
@@ -242,46 +202,46 @@ class ShellCluster:
         self.network.shape(links, shape)
 
     def heal_all(self) -> None:
-        """All links, and all nodes that stand still; those that ended are started again."""
+        """Heal all links, resume paused nodes, and start nodes that are down."""
         self.network.heal([(source, target) for source in self.node_ids for target in self.node_ids])
         for node in self.node_ids:
             self.resume_node(node)
-            self.mend(node)
+            self.restart_degraded(node)
             if self.pid(node) is None:
                 self.start_node(node)
 
-    def mend(self, node_id: int) -> None:
-        """Starts a broker again that goes on without one of its log directories, which works by now."""
+    def restart_degraded(self, node_id: int) -> None:
+        """Restart a broker that runs without one of its log directories."""
         node = self._lives[node_id].node
-        if self.pid(node_id) is not None and isinstance(node, ShellBroker) and node.lacks_directories:
+        if self.pid(node_id) is not None and isinstance(node, RuntimeBroker) and node.lacks_directories:
             self.kill_node(node_id)
             self.start_node(node_id)
 
     def metadata_dir(self, node_id: int) -> Path:
-        """On simulated files."""
+        """A directory of the simulated file system."""
         return Path(f"/shell/{self._name(node_id)}/metadata")
 
     def log_dirs(self, broker_id: int) -> tuple[Path, ...]:
-        """On this machine's, under the broker's own one."""
+        """Directories of this machine, below the broker's own."""
         return tuple(self.directory / self._name(broker_id) / f"d{number}" for number in range(LOG_DIRS))
 
     def _name(self, node_id: int) -> str:
         return f"{'broker' if node_id in self.broker_ids else 'controller'}-{node_id}"
 
     def files(self, node_id: int) -> SimulatedFileSystem:
-        """What is on the disk that the node has now."""
+        """The file system on the disk that the node has now."""
         return self._files[node_id]
 
     def media(self, node_id: int) -> Sequence[Medium]:
-        """All that the node keeps its files on now."""
+        """All disks that the node has now."""
         return (self._files[node_id], *([self.log_dir_disks.by_broker[node_id]] if node_id in self.broker_ids else []))
 
     def disks(self, node_id: int) -> Sequence[InlineDisk]:
-        """What works on those in the node's newest life."""
+        """The workers on those disks in the node's newest life."""
         return self._lives[node_id].disks
 
     async def leave(self, node_id: int, timeout_ms: int) -> None:
-        """Makes the voter with that id an observer. ApiError, ClusterUnreachable."""
+        """Make the voter with that id an observer. ApiError, ClusterUnreachable."""
         voters = await self.ask_leader("DescribeQuorum", pb.DescribeQuorumRequest(), timeout_ms)
         directories = {voter.replica_id: voter.replica_directory_id for voter in voters.current_voters}
         removed = pb.RemoveRaftVoterRequest(
@@ -290,32 +250,32 @@ class ShellCluster:
         await self.ask_leader("RemoveRaftVoter", removed, timeout_ms)
 
     async def join(self, node_id: int, timeout_ms: int) -> None:
-        """Makes a controller that runs a voter. ApiError, ClusterUnreachable."""
+        """Make a running controller a voter. ApiError, ClusterUnreachable."""
         voter = self._voter(node_id)
         listeners = [pb.QuorumEndpoint(name=name, host=at.host, port=at.port) for name, at in voter.endpoints.items()]
         added = pb.AddRaftVoterRequest(voter_id=node_id, voter_directory_id=to_text(voter.key.directory_id), listeners=listeners)
         await self.ask_leader("AddRaftVoter", added, timeout_ms)
 
     def wipe_controller(self, node_id: int) -> None:
-        """Puts an empty disk into a controller that does not run, with another directory id."""
+        """Replace the disk of a controller that is down by an empty one with another directory id."""
         self._put_disk(node_id)
 
     async def until_ended(self, node_id: int) -> None:
-        """Of a node that was killed: nothing of it goes on."""
+        """Wait until nothing goes on of a node that was killed."""
         await self._lives[node_id].ended.wait()
 
-    async def until_nobody_counts_on(self, broker_id: int) -> None:
-        """Of a broker that is down: the controllers have found others for all that it has. CannotStrike."""
+    async def until_not_needed(self, broker_id: int) -> str:
+        """Wait until other brokers have replaced one that is down. Returns the partition that still needs it after
+        `LEFT_WITHIN_S`, "" if none does.
+        """
         await self.until_ended(broker_id)
         deadline = trio.current_time() + LEFT_WITHIN_S
         while True:
             newest = [life.node.controller.committed.image for life in self._controllers_up().values()]
             newest = [image for image in newest if image.provenance.offset >= self._committed_end - 1]
-            needed = counts_on(newest[0], broker_id) if newest else "all, as long as no controller knows what is committed"
-            if not needed:
-                return
-            if trio.current_time() >= deadline:
-                raise CannotStrike(f"broker {broker_id} is needed for {needed}, {LEFT_WITHIN_S:g} s after it went down")
+            needed = needed_for(newest[0], broker_id) if newest else "all, as long as no controller knows what is committed"
+            if not needed or trio.current_time() >= deadline:
+                return needed
             await trio.sleep(LOOK_S)
 
     # -- lives ---------------------------------------------------------------------------------------------------------
@@ -333,55 +293,44 @@ class ShellCluster:
             values["log.dirs"] = ",".join(map(str, self.log_dirs(node_id)))
         return build(values | self._properties, self._name(node_id), role, kind)
 
-    async def _live(self, node_id: int, life: _Life, before: _Life | None) -> None:
+    async def _live(self, node_id: int, life: Life, before: Life | None) -> None:
         if before is not None:
             await before.ended.wait()
         try:
-            with life.scope:
-                async with trio.open_nursery() as nursery:
-                    life.nursery = nursery
-                    await life.node.live(nursery, partial(setattr, life, "is_up", True))
+            await life.run()
         except Exception as error:
             if not life.is_killed:
                 self.exits.append((trio.current_time(), node_id, last_words(error)))
         finally:
-            life.is_up = False
-            life.place.die()
-            for asked in tuple(life.asked):
-                asked.answer(None)
-            life.node.die()
-            for medium in life.media:
-                medium.crash(power_cut=False)
             life.ended.set()
 
-    def _alive(self, node_id: int) -> _Life | None:
-        """The node as it runs, None if it is down or has only begun to start."""
+    def _alive(self, node_id: int) -> Life | None:
+        """The running node, None if it is down or not yet open to clients."""
         life = self._lives.get(node_id)
-        return life if life is not None and life.is_up and self.pid(node_id) is not None else None
+        return life if life is not None and life.is_up and not life.is_over else None
 
-    def up(self) -> dict[int, ShellNode]:
-        """Those that run and do not stand still."""
+    def up(self) -> dict[int, RuntimeNode]:
+        """Nodes that run and are not paused."""
         found = {node: self._alive(node) for node in self.node_ids}
         return {node: life.node for node, life in found.items() if life is not None and life not in self._held}
 
-    def _controllers_up(self) -> dict[int, ShellController]:
-        return {node: life for node, life in self.up().items() if isinstance(life, ShellController)}
+    def _controllers_up(self) -> dict[int, RuntimeController]:
+        return {node: life for node, life in self.up().items() if isinstance(life, RuntimeController)}
 
-    # -- who leads, and who votes --------------------------------------------------------------------------------------
+    # -- leader and voters ---------------------------------------------------------------------------------------------
 
-    async def find_leader(self, above: int | None = None) -> Leads | None:
-        await trio.lowlevel.checkpoint()
+    def leader(self) -> LeaderView | None:
+        """The leader of the highest epoch that a running controller knows, None if none knows any."""
         views = [life.driver.leader for life in self._controllers_up().values()]
-        known = [Leads(view.leader_id, view.epoch) for view in views if view.leader_id >= 0]
-        return max(known, key=lambda leads: leads.epoch, default=None)
+        return max((view for view in views if view.leader_id >= 0), key=lambda view: view.epoch, default=None)
 
-    async def find_voters(self) -> dict[int, frozenset[int]]:
-        await trio.lowlevel.checkpoint()
+    def voters(self) -> dict[int, frozenset[int]]:
+        """The voters by what each running controller says."""
         described = {node: life.driver.describe() for node, life in self._controllers_up().items()}
-        return {node: frozenset(voter.node_id for voter in told.voters) for node, told in described.items()}
+        return {node: frozenset(voter.node_id for voter in description.voters) for node, description in described.items()}
 
     def lacking(self) -> str:
-        """What is missing for the cluster to be ready, "" if nothing is."""
+        """The reason why the cluster is not ready, "" if it is."""
         up = self.up()
         down = [node for node in self.node_ids if node not in up]
         if down:
@@ -396,7 +345,7 @@ class ShellCluster:
         if behind:
             return f"controllers {behind} have not applied what is committed"
         registered = active[0].node.controller.committed.image.cluster.brokers
-        brokers = {node: life for node, life in up.items() if isinstance(life, ShellBroker)}
+        brokers = {node: life for node, life in up.items() if isinstance(life, RuntimeBroker)}
         missing = [
             node for node, life in brokers.items() if not life.is_running or node not in registered or registered[node].fenced
         ]
@@ -405,7 +354,9 @@ class ShellCluster:
     # -- calls ---------------------------------------------------------------------------------------------------------
 
     async def ask(self, chance: random.Random, node_id: int, api: str, request: Any, patience_s: float) -> Any:
-        """The response of a node to a copy of this request. Unanswered. Brokers' directories have the same names in every run."""
+        """Send a copy of the request to a node and return the response. Unanswered. Paths of log directories begin with `SHOWN`,
+        so that they are the same in every run.
+        """
         copied: Any = METHODS[api].request.FromString(request.SerializeToString())
         if api == "AlterReplicaLogDirs":
             for wanted in copied.dirs:
@@ -414,40 +365,23 @@ class ShellCluster:
         there_s, back_s = (chance.choice((0.0002, 0.0005, 0.002)) * chance.uniform(0.5, 1.5) for _ in range(2))
         with trio.move_on_after(patience_s):
             await trio.sleep(there_s)
-            await self._goes_on(node_id)
-            response: Any = await self._served(node_id, call)
+            while self._lives.get(node_id) in self._held:
+                await self._resumed.wait()
+            life = self._alive(node_id)
+            if life is None:
+                raise Unanswered("UNAVAILABLE", f"connection refused by node {node_id}", was_sent=False)
+            response: Any = await life.serve(call)
+            if response is None:
+                raise Unanswered("UNAVAILABLE", f"node {node_id} has broken the connection", was_sent=True)
             if api == "DescribeLogDirs":
                 for result in response.results:
                     result.log_dir = result.log_dir.replace(str(self.directory), SHOWN, 1)
             await trio.sleep(back_s)
             return response
-        raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s")
-
-    async def _goes_on(self, node_id: int) -> None:
-        while self._lives.get(node_id) in self._held:
-            await self._stirred.wait()
-
-    async def _served(self, node_id: int, call: Call) -> Message:
-        life = self._alive(node_id)
-        if life is None:
-            raise Unanswered("UNAVAILABLE", f"connection refused by node {node_id}")
-        asked = _Asked()
-        life.asked[asked] = None
-        try:
-            if not life.node.accept(call, asked.answer):
-                life.context.run(life.nursery.start_soon, self._dispatch, life, call, asked)
-            await asked.done.wait()
-        finally:
-            del life.asked[asked]
-        if asked.response is None:
-            raise Unanswered("UNAVAILABLE", f"node {node_id} has broken the connection")
-        return asked.response
-
-    async def _dispatch(self, life: _Life, call: Call, asked: _Asked) -> None:
-        asked.answer(await life.node.dispatch(call))
+        raise Unanswered("DEADLINE_EXCEEDED", f"no answer within {patience_s:g} s", was_sent=True)
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
-        """The answer of a node to a client that speaks the peer protocol. OSError, ApiError."""
+        """Send a request of the peer protocol and return the answer. OSError, ApiError."""
         try:
             return await self._clients.request(at, api, body, timeout_ms=timeout_ms)
         except PeerUnreachable as error:
@@ -456,12 +390,12 @@ class ShellCluster:
             raise api_error(error.code, error.message) from None
 
     async def described(self, broker: int) -> Sequence[Any]:
-        """What it says of its log directories. ApiError, ClusterUnreachable."""
+        """Results of DescribeLogDirs. ApiError, ClusterUnreachable."""
         response = await self._ask_one(broker, "DescribeLogDirs", pb.DescribeLogDirsRequest(), CHANGE_TIMEOUT_MS)
         return tuple(response.results)
 
     async def moved(self, broker: int, paths: Mapping[Replica, str]) -> None:
-        """It has been told to take these replicas to these directories. ApiError, ClusterUnreachable."""
+        """Send AlterReplicaLogDirs: the directory of each replica. ApiError, ClusterUnreachable."""
         dirs = [
             pb.AlterReplicaLogDir(path=path, topics=[pb.AlterReplicaLogDirTopic(name=topic, partitions=[index])])
             for (topic, index), path in paths.items()
@@ -469,19 +403,20 @@ class ShellCluster:
         await self._ask_one(broker, "AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest(dirs=dirs), CHANGE_TIMEOUT_MS)
 
     async def ask_leader(self, api: str, request: Any, timeout_ms: int) -> Any:
-        """The answer of whoever leads, as soon as somebody does. ApiError, ClusterUnreachable."""
+        """Return the answer of the leader, which is waited for. ApiError, ClusterUnreachable."""
         deadline = trio.current_time() + timeout_ms / 1000
         while True:
-            leads = await self.find_leader()
+            await trio.lowlevel.checkpoint()
+            leader = self.leader()
             is_late = trio.current_time() >= deadline
             try:
-                if leads is not None:
-                    return await self._ask_one(leads.node, api, request, timeout_ms)
+                if leader is not None:
+                    return await self._ask_one(leader.leader_id, api, request, timeout_ms)
             except ApiError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER or is_late:
                     raise
             if is_late:
-                raise ClusterUnreachable(f"no controller said within {timeout_ms} ms who leads")
+                raise ClusterUnreachable(f"no controller named a leader within {timeout_ms} ms")
             await trio.sleep(LOOK_S)
 
     async def _ask_one(self, node_id: int, api: str, request: Any, timeout_ms: int) -> Any:
@@ -497,7 +432,7 @@ class ShellCluster:
 
 
 def last_words(error: BaseException) -> str:
-    """What ended a node, as its process would have said it."""
+    """The error that ended a node, as its process would have reported it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

@@ -1,19 +1,19 @@
-"""The simulated cluster that a workload runs on: controllers, brokers, and faults that begin when its clients do.
+"""The simulated cluster under clients: controllers, brokers, and faults that begin when the clients do.
 
 Theory of operation. It is the world of `kraftlab sim --metadata`, with all the rules that are judged there. Its own administrator
-stays away; its brokers register, report and follow as they do there, and go on when everything has healed. Controllers make
-themselves known, as processes do, so that clients can make voters of those that were none. What happens is one coroutine
-(`Play`): the cluster comes up on a calm network, the workload prepares it, then faults strike while clients ask; all heals and
-has to come together; the final phase asks once more. Nothing is demanded of liveness before the heal.
+is absent; its brokers register, report and follow as they do there, and go on when everything has healed. Controllers register,
+as processes do, so that clients can make voters of observers. One coroutine (`Play`) says what happens: the cluster comes up on a
+calm network, the clients prepare it, then faults strike while clients call; everything heals and the cluster has to converge; the
+clients call once more. Nothing is demanded of liveness before the heal.
 
-The simulator sees to it that no disk rots which a majority of the voters needs; here nobody takes out a voter either who is
-needed beside a rotten disk, neither a fault nor a client. A change that waits for its turn while another disk rots is not seen.
+The simulator lets no disk rot that a majority of the voters needs. Here nobody removes a voter either that is needed beside a
+rotten disk, neither a fault nor a client. A change that waits for its turn while another disk rots is not seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from kraftlab.controller.cluster import controllers
 from kraftlab.metadata.features import supported_features
@@ -22,37 +22,57 @@ from kraftlab.metadata.records import Listener
 from kraftlab.quorum.core import batch as batches
 from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.state_machine import CommittedBatch
-from kraftlab.simulation.consensus.fault_atlas import is_whole, sets_in_force
-from kraftlab.simulation.consensus.invariants import Violation
-from kraftlab.simulation.consensus.machine import ANCHOR_MS
-from kraftlab.simulation.consensus.options import CALM, SimulationOptions
-from kraftlab.simulation.consensus.options import Strike as Blow
-from kraftlab.simulation.consensus.process import SimulatedProcess
-from kraftlab.simulation.consensus.reference import Refinement
-from kraftlab.simulation.consensus.transcript import Transcript
-from kraftlab.simulation.metadata.coroutines import Signal, Task, sleep
-from kraftlab.simulation.metadata.simulated_broker import Habits
-from kraftlab.simulation.metadata.simulated_controller import SimulatedController
-from kraftlab.simulation.metadata.world import FIRST_BROKER_ID, MetadataWorld, People
 
-from ..committed_log import LogBatch
-from ..fault_plan import Observation, Strike
+from ..consensus.fault_atlas import is_whole, sets_in_force
+from ..consensus.invariants import Violation
+from ..consensus.machine import ANCHOR_MS
+from ..consensus.options import CALM, SimulationOptions, Strike
+from ..consensus.process import SimulatedProcess
+from ..consensus.reference import Refinement
+from ..consensus.transcript import Transcript
+from ..metadata.coroutines import Signal, Task, sleep
+from ..metadata.simulated_broker import Habits
+from ..metadata.simulated_controller import SimulatedController
+from ..metadata.world import FIRST_BROKER_ID, MetadataWorld, People
 
 READY_MS = 20_000
-"""Until then a leader is elected and all brokers are there."""
+"""Time for the election of a leader and the registration of all brokers."""
 LOOK_US = 50_000
 OBSERVE_US = 100_000
 REGISTER_US = 300_000
 REGISTRATION_TIMEOUT_MS = 1_000
 BROKER_TURN_US = 300_000
-"""As often as a heartbeat is expected, at least."""
+"""Between two heartbeats of a broker, at most."""
 ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
 ENDS = frozenset({"mend", "boot", "set_clock", "setattr", "pop", "_stop"})
-"""What a fault schedules to end by."""
+"""Actions that a fault schedules as its end."""
 Play = Callable[[], Coroutine[Any, Any, None]]
 
 
-class ChaosWorld(MetadataWorld):
+class Hit(NamedTuple):
+    """A fault that struck nodes. `detail` is for people."""
+
+    fault: str
+    begin_us: int
+    end_us: int
+    nodes: tuple[int, ...]
+    detail: str
+
+
+class Seen(NamedTuple):
+    """The state of a node at a time; everything else is -1 if it is down. `clock_ahead_ms`: its clock's lead over true time."""
+
+    at_us: int
+    node: int
+    is_up: bool
+    epoch: int = -1
+    leader: int = -1
+    high_watermark: int = -1
+    log_end: int = -1
+    clock_ahead_ms: int | None = None
+
+
+class ClientWorld(MetadataWorld):
     """`play` is what happens. `strikes` strike from `begin_trouble` on."""
 
     def __init__(
@@ -71,12 +91,12 @@ class ChaosWorld(MetadataWorld):
         if is_judged:
             self.checkers.add(Refinement(self))
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
-        self.batches: list[LogBatch] = []
-        """The committed log."""
-        self.struck: list[Strike] = []
-        self.observations: list[Observation] = []
+        self.batches: list[tuple[CommittedBatch, bool]] = []
+        """The committed log, control batches with their bodies; whether each is a control batch."""
+        self.hits: list[Hit] = []
+        self.seen: list[Seen] = []
         self.play: Play | None = None
-        self._has_come_together = Signal()
+        self._has_converged = Signal()
         self._down_since_us: dict[int, int] = {}
         self._starts = 0
         self._remove_voter = self.operators.remove
@@ -99,7 +119,7 @@ class ChaosWorld(MetadataWorld):
         return asked
 
     def _make_known(self, asked: SimulatedController, request: ControllerRegistrationRequest) -> None:
-        """Has the active controller write where this one listens, until it is known."""
+        """Have the active controller write this one's registration, until it is committed."""
         if asked.is_still(self._make_known, asked, request):
             return
         known = asked.controller.committed.image.cluster.controllers.get(asked.node_id)
@@ -124,7 +144,7 @@ class ChaosWorld(MetadataWorld):
         Task(self, self.play()).start()
 
     async def ready(self) -> None:
-        """Somebody is active, and all brokers are registered and not fenced there."""
+        """Wait until a controller is active, and all brokers are registered and not fenced there."""
         while not self._is_ready():
             if self.now_us > READY_MS * 1_000:
                 raise Violation(
@@ -139,7 +159,7 @@ class ChaosWorld(MetadataWorld):
         return False
 
     def begin_trouble(self) -> None:
-        """From now on things go wrong."""
+        """Let faults strike from now on."""
         self.note("trouble begins")
         self.network.be(self.options.network)
         if self.options.faults:
@@ -148,19 +168,19 @@ class ChaosWorld(MetadataWorld):
             self.after(strike.time_us, self._strike, strike)
 
     async def heal(self) -> None:
-        """Everything heals; returns when the cluster has come together."""
+        """Heal everything, and wait until the cluster has converged."""
         self.liveness.heal()
-        await self._has_come_together.wait()
+        await self._has_converged.wait()
 
     def converged(self) -> None:
-        self._has_come_together.set()
+        self._has_converged.set()
 
-    def _strike(self, strike: Blow) -> None:
+    def _strike(self, strike: Strike) -> None:
         if not self.is_healed:
             super()._strike(strike)
 
     def may_leave(self, node_id: int) -> bool:
-        """Whether every voter set that somebody acts on has a majority of whole disks without that voter."""
+        """True if every voter set in force has a majority of whole disks without that voter."""
         for voters in sets_in_force(self):
             others = [self.machine_of(voter.key) for voter in voters.voters if voter.key.node_id != node_id]
             if 0 < len(others) < len(voters.voters) and sum(is_whole(other) for other in others) <= len(others) // 2:
@@ -171,19 +191,17 @@ class ChaosWorld(MetadataWorld):
         if self.may_leave(key.node_id):
             self._remove_voter(key, timeout_ms, process)
 
-    # What is written down
+    # Observation
 
     def committed(self, asked: SimulatedController, batch: CommittedBatch) -> None:
-        end = self.batches[-1].end_offset if self.batches else 0
+        end = self.batches[-1][0].end_offset if self.batches else 0
         if batch.base_offset == end:
             body = batch.body or _control_body(asked, batch)
-            self.batches.append(
-                LogBatch(batch.base_offset, batch.end_offset, batch.epoch, batch.append_time_ms, not batch.body, body)
-            )
+            self.batches.append((batch._replace(body=body), not batch.body))
         super().committed(asked, batch)
 
-    def strike_with(self, strike: Blow) -> tuple[int, ...]:
-        """As the simulator does it; notes whom it hit, and when it will be over as far as that is known by now."""
+    def strike_with(self, strike: Strike) -> tuple[int, ...]:
+        """Strike as the simulator does, and note which nodes were hit, and the end as far as it is known by now."""
         begin_us, end_us, notes = self.now_us, self.now_us, list[str]()
         schedule, note, held_until_us = self.after, self.note, self.network.held_until_us
 
@@ -205,9 +223,7 @@ class ChaosWorld(MetadataWorld):
         if self.network.held_until_us != held_until_us:
             end_us = max(end_us, self.network.held_until_us)
         end_us = max(end_us, *(self.machines[node].paused_until_us for node in nodes), 0)
-        self.struck.append(
-            Strike(kind=strike.fault, begin_ns=begin_us * 1_000, end_ns=end_us * 1_000, nodes=nodes, detail="; ".join(notes))
-        )
+        self.hits.append(Hit(strike.fault, begin_us, end_us, nodes, "; ".join(notes)))
         return nodes
 
     def process_died(self, process: SimulatedProcess) -> None:
@@ -215,40 +231,31 @@ class ChaosWorld(MetadataWorld):
         self._down_since_us[process.node_id] = self.now_us
 
     def booted(self, node_id: int) -> None:
-        """A process starts; if one had died by a fault that had been lying in wait, that was a strike as well."""
+        """Start a process. A death by no fault of that moment was a delayed fault, which is noted as well."""
         since_us = self._down_since_us.pop(node_id, None)
-        if since_us is not None and not any(
-            node_id in strike.nodes and strike.begin_ns == since_us * 1_000 for strike in reversed(self.struck)
-        ):
-            self.struck.append(
-                Strike(kind="down", begin_ns=since_us * 1_000, end_ns=self.now_us * 1_000, nodes=(node_id,), detail="a crash")
-            )
+        if since_us is not None and not any(node_id in hit.nodes and hit.begin_us == since_us for hit in reversed(self.hits)):
+            self.hits.append(Hit("down", since_us, self.now_us, (node_id,), "a crash"))
 
     def _observe(self) -> None:
         self.after(OBSERVE_US, self._observe)
-        at_ns = self.now_us * 1_000
         for machine in self.machines:
-            process = machine.process
-            if process is None:
-                self.observations.append(Observation(at_ns=at_ns, node=machine.node_id, is_up=False))
+            if machine.process is None:
+                self.seen.append(Seen(self.now_us, machine.node_id, False))
                 continue
-            raft = process.raft
-            self.observations.append(
-                Observation(
-                    at_ns=at_ns,
-                    node=machine.node_id,
-                    is_up=True,
-                    epoch=raft.epoch,
-                    leader=raft.leader_id,
+            raft = machine.process.raft
+            ahead_ms = machine.now_ms() - ANCHOR_MS - self.now_us // 1_000
+            self.seen.append(
+                Seen(
+                    *(self.now_us, machine.node_id, True, raft.epoch, raft.leader_id),
                     high_watermark=raft.high_watermark,
                     log_end=raft.log_end_offset,
-                    clock_ahead_ms=machine.now_ms() - ANCHOR_MS - self.now_us // 1_000,
+                    clock_ahead_ms=ahead_ms,
                 )
             )
 
 
 def _control_body(asked: SimulatedController, batch: CommittedBatch) -> bytes:
-    """What the quorum itself wrote; state machines get to see nothing of it."""
+    """The records of a control batch, which state machines do not get."""
     data = asked.process.log.read(batch.base_offset, 1, end_offset=batch.end_offset)
     header = batches.read_header(data)
     return data[batches.HEADER_BYTES : header.size_bytes]

@@ -1,0 +1,1 @@
+"""Clients simulated: a cluster that clients call while faults strike, in virtual time, and a seed is a run."""

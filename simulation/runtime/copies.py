@@ -1,0 +1,90 @@
+"""Replicas on a broker that is down: whether the cluster can do without them, and how their records are damaged.
+
+Theory of operation. A record is acknowledged when all in-sync replicas have it, synced or not: KIP-966 assumes that they never
+lose what they have not synced all at once. So nothing is taken from a broker as long as the cluster counts on it. The broker is
+killed, and its disk is struck only when the broker is in no ISR or ELR any more, and others are in each ISR. It comes back after
+an unclean shutdown, and must not lead before it has all records again.
+
+Rot is placed where a start looks for it: in the newest segment of each log, in bytes that the checksum of their batch covers
+(Kafka's format has none for base offset and leader epoch). A torn batch is the beginning of a batch after the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from kraftlab.broker.log.dir_names import DirKind, parse
+from kraftlab.broker.log.errors import CorruptBatch
+from kraftlab.broker.log.record_batch import HEADER_BYTES, read_header
+from kraftlab.broker.log.segment import LOG_SUFFIX
+from kraftlab.metadata.image import MetadataImage
+
+CHECKED_FROM = 16
+"""First byte of a batch that its checksum covers: after base offset, length and leader epoch."""
+
+
+class Patch(NamedTuple):
+    """Bytes of a file, as they are and as they are to be."""
+
+    path: Path
+    position: int
+    before: bytes
+    after: bytes
+
+
+def needed_for(image: MetadataImage, broker: int) -> str:
+    """The first partition that needs the broker's replica, "" if none does."""
+    for topic in sorted(image.topics.by_id.values(), key=lambda topic: topic.name):
+        for index, partition in sorted(topic.partitions.items()):
+            is_needed = broker in partition.isr or broker in partition.elr or not partition.isr
+            if broker in partition.replicas and is_needed:
+                return f"{topic.name}-{index}"
+    return ""
+
+
+def newest_segments(log_dirs: Sequence[Path]) -> dict[Path, bytes]:
+    """The newest segment of each log in these directories, by path."""
+    found: dict[Path, bytes] = {}
+    for directory in (directory for log_dir in log_dirs for directory in sorted(log_dir.iterdir())):
+        name = parse(directory.name)
+        if directory.is_dir() and name is not None and name.kind in (DirKind.CURRENT, DirKind.FUTURE):
+            segments = sorted(directory.glob(f"*{LOG_SUFFIX}"))
+            found.update({path: path.read_bytes() for path in segments[-1:]})
+    return found
+
+
+def rot(segments: Mapping[Path, bytes], random: Random) -> Patch | None:
+    """Flip a few bits of one batch; None if there is no batch."""
+    found = [batch for path, segment in segments.items() for batch in _batches(path, segment)]
+    if not found:
+        return None
+    chosen = random.choice(found)
+    after = bytearray(chosen.before)
+    for place in random.sample(range(CHECKED_FROM, len(after)), random.choice((1, 1, 3))):
+        after[place] ^= 1 << random.randrange(8)
+    return chosen._replace(after=bytes(after))
+
+
+def torn(segments: Mapping[Path, bytes], random: Random) -> Patch | None:
+    """Add the beginning of a batch after the last one of a log; None if no log has a batch."""
+    found = [batch for path, segment in segments.items() for batch in list(_batches(path, segment))[-1:]]
+    if not found:
+        return None
+    path, position, whole, _ = random.choice(found)
+    return Patch(path, position + len(whole), b"", whole[: random.randrange(1, len(whole))])
+
+
+def _batches(path: Path, segment: bytes) -> Iterator[Patch]:
+    """The batches of a segment, up to the first invalid one."""
+    position = 0
+    while position + HEADER_BYTES <= len(segment):
+        try:
+            size_bytes = read_header(segment, position).size_bytes
+        except CorruptBatch:
+            return
+        whole = segment[position : position + size_bytes]
+        yield Patch(path, position, whole, whole)
+        position += size_bytes
