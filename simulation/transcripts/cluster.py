@@ -1,4 +1,4 @@
-"""A cluster in which nothing happens by itself: the world behind the golden transcripts.
+"""A cluster in which nothing happens by itself: the world behind the golden transcripts and the tests of whole quorums.
 
 Theory of operation. Nodes are real RaftNodes behind real Outboxes. Everything between two steps is in the hands of whoever
 holds the cluster: messages wait in one queue until they are delivered, dropped, doubled or set aside; time stands still
@@ -35,8 +35,18 @@ from kraftlab.quorum.core import (
     RaftConfig,
     RaftNode,
     ReplicaKey,
+    Voter,
+    VoterSet,
 )
-from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, ControlRecord, decode, encode, read_header
+from kraftlab.quorum.core.batch import (
+    NO_PREVIOUS_CRC,
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    decode,
+    encode,
+    read_header,
+)
 from kraftlab.quorum.core.effects import (
     ANYBODY,
     Append,
@@ -60,6 +70,7 @@ from kraftlab.quorum.core.events import (
     RequestFailed,
     RequestReceived,
     ResponseReceived,
+    SnapshotTaken,
     StorageCompleted,
     TimerFired,
 )
@@ -72,6 +83,8 @@ START_MS = 1_000_000
 """Scripts count time from here, so that no node ever sees time zero."""
 LOG_START = OffsetAndEpoch(0, 0)
 LISTENER = "CONTROLLER"
+JITTER_STEP_MS = 10
+"""Unless told otherwise node n's timers draw n times this."""
 FIRINGS_MAX = 1_000
 DELIVERIES_MAX = 10_000
 StorageOperation = Append | Truncate | InstallSnapshot | StoreElectionState
@@ -146,7 +159,8 @@ def kind_of(message: object) -> str:
 class Host:
     """One machine: its disk, and while it is up a process on it. `batches` is what readers see, `disk` what survives a crash.
 
-    `start` is the snapshot that the log on the disk begins behind; `snapshot_work` what a copy of a leader's waits for.
+    `history` holds every effect of all its processes; `start` is the snapshot that the log on the disk begins behind;
+    `snapshot_work` what a copy of a leader's waits for.
     """
 
     config: RaftConfig
@@ -169,6 +183,7 @@ class Host:
     held: list[Send | Reply] = field(default_factory=list)
     calls: dict[int, Call] = field(default_factory=dict)
     clients: dict[int, str] = field(default_factory=dict)
+    history: list[Effect] = field(default_factory=list)
     outbox: Outbox = field(default_factory=Outbox)
     random: ScriptedRandom = field(default_factory=lambda: ScriptedRandom(0))
     _node: RaftNode | None = None
@@ -204,6 +219,11 @@ class Host:
         self.start, self.snapshots = LOG_START, SnapshotFiles()
         directory_id = bytes([self.config.node_id, 0x80 + self.wipes]) * 8
         self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
+
+    def rot(self, offset: int) -> None:
+        """The log from `offset` on is lost, and recovery knows how far it went."""
+        self.repair_until = read_header(self.disk[-1]).end_offset
+        self.disk = below(self.disk, offset)
 
     def move(self) -> None:
         """Another address, which nobody has heard of."""
@@ -252,6 +272,8 @@ class ScriptedCluster:
         self.delayed: list[Envelope] = []
         self.cuts: set[tuple[int, int]] = set()
         self.lines: list[str] = []
+        self.answers: dict[int, Response] = {}
+        """Answers to clients, by the token that `ask` returned."""
         self._calls: list[Call] = []
         self._last_token = 0
 
@@ -259,6 +281,17 @@ class ScriptedCluster:
         if node_id not in self.hosts:
             raise ValueError(f"there is no node {node_id}, only {sorted(self.hosts)}")
         return self.hosts[node_id]
+
+    def add_nodes(self, voters: int, observers: int = 0, *, dynamic: bool = False, **settings: object) -> None:
+        """Nodes from 1 on, voters first, all down. `dynamic`: the voters stand in a bootstrap checkpoint (KIP-853)."""
+        ids = range(1, voters + observers + 1)
+        first = VoterSet.of(Voter(key_of(node_id) if dynamic else ReplicaKey(node_id), {}) for node_id in ids[:voters])
+        for node_id in ids:
+            given = {"node_id": node_id, "directory_id": key_of(node_id).directory_id, **settings}
+            config = msgspec.convert(given | {"voters": VoterSet(()) if dynamic else first}, RaftConfig, strict=False)
+            host = self.hosts[node_id] = Host(config, JITTER_STEP_MS * node_id)
+            if dynamic and node_id in first.ids():
+                host.bootstrap = (KRaftVersion(0, 1), KRaftVoters(0, first))
 
     # Processes
 
@@ -288,21 +321,32 @@ class ScriptedCluster:
 
     # Steps
 
-    def ask(self, node_id: int, request: Request, title: str) -> None:
-        """A client's request, not a peer's: it arrives at once, and so does its answer."""
+    def ask(self, node_id: int, request: Request, title: str) -> int:
+        """Hand over a client's request, not a peer's: it arrives at once, and so does its answer. Return the request's token."""
         host = self.host(node_id)
         self._last_token += 1
-        host.clients[self._last_token] = kind_of(request)
-        self.step(node_id, RequestReceived(self._last_token, ReplicaKey(-1), request), title)
+        token = self._last_token
+        host.clients[token] = kind_of(request)
+        self.step(node_id, RequestReceived(token, ReplicaKey(-1), request), title)
+        return token
+
+    def take_snapshot(self, node_id: int, offset: int | None = None, size_bytes: int = 0) -> OffsetAndEpoch:
+        """The shell has taken a snapshot of everything below `offset`, by default of everything committed."""
+        host = self.host(node_id)
+        offset = host.node.high_watermark if offset is None else offset
+        context = host.node.snapshot_context(offset, cluster_id="transcript", generation=0, append_time_ms=0)
+        if context is None:
+            raise ValueError(f"node {node_id} can take no snapshot at {offset}")
+        host.snapshots.make(context, size_bytes)
+        self.step(node_id, SnapshotTaken(context.id), f"n{node_id} has taken snapshot {context.id}")
+        return context.id
 
     def step(self, node_id: int, event: Event, title: str, *, even_if_nothing: bool = True) -> None:
         """One event, told as `title` and, indented, everything it leads to without time or messages."""
         host, before = self.host(node_id), len(self.lines)
         self._step(host, event)
         if not host.is_held:
-            while host.staged or host.snapshot_work:
-                self.complete(node_id, lambda operation: True)
-                self.complete_snapshot_work(node_id)
+            self.complete_everything(node_id)
         if even_if_nothing or len(self.lines) > before:
             self.lines.insert(before, title)
 
@@ -313,6 +357,7 @@ class ScriptedCluster:
             self.lines.append(f"  {type(error).__name__}: {error}")
             self.crash(host.config.node_id)
             return
+        host.history += effects
         for effect in effects:
             self._carry_out(host, effect)
         for effect in effects:
@@ -375,6 +420,18 @@ class ScriptedCluster:
             if len(self.lines) > before and not host.is_held:
                 self.lines.insert(before, f"  {event!r}")
 
+    def complete_everything(self, node_id: int) -> None:
+        """Whatever is asked of the disk is done, until nothing more is asked of it."""
+        host = self.host(node_id)
+        while host.staged or host.snapshot_work:
+            self.complete(node_id, lambda operation: True)
+            self.complete_snapshot_work(node_id)
+
+    def release(self, node_id: int) -> None:
+        """The disk of the node is not held any more."""
+        self.complete_everything(node_id)
+        self.host(node_id).is_held = False
+
     def complete_snapshot_work(self, node_id: int) -> None:
         """What a copy of a leader's snapshot has waited for is done, and the node is told so."""
         host = self.host(node_id)
@@ -415,6 +472,7 @@ class ScriptedCluster:
             self._put(node_id, destination, call, message.request)
         elif message.correlation in host.clients:
             del host.clients[message.correlation]
+            self.answers[message.correlation] = message.response
             self.lines.append(f"  tells the client {message.response!r}")
         else:
             answered = host.calls.pop(message.correlation, None)
@@ -505,6 +563,17 @@ class ScriptedCluster:
             else:
                 return
         raise ValueError(f"timers fire without end at {at_ms - START_MS} ms")
+
+    def pass_time(self, duration_ms: int, *, deliver: bool) -> None:
+        """Let timers and time-outs happen for `duration_ms`; `deliver`: messages arrive at once."""
+        end_ms = self.now_ms + duration_ms
+        while True:
+            if deliver:
+                self.deliver_all(lambda envelope: True)
+            instant_ms = self.next_instant_ms(end_ms)
+            self.fire(instant_ms)
+            if instant_ms == end_ms and not (deliver and self.in_flight):
+                return
 
     def _open_calls(self) -> list[Call]:
         hosts = self.hosts

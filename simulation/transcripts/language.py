@@ -17,15 +17,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from kraftlab.quorum.core import ElectionState, OffsetAndEpoch, RaftConfig, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.core.batch import ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, decode, decode_control, read_header
+from kraftlab.quorum.core import ElectionState, OffsetAndEpoch, Voter
+from kraftlab.quorum.core.batch import ControlRecord, KRaftVoters, LeaderChange, decode, decode_control
 from kraftlab.quorum.core.effects import StoreElectionState
 from kraftlab.quorum.core.events import (
     Propose,
     ReadIndexAsked,
     ResignAsked,
     ShutdownAsked,
-    SnapshotTaken,
     StorageFailed,
     TimerFired,
 )
@@ -34,11 +33,9 @@ from kraftlab.quorum.core.messages import AddVoterRequest, RemoveVoterRequest, T
 from kraftlab.quorum.core.states import Candidate, Follower, Prospective, Resigned, Unattached
 from kraftlab.quorum.core.types import NEVER_MS
 
-from .cluster import Envelope, Host, ScriptedCluster, batches_of_epochs, below, key_of
+from .cluster import Envelope, ScriptedCluster, batches_of_epochs, key_of
 
 SEPARATOR = "----"
-JITTER_STEP_MS = 10
-"""Unless told otherwise node n's timers draw n times this."""
 
 
 class Block(NamedTuple):
@@ -125,17 +122,8 @@ class Interpreter:
 
     def add_nodes(self, arguments: list[str]) -> None:
         words = [argument for argument in arguments if "=" not in argument]
-        options = {name: int(value) for name, value in (a.split("=", 1) for a in arguments if "=" in a)}
-        voter_count, observer_count = int(words[0]), options.pop("observers", 0)
-        ids = range(1, voter_count + observer_count + 1)
-        is_dynamic = "dynamic" in words
-        voters = VoterSet.of(_voter(key_of(node_id) if is_dynamic else ReplicaKey(node_id)) for node_id in ids[:voter_count])
-        for node_id in ids:
-            settings = {"node_id": node_id, "directory_id": key_of(node_id).directory_id, **options}
-            config = msgspec.convert(settings | {"voters": VoterSet(()) if is_dynamic else voters}, RaftConfig, strict=False)
-            host = self.cluster.hosts[node_id] = Host(config, JITTER_STEP_MS * node_id)
-            if is_dynamic and node_id in voters.ids():
-                host.bootstrap = (KRaftVersion(0, 1), KRaftVoters(0, voters))
+        settings = {name: int(value) for name, value in (a.split("=", 1) for a in arguments if "=" in a)}
+        self.cluster.add_nodes(int(words[0]), settings.pop("observers", 0), dynamic="dynamic" in words, **settings)
         if "stopped" not in words:
             self.start([])
 
@@ -176,22 +164,15 @@ class Interpreter:
         host, offset = self.cluster.host(node_id_of(arguments[0])), int(arguments[1])
         if host.is_up or not host.disk:
             raise ValueError(f"node {arguments[0]} is up, or its log is empty; crash it before its disk rots")
-        host.repair_until = read_header(host.disk[-1]).end_offset
-        host.disk = below(host.disk, offset)
+        host.rot(offset)
         self.durable([arguments[0]])
 
     # Snapshots
 
     def take_snapshot(self, arguments: list[str]) -> None:
         options = dict(argument.split("=", 1) for argument in arguments[1:])
-        node_id = node_id_of(arguments[0])
-        host = self.cluster.host(node_id)
-        offset = int(options.get("offset", host.node.high_watermark))
-        context = host.node.snapshot_context(offset, cluster_id="transcript", generation=0, append_time_ms=0)
-        if context is None:
-            raise ValueError(f"node {node_id} can take no snapshot at {offset}")
-        host.snapshots.make(context, int(options.get("size", 0)))
-        self.cluster.step(node_id, SnapshotTaken(context.id), f"n{node_id} has taken snapshot {context.id}")
+        offset = int(options["offset"]) if "offset" in options else None
+        self.cluster.take_snapshot(node_id_of(arguments[0]), offset, int(options.get("size", 0)))
 
     def snapshot_io(self, arguments: list[str]) -> None:
         for node_id in self._ids(arguments):
@@ -252,7 +233,7 @@ class Interpreter:
 
     def add_voter(self, arguments: list[str]) -> None:
         node_id, target_id, timeout_ms = self._asked(arguments)
-        voter = _voter(self.cluster.host(target_id).config.key)
+        voter = Voter(self.cluster.host(target_id).config.key, {})
         self.cluster.ask(node_id, AddVoterRequest(-1, voter, timeout_ms), f"n{node_id} is asked to add node {target_id}")
 
     def remove_voter(self, arguments: list[str]) -> None:
@@ -285,11 +266,7 @@ class Interpreter:
 
     def release(self, arguments: list[str]) -> None:
         for node_id in self._ids(arguments):
-            host = self.cluster.host(node_id)
-            while host.staged or host.snapshot_work:
-                self.cluster.complete(node_id, lambda operation: True)
-                self.cluster.complete_snapshot_work(node_id)
-            host.is_held = False
+            self.cluster.release(node_id)
 
     def fsync(self, arguments: list[str]) -> None:
         limit = int(arguments[1].lstrip("a")) if len(arguments) > 1 else 1 << 60
@@ -374,21 +351,10 @@ class Interpreter:
     # Time
 
     def tick(self, arguments: list[str]) -> None:
-        self._pass_time(int(arguments[0]), deliver=False)
+        self.cluster.pass_time(int(arguments[0]), deliver=False)
 
     def run_for(self, arguments: list[str]) -> None:
-        self._pass_time(int(arguments[0]), deliver=True)
-
-    def _pass_time(self, duration_ms: int, *, deliver: bool) -> None:
-        cluster = self.cluster
-        end_ms = cluster.now_ms + duration_ms
-        while True:
-            if deliver:
-                cluster.deliver_all(lambda envelope: True)
-            instant_ms = cluster.next_instant_ms(end_ms)
-            cluster.fire(instant_ms)
-            if instant_ms == end_ms and not (deliver and cluster.in_flight):
-                return
+        self.cluster.pass_time(int(arguments[0]), deliver=True)
 
     # What can be seen
 
@@ -482,10 +448,6 @@ def _drawn_control(record: ControlRecord) -> str:
     if isinstance(record, LeaderChange):
         return f"L{record.leader_id}"
     return repr(record.voters) if isinstance(record, KRaftVoters) else ""
-
-
-def _voter(key: ReplicaKey) -> Voter:
-    return Voter(key, {})
 
 
 def _deflated(record: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from kraftlab.quorum.core import ElectionState
-from kraftlab.quorum.core.effects import Apply, LeaderChanged, StoreElectionState
+from kraftlab.quorum.core.effects import LeaderChanged, StoreElectionState
 
 ROWS = [
     # stored election state of node 1 (epoch, leader, vote), last epoch of its log, voters -> state, epoch
@@ -48,30 +48,9 @@ def test_a_sole_voter_stands_at_once_in_the_next_epoch(driven, key_of) -> None:
     assert (node.node.state_name, node.node.epoch) == ("candidate", 5)
 
 
-def test_a_sole_voter_counts_its_own_vote_once_it_is_stored(driven) -> None:
-    node = driven(voters=(1,))
-    node.tick()
-    assert node.node.state_name == "candidate"
-    node.flush()
-    assert node.node.is_leader
-
-
 def test_a_sole_voter_that_led_never_leads_that_epoch_again(driven, key_of) -> None:
     node = driven(voters=(1,), log=((5, 1),), election=ElectionState(5, 1, key_of(1)))
     node.tick()
     node.flush()
     assert node.node.is_leader
     assert node.node.epoch > 5
-
-
-def test_what_a_batch_says_was_committed_is_applied_at_once(world) -> None:
-    host = world((1,)).start()[1]
-    host.world.leader()
-    host.propose()
-    host.world.settle()
-    host.propose()
-    host.world.settle()
-    host.crash()
-    host.history.clear()
-    host.start()
-    assert host.seen(Apply)[0] == Apply(2)

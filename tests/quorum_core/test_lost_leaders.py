@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, Endpoint
+from kraftlab.quorum.core import ElectionState, Endpoint, Voter
 from kraftlab.quorum.core.effects import ANYBODY, Append, LeaderChanged, OpenSnapshot, Send
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import RequestFailed, ResponseReceived
@@ -233,38 +233,38 @@ def test_who_names_no_endpoints_takes_none_away(following) -> None:
 # Stories
 
 
-def test_a_voter_left_behind_by_all_the_voters_it_knows_is_heard_of_again(world) -> None:
-    quorum = world((1, 2, 3), (4, 5, 6), dynamic=True).start()
-    quorum.settle()
-    quorum.cut(3)
+def test_a_voter_left_behind_by_all_the_voters_it_knows_is_heard_of_again(quorum, key_of) -> None:
+    nodes = quorum(3, 3, dynamic=True)
+    nodes.settle()
+    nodes.isolate(3)
     for node_id in (4, 5, 6):
-        assert quorum.change(AddVoterRequest(-1, quorum[node_id].as_voter(), 5_000)).error is ErrorCode.NONE
+        assert nodes.change(AddVoterRequest(-1, Voter(key_of(node_id), {}), 5_000)).error is ErrorCode.NONE
     for node_id in (1, 2):
-        assert quorum.change(RemoveVoterRequest(-1, quorum[node_id].config.key, 5_000)).error is ErrorCode.NONE
-        quorum.leader()
+        assert nodes.change(RemoveVoterRequest(-1, key_of(node_id), 5_000)).error is ErrorCode.NONE
+        nodes.leader()
     for node_id in (1, 2):
-        quorum[node_id].crash()
-    leader = quorum.leader()
-    quorum.run(2_000)
-    assert quorum[3].node.voters.ids() == (1, 2, 3)
+        nodes.crash(node_id)
+    leader = nodes.leader()
+    nodes.run(2_000)
+    former = nodes.host(3)
+    assert former.node.voters.ids() == (1, 2, 3)
     epoch = leader.node.epoch
-    quorum.heal()
-    quorum.run_until(lambda: quorum[3].node.leader_id == leader.config.node_id, 2_000)
-    quorum.settle()
-    assert quorum[3].node.voters.ids() == (3, 4, 5, 6)
+    nodes.cuts.clear()
+    nodes.run_until(lambda: former.node.leader_id == leader.config.node_id, 2_000)
+    nodes.settle()
+    assert former.node.voters.ids() == (3, 4, 5, 6)
     assert (leader.node.is_leader, leader.node.epoch) == (True, epoch), "nobody was disturbed"
 
 
-def test_nobody_asks_anybody_while_the_leader_answers(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    leader = quorum.settle().leader()
-    for host in quorum.up():
+def test_nobody_asks_anybody_while_the_leader_answers(quorum) -> None:
+    nodes = quorum(3, 1, dynamic=True)
+    leader_id = nodes.settle()
+    for host in nodes.up():
         host.history.clear()
     for _ in range(50):
-        leader.propose()
-        quorum.run(100)
-    quorum.settle()
-    assert not [send for host in quorum.up() for send in host.seen(Send) if send.destination == ANYBODY]
+        nodes.propose(leader_id)
+        nodes.run(100)
+    assert not [send for node_id in nodes.hosts for send in nodes.seen(node_id, Send) if send.destination == ANYBODY]
 
 
 # A voter that has moved while there is no leader that could write it down

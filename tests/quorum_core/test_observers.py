@@ -3,43 +3,10 @@
 import pytest
 
 from kraftlab.quorum.core import ReplicaKey
-from kraftlab.quorum.core.effects import Append, Send
+from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import ResponseReceived
-from kraftlab.quorum.core.messages import FetchRequest, FetchResponse, LeaderView, Records, VoteRequest
-
-
-def test_an_observer_finds_the_leader_and_pulls_the_log(world) -> None:
-    quorum = world((1, 2, 3), (9,)).start(1, 2, 3)
-    leader = quorum.settle().leader()
-    leader.propose()
-    quorum.settle()
-    quorum.start(9)
-    start_ms = quorum.now_ms
-    quorum.settle()
-    assert quorum.now_ms - start_ms < 150
-    assert (quorum[9].node.state_name, quorum[9].node.leader_id) == ("follower", leader.config.node_id)
-    assert quorum[9].batches == leader.batches
-
-
-def test_an_observer_never_stands(world) -> None:
-    quorum = world((1, 2, 3), (9,)).start()
-    quorum.settle()
-    for node_id in (1, 2, 3):
-        quorum[node_id].crash()
-    quorum.run(10_000)
-    assert quorum[9].node.state_name in ("unattached", "follower")
-    assert quorum[9].node.epoch == 1
-    assert not [send for send in quorum[9].seen(Send) if isinstance(send.request, VoteRequest)]
-
-
-def test_an_observer_follows_to_the_next_leader(world) -> None:
-    quorum = world((1, 2, 3), (9,), seed=1).start()
-    quorum.settle().leader().crash()
-    start_ms = quorum.now_ms
-    quorum.settle()
-    assert quorum.now_ms - start_ms < 400
-    assert quorum[9].node.leader_id == quorum.leader().config.node_id
+from kraftlab.quorum.core.messages import FetchRequest, FetchResponse, LeaderView, Records
 
 
 def test_an_observer_may_discover_and_append_in_one_fetch(driven, batches_of) -> None:
@@ -63,15 +30,6 @@ def test_an_observer_without_any_voter_asks_a_bootstrap_endpoint(driven) -> None
     node = driven(node_id=9, voters=())
     node.tick(20)
     assert node.sent(FetchRequest)[0].destination == -1
-
-
-def test_a_voter_that_restarts_finds_a_running_leader_without_waiting_for_it(world) -> None:
-    quorum = world((1, 2, 3)).start(1, 2)
-    leader = quorum.leader()
-    quorum.start(3)
-    start_ms = quorum.now_ms
-    quorum.run_until(lambda: quorum[3].node.leader_id == leader.config.node_id)
-    assert quorum.now_ms - start_ms < 100
 
 
 def test_an_anonymous_observer_may_read_but_is_not_remembered(driven) -> None:

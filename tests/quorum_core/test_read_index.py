@@ -3,7 +3,7 @@
 import pytest
 
 from kraftlab.quorum.core import ElectionState, ErrorCode
-from kraftlab.quorum.core.effects import Apply, Effect, ReadIndexReady, ReadIndexRefused, Reply
+from kraftlab.quorum.core.effects import Effect, ReadIndexReady, ReadIndexRefused, Reply
 from kraftlab.quorum.core.events import ElectionStateStored, ReadIndexAsked, RequestReceived, ResignAsked, ShutdownAsked
 from kraftlab.quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, LeaderView, Records
 from kraftlab.quorum.core.read_index import ReadIndex
@@ -57,16 +57,6 @@ def leading(driven, key_of):
 # One leader by hand
 
 
-def test_the_arrival_of_a_fetch_confirms_nothing_its_echo_does(leading, key_of) -> None:
-    node = leading()
-    assert answers(node.step(ReadIndexAsked(7))) == []
-    reply = node.request(2, fetch(node, key_of(2)))
-    assert answers(node.effects) == []
-    assert reply is not None and reply.read_round == 1, "a fetch sent before the read is answered at once, with the round"
-    node.request(2, fetch(node, key_of(2), read_round=1))
-    assert ready(node.effects) == [(7, node.node.high_watermark)]
-
-
 def test_parked_fetches_of_voters_are_answered_with_the_round(leading, key_of) -> None:
     node = leading()
     assert node.request(2, fetch(node, key_of(2))) is None, "nothing to tell: parked"
@@ -96,29 +86,6 @@ def test_an_echo_counts_even_if_the_logs_differ(leading, key_of) -> None:
     node.step(ReadIndexAsked(1))
     node.request(2, fetch(node, key_of(2), read_round=1, offset=9, last_epoch=1))
     assert ready(node.effects) == [(1, node.node.high_watermark)]
-
-
-def test_reads_share_a_round_that_no_answer_has_named(leading, key_of) -> None:
-    node = leading()
-    for token in (1, 2, 3):
-        node.step(ReadIndexAsked(token))
-    node.request(2, fetch(node, key_of(2)))
-    node.step(ReadIndexAsked(4))
-    node.request(2, fetch(node, key_of(2), read_round=1))
-    assert [token for token, _ in ready(node.effects)] == [1, 2, 3], "the fourth was asked after the round was named"
-    node.request(2, fetch(node, key_of(2), read_round=2))
-    assert [token for token, _ in ready(node.effects)] == [4]
-
-
-def test_a_new_leader_waits_until_it_has_committed_in_its_epoch(leading, key_of) -> None:
-    node = leading(commits=False, log=((1, 3),), election=ElectionState(1, -1, None))
-    node.step(ReadIndexAsked(1))
-    node.request(2, fetch(node, key_of(2), read_round=1, offset=3, last_epoch=1))
-    assert answers(node.effects) == [], "the round is confirmed, but what is committed is not known yet"
-    node.request(2, fetch(node, key_of(2), read_round=1))
-    kinds = [type(effect) for effect in node.effects if isinstance(effect, Apply | ReadIndexReady)]
-    assert kinds == [Apply, ReadIndexReady], "in this order"
-    assert ready(node.effects) == [(1, node.node.log_end_offset)]
 
 
 def test_a_sole_voter_answers_at_once_when_it_has_committed(driven) -> None:
@@ -177,17 +144,16 @@ def test_a_follower_echoes_the_newest_round_of_its_leader_only(driven, key_of) -
     assert node.sent(FetchRequest)[0].request.read_round == 0, "the rounds of another leader are its own"
 
 
-def test_of_five_voters_two_must_echo(world) -> None:
-    cluster = world((1, 2, 3, 4, 5)).start()
-    leader = cluster.leader()
-    cluster.settle().run(30)
-    others = [node_id for node_id in cluster.hosts if node_id != leader.config.node_id]
-    cluster.cut(leader.config.node_id, others[0])
-    leader.step(ReadIndexAsked(1))
-    cluster.run(100)
-    assert outcome(leader, 1) is None
-    cluster.heal()
-    cluster.run_until(lambda: outcome(leader, 1))
+def test_of_five_voters_two_must_echo(quorum) -> None:
+    nodes = quorum(5)
+    leader_id = nodes.settle()
+    nodes.run(30)
+    nodes.isolate(leader_id, 2)
+    nodes.do(leader_id, ReadIndexAsked(1))
+    nodes.run(100)
+    assert not nodes.seen(leader_id, ReadIndexReady)
+    nodes.cuts.clear()
+    nodes.run_until(lambda: nodes.seen(leader_id, ReadIndexReady))
 
 
 def test_read_index_takes_in_order_and_only_what_is_confirmed() -> None:
@@ -202,49 +168,6 @@ def test_read_index_takes_in_order_and_only_what_is_confirmed() -> None:
     assert reads.take_all() == []
 
 
-# Clusters
-
-
-def outcome(host, token) -> ReadIndexReady | ReadIndexRefused | None:
-    """How a read has ended on a host, if it has."""
-    return next((e for kind in (ReadIndexReady, ReadIndexRefused) for e in host.seen(kind) if e.token == token), None)
-
-
-def test_a_leader_answers_within_a_round_trip(world) -> None:
-    cluster = world((1, 2, 3)).start()
-    leader = cluster.leader()
-    proposed = leader.propose()
-    cluster.settle().run(50)
-    asked_ms = cluster.now_ms
-    leader.step(ReadIndexAsked(1))
-    cluster.run_until(lambda: outcome(leader, 1))
-    assert outcome(leader, 1) == ReadIndexReady(1, proposed.end_offset)
-    assert cluster.now_ms - asked_ms <= 3
-
-
-def test_a_deposed_leader_that_is_cut_off_never_answers(world) -> None:
-    cluster = world((1, 2, 3)).start()
-    old = cluster.leader()
-    cluster.settle().run(30)
-    cluster.cut(old.config.node_id)
-    old.step(ReadIndexAsked(1))
-    others = [host for host in cluster.hosts.values() if host is not old]
-    cluster.run_until(lambda: any(h.node.leader_high_watermark >= 0 for h in others))
-    new = next(h for h in others if h.node.is_leader)
-    written = new.propose()
-    if old.node.is_leader:
-        old.step(ReadIndexAsked(2))
-    cluster.run_until(lambda: new.node.high_watermark >= written.end_offset)
-    cluster.run_until(lambda: isinstance(outcome(old, 1), ReadIndexRefused))
-    cluster.heal()
-    cluster.settle()
-    assert not old.seen(ReadIndexReady)
-    new = cluster.leader()
-    new.step(ReadIndexAsked(3))
-    cluster.run_until(lambda: outcome(new, 3))
-    assert outcome(new, 3).offset >= written.end_offset
-
-
 def test_a_fetch_on_its_way_since_before_the_vote_deceives_nobody(leading, key_of) -> None:
     """Node 2 fetched from node 1, then voted for node 3, which has committed since; its fetch arrives after the asking."""
     node = leading()
@@ -253,34 +176,3 @@ def test_a_fetch_on_its_way_since_before_the_vote_deceives_nobody(leading, key_o
     assert answers(node.step(late)) == []
     later = RequestReceived(901, key_of(3), fetch(node, key_of(3)))
     assert answers(node.step(later)) == []
-
-
-def test_a_lost_answer_only_delays_the_round(world) -> None:
-    cluster = world((1, 2, 3)).start()
-    leader = cluster.leader()
-    cluster.settle().run(30)
-    followers = [node_id for node_id in cluster.hosts if node_id != leader.config.node_id]
-    cluster.cuts |= {(leader.config.node_id, follower) for follower in followers}
-    leader.step(ReadIndexAsked(1))
-    cluster.run(20)
-    assert outcome(leader, 1) is None
-    cluster.heal()
-    cluster.run_until(lambda: outcome(leader, 1))
-
-
-def test_every_read_ends_over_crashes_and_elections(world) -> None:
-    cluster = world((1, 2, 3, 4, 5), seed=3).start()
-    for number in range(6):
-        leader = cluster.leader()
-        token = 100 + number
-        leader.step(ReadIndexAsked(token))
-        floor = max(host.node.high_watermark for host in cluster.up())
-        if number % 2:
-            leader.crash()
-            cluster.leader()
-            leader.start()
-            cluster.settle()
-            continue
-        cluster.run_until(lambda host=leader, token=token: outcome(host, token))
-        answer = outcome(leader, token)
-        assert isinstance(answer, ReadIndexRefused) or answer.offset >= floor

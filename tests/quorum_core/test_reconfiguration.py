@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftlab.quorum.core import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.core.batch import LeaderChange, decode, decode_control
+from kraftlab.quorum.core import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, Voter
 from kraftlab.quorum.core.effects import (
     Append,
     Effects,
@@ -16,7 +15,6 @@ from kraftlab.quorum.core.effects import (
     ReadIndexReady,
     Rejected,
     Reply,
-    Resigned,
     Send,
     VotersChanged,
 )
@@ -48,431 +46,126 @@ from kraftlab.quorum.core.messages import (
 )
 
 
-def add(host, timeout_ms: int = 5_000) -> AddVoterRequest:
-    return AddVoterRequest(-1, host.as_voter(), timeout_ms)
+def add(node_id: int, timeout_ms: int = 5_000) -> AddVoterRequest:
+    return AddVoterRequest(-1, Voter(voter(node_id).key, {}), timeout_ms)
 
 
-def remove(host, timeout_ms: int = 5_000) -> RemoveVoterRequest:
-    return RemoveVoterRequest(-1, host.config.key, timeout_ms)
+def remove(node_id: int, timeout_ms: int = 5_000) -> RemoveVoterRequest:
+    return RemoveVoterRequest(-1, voter(node_id).key, timeout_ms)
 
 
-def transfer(host, timeout_ms: int = 5_000) -> TransferLeadershipRequest:
-    return TransferLeadershipRequest(-1, host.config.key, timeout_ms)
-
-
-def agreed(world, *ids: int) -> bool:
+def agreed(nodes, *ids: int) -> bool:
     """Everybody that is up has these voters."""
-    return all(host.node.voters.ids() == ids for host in world.up())
+    return all(host.node.voters.ids() == ids for host in nodes.up())
 
 
 # A whole quorum
 
 
-def test_the_first_leader_writes_the_bootstrap_voters_into_the_log(world) -> None:
-    quorum = world((1, 2, 3), (9,), dynamic=True).start()
-    quorum.settle()
-    first = decode(quorum[9].batches[0])
-    change, version, voters = decode_control(first.body)
-    assert (change.voters, version.kraft_version, voters.voters.ids()) == ((1, 2, 3), 1, (1, 2, 3))
-    assert all((host.node.voters_offset, host.node.kraft_version) == (2, 1) for host in quorum.up())
-    quorum.leader().crash()
-    quorum.settle()
-    second = decode_control(decode(quorum.leader().batches[-1]).body)
-    assert [type(record) for record in second] == [LeaderChange], "once is enough"
+def test_two_voters_become_one_which_goes_on_alone(quorum) -> None:
+    nodes = quorum(2, dynamic=True)
+    assert nodes.settle() == 1
+    nodes.crash(2)
+    assert nodes.change(remove(2)).error is ErrorCode.NONE
+    nodes.propose(1)
+    nodes.run(5_000)
+    node = nodes.host(1).node
+    assert (node.is_leader, node.epoch) == (True, 1), "no check-quorum for a sole voter"
+    nodes.crash(1)
+    nodes.start(1)
+    start_ms = nodes.now_ms
+    nodes.leader()
+    assert nodes.now_ms - start_ms < 10, "a sole voter waits for nobody"
 
 
-def test_an_observer_becomes_a_voter_and_counts(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    quorum.settle()
-    assert quorum.change(add(quorum[4])).error is ErrorCode.NONE
-    quorum.settle()
-    assert agreed(quorum, 1, 2, 3, 4)
-    leader = quorum.leader()
-    assert [row.key.node_id for row in leader.node.voter_progress(quorum.now_ms)] == [1, 2, 3, 4]
-    assert leader.node.observer_progress() == []
-    for host in quorum.up():
-        if host is not leader and host is not quorum[4]:
-            host.crash()
-            break
-    leader.propose()
-    quorum.settle()
-
-
-def test_one_voter_becomes_two_and_both_are_needed(world) -> None:
-    quorum = world((1,), (2,), dynamic=True).start()
-    quorum.settle()
-    assert quorum.change(add(quorum[2])).error is ErrorCode.NONE
-    quorum.settle()
-    assert agreed(quorum, 1, 2)
-    quorum[2].crash()
-    proposed = quorum[1].propose()
-    quorum.run(500)
-    assert quorum[1].node.high_watermark < proposed.end_offset
-    quorum[2].start()
-    quorum.settle()
-
-
-def test_the_second_of_two_voters_must_have_the_record_before_it_is_committed(world) -> None:
-    quorum = world((1,), (2,), dynamic=True).start()
-    quorum.settle()
-    quorum[2].stall_disk()
-    token = quorum.ask(1, add(quorum[2]))
-    quorum.run_until(lambda: quorum[1].node.voters.ids() == (1, 2)).run(300)
-    assert token not in quorum.answers
-    assert quorum[1].node.high_watermark <= quorum[1].node.voters_offset
-    quorum[2].unstall_disk()
-    quorum.run_until(lambda: token in quorum.answers)
-    assert quorum.answers[token].error is ErrorCode.NONE
-
-
-def test_a_parked_observer_hears_at_once_that_it_votes(world) -> None:
-    quorum = world((1,), (2,), dynamic=True).start()
-    quorum.settle().run(30)
-    start_ms = quorum.now_ms
-    assert quorum.change(add(quorum[2])).error is ErrorCode.NONE
-    assert quorum.now_ms - start_ms < 12, "probe, append, flush, fetch"
-
-
-def test_two_voters_become_one_which_goes_on_alone(world) -> None:
-    quorum = world((1, 2), dynamic=True).start()
-    leader = quorum.settle().leader()
-    (other,) = [host for host in quorum.up() if host is not leader]
-    other.crash()
-    assert quorum.change(remove(other)).error is ErrorCode.NONE
-    leader.propose()
-    quorum.settle().run(5_000)
-    assert (leader.node.is_leader, leader.node.epoch) == (True, 1), "no check-quorum for a sole voter"
-    leader.crash()
-    leader.start()
-    start_ms = quorum.now_ms
-    quorum.leader()
-    assert quorum.now_ms - start_ms < 10, "a sole voter waits for nobody"
-
-
-def test_the_leader_of_two_removes_itself_and_the_other_leads_alone(world) -> None:
-    quorum = world((1, 2), dynamic=True).start()
-    leader = quorum.settle().leader()
-    (other,) = [host for host in quorum.up() if host is not leader]
-    assert quorum.change(remove(leader)).error is ErrorCode.NONE
-    quorum.run_until(lambda: other.node.is_leader)
-    quorum.settle()
-    assert agreed(quorum, other.config.node_id)
-    assert leader.node.state_name == "follower"
-
-
-def test_a_removed_leader_leads_until_the_record_is_committed_without_counting_itself(world) -> None:
-    quorum = world((1, 2, 3), (9,), dynamic=True).start()
-    leader = quorum.settle().leader()
-    others = [host for host in quorum.up() if host is not leader and host.config.node_id != 9]
-    token = quorum.ask(leader.config.node_id, remove(leader))
-    others[0].crash()
-    quorum.run(600)
-    assert leader.node.is_leader
-    assert not leader.node.is_voter
-    assert token not in quorum.answers, "the one of two that is left is no majority"
-    others[0].start()
-    quorum.run_until(lambda: token in quorum.answers)
-    assert quorum.answers[token].error is ErrorCode.NONE
-    assert leader.seen(Resigned)[-1].reason == "no longer a voter"
-    start_ms = quorum.now_ms
-    assert quorum.leader() in others
-    assert quorum.now_ms - start_ms < 30, "EndQuorumEpoch spares the others the wait"
-    quorum.run(5_000).settle()
-    assert quorum.leader().node.epoch == 2, "the former leader disturbs nobody"
-    assert agreed(quorum, *(host.config.node_id for host in others))
-
-
-def test_a_leader_outside_the_set_resigns_when_the_voters_are_gone(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    leader = quorum.settle().leader()
-    token = quorum.ask(leader.config.node_id, remove(leader))
-    for host in quorum.up():
-        if host is not leader:
-            host.crash()
-    quorum.run_until(lambda: not leader.node.is_leader, 1_000)
-    answer = quorum.answers[token]
+def test_a_leader_outside_the_set_resigns_when_the_voters_are_gone(quorum) -> None:
+    nodes = quorum(3, dynamic=True)
+    assert nodes.settle() == 1
+    nodes.crash(2)
+    nodes.crash(3)
+    token = nodes.ask(1, remove(1), "the leader is removed")
+    nodes.run_until(lambda: not nodes.host(1).node.is_leader, 1_000)
+    answer = nodes.answers[token]
     assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert "may still be committed" in answer.message
 
 
-def test_a_removed_follower_learns_of_it_and_pulls_on_as_an_observer(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    leader = quorum.settle().leader()
-    gone = next(host for host in quorum.up() if host is not leader)
-    assert quorum.change(remove(gone)).error is ErrorCode.NONE
-    quorum.settle()
-    assert (gone.node.is_voter, gone.node.state_name) == (False, "follower")
-    assert [row.key for row in leader.node.observer_progress()] == [gone.config.key]
-    leader.propose()
-    quorum.settle().run(3_000)
-    assert not [send for send in gone.seen(Send) if isinstance(send.request, VoteRequest) and send.request.epoch > 1]
+def test_a_removed_follower_learns_of_it_and_pulls_on_as_an_observer(quorum) -> None:
+    nodes = quorum(3, dynamic=True)
+    assert nodes.settle() == 1
+    assert nodes.change(remove(2)).error is ErrorCode.NONE
+    nodes.settle()
+    gone = nodes.host(2).node
+    assert (gone.is_voter, gone.state_name) == (False, "follower")
+    assert [row.key for row in nodes.host(1).node.observer_progress()] == [gone.config.key]
+    nodes.propose(1)
+    nodes.settle()
+    nodes.run(3_000)
+    assert not [send for send in nodes.seen(2, Send) if isinstance(send.request, VoteRequest)]
 
 
-def test_a_voter_removed_while_it_was_away_disturbs_nobody_and_comes_to_know(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    leader = quorum.settle().leader()
-    gone = next(host for host in quorum.up() if host is not leader)
-    quorum.cut(gone.config.node_id)
-    assert quorum.change(remove(gone)).error is ErrorCode.NONE
-    quorum.run(3_000)
-    quorum.heal()
-    quorum.run_until(lambda: not gone.node.is_voter)
-    quorum.settle()
-    assert (leader.node.is_leader, leader.node.epoch) == (True, 1)
+def test_a_voter_removed_while_it_was_away_disturbs_nobody_and_comes_to_know(quorum) -> None:
+    nodes = quorum(3, dynamic=True)
+    assert nodes.settle() == 1
+    nodes.isolate(2)
+    assert nodes.change(remove(2)).error is ErrorCode.NONE
+    nodes.run(3_000)
+    nodes.cuts.clear()
+    nodes.run_until(lambda: not nodes.host(2).node.is_voter)
+    assert (nodes.settle(), nodes.host(1).node.epoch) == (1, 1)
 
 
-def test_a_wiped_disk_is_an_observer_until_it_is_replaced_in_two_changes(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    leader = quorum.settle().leader()
-    host = next(host for host in quorum.up() if host is not leader)
-    node_id, former = host.config.node_id, host.config.key
-    host.crash()
-    host.wipe()
-    host.start()
-    quorum.settle()
-    assert not host.node.is_voter
-    rows = {row.key: row for row in leader.node.voter_progress(quorum.now_ms)}
-    assert former in rows, "the old disk stays a voter until it is removed"
-    assert [row.key for row in leader.node.observer_progress()] == [host.config.key]
-    refused = quorum.change(add(host))
-    assert refused.error is ErrorCode.DUPLICATE_VOTER
-    assert "remove the voter first" in refused.message
-    assert quorum.change(RemoveVoterRequest(-1, former, 1_000)).error is ErrorCode.NONE
-    assert quorum.change(add(host)).error is ErrorCode.NONE
-    quorum.settle()
-    assert agreed(quorum, 1, 2, 3)
-    assert leader.node.voters.get(node_id).key == host.config.key
+def test_several_that_join_by_themselves_all_get_in(quorum) -> None:
+    nodes = quorum(1, 4, dynamic=True, auto_join=True)
+    nodes.run_until(lambda: agreed(nodes, 1, 2, 3, 4, 5))
 
 
-def test_a_wiped_disk_acknowledges_nothing_in_its_predecessors_name(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    leader = quorum.settle().leader()
-    wiped, other = [host for host in quorum.up() if host is not leader]
-    other.crash()
-    wiped.crash()
-    wiped.wipe()
-    wiped.start()
-    proposed = leader.propose()
-    quorum.run(500)
-    assert wiped.node.log_end_offset >= 3
-    assert leader.node.high_watermark < proposed.end_offset
+def test_observers_that_are_not_told_to_do_not_join(quorum) -> None:
+    nodes = quorum(3, 1, dynamic=True)
+    nodes.settle()
+    nodes.run(6_000)
+    assert agreed(nodes, 1, 2, 3)
 
 
-def test_joining_by_itself_replaces_a_wiped_disk(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True, auto_join=True).start()
-    leader = quorum.settle().leader()
-    host = next(host for host in quorum.up() if host is not leader)
-    host.crash()
-    host.wipe()
-    host.start()
-    quorum.run_until(lambda: host.node.is_voter, 4_000)
-    quorum.settle()
-    assert leader.node.voters.get(host.config.node_id).key == host.config.key
-    assert (leader.node.is_leader, leader.node.epoch) == (True, 1)
-
-
-def test_several_that_join_by_themselves_all_get_in(world) -> None:
-    quorum = world((1,), (2, 3, 4, 5), dynamic=True, auto_join=True).start()
-    quorum.run_until(lambda: quorum[1].node.voters.ids() == (1, 2, 3, 4, 5), 30_000)
-    quorum.settle()
-    assert agreed(quorum, 1, 2, 3, 4, 5)
-
-
-def test_observers_that_are_not_told_to_do_not_join(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    quorum.settle().run(6_000).settle()
-    assert agreed(quorum, 1, 2, 3)
-
-
-@pytest.mark.parametrize("is_leader", [True, False])
-def test_a_voter_that_moved_has_its_endpoints_updated(world, is_leader) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    quorum.settle()
-    host = next(host for host in quorum.up() if host.node.is_leader == is_leader)
-    moved = {"CONTROLLER": Endpoint("elsewhere", 1)}
-    for _ in range(3 if is_leader else 1):
-        host.crash()
-        host.config = msgspec.structs.replace(host.config, endpoints=moved)
-        host.start()
-    if is_leader:
-        quorum.settle()
-        quorum.change(transfer(host))
-        quorum.run_until(lambda: host.node.is_leader)
-    quorum.settle()
-    quorum.run_until(lambda: all(h.node.voters.get(host.config.node_id).endpoints == moved for h in quorum.up()))
-    quorum.settle()
-    assert quorum.leader().node.endpoints_of(host.config.node_id) == moved
-    assert not host.node._quorum.membership.has_moved
-
-
-def test_leadership_is_transferred(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True, seed=3).start()
-    leader = quorum.settle().leader()
-    for target in [host for host in quorum.up() if host is not leader]:
-        start_ms = quorum.now_ms
-        assert quorum.change(transfer(target)).error is ErrorCode.NONE
-        quorum.run_until(lambda target=target: target.node.is_leader)
-        assert quorum.now_ms - start_ms < 30
-        quorum.settle()
-
-
-def test_leadership_of_static_voters_can_be_transferred_too(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader = quorum.settle().leader()
-    target = next(host for host in quorum.up() if host is not leader)
-    assert quorum.change(transfer(target)).error is ErrorCode.NONE
-    quorum.run_until(lambda: target.node.is_leader)
-
-
-def test_replacing_the_leader_in_two_steps(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    leader = quorum.settle().leader()
-    assert quorum.change(add(quorum[4])).error is ErrorCode.NONE
-    assert quorum.change(remove(leader)).error is ErrorCode.NONE
-    quorum.settle()
-    assert agreed(quorum, *sorted({1, 2, 3, 4} - {leader.config.node_id}))
-
-
-def test_two_leaders_can_not_both_change_the_set_they_found(world) -> None:
-    """Ongaro's bug: each of two leaders would change the last committed set by one voter, and their majorities need not meet."""
-    quorum = world((1, 2, 3, 4), (5,), dynamic=True).start()
-    first = quorum.settle().leader()
-    first_id = first.config.node_id
-    quorum.run_until(first.node.observer_progress)
-    quorum.cut(first_id, 5)
-    token = quorum.ask(first_id, add(quorum[5]))
-    quorum.run_until(lambda: first.node.voters.ids() == (1, 2, 3, 4, 5))
-    quorum.run_until(lambda: any(h.node.is_leader for h in quorum.up() if h is not first))
-    second = next(h for h in quorum.up() if h.node.is_leader and h is not first)
-    third = next(h for h in quorum.up() if h not in (first, second, quorum[5]))
-    early = second.node.leader_high_watermark < 0
-    refused = quorum.ask(second.config.node_id, remove(third))
-    assert early
-    quorum.run_until(lambda: refused in quorum.answers)
-    assert quorum.answers[refused].error is ErrorCode.REQUEST_TIMED_OUT
-    assert "has not committed anything" in quorum.answers[refused].message
-    quorum.run_until(lambda: second.node.leader_high_watermark >= 0)
-    assert quorum.change(remove(third)).error is ErrorCode.NONE
-    quorum.heal()
-    quorum.settle()
-    assert quorum.answers[token].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert agreed(quorum, *sorted({1, 2, 3, 4} - {third.config.node_id}))
-
-
-def test_a_change_that_is_truncated_is_undone_everywhere(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    leader = quorum.settle().leader()
-    quorum.cut(leader.config.node_id, 4)
-    token = quorum.ask(leader.config.node_id, add(quorum[4]))
-    quorum.run_until(lambda: quorum[4].node.is_voter)
-    quorum.run_until(lambda: token in quorum.answers)
-    assert quorum.answers[token].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert "may still be committed" in quorum.answers[token].message
-    quorum.heal()
-    quorum.run_until(lambda: agreed(quorum, 1, 2, 3)).settle()
-    assert quorum[4].seen(VotersChanged)[-1].voters.ids() == (1, 2, 3)
-    assert quorum.change(add(quorum[4])).error is ErrorCode.NONE
-
-
-def test_a_change_outlives_the_leader_that_began_it(world) -> None:
+def test_a_change_outlives_the_leader_that_began_it(quorum) -> None:
     """The record has reached one follower; the leader is gone for good; the next one commits it with a record of its own."""
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    leader = quorum.settle().leader()
-    token = quorum.ask(leader.config.node_id, add(quorum[4]))
-    quorum.run_until(lambda: any(h.node.voters.ids() == (1, 2, 3, 4) for h in quorum.up() if h is not leader))
-    leader.crash()
-    quorum.settle()
-    assert agreed(quorum, 1, 2, 3, 4)
-    assert token not in quorum.answers
+    nodes = quorum(3, 1, dynamic=True)
+    assert nodes.settle() == 1
+    token = nodes.ask(1, add(4), "node 4 is added")
+    nodes.run_until(lambda: any(nodes.host(node_id).node.voters.ids() == (1, 2, 3, 4) for node_id in (2, 3)))
+    nodes.crash(1)
+    nodes.settle()
+    assert agreed(nodes, 1, 2, 3, 4)
+    assert token not in nodes.answers
 
 
-def test_every_node_finds_the_same_voters_after_a_restart(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    quorum.settle()
-    quorum.change(add(quorum[4]))
-    quorum.change(remove(next(host for host in quorum.up() if not host.node.is_leader)))
-    quorum.settle()
-    ids = quorum.leader().node.voters.ids()
-    for host in quorum.up():
-        host.crash()
-    quorum.start()
-    assert agreed(quorum, *ids)
-    quorum.settle()
+def test_every_node_finds_the_same_voters_after_a_restart(quorum) -> None:
+    nodes = quorum(3, 1, dynamic=True)
+    assert nodes.settle() == 1
+    nodes.change(add(4))
+    nodes.change(remove(2))
+    nodes.settle()
+    for node_id in nodes.hosts:
+        nodes.crash(node_id)
+    nodes.start_all()
+    assert agreed(nodes, 1, 3, 4)
+    nodes.settle()
 
 
-def test_a_node_that_was_formatted_without_voters_finds_them_in_the_log(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start(1, 2, 3)
-    quorum.settle()
-    quorum[4].start()
-    assert quorum[4].node.voters == VoterSet(())
-    quorum.settle()
-    assert agreed(quorum, 1, 2, 3)
-
-
-def test_adding_a_node_that_is_behind_waits_until_it_has_caught_up(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True, fetch_max_bytes=100).start(1, 2, 3)
-    leader = quorum.settle().leader()
-    quorum[4].start()
-    quorum.settle()
-    quorum[4].stall_disk()
-    for _ in range(5):
-        leader.propose()
-    quorum.run(700)
-    token = quorum.ask(leader.config.node_id, add(quorum[4], 5_000))
-    quorum.run(300)
-    assert leader.node.voters.ids() == (1, 2, 3)
-    assert token not in quorum.answers
-    quorum[4].unstall_disk()
-    quorum.run_until(lambda: token in quorum.answers)
-    assert quorum.answers[token].error is ErrorCode.NONE
-
-
-def test_a_node_that_is_added_may_start_after_it_was_asked_for(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start(1, 2, 3)
-    leader = quorum.settle().leader()
-    token = quorum.ask(leader.config.node_id, add(quorum[4], 5_000))
-    quorum.run(500)
-    assert leader.node.endpoints_of(4) == quorum[4].config.endpoints, "the shell must know where to probe"
-    quorum[4].start()
-    quorum.run_until(lambda: token in quorum.answers)
-    assert quorum.answers[token].error is ErrorCode.NONE
-
-
-def test_the_second_change_waits_for_the_first(world) -> None:
-    quorum = world((1, 2, 3), (4, 5), dynamic=True).start(1, 2, 3, 5)
-    leader = quorum.settle().leader()
-    quorum.ask(leader.config.node_id, add(quorum[4], 300))
-    refused = quorum.change(add(quorum[5]))
-    assert refused.error is ErrorCode.REQUEST_TIMED_OUT
-    assert refused.message == "another change is under way, AddVoter(n4): ask again later"
-    quorum.run(301)
-    assert quorum.change(add(quorum[5])).error is ErrorCode.NONE
-
-
-def test_who_does_not_lead_says_who_does(world) -> None:
-    quorum = world((1, 2, 3), (4,), dynamic=True).start()
-    leader = quorum.settle().leader()
-    token = quorum.ask(4, add(quorum[4]))
-    answer = quorum.answers[token]
-    assert (answer.error, answer.leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader.config.node_id)
-    assert answer.message == f"node 4 does not lead; node {leader.config.node_id} leads epoch 1: ask it"
-
-
-def test_linearizable_reads_are_confirmed_by_the_voters_of_the_moment(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    leader = quorum.settle().leader()
-    others = [host for host in quorum.up() if host is not leader]
-    for host in others:
-        host.crash()
-    leader.step(ReadIndexAsked(7))
-    quorum.run(50)
-    assert not leader.seen(ReadIndexReady)
-    quorum.ask(leader.config.node_id, remove(others[0], 100))
-    quorum.run(50)
-    assert not leader.seen(ReadIndexReady), "one of two is no majority"
-    others[1].start()
-    quorum.run_until(lambda: leader.seen(ReadIndexReady))
-    assert leader.seen(ReadIndexReady)[0].token == 7
+def test_linearizable_reads_are_confirmed_by_the_voters_of_the_moment(quorum) -> None:
+    nodes = quorum(3, dynamic=True)
+    assert nodes.settle() == 1
+    nodes.crash(2)
+    nodes.crash(3)
+    nodes.do(1, ReadIndexAsked(7))
+    nodes.run(50)
+    assert not nodes.seen(1, ReadIndexReady)
+    nodes.ask(1, remove(2, 100), "node 2 is removed")
+    nodes.run(50)
+    assert not nodes.seen(1, ReadIndexReady), "one of two is no majority"
+    nodes.start(3)
+    nodes.run_until(lambda: nodes.seen(1, ReadIndexReady))
+    assert nodes.seen(1, ReadIndexReady)[0].token == 7
 
 
 # A leader's node, driven by hand

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch
+from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch, Voter
 from kraftlab.quorum.core.effects import Apply, InstallSnapshot, RepairEnded, StoreElectionState
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
@@ -48,16 +48,6 @@ def following(driven, key_of, **options):
 def answer(node, data=b"", high_watermark=-1):
     node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2), high_watermark, 0, 0, Records(data)))
     node.fetch = next(iter(node.sent(FetchRequest)), None)
-
-
-@pytest.mark.parametrize("pre_vote", [True, False])
-@pytest.mark.parametrize("end_offset", [10, 1000])
-def test_no_vote_and_no_pre_vote_is_granted_however_long_the_candidates_log(driven, key_of, pre_vote, end_offset) -> None:
-    node = repairing(driven)
-    node.tick()
-    response = node.request(2, VoteRequest(7, key_of(2), key_of(1), 6, end_offset, pre_vote))
-    assert (response.error, response.granted, response.leader.epoch) == (ErrorCode.NONE, False, 7)
-    assert node.node.election.voted_key is None
 
 
 def test_a_vote_given_before_is_not_given_again(driven, key_of) -> None:
@@ -210,145 +200,80 @@ def test_a_leadership_of_before_the_damage_is_not_resumed_or_opened_anew(driven)
 # Stories
 
 
-def rotten(quorum, count=20, offset=6):
-    """A follower that is down and has lost everything from `offset` on, which all others have."""
-    leader = quorum.leader()
-    for _ in range(count):
-        leader.propose()
-    quorum.settle()
-    victim = next(host for host in quorum.up() if host is not leader)
-    victim.crash()
-    victim.rot(offset)
-    return leader, victim
-
-
-def test_a_rotten_follower_comes_back_with_everything(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader, victim = rotten(quorum)
-    victim.start()
-    assert victim.node.is_repairing
-    quorum.settle()
-    quorum.run(5)
-    assert len(victim.seen(RepairEnded)) == 1
-    assert not victim.node.is_repairing
-    assert victim.disk == leader.disk
-
-
-def test_nothing_committed_is_lost_although_the_rotten_one_was_of_the_majority(world) -> None:
-    """2 leads, 3 is away and misses the end of the log; 2 and 1 commit it, 1 loses it: 3 and 1 must not elect 3."""
-    quorum = world((1, 2, 3)).start()
-    leader = quorum.leader()
-    witness, away = (host for host in quorum.up() if host is not leader)
-    away.crash()
-    for _ in range(10):
-        leader.propose()
-    quorum.settle()
-    committed = leader.node.high_watermark
-    leader.crash()
-    witness.crash()
-    witness.rot(3)
-    witness.start()
-    away.start()
-    quorum.run(10_000)
-    assert not any(host.node.is_leader for host in quorum.up())
-    assert witness.node.is_repairing
-    leader.start()
-    quorum.settle()
-    assert quorum.leader().node.log_end_offset > committed
-    assert not witness.node.is_repairing
-
-
-def test_a_crash_in_the_middle_of_a_repair_goes_on_with_it(world) -> None:
-    for delay_ms in range(1, 12):
-        quorum = world((1, 2, 3), fetch_max_bytes=100).start()
-        leader, victim = rotten(quorum)
-        victim.start()
-        quorum.run(delay_ms)
-        victim.crash()
-        victim.start()
-        quorum.settle()
-        quorum.run(5)
-        assert not victim.node.is_repairing
-        assert victim.disk == leader.disk
-
-
-def test_a_rotten_follower_behind_the_cleaned_log_comes_back_by_snapshot(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader, victim = rotten(quorum)
-    leader.propose()
-    quorum.settle()
-    leader.take_snapshot(padding=2000)
-    victim.start()
-    quorum.settle()
-    quorum.run(5)
-    assert len(victim.seen(InstallSnapshot)) == 1
-    assert not victim.node.is_repairing
+def test_a_crash_in_the_middle_of_a_repair_goes_on_with_it(quorum) -> None:
+    for deliveries in range(1, 12):
+        nodes = quorum(3, fetch_max_bytes=100)
+        leader_id = nodes.settle()
+        nodes.propose(leader_id, 20)
+        nodes.settle()
+        nodes.crash(3)
+        nodes.host(3).rot(6)
+        nodes.start(3)
+        nodes.run_deliveries(deliveries)
+        nodes.crash(3)
+        nodes.start(3)
+        nodes.settle()
+        assert not nodes.host(3).node.is_repairing
+        assert nodes.host(3).disk == nodes.host(leader_id).disk
 
 
 def with_a_lost_tail(quorum, records=20):
-    """Who led before has lost committed records and some of its own that nobody else has: its repair waits for as many. The
-    others have elected one of themselves, whose whole log it has by now.
+    """Node 1 led before and has lost committed records and some of its own that nobody else has: its repair waits for as many.
+    The others have elected node 2, whose whole log node 1 has by now.
     """
-    former = quorum.settle().leader()
-    others = [host for host in quorum.up() if host is not former]
-    for host in others:
-        host.crash()
-    for _ in range(records):
-        former.propose()
-    quorum.run(20)
-    former.crash()
-    former.rot(1)
-    quorum.start(*(host.config.node_id for host in others))
-    leader = quorum.leader()
-    former.start()
-    quorum.settle()
-    assert former.node.is_repairing
-    return former, leader, next(host for host in others if host is not leader)
+    nodes = quorum(3, dynamic=True)
+    assert nodes.settle() == 1
+    nodes.crash(2)
+    nodes.crash(3)
+    nodes.propose(1, records)
+    nodes.crash(1)
+    nodes.host(1).rot(1)
+    nodes.start(2)
+    nodes.start(3)
+    nodes.leader()
+    nodes.start(1)
+    assert nodes.settle() == 2
+    assert nodes.host(1).node.is_repairing
+    return nodes
 
 
-@pytest.mark.parametrize("is_leader_removed", [False, True])
-def test_no_voter_is_removed_without_whom_a_repair_would_forbid_elections(world, is_leader_removed) -> None:
+@pytest.mark.parametrize("removed", [2, 3], ids=["the leader", "the other"])
+def test_no_voter_is_removed_without_whom_a_repair_would_forbid_elections(quorum, key_of, removed) -> None:
     """{1,2,3} elects a leader while one of them repairs; of two, both must vote, and who repairs does not before there is one."""
-    quorum = world((1, 2, 3), dynamic=True).start()
-    former, leader, third = with_a_lost_tail(quorum)
-    request = RemoveVoterRequest(-1, (leader if is_leader_removed else third).config.key, 1_000)
-    refused = quorum.change(request)
-    leader.crash()
-    leader.start()
-    assert quorum.leader().node.voters.ids() == (1, 2, 3)
+    nodes = with_a_lost_tail(quorum)
+    request = RemoveVoterRequest(-1, key_of(removed), 1_000)
+    refused = nodes.change(request)
+    nodes.crash(2)
+    nodes.start(2)
+    assert nodes.leader().node.voters.ids() == (1, 2, 3)
     assert refused.error is ErrorCode.REQUEST_TIMED_OUT
     assert "[1] do not vote until they have repaired their logs" in refused.message
-    while former.node.is_repairing:
-        quorum.leader().propose()
-        quorum.settle()
-        quorum.run(5)
-    assert quorum.change(request).error is ErrorCode.NONE, "whole again, it votes"
+    while nodes.host(1).node.is_repairing:
+        nodes.propose(nodes.settle())
+    nodes.run(300)
+    assert nodes.change(request).error is ErrorCode.NONE, "whole again, it votes"
 
 
-def test_who_repairs_may_be_removed_itself(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    former, *_ = with_a_lost_tail(quorum)
-    assert quorum.change(RemoveVoterRequest(-1, former.config.key, 1_000)).error is ErrorCode.NONE
+def test_who_repairs_may_be_removed_itself(quorum, key_of) -> None:
+    assert with_a_lost_tail(quorum).change(RemoveVoterRequest(-1, key_of(1), 1_000)).error is ErrorCode.NONE
 
 
-def test_who_repairs_is_not_handed_the_leadership(world) -> None:
+def test_who_repairs_is_not_handed_the_leadership(quorum, key_of) -> None:
     """It could not take it: the leader would be gone for nothing."""
-    quorum = world((1, 2, 3), dynamic=True).start()
-    former, leader, _ = with_a_lost_tail(quorum)
-    answer = quorum.change(TransferLeadershipRequest(-1, former.config.key, 1_000))
-    assert (answer.error, leader.node.is_leader) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    nodes = with_a_lost_tail(quorum)
+    answer = nodes.change(TransferLeadershipRequest(-1, key_of(1), 1_000))
+    assert (answer.error, nodes.host(2).node.is_leader) == (ErrorCode.REQUEST_TIMED_OUT, True)
     assert answer.message == "node 1 repairs its log and does not vote until it is whole: ask again then"
 
 
-def test_who_repairs_is_not_added(world) -> None:
+def test_who_repairs_is_not_added(quorum, key_of) -> None:
     """Two voters of whom one does not vote elect nobody."""
-    quorum = world((1, 2, 3), dynamic=True).start()
-    former, leader, third = with_a_lost_tail(quorum)
-    for gone in (former, third):
-        assert quorum.change(RemoveVoterRequest(-1, gone.config.key, 1_000)).error is ErrorCode.NONE
-    answer = quorum.change(AddVoterRequest(-1, former.as_voter(), 1_000))
+    nodes = with_a_lost_tail(quorum)
+    for gone in (1, 3):
+        assert nodes.change(RemoveVoterRequest(-1, key_of(gone), 1_000)).error is ErrorCode.NONE
+    answer = nodes.change(AddVoterRequest(-1, Voter(key_of(1), {}), 1_000))
     assert (answer.error, "repairs its log" in answer.message) == (ErrorCode.REQUEST_TIMED_OUT, True)
-    assert leader.node.voters.ids() == (leader.config.node_id,)
+    assert nodes.host(2).node.voters.ids() == (2,)
 
 
 def test_the_leader_hears_of_a_repair_from_who_copies_its_snapshot_alone(driven, key_of) -> None:

@@ -2,18 +2,16 @@
 
 import pytest
 
-from kraftlab.quorum.core import ElectionState, LogTruncationRefused
+from kraftlab.quorum.core import ElectionState
 from kraftlab.quorum.core.batch import CONTROL, decode, decode_control, read_header
-from kraftlab.quorum.core.effects import Append, Apply, Proposed, ReadLog, Rejected, Reply, Resigned, Trace, Truncate
+from kraftlab.quorum.core.effects import Append, Apply, Proposed, ReadLog, Rejected, Reply, Trace
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.events import (
-    ElectionStateStored,
     Propose,
     RecordsRead,
     RequestAbandoned,
     RequestFailed,
     ResponseReceived,
-    StorageCompleted,
 )
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
@@ -79,18 +77,6 @@ def test_proposals_to_others_or_of_other_epochs_are_rejected(driven, key_of) -> 
     assert Rejected(2, 4) in node.step(Propose(4, BODY, 1))
 
 
-def test_proposals_are_rejected_as_overload_when_too_much_is_uncommitted(driven, key_of) -> None:
-    node = driven(uncommitted_bytes_max=1000)
-    node.win()
-    node.flush()
-    assert any(isinstance(effect, Proposed) for effect in node.step(Propose(1, b"\x91" + b"x" * 800, 1)))
-    assert node.step(Propose(1, b"\x91" + b"x" * 800, 1)) == [Rejected(1, 1, overloaded=True)]
-    node.flush()
-    node.request(2, fetch(key_of(2), 1, 2, 1))
-    assert node.node.high_watermark == 2
-    assert any(isinstance(effect, Proposed) for effect in node.step(Propose(1, b"\x91" + b"x" * 800, 1)))
-
-
 def test_a_proposal_beyond_the_limit_is_taken_when_nothing_else_is_uncommitted(driven, key_of) -> None:
     node = driven(uncommitted_bytes_max=1000)
     node.win()
@@ -125,74 +111,6 @@ def test_a_batch_carries_the_high_watermark_known_when_it_was_written(driven, ke
 
 
 # The high watermark
-
-
-def test_the_leader_counts_its_own_log_only_once_durable(driven, key_of) -> None:
-    node = driven()
-    node.win()
-    node.step(ElectionStateStored(node.node._quorum.election_version))
-    node.request(2, fetch(key_of(2), 1, 1, 1))
-    assert node.node.high_watermark == -1
-    assert Apply(1) in node.step(StorageCompleted(1))
-
-
-def test_a_majority_of_followers_commits_without_the_leaders_disk(driven, key_of) -> None:
-    node = driven()
-    node.win()
-    node.request(2, fetch(key_of(2), 1, 1, 1))
-    node.request(3, fetch(key_of(3), 1, 1, 1))
-    assert node.node.high_watermark == 1
-    assert node.node.durable_end_offset == 0
-
-
-def test_a_sole_voter_commits_only_what_is_durable(driven) -> None:
-    node = driven(voters=(1,))
-    node.tick()
-    node.step(ElectionStateStored(1))
-    assert node.node.is_leader
-    assert node.node.high_watermark == -1
-    node.flush()
-    assert node.node.high_watermark == 1
-
-
-def test_observers_do_not_count(driven, key_of) -> None:
-    node = driven()
-    node.win()
-    node.flush()
-    for observer_id in (7, 8, 9):
-        node.request(observer_id, fetch(key_of(observer_id), 1, 1, 1))
-    assert node.node.high_watermark == -1
-
-
-def test_an_older_record_on_a_majority_is_not_committed_until_one_of_the_own_epoch_is(driven, key_of) -> None:
-    """Raft, Figure 8: node 1 leads epoch 4 and has spread its epoch-2 record; only an epoch-4 record makes it safe."""
-    node = driven(log=((1, 1), (2, 1)), election=ElectionState(3, -1, None))
-    node.win()
-    node.flush()
-    assert node.node.epoch_start_offset == 2
-    node.request(2, fetch(key_of(2), 4, 2, 2))
-    assert node.node.high_watermark == -1
-    node.request(2, fetch(key_of(2), 4, 3, 4))
-    assert node.node.high_watermark == 3
-
-
-def test_a_followers_offset_may_fall_but_the_high_watermark_does_not(driven, key_of) -> None:
-    node = driven()
-    node.win()
-    node.flush()
-    node.request(2, fetch(key_of(2), 1, 1, 1))
-    node.request(2, fetch(key_of(2), 1, 0, 0))
-    assert node.node.high_watermark == 1
-    assert node.node.voter_progress(node.now_ms)[1].end_offset == 0
-
-
-def test_a_new_leader_does_not_expose_the_high_watermark_it_had_as_follower(world, key_of) -> None:
-    quorum = world((1, 2, 3)).start()
-    quorum.settle().leader().crash()
-    quorum.run_until(lambda: any(host.node.is_leader for host in quorum.up()))
-    leader = next(host for host in quorum.up() if host.node.is_leader)
-    assert leader.node.leader_high_watermark == -1
-    assert leader.node.high_watermark == 1
 
 
 def test_a_follower_never_knows_more_than_it_holds(driven, key_of, batches_of) -> None:
@@ -232,34 +150,6 @@ def committed_one(driven, key_of):
     return node
 
 
-def test_a_new_high_watermark_alone_reaches_a_voter_after_a_moment(driven, key_of) -> None:
-    node = committed_one(driven, key_of)
-    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=1)) is None
-    assert node.node.high_watermark == 2
-    node.tick(node.node.config.high_watermark_linger_ms)
-    assert (node.only(Reply).response.high_watermark, node.only(Reply).response.outcome) == (2, Records(b""))
-    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=2)) is None
-
-
-def test_a_new_high_watermark_travels_with_the_next_records(driven, key_of) -> None:
-    node = committed_one(driven, key_of)
-    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=1)) is None
-    node.step(Propose(1, BODY, 1))
-    node.step(RecordsRead(node.only(ReadLog).read_id, b"more"))
-    assert (node.only(Reply).response.high_watermark, node.only(Reply).response.outcome) == (2, Records(b"more"))
-
-
-def test_an_observer_gets_records_once_they_are_committed_with_the_high_watermark(driven, key_of) -> None:
-    node = committed_one(driven, key_of)
-    assert node.request(9, fetch(key_of(9), 1, 1, 1, high_watermark=1)) is None
-    observer = node.token
-    assert node.request(3, fetch(key_of(3), 1, 2, 1, high_watermark=1)) is None
-    read = node.only(ReadLog)
-    node.step(RecordsRead(read.read_id, b"batches"))
-    reply = node.only(Reply)
-    assert (reply.correlation, reply.response.high_watermark, reply.response.outcome) == (observer, 2, Records(b"batches"))
-
-
 def test_a_parked_fetch_is_answered_empty_after_its_wait(driven, key_of) -> None:
     node = driven()
     node.win()
@@ -267,17 +157,6 @@ def test_a_parked_fetch_is_answered_empty_after_its_wait(driven, key_of) -> None
     assert node.node.next_deadline_ms() == node.now_ms + 70
     node.tick(70)
     assert node.only(Reply).response.outcome == Records(b"")
-
-
-def test_a_parked_fetch_is_answered_when_the_leader_resigns(driven, key_of) -> None:
-    node = driven()
-    node.win()
-    node.request(2, fetch(key_of(2), 1, 1, 1))
-    node.request(3, BeginQuorumEpochRequest(2, 3, key_of(1), {}))
-    replies = [effect for effect in node.effects if isinstance(effect, Reply)]
-    assert replies[0].response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert replies[0].response.leader == LeaderView(2, 3)
-    assert node.only(Resigned).epoch == 1
 
 
 def test_a_read_under_way_when_leadership_ends_is_answered_once(driven, key_of) -> None:
@@ -352,32 +231,11 @@ def test_a_fetch_claims_only_what_is_durable(driven, key_of, batches_of) -> None
     assert next_fetch.after.election_version == node.node._quorum.election_version
 
 
-def test_a_truncation_must_be_durable_before_the_next_fetch(driven, key_of) -> None:
-    node = following(driven, key_of, log=((1, 4), (2, 6)), election=ElectionState(2, -1, None))
-    node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 0, 0, Diverging(1, 4)))
-    truncate = node.only(Truncate)
-    assert truncate.to_offset == 4
-    next_fetch = node.sent(FetchRequest)[0]
-    assert (next_fetch.request.fetch_offset, next_fetch.request.last_fetched_epoch) == (4, 1)
-    assert next_fetch.after.append_id == truncate.append_id
-
-
 def test_only_one_fetch_is_in_flight(driven, key_of) -> None:
     node = following(driven, key_of)
     for _ in range(5):
         node.tick(50)
         assert node.sent(FetchRequest) == []
-
-
-def test_a_lost_fetch_is_asked_again_before_patience_ends(driven, key_of) -> None:
-    node = following(driven, key_of)
-    lost = node.fetch
-    assert (lost.request.max_wait_ms, lost.timeout_ms) == (200, 400)
-    node.step(RequestFailed(lost.correlation, 2), after_ms=lost.timeout_ms)
-    assert node.sent(FetchRequest) == []
-    node.tick(after_ms=node.config.retry_backoff_ms)
-    assert len(node.sent(FetchRequest)) == 1
-    assert node.node.state_name == "follower"
 
 
 def test_an_answer_that_comes_after_the_fetch_was_given_up_appends_nothing(driven, key_of, batches_of) -> None:
@@ -404,23 +262,6 @@ def test_an_answer_to_an_abandoned_fetch_appends_nothing(driven, key_of, batches
     assert node.node.log_end_offset == 0
     node.answer(new, records(6, 3, batches_of(((6, 1),))[0]))
     assert node.node.log_end_offset == 1
-
-
-def test_the_same_answer_twice_is_appended_once(driven, key_of, batches_of) -> None:
-    node = following(driven, key_of)
-    answer = records(5, 2, batches_of(((5, 3),))[0])
-    node.answer(node.fetch, answer)
-    assert node.answer(node.fetch, answer) == []
-    assert node.node.log_end_offset == 3
-
-
-def test_divergence_below_the_own_high_watermark_is_fatal(driven, key_of, batches_of) -> None:
-    node = following(driven, key_of)
-    node.answer(node.fetch, records(5, 2, b"".join(batches_of(((3, 3), (5, 1)))), high_watermark=4))
-    with pytest.raises(
-        LogTruncationRefused, match=r"below offset 4 as committed.*node 2, the leader of epoch 5, agree only below offset 3"
-    ):
-        node.answer(node.sent(FetchRequest)[0], FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 0, 0, Diverging(3, 3)))
 
 
 def test_a_divergence_that_makes_no_sense_is_dropped(driven, key_of) -> None:
@@ -485,102 +326,18 @@ LEADER_LOG = ((1, 3), (4, 2), (5, 2), (6, 3))
 
 
 @pytest.mark.parametrize("follower_log", FIGURE_7.values(), ids=FIGURE_7.keys())
-def test_any_log_of_figure_7_becomes_the_leaders_log(world, batches_of, follower_log) -> None:
-    quorum = world((1, 2, 3))
-
-    def one_by_one(log):
-        return batches_of(tuple((epoch, 1) for epoch, count in log for _ in range(count)))
-
+def test_any_log_of_figure_7_becomes_the_leaders_log(quorum, batches_of, follower_log) -> None:
+    nodes = quorum(3, start=False)
     for node_id, log in ((1, LEADER_LOG), (2, LEADER_LOG), (3, follower_log)):
-        quorum[node_id].disk = one_by_one(log)
-        quorum[node_id].stored = ElectionState(7, -1, None)
-    quorum.start(1, 2)
-    leader = quorum.settle().leader()
-    quorum.start(3)
-    quorum.settle()
-    assert quorum[3].batches == leader.batches
-    quorum.run(100)
-    assert quorum[3].disk == leader.disk
-
-
-def test_a_deposed_leaders_tail_is_cut_off(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    old = quorum.settle().leader()
-    quorum.cut(old.config.node_id)
-    for _ in range(3):
-        assert isinstance(old.propose(b"\x91\x07"), Proposed)
-    quorum.run_until(lambda: any(host.node.is_leader for host in quorum.up() if host is not old))
-    quorum.run(2_000)
-    quorum.heal()
-    new = quorum.leader()
-    assert new is not old
-    new.propose(b"\x91\x08")
-    quorum.settle()
-    assert old.batches == new.batches
-    assert not any(data.endswith(b"\x91\x07") for data in old.batches)
-    assert old.seen(Truncate)
-
-
-def test_a_completion_from_before_a_truncation_does_not_count(driven, key_of, batches_of) -> None:
-    """ABA: the offsets are filled again, by other records, when the old write is reported."""
-    node = driven()
-    node.win()
-    node.flush()
-    node.step(Propose(1, BODY, 1))
-    node.step(Propose(1, BODY, 1))
-    stale = node.only(Append)
-    node.request(2, BeginQuorumEpochRequest(2, 2, key_of(1), {}))
-    fetched = node.sent(FetchRequest)[0]
-    node.answer(fetched, FetchResponse(ErrorCode.NONE, LeaderView(2, 2), -1, 0, 0, Diverging(1, 1)))
-    node.answer(node.sent(FetchRequest)[0], records(2, 2, batches_of(((2, 4),), 1, node.node.log.last_crc)[0]))
-    assert node.node.log_end_offset == 5
-    node.step(StorageCompleted(stale.append_id))
-    assert node.node.durable_end_offset == 1
-    node.step(StorageCompleted(node.node._log.flushes.last_id))
-    assert node.node.durable_end_offset == 5
-
-
-def test_a_follower_with_a_stalled_disk_acknowledges_nothing_new(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader = quorum.settle().leader()
-    followers = [host for host in quorum.up() if host is not leader]
-    for follower in followers:
-        follower.stall_disk()
-    leader.propose()
-    quorum.run(200)
-    assert all(follower.node.log_end_offset == 2 for follower in followers)
-    assert leader.node.high_watermark == 1
-    followers[0].unstall_disk()
-    quorum.run_until(lambda: leader.node.high_watermark == 2, limit_ms=1_000)
-
-
-def test_a_leader_with_a_stalled_disk_still_commits_through_its_followers(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader = quorum.settle().leader()
-    leader.stall_disk()
-    leader.propose()
-    quorum.run_until(lambda: leader.node.high_watermark == 2, limit_ms=1_000)
-    assert leader.node.durable_end_offset == 1
-
-
-def test_an_idle_follower_learns_a_commit_within_two_round_trips(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader = quorum.settle().leader()
-    quorum.run(1_000)
-    leader.propose()
-    start_ms = quorum.now_ms
-    quorum.settle()
-    assert quorum.now_ms - start_ms <= 10
-
-
-def test_describe_tells_what_each_replica_holds(world) -> None:
-    quorum = world((1, 2, 3), (9,)).start()
-    leader = quorum.settle().leader()
-    quorum.run(1_000)
-    voters = leader.node.voter_progress(quorum.now_ms)
-    assert [(row.key.node_id, row.end_offset) for row in voters] == [(1, 1), (2, 1), (3, 1)]
-    assert all(quorum.now_ms - row.last_caught_up_ms <= 300 for row in voters)
-    assert [(row.key.node_id, row.end_offset) for row in leader.node.observer_progress()] == [(9, 1)]
+        host = nodes.host(node_id)
+        host.disk = batches_of(tuple((epoch, 1) for epoch, count in log for _ in range(count)))
+        host.stored = ElectionState(7, -1, None)
+    nodes.start(1)
+    nodes.start(2)
+    leader_id = nodes.settle()
+    nodes.start(3)
+    nodes.settle()
+    assert nodes.host(3).disk == nodes.host(3).batches == nodes.host(leader_id).disk
 
 
 def test_describe_counts_the_leaders_own_log_as_the_high_watermark_does(driven, key_of) -> None:

@@ -1,8 +1,5 @@
 """Snapshots (KIP-630): when one may be made, who is sent one, how it is copied, and what it replaces."""
 
-import zlib
-
-import msgspec
 import pytest
 
 from kraftlab.quorum.core import ElectionState, InvariantViolation, LogTruncationRefused, OffsetAndEpoch, ReplicaKey
@@ -365,13 +362,6 @@ def test_a_snapshot_that_is_not_there_is_not_found(driven, snapshot) -> None:
     assert node.request(2, fetch_snapshot(voter(2), 5, snapshot)).error is ErrorCode.SNAPSHOT_NOT_FOUND
 
 
-def test_a_snapshot_that_is_gone_when_it_is_read_is_not_found(driven) -> None:
-    node = leading(driven)
-    node.request(2, fetch_snapshot(voter(2), 5))
-    node.step(SnapshotRead(node.only(ReadSnapshot).read_id, -1, b""))
-    assert node.only(Reply).response.error is ErrorCode.SNAPSHOT_NOT_FOUND
-
-
 def lose(node, snapshot=START) -> None:
     """Somebody asks for a piece of it, and the disk has it no more."""
     node.request(2, fetch_snapshot(voter(2), 5, snapshot))
@@ -406,14 +396,6 @@ def test_a_snapshot_that_can_not_be_read_holds_the_voters_again_when_it_is_writt
     node.step(SnapshotRead(node.only(ReadSnapshot).read_id, -1, b""))
     assert node.only(RewriteSnapshot).id == first.id
     assert context(node, 3) == first
-
-
-def test_to_write_a_snapshot_again_is_asked_for_once_until_it_has_come(driven) -> None:
-    node = leading(driven)
-    lose(node)
-    for _ in range(3):
-        lose(node)
-        assert node.all(RewriteSnapshot) == []
 
 
 def test_a_newer_snapshot_is_as_good_as_one_that_is_written_again(driven) -> None:
@@ -574,15 +556,6 @@ def test_a_snapshot_that_makes_no_sense_is_not_fetched(driven, key_of, snapshot)
     assert len(node.sent(FetchRequest)) == 1
 
 
-def test_what_an_earlier_process_has_copied_is_not_fetched_again(driven, key_of) -> None:
-    node = following(driven, key_of)
-    offer(node)
-    assert stored(node, 20).position == 20
-    answer(node, bytes(10))
-    assert stored(node, 30) is None
-    assert node.only(VerifySnapshot)
-
-
 def test_a_copy_that_an_earlier_process_has_completed_is_verified_once_its_size_is_known(driven, key_of) -> None:
     node = following(driven, key_of)
     offer(node)
@@ -598,15 +571,6 @@ def lose_and_follow(node, key_of, leader_id, epoch):
     view = LeaderView(epoch, leader_id)
     outcome = SnapshotRequired(SNAPSHOT.offset, SNAPSHOT.epoch)
     node.answer(first, FetchResponse(ErrorCode.NONE, view, -1, 50, 0, outcome))
-
-
-def test_the_same_snapshot_of_another_leader_is_copied_from_its_beginning(driven, key_of) -> None:
-    node = copying(driven, key_of)
-    answer(node, bytes(20))
-    stored(node, 20)
-    lose_and_follow(node, key_of, 3, 6)
-    assert stored(node, 20).position == 0
-    assert node.ask.destination == 3
 
 
 def test_the_same_leader_in_another_epoch_goes_on_where_it_was(driven, key_of) -> None:
@@ -649,16 +613,6 @@ def test_a_verification_that_ends_when_nobody_is_followed_is_forgotten(driven, k
     assert node.node.log_end_offset == 0
 
 
-def test_a_lost_answer_is_asked_for_again_at_the_same_position(driven, key_of) -> None:
-    node = copying(driven, key_of)
-    answer(node, bytes(20))
-    assert stored(node, 20).position == 20
-    node.step(RequestFailed(node.ask.correlation, 2))
-    assert node.sent(FetchSnapshotRequest) == []
-    node.tick(20)
-    assert node.sent(FetchSnapshotRequest)[0].request.position == 20
-
-
 @pytest.mark.parametrize("error", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, ErrorCode.INVALID_REQUEST])
 def test_a_snapshot_that_can_not_be_had_is_given_up_and_a_fetch_tells_what_is_needed_now(driven, key_of, error) -> None:
     node = copying(driven, key_of)
@@ -679,17 +633,6 @@ def test_bytes_that_were_out_of_range_are_not_trusted_a_second_time(driven, key_
     node.fetch = node.sent(FetchRequest)[0]
     offer(node)
     assert stored(node, 500).position == 0
-
-
-def test_a_copy_that_is_refused_is_begun_anew(driven, key_of) -> None:
-    node = verifying(driven, key_of)
-    node.step(SnapshotRefused(SNAPSHOT, "the digest does not hold"))
-    assert node.all(InstallSnapshot) == []
-    assert "the digest does not hold" in node.only(Trace).text
-    node.tick(20)
-    node.fetch = node.sent(FetchRequest)[0]
-    offer(node)
-    assert stored(node, 0).position == 0
 
 
 def test_a_chunk_that_the_disk_can_not_take_gives_the_download_up(driven, key_of) -> None:
@@ -763,31 +706,6 @@ def test_a_divergence_below_the_own_start_is_refused_for_good(driven, key_of) ->
 # A slow disk
 
 
-def pings(node, duration_ms):
-    """What is sent while the disk works and the leader answers at once."""
-    sent = []
-    end_ms = node.now_ms + duration_ms
-    while node.now_ms < end_ms:
-        node.now_ms = max(node.now_ms, min(end_ms, node.node.next_deadline_ms()))
-        node.tick()
-        for ask in node.sent(FetchSnapshotRequest):
-            sent.append(ask.request)
-            node.ask = ask
-            answer(node, b"")
-    return sent
-
-
-def test_while_the_disk_verifies_the_follower_shows_that_it_lives_and_stays_a_follower(driven, key_of) -> None:
-    node = verifying(driven, key_of)
-    sent = pings(node, 5000)
-    assert node.node.state_name == "follower"
-    assert len(sent) == 25
-    assert {(request.position, request.max_bytes) for request in sent} == {(30, 0)}
-    node.step(SnapshotVerified(SNAPSHOT, 99, ()))
-    assert node.only(InstallSnapshot)
-    assert len(node.sent(FetchRequest)) == 1
-
-
 def test_a_snapshot_that_the_leader_has_removed_by_now_is_verified_all_the_same(driven, key_of) -> None:
     node = verifying(driven, key_of)
     node.tick(200)
@@ -832,192 +750,6 @@ def test_the_statistics_tell_of_a_download_and_of_the_snapshots(driven, key_of) 
 
 
 # Stories
-
-
-def filled(quorum, count=20):
-    """The leader, with `count` records committed everywhere."""
-    leader = quorum.leader()
-    for _ in range(count):
-        leader.propose()
-    quorum.settle()
-    return leader
-
-
-def test_a_follower_that_was_away_while_the_log_was_cleaned_catches_up_by_snapshot(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader = filled(quorum)
-    away = next(host for host in quorum.up() if host is not leader)
-    away.crash()
-    for _ in range(5):
-        leader.propose()
-    quorum.settle()
-    taken = leader.take_snapshot(padding=3000)
-    leader.propose()
-    away.start()
-    quorum.settle()
-    assert [effect.id for effect in away.seen(InstallSnapshot)] == [taken]
-    assert away.node.log.start == taken
-    assert away.node.log.crc_at(away.node.log_end_offset) == leader.node.log.crc_at(leader.node.log_end_offset)
-
-
-def test_a_snapshot_that_ends_where_the_log_does_lets_replication_go_on(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader = filled(quorum)
-    away = next(host for host in quorum.up() if host is not leader)
-    away.crash()
-    leader.propose()
-    quorum.settle()
-    assert leader.take_snapshot().offset == leader.node.log_end_offset
-    away.start()
-    quorum.settle()
-    leader.propose()
-    quorum.settle()
-    assert away.node.high_watermark == leader.node.high_watermark
-
-
-def test_observers_are_sent_snapshots_too_in_pieces(world) -> None:
-    quorum = world((1, 2, 3), (4,), snapshot_chunk_bytes=500).start(1, 2, 3)
-    leader = filled(quorum)
-    leader.take_snapshot(padding=5000)
-    quorum[4].start()
-    quorum.settle()
-    assert len(quorum[4].seen(StoreSnapshotChunk)) == 11
-    assert quorum[4].node.log.start_offset == leader.node.log.start_offset
-
-
-def test_a_snapshot_removed_while_it_is_copied_is_replaced_by_a_newer_one(world) -> None:
-    quorum = world((1, 2, 3), (4,), snapshot_chunk_bytes=100, snapshots_kept=1).start(1, 2, 3)
-    leader = filled(quorum)
-    first = leader.take_snapshot(padding=5000)
-    quorum[4].start()
-    quorum.run_until(lambda: len(quorum[4].seen(StoreSnapshotChunk)) > 5)
-    leader.propose()
-    quorum.run_until(lambda: leader.node.high_watermark == leader.node.log_end_offset)
-    second = leader.take_snapshot(padding=1000)
-    quorum.settle()
-    opened = [effect.id for effect in quorum[4].seen(OpenSnapshot)]
-    assert opened == [first, second]
-    assert [effect.id for effect in quorum[4].seen(InstallSnapshot)] == [second]
-
-
-def test_a_leader_that_dies_while_its_snapshot_is_copied_is_followed_by_another_copy(world) -> None:
-    quorum = world((1, 2, 3), (4,), snapshot_chunk_bytes=100).start(1, 2, 3)
-    leader = filled(quorum)
-    for host in quorum.up():
-        host.take_snapshot(padding=4000 + host.config.node_id)
-    quorum[4].start()
-    quorum.run_until(lambda: len(quorum[4].seen(StoreSnapshotChunk)) > 5)
-    leader.crash()
-    quorum.leader().propose()
-    quorum.settle()
-    assert len(quorum[4].seen(InstallSnapshot)) == 1
-    assert max(effect.position for effect in quorum[4].seen(StoreSnapshotChunk)) >= 4000
-
-
-def test_a_crash_at_any_point_of_a_copy_leaves_a_node_that_catches_up(world) -> None:
-    for delay_ms in range(1, 40):
-        quorum = world((1, 2, 3), (4,), snapshot_chunk_bytes=400).start(1, 2, 3)
-        leader = filled(quorum, 5)
-        leader.take_snapshot(padding=1000)
-        quorum[4].start()
-        quorum.run(delay_ms)
-        quorum[4].crash()
-        quorum[4].start()
-        quorum.settle()
-        assert quorum[4].node.log.start_offset in (0, leader.node.log.start_offset)
-
-
-def test_a_majority_of_two_goes_on_while_one_of_them_verifies_for_seconds(world) -> None:
-    quorum = world((1, 2, 3)).start()
-    leader = filled(quorum)
-    slow, dead = (host for host in quorum.up() if host is not leader)
-    slow.crash()
-    leader.propose()
-    quorum.settle()
-    leader.take_snapshot(padding=3000)
-    epoch = leader.node.epoch
-    slow.start()
-    slow.snapshot_disk_stalled = True
-    quorum.run_until(lambda: slow.seen(OpenSnapshot))
-    dead.crash()
-    quorum.run(5000)
-    assert (leader.node.is_leader, leader.node.epoch) == (True, epoch)
-    slow.unstall_snapshot_disk()
-    leader.propose()
-    quorum.run_until(lambda: leader.node.high_watermark == leader.node.log_end_offset)
-    assert leader.node.epoch == epoch
-
-
-def test_a_damaged_copy_is_never_installed(world) -> None:
-    quorum = world((1, 2, 3), (4,), snapshot_chunk_bytes=400).start(1, 2, 3)
-    leader = filled(quorum, 5)
-    taken = leader.take_snapshot(padding=1000)
-    quorum[4].start()
-    quorum.run_until(lambda: len(quorum[4].seen(StoreSnapshotChunk)) == 2)
-    quorum[4].part = (taken, b"?" + quorum[4].part[1][1:])
-    quorum.settle()
-    assert len(quorum[4].seen(InstallSnapshot)) == 1
-    assert len(quorum[4].seen(VerifySnapshot)) == 2
-
-
-def stuck(world):
-    """Node 3 votes for the leader and lacks what only the leader's snapshot holds; nothing commits without node 3."""
-    quorum = world((1, 2, 3), snapshots_kept=1).start()
-    filled(quorum, 5)
-    quorum[3].crash()
-    leader = filled(quorum)
-    taken = leader.take_snapshot()
-    quorum.run(10)
-    for host in quorum.up():
-        host.crash()
-    leader.start()
-    return quorum, leader, taken
-
-
-def test_the_only_snapshot_is_written_again_for_those_without_whom_nothing_commits(world) -> None:
-    quorum, leader, taken = stuck(world)
-    del leader.snapshots[taken]
-    quorum[3].start()
-    quorum.settle()
-    assert quorum.leader() is leader
-    assert leader.seen(RewriteSnapshot) == [RewriteSnapshot(taken)]
-    assert [effect.id for effect in quorum[3].seen(InstallSnapshot)] == [taken]
-
-
-def rewritten(data, more_bytes):
-    """The same snapshot with other bytes for the same state: as sound as the first."""
-    control, state = msgspec.msgpack.decode(data[4:], type=tuple[bytes, bytes])
-    body = msgspec.msgpack.encode((control, b"x" * (len(state) + more_bytes)))
-    return zlib.crc32(body).to_bytes(4, "big") + body
-
-
-@pytest.mark.parametrize("more_bytes", [0, 1, -600], ids=["of the same size", "larger", "that ends before the copy does"])
-def test_a_copy_that_is_half_of_one_file_and_half_of_another_is_begun_anew(world, more_bytes) -> None:
-    quorum = world((1, 2, 3), (4,), snapshot_chunk_bytes=100).start(1, 2, 3)
-    leader = filled(quorum, 5)
-    taken = leader.take_snapshot(padding=1000)
-    quorum[4].start()
-    quorum.run_until(lambda: len(quorum[4].seen(StoreSnapshotChunk)) == 5)
-    leader.snapshots[taken] = rewritten(leader.snapshots[taken], more_bytes)
-    quorum.settle().run(10)
-    assert quorum[4].seen(OpenSnapshot) == [OpenSnapshot(taken)] * 2
-    assert [effect.id for effect in quorum[4].seen(InstallSnapshot)] == [taken]
-    assert quorum[4].snapshots[taken] == leader.snapshots[taken]
-
-
-def test_snapshots_everywhere_and_restarts_keep_the_voters(world) -> None:
-    quorum = world((1, 2, 3), dynamic=True).start()
-    filled(quorum)
-    for host in quorum.up():
-        host.take_snapshot()
-        assert host.node.log.start_offset == host.node.high_watermark
-    for host in quorum.up():
-        host.crash()
-    quorum.start()
-    filled(quorum)
-    for host in quorum.up():
-        assert host.node.voters.ids() == (1, 2, 3)
-        assert host.node.kraft_version == 1
 
 
 def test_an_election_counts_a_log_that_is_all_snapshot_by_its_end(driven, key_of) -> None:

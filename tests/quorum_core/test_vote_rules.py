@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from kraftlab.quorum.core import ElectionState, ErrorCode, ReplicaKey
-from kraftlab.quorum.core.effects import Reply, StoreElectionState
 from kraftlab.quorum.core.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
@@ -88,25 +87,6 @@ def test_nothing_new_is_granted_to_a_log_behind(driven, key_of, state, log) -> N
     assert node.request(3, vote(key_of, log=log, pre_vote=True)).granted is False
     again = state == "unattached, voted for 3"
     assert node.request(3, vote(key_of, log=log)).granted is again
-
-
-def test_a_granted_vote_waits_until_it_is_stored_and_is_granted_again(driven, key_of) -> None:
-    node = in_state(driven, key_of, "unattached")
-    assert node.request(3, vote(key_of, epoch=7)).granted
-    stored = [effect for effect in node.effects if isinstance(effect, StoreElectionState)][-1]
-    assert stored.state == ElectionState(7, -1, key_of(3))
-    assert node.only(Reply).after.election_version == stored.version
-    assert node.request(3, vote(key_of, epoch=7)).granted
-    assert not node.request(2, vote(key_of, epoch=7, candidate=key_of(2))).granted
-
-
-def test_a_pre_vote_never_touches_the_election_timer(driven, key_of) -> None:
-    node = in_state(driven, key_of, "unattached")
-    before = node.node.state.election_deadline_ms
-    node.request(3, vote(key_of, pre_vote=True), after_ms=50)
-    assert node.node.state.election_deadline_ms == before
-    node.request(3, vote(key_of), after_ms=50)
-    assert node.node.state.election_deadline_ms > before
 
 
 def test_a_pre_vote_of_a_higher_epoch_is_adopted_before_it_is_judged(driven, key_of) -> None:
