@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, read_json
+
 
 class PartitionFileError(ValueError):
     """A file that is none; the text names it, what is wrong and what it should be."""
@@ -30,9 +32,9 @@ def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> 
     PartitionFileError; OSError if it cannot be read. `example` is a file that would do.
     """
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PartitionFileError(f"{path}: {error}; write it like this: {example}") from None
+        document = read_json(path, _Document)
+    except BadJson as error:
+        raise PartitionFileError(f"{path} is {error}; write it like this: {example}") from None
     if document.version != 1:
         raise PartitionFileError(f"{path}: Not supported version field value {document.version}; it is 1")
     if not document.partitions:

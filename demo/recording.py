@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, read_json
+
 DEFAULT_CAPTURE = pathlib.Path(__file__).parents[1] / "examples" / "capture"
 """Six topics of an Apache Kafka cluster; part of the package."""
 
@@ -163,8 +165,8 @@ def _check_file(path: pathlib.Path, file: SegmentFile) -> None:
 
 def _read(path: pathlib.Path, shape: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=shape)
+        return read_json(path, shape)
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror}; --capture wants a folder like examples/capture") from error
-    except msgspec.DecodeError as error:
+    except BadJson as error:
         raise RecordingError(f"{path} does not have the shape of a recording: {error}") from error

@@ -28,6 +28,7 @@ from pathlib import Path
 import msgspec
 
 from kraftlab.config import initial_voters, properties, storage
+from kraftlab.config.json_files import BadJson, read_json
 from kraftlab.config.models import load_any
 from kraftlab.metadata.uuids import random_uuid, to_text
 from kraftlab.quorum.core.types import Endpoint
@@ -140,10 +141,10 @@ def load(directory: Path) -> ClusterPlan | None:
     """The plan that `directory` holds, None if it holds none. ClusterError if it holds something else under that name."""
     path = directory / _FILE_NAME
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=ClusterPlan)
+        plan = read_json(path, ClusterPlan)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, BadJson) as error:
         raise ClusterError(f"cannot read {path}: {error}; use another --data directory, or remove this one") from error
     if plan.version != 1:
         raise ClusterError(f"{path} has version {plan.version}, this program knows 1; use another --data directory")

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, decode_json
+
 TopicPartition = tuple[str, int]
 TopicPartitionReplica = tuple[str, int, int]
 """Topic, partition, broker."""
@@ -161,13 +163,9 @@ def _check_version(data: bytes) -> None:
 
 def _decode(data: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        raise PlanError(f"The JSON is not of the expected shape: {error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise PlanError(f"The file is not valid JSON: {error}") from None
-    except UnicodeDecodeError:
-        raise PlanError("The file is not UTF-8 text") from None
+        return decode_json(data, kind)
+    except BadJson as error:
+        raise PlanError(f"The file is {error}") from None
 
 
 def _joined(items: Iterable[object]) -> str:

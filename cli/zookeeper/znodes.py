@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
+from kraftlab.config.json_files import BadJson, decode_json
 from kraftlab.metadata.uuids import from_text
 
 TOPICS_PATH = "brokers/topics"
@@ -88,11 +87,11 @@ def _without(replicas: Replicas, gone: Sequence[int]) -> Replicas:
 def decode(source: str, data: bytes) -> dict[str, Any]:
     """A znode's JSON object; what zkCli prints behind it (the znode's stat) is passed over. ZnodeError."""
     try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+        document = decode_json(data, object)
+    except BadJson as error:
         line = next((line for line in data.splitlines() if line.lstrip().startswith(b"{")), None)
         if line is None or line.strip() == data.strip():
-            raise ZnodeError(f"{source}: it is no JSON ({error}); give the znode's data as it is stored") from None
+            raise ZnodeError(f"{source}: it is {error}; give the znode's data as it is stored") from None
         return decode(source, line)
     if not isinstance(document, dict):
         raise ZnodeError(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's data as it is stored")

@@ -28,6 +28,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, read_json
+
 from .committed_log import CommittedLog, Entry
 from .fault_plan import FaultPlan, Observation, Strike
 from .history import FAIL, INFO, OK, History, Op
@@ -223,10 +225,10 @@ class RunDirectory:
     def _read_json(self, name: str, kind: type[T]) -> T:
         path = self.path / name
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return read_json(path, kind)
         except FileNotFoundError:
             raise StoreError(f"{self.path} has no {name}: the run was cut short; run it again") from None
-        except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        except (OSError, BadJson) as error:
             raise StoreError(f"{path} cannot be read: {error}; run it again with this version") from error
 
 

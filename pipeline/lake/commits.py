@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, decode_json
+
 from ..errors import CorruptInput, WrongUse
 from . import lock, uris
 from .schemas import SPARK_SCHEMAS, arrow_schema, spark_schema
@@ -182,8 +184,8 @@ class Lake:
         with self._system.open_input_stream(path) as stream:
             data = stream.read()
         try:
-            return msgspec.json.decode(data, type=Manifest)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return decode_json(data, Manifest)
+        except BadJson as error:
             where = uris.joined(uris.shown(self.uri), path[len(self._root) + 1 :])
             raise CorruptInput(f"{where} is no manifest: {error}; restore it, or remove it to lose what it committed") from None
 

@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, decode_json
+
 from ..errors import WrongUse
 from . import uris
 
@@ -47,8 +49,8 @@ def _myself() -> bytes:
 
 def _holder(data: bytes) -> str:
     try:
-        return str(msgspec.json.decode(data, type=Holder))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return str(decode_json(data, Holder))
+    except BadJson:
         return "a process that did not say who it is"
 
 

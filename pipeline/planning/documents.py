@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, decode_json
+
 from ..errors import WrongUse
 
 PARTITION_BYTES_MAX = 1 << 56
@@ -91,8 +93,8 @@ def read_cluster(path: str) -> ClusterDocument:
 def parse_cluster(data: bytes, name: str) -> ClusterDocument:
     """`name` is what errors call it. BadCluster."""
     try:
-        document = msgspec.json.decode(data, type=ClusterDocument)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        document = decode_json(data, ClusterDocument)
+    except BadJson as error:
         raise BadCluster(f"{name} is no description of a cluster: {error}; write it like this: {EXAMPLE}") from None
     if document.version != 1:
         raise BadCluster(f"{name} has version {document.version}; this release knows version 1")

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, decode_json
+
 from ..errors import WrongUse
 from .documents import ClusterDocument, encode_cluster, read_bytes
 from .goals import GoalState
@@ -171,8 +173,8 @@ def encode_plan(plan: Plan) -> bytes:
 def read_plan(path: str) -> Plan:
     """WrongUse if the file is none."""
     try:
-        plan = msgspec.json.decode(read_bytes(path), type=Plan)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        plan = decode_json(read_bytes(path), Plan)
+    except BadJson as error:
         raise WrongUse(f"{path} is no plan: {error}; `kraftlab pipeline plan propose --output FILE` writes one") from None
     if plan.format != FORMAT or plan.version != 1:
         raise WrongUse(f"{path} is {plan.format} version {plan.version}; this release reads {FORMAT} version 1")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from kraftlab.config.endpoints import parse_servers
 from kraftlab.config.errors import ConfigError
+from kraftlab.config.json_files import BadJson, decode_json
 
 from ..errors import WrongUse
 
@@ -107,8 +106,8 @@ def check_servers(place: str) -> None:
 
 def _paths(text: str) -> list[str]:
     try:
-        return msgspec.json.decode(text, type=list[str])
-    except msgspec.DecodeError as error:
+        return decode_json(text.encode(), list[str])
+    except BadJson as error:
         raise WrongUse(f"option paths is no JSON array of texts: {error}") from None
 
 

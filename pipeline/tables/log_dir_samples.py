@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from kraftlab.config.json_files import BadJson, decode_json
+
 from ..errors import WrongUse
 from ..lake.schemas import arrow_schema
 
@@ -51,8 +53,8 @@ def samples(document: bytes, sampled_ms: int, topic_ids: Mapping[str, str] = {})
     """
     text = next((line for line in document.splitlines() if line.startswith(b"{")), document)
     try:
-        found = msgspec.json.decode(document if document.lstrip().startswith(b"{") else text, type=_Document)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = decode_json(document if document.lstrip().startswith(b"{") else text, _Document)
+    except BadJson as error:
         raise WrongUse(f"this is no description of log directories: {error}; see: kraftlab log-dirs --help") from None
     rows = [row for broker in found.brokers for row in _rows(broker, sampled_ms, topic_ids)]
     return pa.Table.from_pylist(rows, schema=arrow_schema(TABLE))

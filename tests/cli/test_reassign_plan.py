@@ -33,9 +33,6 @@ def test_broken_json_is_refused_with_its_place(captured) -> None:
         (b'{"partitions":[{"topic":"t","partition":0}]}', "missing required field `replicas`"),
         (b'{"partitions":[{"topic":"t","partition":0,"replicas":[]}]}', "Partition replica list cannot be empty"),
         (b'{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["d0"]}]}', "neither an absolute path nor"),
-        (b"[]", "not of the expected shape"),
-        (b"\xff\xfe", "The file is not"),
-        (b'{"x":' + b"[" * 5_000, "The file is not valid JSON"),
         (b"{}", "Partition reassignment list cannot be empty"),
     ],
 )

@@ -61,9 +61,7 @@ def test_what_zkcli_prints_behind_the_data_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"{", "f: it is no JSON"),
-        (b"", "f: it is no JSON"),
-        (b"[" * 100_000, "f: it is no JSON"),
+        (b"{", "f: it is not valid JSON"),
         (b"[]", "f: it is a list of other things, not a JSON object"),
         (topic_json(4, partitions={"0": [1]}), ".version is 4; versions 1, 2 and 3 are known"),
         (b'{"partitions":{"0":[1]}}', ".version is None"),

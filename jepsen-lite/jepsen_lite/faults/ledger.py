@@ -30,6 +30,7 @@ from types import TracebackType
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, read_json
 from kraftlab.lab import ClusterError
 from kraftlab.lab.locking import LEFT_WITHIN_S, is_left
 
@@ -167,10 +168,10 @@ def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleane
     """Undoes what harnesses have left that are gone. `dry_run` only tells."""
     for path in sorted((home or state_directory()).glob("*.json")):
         try:
-            page = msgspec.json.decode(path.read_bytes(), type=Page)
+            page = read_json(path, Page)
         except FileNotFoundError:
             continue  # its harness has just ended
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (OSError, BadJson) as error:
             yield Cleaned(path.stem, False, faults=(f"{path} cannot be read: {error}; see what it says, then remove it",))
             continue
         if is_alive(page.harness):

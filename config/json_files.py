@@ -1,0 +1,33 @@
+"""JSON from outside: files and messages that people or other programs wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class BadJson(ValueError):
+    """Bytes that are not the expected JSON. The text completes "The file is …": not valid JSON, not UTF-8 text, …"""
+
+
+def read_json(path: str | Path, kind: type[T]) -> T:
+    """Return the document in a file, decoded as `kind`. BadJson; OSError if the file cannot be read."""
+    return decode_json(Path(path).read_bytes(), kind)
+
+
+def decode_json(data: bytes, kind: type[T]) -> T:
+    """Return a document, decoded as `kind`. BadJson."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadJson(f"not of the expected shape: {error}") from None
+    except msgspec.DecodeError as error:
+        raise BadJson(f"not valid JSON: {error}") from None
+    except UnicodeDecodeError:
+        raise BadJson("not UTF-8 text") from None
+    except RecursionError:
+        raise BadJson("not usable: arrays or objects are nested too deeply") from None
