@@ -21,7 +21,8 @@ from kraftlab.metadata.errors import ApiError
 from ..layout import ClusterError
 from ..links.shape import LinkShape
 from . import full_disk
-from .active_faults import CUT, DARK, DOWN, FULL, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Faults, InForce
+from .active_faults import ActiveFaults, InForce
+from .holds import CUT, DARK, DOWN, FULL, LINK_FAULTS, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Link
 from .names import leader_of, resolve
 from .orders import Done, LinkState, NodeState, Order, Standing, Status
 
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
 
 LEADER_TIMEOUT_MS = 2_000
 """For each controller that runs; a busy machine may take long to ask them all at once."""
-LINK_FAULTS = (CUT, SLOW, LOSSY)
 
 Group = tuple[int, ...]
-Links = list[tuple[int, int]]
+Links = list[Link]
 
 
 class Breaker:
@@ -42,7 +42,7 @@ class Breaker:
     def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._tell = tell
-        self._faults = Faults(cluster)
+        self._faults = ActiveFaults(cluster)
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._timers: dict[int, threading.Timer] = {}
@@ -80,8 +80,7 @@ class Breaker:
             self._closed = True
             for timer in self._timers.values():
                 timer.cancel()
-            standing = {fault for order in self._faults.orders for fault in order.faults}
-            self._faults.forget({fault for fault in standing if fault.kind not in OFF})
+            self._faults.forget({fault for fault in self._faults.holds if fault.kind not in OFF})
 
     # -- orders that stand -----------------------------------------------------------------------------------------------
 
@@ -139,7 +138,8 @@ class Breaker:
         number = next(self._numbers)
         faults = frozenset([*(Fault(kind, *link) for link in links), *(Fault(kind, node_id) for node_id in nodes)])
         until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
-        self._faults.add(InForce(number, text, faults, shape or LinkShape(), order.reset, order.rate, until))
+        standing = InForce(number=number, text=text, shape=shape or LinkShape(), reset=order.reset, rate=order.rate, until=until)
+        self._faults.add(standing, faults)
         if order.for_ms is not None:
             self._timers[number] = timer = threading.Timer(order.for_ms / 1000, self._expire, (number, order.drop))
             timer.daemon = True
@@ -172,7 +172,7 @@ class Breaker:
             healed = {fault for fault in everything if fault.concerns(groups[0])}
         else:
             healed = everything
-        concerned = [standing for standing in self._faults.orders if standing.faults & healed]
+        concerned = [standing for standing in self._faults.orders if self._faults.holds.held_by(standing) & healed]
         self._faults.forget(healed, drop=order.drop)
         still = {standing.number for standing in self._faults.orders}
         outcomes = {True: "still in force elsewhere", False: "over"}
@@ -240,8 +240,8 @@ class Breaker:
     def _state(self, node_id: int) -> str:
         pid = self._cluster.pid(node_id)
         if pid is None:
-            return "dark" if self._faults.wanted(Fault(DARK, node_id)) else "down"
-        if self._faults.wanted(Fault(PAUSED, node_id)):
+            return "dark" if Fault(DARK, node_id) in self._faults.holds else "down"
+        if Fault(PAUSED, node_id) in self._faults.holds:
             return "paused"
         return "full" if full_disk.is_full(pid) else "running"
 

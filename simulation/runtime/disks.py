@@ -26,10 +26,9 @@ MediaOf = Callable[[int], Sequence[Medium]]
 
 
 class MemoryPower:
-    """`nemeses.scene.Powered`, of one node. `media` gives what it has now."""
-
-    has_power = True
-    """Who holds its node down says when it has none; it never fails to come back."""
+    """A disk of one node whose power can be taken (`jepsen_lite.faults.cluster_under_faults.Powered`). `media` gives what the
+    node has now.
+    """
 
     def __init__(self, node: int, media: MediaOf) -> None:
         self._node, self._media = node, media

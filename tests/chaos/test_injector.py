@@ -11,13 +11,13 @@ import pytest
 import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
-from jepsen_lite.faults import scene as scenes
+from jepsen_lite.faults import cluster_under_faults
+from jepsen_lite.faults.cluster_under_faults import ClusterUnderFaults, Leads
 from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.faults.injector import carry_out, carry_out_in
 from jepsen_lite.faults.ledger import Ledger
 from jepsen_lite.faults.powered_disk import PoweredDisk
 from jepsen_lite.faults.quorum_guard import QuorumGuard
-from jepsen_lite.faults.scene import Leads, Scene
 from kraftlab.client import ClusterUnreachable
 from kraftlab.config.errors import ConfigError
 from kraftlab.lab import ClusterError
@@ -119,7 +119,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         await trio.lowlevel.checkpoint()
         return work(*arguments)
 
-    monkeypatch.setattr(scenes, "in_thread", at_once)  # the mock clock does not wait for threads
+    monkeypatch.setattr(cluster_under_faults, "in_thread", at_once)  # the mock clock does not wait for threads
     yield Cluster()
 
 
@@ -368,8 +368,8 @@ async def test_a_disk_that_fails_is_of_a_node_that_runs(cluster: Cluster, autoju
             filled.append(node)
             yield
 
-    scene = Scene(cluster, cluster.find_leader, QuorumGuard(cluster, cluster.find_voters), None, tampering=Disks())  # type: ignore[arg-type]
-    (strike,) = await carry_out_in(scene, FaultPlan(seed="1", actions=(action(1, "disk-full", "brokers", 1),)), cluster.begin())
+    victim = ClusterUnderFaults(cluster, cluster.find_leader, QuorumGuard(cluster, cluster.find_voters), None, tampering=Disks())  # type: ignore[arg-type]
+    (strike,) = await carry_out_in(victim, FaultPlan(seed="1", actions=(action(1, "disk-full", "brokers", 1),)), cluster.begin())
     assert strike.nodes == tuple(filled) == (1,)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from .cluster_under_faults import ClusterUnderFaults
 from .errors import CannotStrike
 from .kind import Draft, Fault, Hit, Shape, one_of
-from .scene import Scene
 
 RATES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 JUMPS_MS = (100, 700, 3_000, 20_000)
@@ -25,11 +25,11 @@ def drawing(ways: Mapping[str, Sequence[float]]) -> Callable[[Random, Shape], li
     return draw
 
 
-def clock(scene: Scene, hit: Hit) -> Fault:
+def clock(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """The clocks by which nodes wait and measure run at another rate (`rate`) for a while, or jump ahead once (`jump_ms`)."""
     told = hit.arguments
     others = told.keys() - OF_PROCESSES.keys()
     if others:
         raise CannotStrike(f"{', '.join(sorted(others))}: processes share the machine's time of day; --world shell has others")
     hit.detail = ", ".join(f"{way} {value}" for way, value in told.items())
-    return scene.kept_wrong(hit.nodes, rate=float(told.get("rate", 1)), jump_s=told.get("jump_ms", 0) / 1000)
+    return victim.kept_wrong(hit.nodes, rate=float(told.get("rate", 1)), jump_s=told.get("jump_ms", 0) / 1000)

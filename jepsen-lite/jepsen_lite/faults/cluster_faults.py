@@ -11,10 +11,10 @@ import trio
 
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
+from .cluster_under_faults import ClusterUnderFaults
 from .directories import CHANGE_TIMEOUT_MS, Replica
 from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Draft, Hit, Shape
-from .scene import Scene
 
 _JOIN_WITHIN_S = 40.0
 _PAUSE_S = 0.1
@@ -25,31 +25,31 @@ def draw_membership(random: Random, shape: Shape) -> list[Draft]:
 
 
 @asynccontextmanager
-async def membership(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def membership(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """A voter leaves the quorum and joins it again, with an empty disk if `wipe`."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
     hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
-    async with scene.guard.damaging(node), scene.guard.changing(node, leaves=True):
+    async with victim.guard.damaging(node), victim.guard.changing(node, leaves=True):
         try:
-            await scene.work(scene.cluster.leave, node, CHANGE_TIMEOUT_MS)
+            await victim.work(victim.cluster.leave, node, CHANGE_TIMEOUT_MS)
             async with AsyncExitStack() as stack:
                 if hit.arguments.get("wipe"):
-                    await stack.enter_async_context(scene.kept_down([node]))
-                    await scene.while_down(node, scene.cluster.wipe_controller)
+                    await stack.enter_async_context(victim.kept_down([node]))
+                    await victim.while_down(node, victim.cluster.wipe_controller)
                 yield
         finally:
             with trio.CancelScope(shield=True):
-                await _join(scene, node)
+                await _join(victim, node)
 
 
-async def _join(scene: Scene, node: int) -> None:
+async def _join(victim: ClusterUnderFaults, node: int) -> None:
     """Makes the node a voter again, however long others keep it from that. CannotUndo."""
     fault: Exception | None = None
     with trio.move_on_after(_JOIN_WITHIN_S):
         while True:
             try:
-                return await _ask(scene, node)
+                return await _ask(victim, node)
             except (CannotStrike, *CLUSTER_FAULTS) as error:
                 if isinstance(error, ApiError) and error.code is ErrorCode.DUPLICATE_VOTER:
                     return None
@@ -58,9 +58,9 @@ async def _join(scene: Scene, node: int) -> None:
     raise CannotUndo(f"node {node} did not become a voter again within {_JOIN_WITHIN_S:g} s: {fault}")
 
 
-async def _ask(scene: Scene, node: int) -> None:
-    async with scene.guard.changing(node, leaves=False):
-        await scene.work(scene.cluster.join, node, CHANGE_TIMEOUT_MS)
+async def _ask(victim: ClusterUnderFaults, node: int) -> None:
+    async with victim.guard.changing(node, leaves=False):
+        await victim.work(victim.cluster.join, node, CHANGE_TIMEOUT_MS)
 
 
 def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:
@@ -68,13 +68,13 @@ def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:
 
 
 @asynccontextmanager
-async def move_dirs(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def move_dirs(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """A broker moves some of its replicas to other log directories of its own (KIP-113). Nothing is undone."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
-    described = await scene.work(scene.directories.described, node)
+    described = await victim.work(victim.directories.described, node)
     paths = _chosen(node, described, int(hit.arguments["replicas"]), hit.random)
-    await scene.work(scene.directories.moved, node, paths)
+    await victim.work(victim.directories.moved, node, paths)
     hit.detail = ", ".join(f"{topic}-{index}" for topic, index in paths)
     yield
 

@@ -14,10 +14,10 @@ from random import Random
 from kraftlab.quorum.storage.errors import StorageError
 
 from . import damage
+from .cluster_under_faults import ClusterUnderFaults, undo_each
 from .damage import Damage
 from .errors import CannotStrike
 from .kind import Draft, Fault, Hit, Shape, one_of
-from .scene import Scene, each, undo_each
 
 
 def draw_one(random: Random, shape: Shape) -> list[Draft]:
@@ -40,28 +40,28 @@ def draw_power_loss(random: Random, shape: Shape) -> list[Draft]:
     return [Draft(one_of(random, weights))]
 
 
-def disk_error(scene: Scene, hit: Hit) -> Fault:
+def disk_error(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """Every fsync fails with EIO."""
     hit.detail = "fsync: EIO"
-    return _tampered(scene, hit, scene.tampering.failing)
+    return _tampered(victim, hit, victim.tampering.failing)
 
 
-def disk_full(scene: Scene, hit: Hit) -> Fault:
+def disk_full(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """No file can be written any more, as on a full disk."""
     hit.detail = "no file can be written"
-    return _tampered(scene, hit, scene.tampering.full)
+    return _tampered(victim, hit, victim.tampering.full)
 
 
-def slow_disk(scene: Scene, hit: Hit) -> Fault:
+def slow_disk(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """Every fsync takes longer."""
     delay_ms = int(hit.arguments["delay_ms"])
     hit.detail = f"fsync: {delay_ms} ms later"
-    return _tampered(scene, hit, partial(scene.tampering.slow, delay_ms=delay_ms))
+    return _tampered(victim, hit, partial(victim.tampering.slow, delay_ms=delay_ms))
 
 
 @asynccontextmanager
-async def _tampered(scene: Scene, hit: Hit, tampered: Callable[[int], Fault]) -> AsyncIterator[None]:
-    running = [node for node in hit.nodes if scene.cluster.pid(node) is not None]
+async def _tampered(victim: ClusterUnderFaults, hit: Hit, tampered: Callable[[int], Fault]) -> AsyncIterator[None]:
+    running = [node for node in hit.nodes if victim.cluster.pid(node) is not None]
     if not running:
         raise CannotStrike("none of these nodes runs")
     hit.nodes = tuple(running)
@@ -71,7 +71,7 @@ async def _tampered(scene: Scene, hit: Hit, tampered: Callable[[int], Fault]) ->
                 await stack.enter_async_context(tampered(node))
             yield
     finally:
-        await undo_each(scene.revive, running)
+        await undo_each(victim.revive, running)
 
 
 # -- files of nodes that are down ----------------------------------------------------------------------------------------
@@ -80,29 +80,29 @@ Choose = Callable[[Mapping[Path, bytes], Random], Damage | None]
 
 
 @asynccontextmanager
-async def bit_rot(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """Committed bytes of a node's metadata log rot while it is down; it must notice and repair itself from the others."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
-    async with scene.guard.damaging(node), scene.kept_down([node]):
-        await scene.while_down(node, lambda node: scene.guard.damaged(node, _inflict(scene, node, damage.rot, hit)))
+    async with victim.guard.damaging(node), victim.kept_down([node]):
+        await victim.while_down(node, lambda node: victim.guard.damaged(node, _inflict(victim, node, damage.rot, hit)))
         yield
 
 
 @asynccontextmanager
-async def torn(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def torn(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """A node dies while it writes: a batch that was not finished stands at the end of its metadata log; it must be cut away."""
-    async with scene.kept_down(hit.nodes):
+    async with victim.kept_down(hit.nodes):
         for node in hit.nodes:
-            if not scene.guard.is_whole(node):
+            if not victim.guard.is_whole(node):
                 raise CannotStrike(f"the log of node {node} is not whole as it is")
-            await scene.while_down(node, lambda node: _inflict(scene, node, damage.torn, hit))
+            await victim.while_down(node, lambda node: _inflict(victim, node, damage.torn, hit))
         yield
 
 
-def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> Damage:
-    files = scene.guard.files(node)
-    chosen = choose(damage.segments(scene.cluster.metadata_dir(node), files), hit.random)
+def _inflict(victim: ClusterUnderFaults, node: int, choose: Choose, hit: Hit) -> Damage:
+    files = victim.guard.files(node)
+    chosen = choose(damage.segments(victim.cluster.metadata_dir(node), files), hit.random)
     if chosen is None:
         raise CannotStrike(f"the log of node {node} has nothing yet that could be damaged")
     chosen = chosen._replace(files=files)
@@ -118,17 +118,11 @@ def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> Damage:
 
 
 @asynccontextmanager
-async def power_loss(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def power_loss(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """The nodes are gone, and with them all that their disks had not synced."""
-    nodes = [node for node in hit.nodes if node in scene.disks]
+    nodes = [node for node in hit.nodes if node in victim.disks]
     if not nodes:
         raise CannotStrike("no disk of these nodes has a power of its own")
     hit.nodes = tuple(nodes)
-    async with scene.kept_down(nodes):
-        for node in nodes:
-            scene.dark.add(node)
-        try:
-            await each(scene.lose_power, nodes)
-            yield
-        finally:
-            await undo_each(scene.restore_power, nodes)
+    async with victim.kept_down(nodes), victim.kept_dark(nodes):
+        yield

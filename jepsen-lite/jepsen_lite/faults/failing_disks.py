@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 import trio
 
 from kraftlab.lab.faults import full_disk
+from kraftlab.lab.faults.holds import FULL, Fault, Hold, Holds
 
 from .errors import CannotStrike
 from .ledger import Ledger
@@ -34,8 +34,8 @@ class ProcessTampering:
 
     def __init__(self, cluster: Any, ledger: Callable[[], Ledger]) -> None:
         self._cluster, self._ledger = cluster, ledger
-        self._filled: Counter[int] = Counter()
-        """How often, by process id."""
+        self._filled: Holds[Hold] = Holds()
+        """By process id."""
 
     def failing(self, node: int) -> AbstractAsyncContextManager[None]:
         return self._injected(node, [f"{SYNCS}:error=EIO"])
@@ -51,13 +51,13 @@ class ProcessTampering:
     @asynccontextmanager
     async def full(self, node: int) -> AsyncIterator[None]:
         pid = self._pid(node)
-        self._filled[pid] += 1
+        hold, fault = Hold(), Fault(FULL, pid)
+        self._filled.add(hold, [fault])
         try:
             await trio.to_thread.run_sync(full_disk.fill, pid)
             yield
         finally:
-            self._filled[pid] -= 1
-            if not self._filled[pid] and self._cluster.pid(node) == pid:
+            if self._filled.drop(hold, [fault]) and self._cluster.pid(node) == pid:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(full_disk.free, pid)
 

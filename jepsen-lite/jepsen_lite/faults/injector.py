@@ -17,6 +17,7 @@ from typing import Any
 import trio
 
 from ..fault_plan import Action, FaultPlan, Strike
+from .cluster_under_faults import ClusterUnderFaults, FindLeader
 from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Hit, Kind
 from .kinds import KINDS
@@ -25,7 +26,6 @@ from .ledger import Ledger
 from .plan_generator import chance_of
 from .powered_disk import PoweredDisk
 from .quorum_guard import QuorumGuard
-from .scene import FindLeader, Scene
 from .targets import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
 
 _POLL_S = 0.02
@@ -59,11 +59,12 @@ async def carry_out(
             finder = stack.enter_context(closing(LeaderFinder(cluster)))
             find_leader, guard = find_leader or finder, guard or QuorumGuard(cluster, finder.voters)
         book = ledger or stack.enter_context(Ledger())
-        return await carry_out_in(Scene(cluster, find_leader, guard, book, disks), plan, now_ns, tell=tell, begun=begun)
+        victim = ClusterUnderFaults(cluster, find_leader, guard, book, disks)
+        return await carry_out_in(victim, plan, now_ns, tell=tell, begun=begun)
 
 
 async def carry_out_in(
-    scene: Scene,
+    victim: ClusterUnderFaults,
     plan: FaultPlan,
     now_ns: Callable[[], int],
     *,
@@ -71,21 +72,21 @@ async def carry_out_in(
     begun: Callable[[Action], None] = lambda action: None,
     kinds: Mapping[str, Kind] = KINDS,
 ) -> tuple[Strike, ...]:
-    """The same, on a scene that somebody has set, with the kinds that there are."""
+    """Carry out the plan on a cluster that was prepared for faults, with these kinds."""
     strikes: list[Strike] = []
 
     def report(struck: Strike) -> None:
         strikes.append(struck)
         tell(struck)
 
-    async with scene.noted(), trio.open_nursery() as nursery:
+    async with victim.noted(), trio.open_nursery() as nursery:
         for action in plan.actions:
-            nursery.start_soon(_strike, scene, plan, action, now_ns, report, begun, kinds)
+            nursery.start_soon(_strike, victim, plan, action, now_ns, report, begun, kinds)
     return tuple(sorted(strikes, key=lambda strike: (strike.begin_ns, strike.kind)))
 
 
 async def _strike(
-    scene: Scene,
+    victim: ClusterUnderFaults,
     plan: FaultPlan,
     action: Action,
     now_ns: Callable[[], int],
@@ -98,9 +99,9 @@ async def _strike(
     begin_ns, hit, error = now_ns(), None, ""
     try:
         random = chance_of(plan, action)
-        nodes = await _aim(scene, action, random)
+        nodes = await _aim(victim, action, random)
         hit, begin_ns = Hit(nodes, action.arguments, random), now_ns()
-        async with kinds[action.kind].fault(scene, hit):
+        async with kinds[action.kind].fault(victim, hit):
             begun(action)
             await trio.sleep(max(end_s - now_ns() / 1e9, action.for_ms / 1000 * _LEAST_PART))
     except _EXPECTED as fault:
@@ -120,20 +121,20 @@ async def _strike(
             )
 
 
-async def _aim(scene: Scene, action: Action, random: Random) -> tuple[int, ...]:
+async def _aim(victim: ClusterUnderFaults, action: Action, random: Random) -> tuple[int, ...]:
     """Whom the action's word means. CannotStrike, NobodyMeant."""
     if action.target == NEW_LEADER:
-        return (await _next_leader(scene),)
-    return nodes_meant(action.target, await scene.view(with_leader=action.target in OF_LEADER), random)
+        return (await _next_leader(victim),)
+    return nodes_meant(action.target, await victim.view(with_leader=action.target in OF_LEADER), random)
 
 
-async def _next_leader(scene: Scene) -> int:
+async def _next_leader(victim: ClusterUnderFaults) -> int:
     """Who wins the next election."""
-    before = await scene.find_leader()
+    before = await victim.find_leader()
     above = -1 if before is None else before.epoch
     with trio.move_on_after(_PATIENCE_S):
         while True:
-            leads = await scene.find_leader(above)
+            leads = await victim.find_leader(above)
             if leads is not None and leads.epoch > above:
                 return leads.node
             await trio.sleep(_POLL_S)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from random import Random
 from typing import Any, NamedTuple
 
-from .scene import Scene
+from .cluster_under_faults import ClusterUnderFaults
 
 Fault = AbstractAsyncContextManager[None]
 """Entering it strikes, leaving it undoes that, however it is left."""
@@ -55,7 +55,7 @@ class Kind(NamedTuple):
     name: str
     summary: str
     draw: Callable[[Random, Shape], list[Draft]]
-    fault: Callable[[Scene, Hit], Fault]
+    fault: Callable[[ClusterUnderFaults, Hit], Fault]
     needs: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
     rhythm: Rhythm = Rhythm()

@@ -10,7 +10,7 @@ import trio
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.metadata.errors import ApiError
 
-from .scene import Leads
+from .cluster_under_faults import Leads
 
 _TIMEOUT_MS = 400
 

@@ -14,9 +14,9 @@ from typing import Any
 from kraftlab.lab.links.shape import LinkShape
 
 from . import splits
+from .cluster_under_faults import ClusterUnderFaults
 from .errors import CannotStrike
 from .kind import Draft, Fault, Hit, Shape, one_of
-from .scene import Scene
 from .targets import NEW_LEADER
 
 
@@ -30,10 +30,10 @@ def draw_partition(random: Random, shape: Shape) -> list[Draft]:
     return [Draft(target, {"how": random.choice(splits.HOW), **_draw_cut(random)})]
 
 
-def partition(scene: Scene, hit: Hit) -> Fault:
+def partition(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """The nodes are split; those that are not named keep all their links."""
     how = hit.arguments["how"]
-    return _cut(scene, hit, splits.split(how, hit.nodes, hit.random), how)
+    return _cut(victim, hit, splits.split(how, hit.nodes, hit.random), how)
 
 
 def draw_isolated(random: Random, shape: Shape) -> list[Draft]:
@@ -44,9 +44,9 @@ def draw_isolated(random: Random, shape: Shape) -> list[Draft]:
     return [Draft(target, arguments) for target in targets]
 
 
-def isolate(scene: Scene, hit: Hit) -> Fault:
+def isolate(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """The nodes lose every link to the others."""
-    return _cut(scene, hit, splits.around(hit.nodes, scene.nodes), "from everybody")
+    return _cut(victim, hit, splits.around(hit.nodes, victim.nodes), "from everybody")
 
 
 def draw_one_way(random: Random, shape: Shape) -> list[Draft]:
@@ -54,10 +54,10 @@ def draw_one_way(random: Random, shape: Shape) -> list[Draft]:
     return [Draft(one_of(random, weights), {"way": random.choice(splits.ONE_WAYS), **_draw_cut(random)})]
 
 
-def one_way(scene: Scene, hit: Hit) -> Fault:
+def one_way(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """What the nodes send is lost, or what is sent to them."""
     way = hit.arguments["way"]
-    return _cut(scene, hit, splits.one_way(way, hit.nodes, scene.nodes), way)
+    return _cut(victim, hit, splits.one_way(way, hit.nodes, victim.nodes), way)
 
 
 def draw_late(random: Random, shape: Shape) -> list[Draft]:
@@ -65,11 +65,11 @@ def draw_late(random: Random, shape: Shape) -> list[Draft]:
 
 
 @asynccontextmanager
-async def late(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def late(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """One link between two controllers holds all that is sent, and delivers it in the end: votes, requests and answers of an
     epoch that may be over by then (Raft's guard against the past). The leader is its source, or its target.
     """
-    leads = await scene.find_leader()
+    leads = await victim.find_leader()
     leader = leads.node if leads is not None and leads.node in hit.nodes else hit.random.choice(hit.nodes)
     others = [node for node in hit.nodes if node != leader]
     if not others:
@@ -77,17 +77,17 @@ async def late(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     other = hit.random.choice(others)
     source, target = (leader, other) if hit.arguments["of"] == "leader" else (other, leader)
     hit.nodes, hit.links, hit.detail = (source,), ((source, target),), f"to {target}, held, then delivered"
-    async with scene.kept_cut(hit.links):
+    async with victim.kept_cut(hit.links):
         yield
 
 
-def _cut(scene: Scene, hit: Hit, links: splits.Links, what: str) -> Fault:
+def _cut(victim: ClusterUnderFaults, hit: Hit, links: splits.Links, what: str) -> Fault:
     if not links:
         raise CannotStrike(f"there is no link to cut around {','.join(map(str, hit.nodes))}")
     reset, drop = bool(hit.arguments.get("reset")), bool(hit.arguments.get("drop"))
     hit.links = tuple(sorted(links))
     hit.detail = f"{what}, {'connections break' if reset else 'nothing passes'}{', what waits is lost' if drop else ''}"
-    return scene.kept_cut(hit.links, reset=reset, drop=drop)
+    return victim.kept_cut(hit.links, reset=reset, drop=drop)
 
 
 # -- links that carry messages badly -------------------------------------------------------------------------------------
@@ -113,15 +113,15 @@ draw_duplicate = _draw_shape(lambda random: {"duplicate": _chance(random, 0.5)})
 draw_reorder = _draw_shape(lambda random: {"reorder": _chance(random, 0.5)})
 
 
-def shaped(scene: Scene, hit: Hit) -> Fault:
+def shaped(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """What the nodes send, or what is sent to them, is delayed, lost, doubled or overtaken."""
     amounts: dict[str, Any] = {name: amount for name, amount in hit.arguments.items() if name != "way"}
     way = hit.arguments.get("way", "both")
     ways = splits.ONE_WAYS if way == "both" else (way,)
     inside = splits.between([[node] for node in hit.nodes])
-    links = inside.union(*(splits.one_way(one, hit.nodes, scene.nodes) for one in ways))
+    links = inside.union(*(splits.one_way(one, hit.nodes, victim.nodes) for one in ways))
     if not links:
         raise CannotStrike(f"there is no link around {','.join(map(str, hit.nodes))}")
     hit.links = tuple(sorted(links))
     hit.detail = " ".join(f"{name}={amount:g}" for name, amount in amounts.items())
-    return scene.kept_shaped(hit.links, LinkShape(**amounts))
+    return victim.kept_shaped(hit.links, LinkShape(**amounts))

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+from .cluster_under_faults import ClusterUnderFaults
 from .kind import Draft, Hit, Shape, one_of
-from .scene import Scene
 from .targets import NEW_LEADER
 
 
@@ -31,14 +31,14 @@ def draw_for_processes(random: Random, shape: Shape) -> list[Draft]:
 
 
 @asynccontextmanager
-async def kill(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def kill(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """kill -9; undone by a start."""
-    async with scene.kept_down(hit.nodes) as hit.nodes:
+    async with victim.kept_down(hit.nodes) as hit.nodes:
         yield
 
 
 @asynccontextmanager
-async def pause(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def pause(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """SIGSTOP; undone by SIGCONT."""
-    async with scene.kept_stopped(hit.nodes) as hit.nodes:
+    async with victim.kept_stopped(hit.nodes) as hit.nodes:
         yield

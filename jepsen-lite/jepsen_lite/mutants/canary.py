@@ -25,10 +25,10 @@ from typing import NamedTuple
 from .. import INSTALL
 from ..fault_plan import Action, FaultPlan
 from ..faults.capabilities import probe
+from ..faults.cluster_under_faults import ClusterUnderFaults, in_thread
 from ..faults.errors import CannotStrike
 from ..faults.kind import Draft, Hit, Kind, Shape
 from ..faults.kinds import KINDS
-from ..faults.scene import Scene, in_thread
 from ..faults.strace import SYNCS, kept_injected
 from ..history import Op
 from ..runs import Trial, run_test
@@ -110,20 +110,20 @@ def _never(random: Random, shape: Shape) -> list[Draft]:
 
 
 @asynccontextmanager
-async def _not_carried_out(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def _not_carried_out(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for node in hit.nodes:
-            pid = scene.cluster.pid(node)
-            await stack.enter_async_context(kept_injected(pid, [f"{SYNCS}:retval=0"], scene.ledger))
+            pid = victim.cluster.pid(node)
+            await stack.enter_async_context(kept_injected(pid, [f"{SYNCS}:retval=0"], victim.ledger))
         hit.detail = "by strace"
         yield
 
 
 @asynccontextmanager
-async def _synced_once(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def _synced_once(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """For nodes that have not synced anything since they began."""
     for node in hit.nodes:
-        await in_thread(partial(_sync, scene.cluster.metadata_dir(node)))
+        await in_thread(partial(_sync, victim.cluster.metadata_dir(node)))
     hit.detail = f"by {os.environ[PRELOAD]}"
     yield
 

@@ -34,8 +34,8 @@ from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch
 from kraftlab.wire.frames import FrameError
 
 from ..committed_log import CommittedLog, LogBatch, decoded
+from ..faults.cluster_under_faults import Leads
 from ..faults.damage import batches, segments
-from ..faults.scene import Leads
 
 TIMEOUT_S = 0.3
 _FETCH_BYTES = 4 << 20

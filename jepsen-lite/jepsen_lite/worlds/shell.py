@@ -28,10 +28,10 @@ from kraftlab.simulation.runtime.machine import STARTED_S, STEPS_MAX, Machine, r
 
 from ..committed_log import LogBatch, decoded
 from ..fault_plan import FaultPlan, Observation
+from ..faults.cluster_under_faults import ClusterUnderFaults, Leads
 from ..faults.injector import carry_out_in
 from ..faults.plan_generator import NoSuchNemesis, draw_plan
 from ..faults.quorum_guard import QuorumGuard
-from ..faults.scene import Leads, Scene
 from ..history import Op
 from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Run, Workload
@@ -196,10 +196,10 @@ class _ShellRun(PhasedRun):
         cluster = self._cluster
         disks = {node: MemoryPower(node, cluster.media) for node in cluster.node_ids}
         tampering = MemoryTampering(cluster.media, cluster.disks, cluster.restart_degraded)
-        scene = Scene(cluster, self._find_leader, self._guard, None, disks, _at_once, tampering, cluster)
+        victim = ClusterUnderFaults(cluster, self._find_leader, self._guard, None, disks, _at_once, tampering, cluster)
         begun = self._striking.append
         await carry_out_in(
-            scene,
+            victim,
             self._plan,
             self._drive.now_ns,
             tell=self._struck,

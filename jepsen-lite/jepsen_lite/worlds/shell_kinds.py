@@ -15,16 +15,16 @@ from kraftlab.simulation.runtime.clock import Skew
 from kraftlab.simulation.runtime.cluster import LEFT_WITHIN_S
 
 from ..faults.clock_faults import OF_PROCESSES, drawing
+from ..faults.cluster_under_faults import ClusterUnderFaults
 from ..faults.damage import Damage
 from ..faults.errors import CannotStrike
 from ..faults.kind import Draft, Hit, Kind, Shape
 from ..faults.kinds import KINDS
-from ..faults.scene import Scene, undo_each
 
 BROKERS_RATE = 0.4
 """How many of the strikes that fall on one disk or on several fall on a broker's."""
 
-Fault = Callable[[Scene, Hit], AbstractAsyncContextManager[None]]
+Fault = Callable[[ClusterUnderFaults, Hit], AbstractAsyncContextManager[None]]
 Choose = Callable[[Mapping[Path, bytes], Random], copies.Patch | None]
 
 
@@ -39,65 +39,61 @@ def _or_broker(draw: Callable[[Random, Shape], list[Draft]]) -> Callable[[Random
 def _or_of_broker(fault: Fault, of_broker: Fault) -> Fault:
     """The one for controllers, the other if only brokers are meant: for one of them."""
 
-    def struck(scene: Scene, hit: Hit) -> AbstractAsyncContextManager[None]:
-        if not set(hit.nodes) <= set(scene.cluster.broker_ids):
-            hit.nodes = tuple(node for node in hit.nodes if node not in scene.cluster.broker_ids)
-            return fault(scene, hit)
+    def struck(victim: ClusterUnderFaults, hit: Hit) -> AbstractAsyncContextManager[None]:
+        if not set(hit.nodes) <= set(victim.cluster.broker_ids):
+            hit.nodes = tuple(node for node in hit.nodes if node not in victim.cluster.broker_ids)
+            return fault(victim, hit)
         hit.nodes = hit.nodes[:1]
-        return of_broker(scene, hit)
+        return of_broker(victim, hit)
 
     return struck
 
 
 @asynccontextmanager
-async def _power_loss(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def _power_loss(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """The broker is gone, and when nobody counts on it any more, all that its disk had not synced."""
     (node,) = hit.nodes
-    async with scene.kept_down([node]):
-        await _until_not_needed(scene, node)
-        scene.dark.add(node)
-        try:
-            await scene.lose_power(node)
+    async with victim.kept_down([node]):
+        await _until_not_needed(victim, node)
+        async with victim.kept_dark([node]):
             yield
-        finally:
-            await undo_each(scene.restore_power, [node])
 
 
 @asynccontextmanager
-async def _bit_rot(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def _bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """Records of a broker that is down rot; it must notice, and get them from the others."""
     (node,) = hit.nodes
-    async with scene.kept_down([node]):
-        await _until_not_needed(scene, node)
-        await scene.while_down(node, lambda node: _inflict(scene, node, copies.rot, hit))
+    async with victim.kept_down([node]):
+        await _until_not_needed(victim, node)
+        await victim.while_down(node, lambda node: _inflict(victim, node, copies.rot, hit))
         yield
 
 
 @asynccontextmanager
-async def _torn(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def _torn(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """A broker dies while it appends: a batch that was not finished stands at the end of a log; it must be cut away."""
     (node,) = hit.nodes
-    async with scene.kept_down([node]):
-        await scene.cluster.until_ended(node)
-        await scene.while_down(node, lambda node: _inflict(scene, node, copies.torn, hit))
+    async with victim.kept_down([node]):
+        await victim.cluster.until_ended(node)
+        await victim.while_down(node, lambda node: _inflict(victim, node, copies.torn, hit))
         yield
 
 
-async def _until_not_needed(scene: Scene, node: int) -> None:
-    needed = await scene.cluster.until_not_needed(node)
+async def _until_not_needed(victim: ClusterUnderFaults, node: int) -> None:
+    needed = await victim.cluster.until_not_needed(node)
     if needed:
         raise CannotStrike(f"broker {node} is needed for {needed}, {LEFT_WITHIN_S:g} s after it went down")
 
 
-def _inflict(scene: Scene, node: int, choose: Choose, hit: Hit) -> None:
-    chosen = choose(copies.newest_segments(scene.cluster.log_dirs(node)), hit.random)
+def _inflict(victim: ClusterUnderFaults, node: int, choose: Choose, hit: Hit) -> None:
+    chosen = choose(copies.newest_segments(victim.cluster.log_dirs(node)), hit.random)
     if chosen is None:
         raise CannotStrike(f"broker {node} has no records yet that could be damaged")
     try:
         Damage(*chosen).inflict()
     except StorageError as error:
         raise CannotStrike(str(error)) from error
-    place = chosen.path.relative_to(scene.cluster.directory)
+    place = chosen.path.relative_to(victim.cluster.directory)
     hit.detail = f"{place} at {chosen.position}, {len(chosen.after)} bytes"
 
 
@@ -107,7 +103,7 @@ SETS_MS = (-3_600_000, -60_000, -2_000, 2_000, 60_000, 3_600_000)
 
 
 @asynccontextmanager
-async def _clock(scene: Scene, hit: Hit) -> AsyncIterator[None]:
+async def _clock(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """Clocks run at another rate (`rate`), jump ahead (`jump_ms`), or say another time of day (`set_ms`)."""
     told = hit.arguments
     skew = Skew(float(told.get("rate", 1)), told.get("jump_ms", 0) / 1000, told.get("set_ms", 0) / 1000)
@@ -118,7 +114,7 @@ async def _clock(scene: Scene, hit: Hit) -> AsyncIterator[None]:
     hit.detail = ", ".join(f"{name} {value}" for name, value in told.items())
     with ExitStack() as stack:
         for node in hit.nodes:
-            stack.enter_context(scene.cluster.clocks[node].wrong(skew))
+            stack.enter_context(victim.cluster.clocks[node].wrong(skew))
         await trio.lowlevel.checkpoint()
         yield
 

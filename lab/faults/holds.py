@@ -1,0 +1,129 @@
+"""The book of overlapping faults: which fault is held by whom, and what all holders together want. Pure.
+
+Theory of operation. Two orders of a person, or two faults drawn from a seed, may keep the same node down or cut the same link. A
+fault is in force as long as anybody holds it, so a short cut within a long one changes nothing, and the last holder that lets go
+ends it. A holder also says how: the shape of a link, the rate of a clock. Where several holders disagree the book either takes
+the newest (people correct themselves) or adds all of them up (faults drawn from a seed strike independently).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from ..links.shape import PLAIN, LinkShape
+
+CUT, SLOW, LOSSY, DARK, DOWN, PAUSED, FULL = "cut", "slow", "lossy", "dark", "down", "paused", "full"
+WRONG_CLOCK = "wrong clock"
+NODE_FAULTS = (DARK, DOWN, PAUSED, FULL, WRONG_CLOCK)
+LINK_FAULTS = (CUT, SLOW, LOSSY)
+OFF = (DARK, DOWN)
+"""Nodes with one of these do not run."""
+
+Link = tuple[int, int]
+"""(source, target): what the source sends to the target."""
+
+
+class Fault(NamedTuple):
+    """`other` is the target of a link from `node`, None for a fault of the node itself."""
+
+    kind: str
+    node: int
+    other: int | None = None
+
+    @property
+    def link(self) -> Link:
+        assert self.other is not None, f"{self} is not a fault of a link"
+        return self.node, self.other
+
+    def concerns(self, nodes: Collection[int]) -> bool:
+        return self.node in nodes or self.other in nodes
+
+
+class Hold(msgspec.Struct, eq=False, kw_only=True):
+    """A holder of faults. `shape` and `reset` are for links, `rate` for clocks."""
+
+    shape: LinkShape = PLAIN
+    reset: bool = False
+    rate: float = 1.0
+
+
+Holder = TypeVar("Holder", bound=Hold)
+
+
+class Holds(Generic[Holder]):
+    """Faults and their holders. `adds_up`: what several holders want of a link or clock adds up; otherwise the newest decides."""
+
+    def __init__(self, *, adds_up: bool = False) -> None:
+        self._adds_up = adds_up
+        self._holders: dict[Fault, list[Holder]] = {}
+
+    def __contains__(self, fault: Fault) -> bool:
+        return fault in self._holders
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(tuple(self._holders))
+
+    def add(self, holder: Holder, faults: Iterable[Fault]) -> None:
+        """Hold these faults. A holder that holds one of them already becomes its newest holder."""
+        for fault in faults:
+            self.drop(holder, [fault])
+            self._holders.setdefault(fault, []).append(holder)
+
+    def drop(self, holder: Holder, faults: Iterable[Fault]) -> list[Fault]:
+        """Let go of these faults; return those that nobody holds any more."""
+        freed = []
+        for fault in faults:
+            holders = self._holders.get(fault, [])
+            if holder in holders:
+                holders.remove(holder)
+                if not holders:
+                    del self._holders[fault]
+                    freed.append(fault)
+        return freed
+
+    def held_by(self, holder: Holder) -> frozenset[Fault]:
+        return frozenset(fault for fault, holders in self._holders.items() if holder in holders)
+
+    def newest(self, fault: Fault) -> Holder | None:
+        """The newest holder of a fault, None if nobody holds it."""
+        return self._holders[fault][-1] if fault in self._holders else None
+
+    def is_off(self, node: int) -> bool:
+        """Whether the node is to be down."""
+        return any(Fault(kind, node) in self for kind in OFF)
+
+    def rate(self, node: int) -> float:
+        """The rate at which the node's clock is to run."""
+        return math.prod(holder.rate for holder in self._deciding(Fault(WRONG_CLOCK, node)))
+
+    def shape(self, link: Link) -> LinkShape:
+        """The shape that the link is to have. Slow and lossy faults are separate, and a link may have both."""
+        deciding = [holder for kind in (SLOW, LOSSY) for holder in self._deciding(Fault(kind, *link))]
+        return together(holder.shape for holder in dict.fromkeys(deciding))
+
+    def _deciding(self, fault: Fault) -> tuple[Holder, ...]:
+        holders = self._holders.get(fault, [])
+        return tuple(holders if self._adds_up else holders[-1:])
+
+
+def together(shapes: Iterable[LinkShape]) -> LinkShape:
+    """Return the shape of a link that several shapes apply to: delays add up, and each chance is independent."""
+    found = tuple(shape for shape in shapes if shape != PLAIN)
+    if len(found) < 2:
+        return found[0] if found else PLAIN
+
+    def chance(name: str) -> float:
+        chances = [float(getattr(shape, name)) for shape in found if getattr(shape, name)]
+        return chances[0] if len(chances) == 1 else 1.0 - math.prod(1.0 - each for each in chances)
+
+    return LinkShape(
+        delay_ms=sum(shape.delay_ms for shape in found),
+        jitter_ms=sum(shape.jitter_ms for shape in found),
+        loss=chance("loss"),
+        duplicate=chance("duplicate"),
+        reorder=chance("reorder"),
+    )
