@@ -8,24 +8,18 @@ is asked does not depend on how often workers wake.
 Wherever a generator is wanted, a *source* will do: an invocation (given once), a function of the context (called each time; it
 ends by answering None), or a sequence of sources, one after the other.
 
-    mix(read, write, weights=(2, 1))                  one of them, by chance
-    phases(a, b) · [a, b]                             b once all of a has ended · b as soon as a has nothing left
-    once · limit(n) · repeat · cycle                  at most one · n · the first for ever · from the beginning again
+    mix(read, write, weights=(2, 1))                  one of them, at random
+    limit(n) · repeat                                 at most n · the first for ever
     stagger(s) · delay(s)                             s seconds apart: on average · exactly
-    time_limit(s) · process_limit(n)                  until then · until more than n processes have asked
-    any_of(a, b) · flip_flop(a, b)                    whichever has something · in turn
-    on_workers((0, 2), a) · reserve((2, a), rest=b)   only for these · two workers for a, the others for b
-    each_worker(a) · each_process(a)                  everybody has one for itself
-    until_ok(a)                                       until one has ended as ok
-    f_map({"get": "read"}, a) · only(holds, a)        renamed · what is wanted of it
+    time_limit(s) · until_ok(a)                       until then · until one has ended as ok
+    any_of(a, b) · mapped(f, a)                       whichever has something · each as f makes it
     independent(keys, source_of, group=5, limit=120)  workers in groups, each at one key after the other
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
@@ -34,7 +28,6 @@ from immutables import Map
 _NS = 1_000_000_000
 _BEHIND_MAX = 10
 """Intervals that are made up for after a time in which nobody was free."""
-_REFUSED_MAX = 10_000
 
 
 class Invocation(NamedTuple):
@@ -46,8 +39,8 @@ class Invocation(NamedTuple):
 
 
 class Context(NamedTuple):
-    """When and for whom an invocation is asked. `process` is free, `worker` its place among the `workers`; `busy` are the workers
-    whose operations have not ended, `succeeded` says how many of this worker's have ended as ok.
+    """When and for whom an invocation is asked. `process` is free, `worker` its place among the `workers`. `succeeded` counts the
+    operations of this worker that have ended as ok.
     """
 
     now_ns: int
@@ -55,7 +48,6 @@ class Context(NamedTuple):
     worker: int
     workers: int
     random: random.Random
-    busy: frozenset[int] = frozenset()
     succeeded: int = 0
 
 
@@ -101,25 +93,16 @@ class _Calls(msgspec.Struct, frozen=True):
 
 class _InOrder(msgspec.Struct, frozen=True):
     parts: tuple[Generator, ...]
-    settle: bool = False
-    """Whether a part waits for what the one before has under way."""
 
     def next(self, context: Context) -> Answer:
         for place, part in enumerate(self.parts):
             answer = part.next(context)
             if answer is not None:
-                return answer[0], _InOrder((answer[1], *self.parts[place + 1 :]), self.settle)
-            if self.settle and context.busy and place + 1 < len(self.parts):
-                return Pending(), _InOrder(self.parts[place:], True)
+                return answer[0], _InOrder((answer[1], *self.parts[place + 1 :]))
         return None
 
 
 NOTHING: Generator = _InOrder(())
-
-
-def phases(*sources: Source) -> Generator:
-    """One after the other; each begins when all operations of the one before have ended."""
-    return _InOrder(tuple(generator(source) for source in sources), True)
 
 
 # -- how many, how often -------------------------------------------------------------------------------------------------------
@@ -141,11 +124,6 @@ def limit(count: int, source: Source) -> Generator:
     return _Limit(count, generator(source))
 
 
-def once(source: Source) -> Generator:
-    """One invocation at most."""
-    return limit(1, source)
-
-
 class _Repeat(msgspec.Struct, frozen=True):
     inner: Generator
 
@@ -158,24 +136,6 @@ def repeat(source: Source, count: int | None = None) -> Generator:
     """The first invocation of the source again and again, `count` times at most."""
     endless = _Repeat(generator(source))
     return endless if count is None else _Limit(count, endless)
-
-
-class _Cycle(msgspec.Struct, frozen=True):
-    whole: Generator
-    current: Generator
-    left: int | None
-
-    def next(self, context: Context) -> Answer:
-        answer, left = self.current.next(context), self.left
-        if answer is None and left != 1:
-            answer, left = self.whole.next(context), None if left is None else left - 1
-        return None if answer is None else (answer[0], _Cycle(self.whole, answer[1], left))
-
-
-def cycle(source: Source, count: int | None = None) -> Generator:
-    """The whole source from its beginning again whenever it has ended, `count` times at most."""
-    whole = generator(source)
-    return NOTHING if count == 0 else _Cycle(whole, whole, count)
 
 
 class _Paced(msgspec.Struct, frozen=True):
@@ -226,22 +186,6 @@ class _TimeLimit(msgspec.Struct, frozen=True):
 def time_limit(seconds: float, source: Source) -> Generator:
     """Nothing later than `seconds` after the first time that somebody asked."""
     return _TimeLimit(int(seconds * _NS), generator(source))
-
-
-class _ProcessLimit(msgspec.Struct, frozen=True):
-    count: int
-    inner: Generator
-    seen: frozenset[int] = frozenset()
-
-    def next(self, context: Context) -> Answer:
-        seen = self.seen if context.process in self.seen else self.seen | {context.process}
-        answer = self.inner.next(context) if len(seen) <= self.count else None
-        return None if answer is None else (answer[0], _ProcessLimit(self.count, answer[1], seen))
-
-
-def process_limit(count: int, source: Source) -> Generator:
-    """Ends when more than `count` processes have asked, which bounds how many operations end as info."""
-    return _ProcessLimit(count, generator(source))
 
 
 class _UntilOk(msgspec.Struct, frozen=True):
@@ -316,107 +260,13 @@ def any_of(*sources: Source) -> Generator:
     return _AnyOf(tuple(generator(source) for source in sources))
 
 
-class _FlipFlop(msgspec.Struct, frozen=True):
-    parts: tuple[Generator, ...]
-
-    def next(self, context: Context) -> Answer:
-        first, *others = self.parts
-        answer = first.next(context)
-        if answer is None:
-            return None
-        return answer[0], _FlipFlop((*others, answer[1]) if isinstance(answer[0], Invocation) else (answer[1], *others))
-
-
-def flip_flop(*sources: Source) -> Generator:
-    """Of each in turn, until the one whose turn it is has ended."""
-    return _FlipFlop(tuple(generator(source) for source in sources)) if sources else NOTHING
-
-
 # -- for whom ------------------------------------------------------------------------------------------------------------------
 
 
 def _among(context: Context, members: Sequence[int]) -> Context:
     """What the asking worker sees if these were all workers; it is one of them."""
     place = members.index(context.worker)
-    busy = frozenset(members.index(worker) for worker in context.busy if worker in members)
-    return context._replace(worker=place, workers=len(members), busy=busy)
-
-
-class _Shares(msgspec.Struct, frozen=True):
-    """Workers from one bound to below the next share a generator; None is one that has ended."""
-
-    bounds: tuple[int, ...]
-    parts: tuple[Generator | None, ...]
-
-    def next(self, context: Context) -> Answer:
-        parts = self.parts
-        for place, (first, end) in enumerate(pairwise(self.bounds)):
-            part, members = parts[place], range(first, min(end, context.workers))
-            if context.worker in members and part is not None:
-                answer = part.next(_among(context, members))
-                parts = (*parts[:place], None if answer is None else answer[1], *parts[place + 1 :])
-                if answer is not None:
-                    return answer[0], _Shares(self.bounds, parts)
-        living = any(part is not None and first < context.workers for first, part in zip(self.bounds, parts, strict=False))
-        return (Pending(), _Shares(self.bounds, parts)) if living else None
-
-
-def reserve(*parts: tuple[int, Source], rest: Source = ()) -> Generator:
-    """The first workers are for the first source, as many as it says, the next for the next; `rest` is for all others."""
-    bounds = [0]
-    for count, _ in parts:
-        bounds.append(bounds[-1] + count)
-    sources = (*(source for _, source in parts), rest)
-    return _Shares((*bounds, 1 << 32), tuple(generator(source) for source in sources))
-
-
-class _OnWorkers(msgspec.Struct, frozen=True):
-    chosen: tuple[int, ...]
-    inner: Generator
-
-    def next(self, context: Context) -> Answer:
-        members = [worker for worker in self.chosen if worker < context.workers]
-        if not members:
-            return None
-        if context.worker not in members:
-            return Pending(), self
-        answer = self.inner.next(_among(context, members))
-        return None if answer is None else (answer[0], _OnWorkers(self.chosen, answer[1]))
-
-
-def on_workers(workers: Iterable[int], source: Source) -> Generator:
-    """Only for these workers; the others wait."""
-    return _OnWorkers(tuple(sorted(set(workers))), generator(source))
-
-
-class _Each(msgspec.Struct, frozen=True):
-    whole: Generator
-    by_process: bool
-    own: Map[int, tuple[int, Generator | None]] = Map()
-    """Of each worker: for which process, and what is left; None if nothing is."""
-
-    def next(self, context: Context) -> Answer:
-        worker, process = context.worker, context.process if self.by_process else 0
-        owner, part = self.own.get(worker, (process, self.whole))
-        if owner != process:
-            part = self.whole
-        answer = None if part is None else part.next(_among(context, (worker,)))
-        own = self.own.set(worker, (process, None if answer is None else answer[1]))
-        if answer is not None:
-            return answer[0], _Each(self.whole, self.by_process, own)
-        if len(own) == context.workers and all(left is None for _, left in own.values()):
-            return None
-        return Pending(), _Each(self.whole, self.by_process, own)
-
-
-def each_worker(source: Source) -> Generator:
-    """Every worker has the whole source for itself."""
-    return _Each(generator(source), False)
-
-
-def each_process(source: Source) -> Generator:
-    """Every process has the whole source for itself: a worker whose process was retired begins it again."""
-    return _Each(generator(source), True)
+    return context._replace(worker=place, workers=len(members))
 
 
 # -- changed on the way --------------------------------------------------------------------------------------------------------
@@ -437,32 +287,6 @@ class _Mapped(msgspec.Struct, frozen=True):
 def mapped(function: Callable[[Invocation], Invocation], source: Source) -> Generator:
     """Each invocation as the function makes it."""
     return _Mapped(function, generator(source))
-
-
-def f_map(names: Mapping[str, str], source: Source) -> Generator:
-    """Functions under other names; those that are not named keep theirs."""
-    return mapped(lambda invocation: invocation._replace(f=names.get(invocation.f, invocation.f)), source)
-
-
-class _Only(msgspec.Struct, frozen=True):
-    holds: Callable[[Invocation], bool]
-    inner: Generator
-
-    def next(self, context: Context) -> Answer:
-        inner = self.inner
-        for _ in range(_REFUSED_MAX):
-            answer = inner.next(context)
-            if answer is None:
-                return None
-            what, inner = answer
-            if isinstance(what, Pending) or self.holds(what):
-                return what, _Only(self.holds, inner)
-        raise ValueError(f"none of {_REFUSED_MAX:,} invocations passed the filter, last {what}; make them so that some do")
-
-
-def only(holds: Callable[[Invocation], bool], source: Source) -> Generator:
-    """The invocations of the source for which `holds` is true."""
-    return _Only(holds, generator(source))
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------------------

@@ -93,7 +93,6 @@ class Interpreter:
         self._clients: list[Client | None] = [None for _ in workers]
         self._succeeded = [0 for _ in workers]
         self._random = [options.random(f"worker {worker}") for worker in workers]
-        self._busy: frozenset[int] = frozenset()
         self._begun = 0
         self._stopped = False
         self._generator: Generator = NOTHING
@@ -163,7 +162,6 @@ class Interpreter:
             what = self._asked(worker)
             if isinstance(what, Invocation):
                 self._waiting.remove(worker)
-                self._busy |= {worker}
                 self._given[worker] = what
                 self._bells[worker].ring()
             elif what is None:
@@ -182,9 +180,7 @@ class Interpreter:
     def _asked(self, worker: int) -> Invocation | Pending | None:
         """What the generator has for a worker."""
         now_ns, process, random = self.drive.now_ns(), self._processes[worker], self._random[worker]
-        answer = self._generator.next(
-            Context(now_ns, process, worker, self.options.concurrency, random, self._busy, self._succeeded[worker])
-        )
+        answer = self._generator.next(Context(now_ns, process, worker, self.options.concurrency, random, self._succeeded[worker]))
         if answer is None:
             return None
         what, self._generator = answer
@@ -218,7 +214,6 @@ class Interpreter:
             completion = Completion(failed.outcome, None, failed.error, failed.node, failed.offset, failed.epoch, port.named)
         finally:
             completion = completion or Completion(INFO, error=BROKEN_OFF, request_id=port.named)
-            self._busy -= {worker}
             self._ended(worker, invocation, index, invoked_ns, completion)
 
     def _ended(self, worker: int, invocation: Invocation, index: int, invoked_ns: int, completion: Completion) -> None:

@@ -15,24 +15,12 @@ from jepsen_lite.generators import (
     Invocation,
     Pending,
     any_of,
-    cycle,
     delay,
-    each_process,
-    each_worker,
-    f_map,
-    flip_flop,
     generator,
     independent,
     limit,
-    mapped,
     mix,
-    on_workers,
-    once,
-    only,
-    phases,
-    process_limit,
     repeat,
-    reserve,
     stagger,
     time_limit,
     until_ok,
@@ -80,19 +68,8 @@ def test_limit_gives_no_more_than_that_and_no_more_than_there_is(played, count, 
 
 
 @given(st.integers(0, 8), st.integers(1, 4))
-def test_repeat_gives_the_first_and_cycle_the_whole_so_often(played, count, length):
-    source = numbered("read")(length)
-    assert [op.value for op in played(repeat(source, count))] == [0] * count
-    assert [op.value for op in played(cycle(source, count))] == list(range(length)) * count
-
-
-def test_a_cycle_of_nothing_ends(played):
-    assert played(cycle(())) == []
-    assert len(played(limit(7, cycle([READ, WRITE])))) == 7
-
-
-def test_once_gives_one(played):
-    assert functions(played(once(repeat(READ)))) == ["read"]
+def test_repeat_gives_the_first_so_often(played, count, length):
+    assert [op.value for op in played(repeat(numbered("read")(length), count))] == [0] * count
 
 
 @given(st.integers(1, 6))
@@ -121,16 +98,6 @@ def test_nothing_begins_after_the_time_limit(played, seconds, workers):
     assert len(begun) >= workers * int(seconds * 100 - 2)
 
 
-def test_a_time_limit_ends_those_who_wait_for_others(played):
-    assert played(time_limit(1.0, on_workers([0], phases(READ))), workers=2)[0].f == "read"
-
-
-def test_a_process_limit_ends_when_infos_have_made_more_processes(played):
-    ops = played(process_limit(5, repeat(READ)), workers=2, outcome=lambda _: "info")
-    assert len({op.process for op in ops}) <= 5
-    assert 3 <= len(ops) <= 5
-
-
 def test_in_the_end_each_is_asked_until_ok_and_all_are_given_up_together(played):
     outcomes = iter(["fail", "ok", "ok"])
     ops = played(asked_until_ok(READ, WRITE), workers=1, outcome=lambda _: next(outcomes))
@@ -144,19 +111,6 @@ def test_until_ok_goes_on_until_one_has_ended_as_ok(played):
     outcomes = iter(["fail", "info", "fail", "ok", "ok"])
     ops = played([until_ok(repeat(READ)), WRITE], workers=1, outcome=lambda _: next(outcomes))
     assert functions(ops) == ["read"] * 4 + ["write"]
-
-
-def test_each_worker_until_its_own_is_ok(played):
-    seen = Counter()
-
-    def outcome(what):
-        seen[what.value] += 1
-        return "ok" if seen[what.value] > what.value else "fail"
-
-    ops = played(each_worker(until_ok(lambda c: READ)), workers=3, outcome=lambda _: "ok")
-    assert Counter(op.process for op in ops) == {0: 1, 1: 1, 2: 1}
-    ops = played(until_ok(cycle(numbered("read")(3))), workers=1, outcome=outcome)
-    assert [op.outcome for op in ops] == ["ok"]
 
 
 # -- one of several ------------------------------------------------------------------------------------------------------------
@@ -186,75 +140,12 @@ def test_any_of_takes_what_is_there_and_else_waits_for_the_soonest(played):
     assert [op.invoked_ns // 10**9 for op in ops if op.f == "quick"] == list(range(12))
 
 
-def test_flip_flop_takes_turns_until_one_has_nothing(played):
-    assert functions(played(flip_flop(repeat(READ), [WRITE, LIST]))) == ["read", "write", "read", "list", "read"]
-
-
 # -- one after the other -------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=40)
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=4), st.integers(1, 5), st.integers())
-def test_a_phase_begins_when_all_of_the_one_before_has_ended_and_a_sequence_does_not_wait(played, lengths, workers, seed):
-    chance = random.Random(seed)
-    sources = [numbered(str(place))(length) for place, length in enumerate(lengths)]
-    ops = played(phases(*sources), workers=workers, seconds=lambda _: chance.random())
-    assert [op.f for op in ops] == [str(place) for place, length in enumerate(lengths) for _ in range(length)]
-    for before in ops:
-        assert all(before.ended_ns <= after.invoked_ns for after in ops if after.f > before.f)
 
 
 def test_a_sequence_goes_on_while_its_last_operation_is_under_way(played):
     slow, quick = played([READ, WRITE], workers=2, seconds=lambda what: 5.0 if what.f == "read" else 0.1)
     assert quick.invoked_ns == 0 and slow.ended_ns == 5 * 10**9
-
-
-# -- for whom ------------------------------------------------------------------------------------------------------------------
-
-
-def test_on_workers_leaves_the_others_idle_and_they_count_as_all(played):
-    ops = played(on_workers([2, 0], each_worker(numbered("read")(4))), workers=5)
-    assert Counter(op.process for op in ops) == {0: 4, 2: 4}
-    assert played(on_workers([9], READ), workers=2) == []
-
-
-@settings(max_examples=40)
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.integers(1, 8))
-def test_reserve_gives_each_source_its_own_workers(played, counts, workers):
-    parts = [(count, numbered(str(place))(6)) for place, count in enumerate(counts)]
-    ops = played(reserve(*parts, rest=numbered("rest")(6)), workers=workers)
-    owner = [str(place) for place, count in enumerate(counts) for _ in range(count)] + ["rest"] * 8
-    assert all(op.f == owner[op.process] for op in ops)
-    assert len(ops) == 6 * len(set(owner[:workers]))
-
-
-def test_each_process_begins_again_after_an_info_and_each_worker_does_not(played):
-    outcomes = {True: "info", False: "ok"}
-
-    def first_is_lost(what):
-        first, outcomes[True] = outcomes[True], "ok"
-        return first
-
-    ops = played(each_process(numbered("read")(2)), workers=2, outcome=first_is_lost)
-    assert Counter(op.process for op in ops) == {0: 1, 2: 2, 1: 2}
-    outcomes[True] = "info"
-    ops = played(each_worker(numbered("read")(2)), workers=2, outcome=first_is_lost)
-    assert Counter(op.process % 2 for op in ops) == {0: 2, 1: 2}
-
-
-# -- changed on the way --------------------------------------------------------------------------------------------------------
-
-
-def test_functions_get_other_names_and_values_are_made_anew(played):
-    renamed = f_map({"read": "get"}, [READ, WRITE])
-    assert functions(played(mapped(lambda what: what._replace(value=1), renamed))) == ["get", "write"]
-    assert [op.value for op in played(mapped(lambda what: what._replace(value=1), renamed))] == [1, 1]
-
-
-def test_only_leaves_out_the_rest_and_does_not_look_for_ever(played):
-    assert [op.value for op in played(only(lambda what: what.value % 3 == 0, numbered("read")(10)))] == [0, 3, 6, 9]
-    with pytest.raises(ValueError, match="none of 10,000 invocations passed"):
-        only(lambda what: False, repeat(READ)).next(context())
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------------------
@@ -280,15 +171,6 @@ def test_keys_may_come_from_a_function_and_end_by_its_none(played):
     assert Counter(op.key for op in played(source, workers=4)) == {"t0": 2, "t1": 2, "t2": 2}
     with pytest.raises(ValueError, match="a group of 0 workers"):
         independent(["a"], lambda key: READ, group=0)
-
-
-def test_phases_of_a_key_wait_for_its_own_group_only(played):
-    def seconds(what):
-        return 100.0 if what.key == "a" else 0.1
-
-    source = independent(["a", "b"], lambda key: phases(repeat(WRITE, 2), READ), group=2)
-    ops = played(source, workers=4, seconds=seconds)
-    assert max(op.ended_ns for op in ops if op.key == "b") < 10**9
 
 
 # -- what does not work --------------------------------------------------------------------------------------------------------

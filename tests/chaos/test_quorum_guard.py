@@ -14,13 +14,13 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jepsen_lite.faults import scene as scenes
+from jepsen_lite.faults import cluster_under_faults
+from jepsen_lite.faults.cluster_under_faults import Leads
 from jepsen_lite.faults.damage import Damage, batches, log_directory
 from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.faults.injector import carry_out
 from jepsen_lite.faults.plan_generator import draw_plan
 from jepsen_lite.faults.quorum_guard import QuorumGuard, VoterSets, has_whole_majority
-from jepsen_lite.faults.scene import Leads
 from jepsen_lite.workload import Options
 from kraftlab.lab import ClusterError
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -206,7 +206,7 @@ def no_threads() -> Any:
         return work(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scenes, "in_thread", in_turn)
+        patch.setattr(cluster_under_faults, "in_thread", in_turn)
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jepsen_lite.generators import Invocation, each_worker, repeat
+from jepsen_lite.generators import Invocation, limit, repeat
 from jepsen_lite.scheduler import Interpreter
 from jepsen_lite.workload import CallFailed, Completion, Options, Reply, Workload
 from kraftlab.admin.v1 import admin_pb2
@@ -97,7 +97,9 @@ def test_phases_share_workers_and_indices_and_each_operation_is_told(heap):
         return {"asked at": port.now_ns()}
 
     world = heap(lambda api, request, now: Reply(None, 1, 1, 1))
-    whole = workload(Invocation("get"), setup=setup, collect=collect)._replace(final=lambda _: each_worker(Invocation("list")))
+    whole = workload(Invocation("get"), setup=setup, collect=collect)._replace(
+        final=lambda _: limit(2, repeat(Invocation("list")))
+    )
     interpreter = Interpreter(whole, Options(concurrency=2, rate=0.0), world, told.append)
 
     async def play():
