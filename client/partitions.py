@@ -6,7 +6,7 @@ Functions over `AdminClient`, which has a method for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -15,13 +15,20 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from .errors import ClusterUnreachable, api_error
 
-if TYPE_CHECKING:
-    from .admin import AdminClient
-
 TopicPartition = tuple[str, int]
 
 PREFERRED, UNCLEAN = 0, 1
 """Election types."""
+
+
+class BrokerCaller(Protocol):
+    """The part of `AdminClient` that finds the leaders of partitions and calls them."""
+
+    def describe_topics(
+        self, names: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> pb.DescribeTopicPartitionsResponse: ...
+
+    def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any: ...
 
 
 class NewPartitions(msgspec.Struct, frozen=True):
@@ -89,7 +96,7 @@ def elect_leaders_request(election_type: int, partitions: Iterable[TopicPartitio
 
 
 def delete_records(
-    client: AdminClient, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
+    client: BrokerCaller, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
 ) -> dict[TopicPartition, DeletedRecords]:
     """Asks each leader for its partitions; who does not lead any more is looked for once again."""
     done: dict[TopicPartition, DeletedRecords] = {}
@@ -108,7 +115,7 @@ def delete_records(
 
 
 def _at_leaders(
-    client: AdminClient, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
+    client: BrokerCaller, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
 ) -> dict[TopicPartition, DeletedRecords]:
     results: dict[TopicPartition, DeletedRecords] = {}
     by_leader: dict[int, list[TopicPartition]] = {}

@@ -10,7 +10,7 @@ import click
 
 from ..credentials import command_config_option, connect
 from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
-from .text import KINDS, Entity
+from .text import KINDS, Changes, Entity
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -29,13 +29,6 @@ _SHORT = {
 }
 """Option → the type of entity that its value names."""
 _SHORT_DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients", "ip-defaults": "ips"}
-
-
-class Changes(NamedTuple):
-    """What --alter asks for."""
-
-    added: Mapping[str, str]
-    deleted: Sequence[str]
 
 
 class Defaults(NamedTuple):

@@ -10,12 +10,10 @@ from kraftlab.client import raise_first_error
 
 from ..output import Output
 from ..security import scram_command
-from .text import Entity, parse_quotas, quota_line, updated_line
+from .text import Changes, Entity, parse_quotas, quota_line, updated_line
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
-
-    from .command import Changes
 
 _MATCH_EXACT, _MATCH_DEFAULT, _MATCH_ANY = range(3)
 

@@ -17,6 +17,13 @@ SOURCES = {
 }
 
 
+class Changes(NamedTuple):
+    """Values to set and keys to delete, as --alter gives them."""
+
+    added: Mapping[str, str]
+    deleted: Sequence[str]
+
+
 class EntityKind(NamedTuple):
     """A type of entity. `number`: of its configs, None for quotas, which know it as `quota_type`. `sources`: of what --describe
     shows without --all.

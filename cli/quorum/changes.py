@@ -10,11 +10,10 @@ from click.shell_completion import CompletionItem
 
 from ..credentials import connect
 from ..output import DONE, CommandFailed, Output, json_option
+from .target import Target
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
-
-    from .command import Target
 
 TIMEOUT_MS = 60_000
 COMPLETION_TIMEOUT_MS = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,28 +12,12 @@ from ..option_placement import AddressedGroup
 from ..output import DONE, CommandFailed, Output, json_option, linearizable_option
 from . import changes as quorum_changes
 from .standalone_command import force_standalone
+from .target import Target
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
 
     from .text import QuorumView, ReplicaView
-
-
-class Target(NamedTuple):
-    """What stands before the subcommand."""
-
-    bootstrap_server: str | None
-    bootstrap_controller: str | None
-    command_config: str | None
-
-    def servers(self) -> str:
-        """Whom to ask; CommandFailed unless it is given in one way."""
-        if (self.bootstrap_server is None) == (self.bootstrap_controller is None):
-            raise CommandFailed(
-                "Exactly one of --bootstrap-server and --bootstrap-controller is needed, before the subcommand\n"
-                "See: kraftlab metadata-quorum --help"
-            )
-        return self.bootstrap_server or self.bootstrap_controller or ""
 
 
 @click.group(

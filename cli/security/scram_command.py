@@ -14,13 +14,11 @@ from kraftlab.client.credentials import DEFAULT_ITERATIONS, scram_credential
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.scram import ScramMechanism
 
-from ..configs.text import ConfigUsageError, Entity, updated_line
+from ..configs.text import Changes, ConfigUsageError, Entity, updated_line
 from ..output import Output
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
-
-    from ..configs.command import Changes
 
 MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 _NAMES = {int(mechanism): name for name, mechanism in MECHANISMS.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from google.protobuf.message import Message
 
@@ -23,6 +23,7 @@ from ..cluster import brokers, producer_ids
 from ..cluster import describe as cluster
 from ..configs import client_quotas, configs, features
 from ..configs import description as config_description
+from ..engine.quorum_controller import QuorumController
 from ..partitions import leader_elections
 from ..reassignment import named_changes as kip_179
 from ..reassignment import reassignments
@@ -32,8 +33,19 @@ from ..security import acls, scram
 from ..topics import description, partition_counts, topics
 from . import refusals
 
-if TYPE_CHECKING:
-    from .service import ControllerService
+LocalCall = Callable[[Any], Awaitable[Message]]
+
+
+class ServedController(Protocol):
+    """The part of a service that calls are answered from: the controller, its clock, and what answers calls about this node."""
+
+    @property
+    def controller(self) -> QuorumController: ...
+
+    @property
+    def local(self) -> Mapping[str, LocalCall]: ...
+
+    def now_ms(self) -> int: ...
 
 
 class Kind(enum.Enum):
@@ -81,53 +93,53 @@ class AdminApi(NamedTuple):
 # --- calls that are not writes ------------------------------------------------------------------------------------------
 
 
-def _describe_topics(service: ControllerService, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
+def _describe_topics(service: ServedController, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
     return description.describe(service.controller.committed, request)
 
 
-def _metadata(service: ControllerService, request: admin_pb2.MetadataRequest) -> Message:
+def _metadata(service: ServedController, request: admin_pb2.MetadataRequest) -> Message:
     controller = service.controller
     cluster_id, active = controller.settings.cluster_id, controller.leadership.leader_id
     return description.metadata(controller.committed, request, cluster_id, active)
 
 
 def _describe_configs(
-    service: ControllerService, request: admin_pb2.DescribeConfigsRequest, broker: ForwardingBroker | None
+    service: ServedController, request: admin_pb2.DescribeConfigsRequest, broker: ForwardingBroker | None
 ) -> Message:
     return config_description.describe(service.controller.committed, request, service.controller.settings, broker)
 
 
-def _describe_client_quotas(service: ControllerService, request: admin_pb2.DescribeClientQuotasRequest) -> Message:
+def _describe_client_quotas(service: ServedController, request: admin_pb2.DescribeClientQuotasRequest) -> Message:
     return client_quotas.describe(service.controller.committed, request)
 
 
-def _list_config_resources(service: ControllerService, request: admin_pb2.ListConfigResourcesRequest) -> Message:
+def _list_config_resources(service: ServedController, request: admin_pb2.ListConfigResourcesRequest) -> Message:
     return config_description.list_resources(service.controller.committed.image, request, version_of(request))
 
 
-def _list_reassignments(service: ControllerService, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
+def _list_reassignments(service: ServedController, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
     controller = service.controller
     progress = controller.moves.progress if controller.is_active else None
     return listing(controller.committed, request, Observer(progress, service.now_ms(), controller.settings))
 
 
-def _describe_cluster(service: ControllerService, request: admin_pb2.DescribeClusterRequest) -> Message:
+def _describe_cluster(service: ServedController, request: admin_pb2.DescribeClusterRequest) -> Message:
     controller = service.controller
     return cluster.describe(
         controller.committed, request, controller.settings, controller.leadership.leader_id, controller.silences_ms()
     )
 
 
-def _describe_acls(service: ControllerService, request: admin_pb2.DescribeAclsRequest) -> Message:
+def _describe_acls(service: ServedController, request: admin_pb2.DescribeAclsRequest) -> Message:
     return acls.describe(service.controller.committed, request, service.controller.settings)
 
 
-def _describe_scram(service: ControllerService, request: admin_pb2.DescribeUserScramCredentialsRequest) -> Message:
+def _describe_scram(service: ServedController, request: admin_pb2.DescribeUserScramCredentialsRequest) -> Message:
     return scram.describe(service.controller.committed, request)
 
 
-def _local(api: str) -> Callable[[ControllerService, Any], Awaitable[Message]]:
-    async def run(service: ControllerService, request: Any) -> Message:
+def _local(api: str) -> Callable[[ServedController, Any], Awaitable[Message]]:
+    async def run(service: ServedController, request: Any) -> Message:
         return await service.local[api](request)
 
     return run
@@ -136,7 +148,7 @@ def _local(api: str) -> Callable[[ControllerService, Any], Awaitable[Message]]:
 def _of_quorum(api: str) -> AdminApi:
     """A call about the quorum, which its leader answers."""
 
-    async def run(service: ControllerService, request: Any) -> Message:
+    async def run(service: ServedController, request: Any) -> Message:
         if not service.controller.is_active:
             raise service.controller.not_controller()
         return await service.local[api](request)
@@ -144,27 +156,27 @@ def _of_quorum(api: str) -> AdminApi:
     return AdminApi(Kind.LOCAL, run, is_of_quorum=True)
 
 
-async def _describe_quorum(service: ControllerService, request: admin_pb2.DescribeQuorumRequest) -> Message:
+async def _describe_quorum(service: ServedController, request: admin_pb2.DescribeQuorumRequest) -> Message:
     """Who asks for the metadata log's partition is told there who leads it; others are sent on to the leader."""
     if not request.topics and not service.controller.is_active:
         raise service.controller.not_controller()
     return await service.local["DescribeQuorum"](request)
 
 
-async def _broker_only(service: ControllerService, request: Message) -> Message:
+async def _broker_only(service: ServedController, request: Message) -> Message:
     raise ApiError(
         ErrorCode.MISMATCHED_ENDPOINT_TYPE,
         "Log directories are the brokers' own; send this to the broker whose directories are meant, this is a controller.",
     )
 
 
-async def _init_producer_id(service: ControllerService, request: Message) -> Message:
+async def _init_producer_id(service: ServedController, request: Message) -> Message:
     raise ApiError(
         ErrorCode.MISMATCHED_ENDPOINT_TYPE, "Producers are served by brokers; send this to any broker, this is a controller."
     )
 
 
-async def _records_are_brokers(service: ControllerService, request: Message) -> Message:
+async def _records_are_brokers(service: ServedController, request: Message) -> Message:
     raise ApiError(
         ErrorCode.MISMATCHED_ENDPOINT_TYPE,
         "Records lie on brokers; send this to the broker that leads the partition, this is a controller.",

@@ -15,7 +15,7 @@ request is the response's own error. Heartbeats are answered without a task of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -61,7 +61,7 @@ from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
 from ..partitions import partitions
 from ..reassignment import reassignments
-from .apis import APIS, AdminApi, Kind
+from .apis import APIS, AdminApi, Kind, LocalCall
 from .request_ids import identity_of
 from .waits import TrioWaits, Waits
 
@@ -70,8 +70,6 @@ logger = logging.getLogger("kraftlab.controller")
 DEFAULT_TIMEOUT_MS = 60_000
 LONG_CHANGES = 250
 """More changes of a broker, in one request, are worked out beside the event loop."""
-
-LocalCall = Callable[[Any], Awaitable[Message]]
 
 
 class ControllerService:
