@@ -1,54 +1,146 @@
-"""What a planted bug is, and how it is planted."""
+"""Planted bugs: the row that describes one, how it gets into the code under test, and the hunt for it.
+
+Theory of operation. A checker that has never failed proves nothing, so bugs are planted to see that they are found. A `Mutant`
+replaces one function or table of the code under test from outside, while it is `planted`; production code has no switch for it,
+and a mutant whose target is gone says so. Each room keeps its mutants in a `Table`. A row of it is a decorated function:
+
+    @MUTANTS.row(Outbox, "put", Seeds("S17"))
+    def vote_before_store(put: Callable[..., bool], self: Outbox, message: Send | Reply) -> bool:
+        \"""A granted vote leaves before it is stored.\"""
+        return isinstance(message, Reply) or put(self, message)
+
+The function's name is the mutant's id and its docstring says what is wrong. While the mutant is planted, the function is called
+in the place of the target, with the original as its first argument. `hunt` makes one attempt after the other until a rule breaks:
+attempts are seeds for a simulator and crash images for a disk. The number of attempts measures the harness that makes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+import math
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
+from typing import Any, Generic, NamedTuple, TypeVar
 
-QUICK_SEEDS = 40
-
-
-class Mutant(NamedTuple):
-    """`owner.attribute` becomes what `make` gives for the original.
-
-    `faults` limits what may strike, for bugs that are rare in a swarm of everything, and `weather` makes a seed's world one in
-    which they are not; `rules` are the invariants that may see it; it must be found within `seeds_max` seeds. `refine`: only
-    the model sees it (reference/), before anything comes of it.
-    """
-
-    name: str
-    about: str
-    owner: object
-    attribute: str
-    make: Callable[[Any], Any]
-    rules: tuple[str, ...] = ()
-    seeds_max: int = QUICK_SEEDS
-    faults: tuple[str, ...] | None = None
-    weather: Callable[[Any], Any] | None = None
-    refine: bool = False
-
-    @property
-    def is_quick(self) -> bool:
-        """Found often enough to be hunted whenever tests run."""
-        return self.seeds_max <= QUICK_SEEDS
+Limits = TypeVar("Limits")
+Attempt = TypeVar("Attempt")
+Evidence = TypeVar("Evidence")
+Patch = TypeVar("Patch", bound=Callable[..., Any])
 
 
 class MutantDoesNotApply(Exception):
-    """The code that a mutant replaces is not there any more: the mutant has to follow it."""
+    """The code that a mutant replaces has changed, and the mutant has to follow it."""
+
+
+class Mutant(NamedTuple, Generic[Limits]):
+    """`attribute` of each of `owners` becomes what `patch` returns for the original. `why` says what is wrong then; `limits`
+    says where, and how long, a room hunts for it.
+    """
+
+    id: str
+    owners: tuple[object, ...]
+    attribute: str
+    patch: Callable[[Any], Any]
+    why: str
+    limits: Limits
+
+
+class Table(dict[str, Mutant[Limits]]):
+    """The mutants of a room by id, in the order in which they are written."""
+
+    def row(self, owner: object, attribute: str, limits: Limits, *, also: tuple[object, ...] = ()) -> Callable[[Patch], Patch]:
+        """Decorate the function that takes the place of `owner.attribute`. `also` are other modules that have imported it."""
+
+        def add(patch: Patch) -> Patch:
+            why = (patch.__doc__ or "").removesuffix(".")
+            self.add(patch.__name__.replace("_", "-"), (owner, *also), attribute, partial(_calling, patch), why, limits)
+            return patch
+
+        return add
+
+    def add(
+        self, id: str, owners: tuple[object, ...], attribute: str, patch: Callable[[Any], Any], why: str, limits: Limits
+    ) -> None:
+        assert id not in self, f"two mutants are called {id}"
+        assert why, f"the docstring of {id} says what is wrong"
+        self[id] = Mutant(id, owners, attribute, patch, why[0].lower() + why[1:], limits)
+
+
+def _calling(patch: Callable[..., Any], original: Any) -> Any:
+    """A function, or a property, that calls `patch` with the original first. The original is a value if it cannot be called."""
+    if isinstance(original, property):
+        return property(_calling(patch, original.fget))
+    if not callable(original):
+        return patch(original)
+
+    @wraps(original)
+    def mutated(*arguments: Any, **named: Any) -> Any:
+        return patch(original, *arguments, **named)
+
+    return mutated
 
 
 @contextmanager
-def planted(mutant: Mutant | None) -> Iterator[None]:
-    """The bug is in the code inside the block, and gone after it."""
-    if mutant is None:
+def planted(*mutants: Mutant[Any] | None) -> Iterator[None]:
+    """Plant the mutants for the length of the block. MutantDoesNotApply."""
+    with ExitStack() as stack:
+        for mutant in filter(None, mutants):
+            for owner in mutant.owners:
+                if mutant.attribute not in vars(owner):
+                    raise MutantDoesNotApply(f"{mutant.id}: {owner!r} has no {mutant.attribute} of its own")
+                original = vars(owner)[mutant.attribute]
+                setattr(owner, mutant.attribute, mutant.patch(original))
+                stack.callback(setattr, owner, mutant.attribute, original)
         yield
-        return
-    if mutant.attribute not in vars(mutant.owner):
-        raise MutantDoesNotApply(f"{mutant.name}: {mutant.owner!r} has no {mutant.attribute} of its own")
-    original = vars(mutant.owner)[mutant.attribute]
-    setattr(mutant.owner, mutant.attribute, mutant.make(original))
-    try:
-        yield
-    finally:
-        setattr(mutant.owner, mutant.attribute, original)
+
+
+class Shown(NamedTuple, Generic[Evidence]):
+    """The outcome of one attempt: the rule that broke, and the words of its checker; both are "" if none broke. An attempt that
+    is made of several smaller ones says how many it has made. `evidence` is what a room keeps of an attempt that shows the bug.
+    """
+
+    rule: str = ""
+    words: str = ""
+    attempts: int = 1
+    evidence: Evidence | None = None
+
+
+class Finding(NamedTuple, Generic[Evidence]):
+    """The outcome of a hunt. If the mutant was `found`, the last of `attempts` showed it."""
+
+    id: str
+    found: bool
+    attempts: int
+    rule: str
+    words: str
+    seconds: float
+    evidence: Evidence | None
+
+
+def processor_s() -> float:
+    """Processor time of this process, and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def hunt(
+    id: str,
+    attempts: Iterable[Attempt],
+    play: Callable[[Attempt], Shown[Evidence]],
+    *,
+    budget_s: float = math.inf,
+    clock: Callable[[], float] = processor_s,
+) -> Finding[Evidence]:
+    """Make attempts until one breaks a rule, until there are no more, or until `clock` says that the budget is spent.
+
+    At least one attempt is made. The mutant must be planted, or `play` plants it.
+    """
+    begun, made, shown = clock(), 0, Shown[Evidence]()
+    for attempt in attempts:
+        shown = play(attempt)
+        made += shown.attempts
+        if shown.rule or clock() - begun >= budget_s:
+            break
+    return Finding(id, bool(shown.rule), made, shown.rule, shown.words, clock() - begun, shown.evidence)

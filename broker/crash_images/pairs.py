@@ -12,9 +12,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from kraftlab.checking.mutant import Finding
 from kraftlab.checking.workers import done_by
 
-from .mutants import BUGS, Hunted, hunt
+from .mutants import BUGS, bugs_of, hunt
 from .protocol import SCRIPTS
 
 SHOW_TOGETHER = {"M1-swap+M1-ends", "X1-align+X3-cut"}
@@ -32,18 +33,18 @@ def pairs(ids: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def shows(pair: str) -> bool:
-    """Whether some image has to show it, as far as is known."""
-    is_masked = all(BUGS[name].masked_by for name in pair.split("+"))
+    """True if some image has to show the pair, as far as is known."""
+    is_masked = all(bug.limits.masked_by for bug in bugs_of(pair))
     return pair in SHOW_TOGETHER or not (is_masked or pair in HIDE_EACH_OTHER)
 
 
-def hunt_pair(pair: str) -> Hunted:
-    """Through all images, the likely ones first. MutantDoesNotApply."""
-    bugs = sorted((BUGS[name] for name in pair.split("+")), key=lambda bug: bool(bug.masked_by))
-    scripts = dict.fromkeys((*(script for bug in bugs for script in bug.scripts), *SCRIPTS))
+def hunt_pair(pair: str) -> Finding[str]:
+    """Look through all images for a pair, the likely ones first. MutantDoesNotApply."""
+    bugs = sorted(bugs_of(pair), key=lambda bug: bool(bug.limits.masked_by))
+    scripts = dict.fromkeys((*(script for bug in bugs for script in bug.limits.scripts), *SCRIPTS))
     return hunt(pair, tuple(scripts))
 
 
-def hunt_pairs(names: Iterable[str], jobs: int = 1) -> Iterator[Hunted]:
-    """Each, in this process or in several; in their order."""
+def hunt_pairs(names: Iterable[str], jobs: int = 1) -> Iterator[Finding[str]]:
+    """Hunt each pair, in this process or in several; findings come in the order of the names."""
     return done_by(jobs, hunt_pair, names)

@@ -412,11 +412,12 @@ def mutants(
     hunted = mutation.hunt_all(names, load=game.load_mutants, play=game.run_seed, seeds_max=seeds_max, processes=processes)
     with ends_with_its_workers():
         findings = list(sim_text.progress(hunted, len(names), lambda finding: finding.id))
-    out.lines(sim_text.finding_lines(findings))
+    abouts = {name: game.mutants[name].why for name in names}
+    out.lines(sim_text.finding_lines(findings, abouts))
     if write_plans is not None:
         _write_plans(findings, game, write_plans, out)
     if as_json:
-        rows = [{"id": f.id, "found": f.found, "seeds": f.seeds, "invariant": f.invariant, "about": f.about} for f in findings]
+        rows = [{"id": f.id, "found": f.found, "seeds": f.attempts, "invariant": f.rule, "about": abouts[f.id]} for f in findings]
         print_json({"mutants": rows})
     return DONE if all(finding.found for finding in findings) else FAILED
 
@@ -427,8 +428,8 @@ def _write_plans(findings: Iterable[Any], game: Game, folder: Path, out: Output)
 
     folder.mkdir(parents=True, exist_ok=True)
     for finding in findings:
-        if finding.result is not None:
-            shrunk = shrink(finding.result, partial(game.run_plan, with_tail=False))
+        if finding.evidence is not None:
+            shrunk = shrink(finding.evidence, partial(game.run_plan, with_tail=False))
             path = folder / f"{finding.id}.json"
             _write(path, plans.encode(shrunk.plan).decode())
             out.lines([f"{path}: {len(shrunk.plan.strikes)} strikes, {shrunk.result.violations[0]}"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from kraftlab.checking.mutant import Finding
     from kraftlab.simulation.consensus.coverage import Coverage
-    from kraftlab.simulation.consensus.mutation import Finding
     from kraftlab.simulation.consensus.runner import SeedResult
 
 QUIET_LINE_S = 10.0
@@ -95,15 +95,16 @@ def coverage_document(coverage: Coverage) -> dict[str, Any]:
     return {"transitions": {name: coverage.transitions.get(name, 0) for name in EPOCH_RELATIONS}, "faults": faults}
 
 
-def finding_lines(findings: list[Finding]) -> list[str]:
-    """The table of planted bugs."""
+def finding_lines(findings: list[Finding[SeedResult]], abouts: Mapping[str, str]) -> list[str]:
+    """The table of planted bugs; `abouts` has a line about each."""
     rows = [["planted bug", "seeds", "invariant", "seconds"]]
     for finding in findings:
-        seeds = f"{finding.seeds}" if finding.found else f"not in {finding.seeds}"
-        rows.append([finding.id, seeds, finding.invariant or "NONE", f"{finding.real_s:.1f}"])
-    lines = [f"{line}  {about}" for line, about in zip(table(rows), ["what it is", *(f.about for f in findings)], strict=True)]
+        seeds = f"{finding.attempts}" if finding.found else f"not in {finding.attempts}"
+        rows.append([finding.id, seeds, finding.rule or "NONE", f"{finding.seconds:.1f}"])
+    what = ["what it is", *(abouts[finding.id] for finding in findings)]
+    lines = [f"{line}  {about}" for line, about in zip(table(rows), what, strict=True)]
     found = [finding for finding in findings if finding.found]
-    mean = sum(finding.seeds for finding in found) / len(found) if found else 0.0
+    mean = sum(finding.attempts for finding in found) / len(found) if found else 0.0
     return [*lines, f"{len(found)} of {len(findings)} found, after {mean:.1f} seeds on average"]
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from kraftlab.checking.mutant import Mutant, planted
 from kraftlab.checking.workers import done_by
 from kraftlab.quorum.core.errors import CorruptBatch, InvariantViolation, LogTruncationRefused
 from kraftlab.quorum.storage import LogCorrupt, StorageError
@@ -22,7 +23,8 @@ from kraftlab.quorum.storage import LogCorrupt, StorageError
 from .coverage import Coverage
 from .faults import FAULTS
 from .invariants import Violation
-from .mutants import MUTANTS, Mutant, planted
+from .mutants import MUTANTS
+from .mutants.seeds import Seeds
 from .options import SimulationOptions, draw_options
 from .plan import Plan
 from .reference import Refinement
@@ -169,17 +171,17 @@ def run_seed(
     """
     bug = MUTANTS[mutant] if mutant else None
     options = options_for(bug, seed, faults, fault_phase_ms)
-    refine = refine or (bug is not None and bug.refine)
+    refine = refine or (bug is not None and bug.limits.refine)
     with planted(bug):
         return play(options, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
 
 
 def options_for(
-    bug: Mutant | None, seed: int, faults: Iterable[str] | None, fault_phase_ms: int | None = None
+    bug: Mutant[Seeds] | None, seed: int, faults: Iterable[str] | None, fault_phase_ms: int | None = None
 ) -> SimulationOptions:
     """What the seed draws, in the weather that the bug needs."""
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
-    return options if bug is None or bug.weather is None else bug.weather(options)
+    return options if bug is None or bug.limits.weather is None else bug.limits.weather(options)
 
 
 def run_plan(

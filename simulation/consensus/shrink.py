@@ -4,9 +4,9 @@ Theory of operation. A plan is smaller if it strikes less often, then if fewer n
 of them, and less is wrong with their network, disks and clocks. A candidate is played and kept if it breaks the *same* rule;
 what it breaks later or elsewhere does not count. Every run ends soon after the time at which the rule broke in the plan kept
 last (the bound on steps), so a candidate that breaks nothing costs little. The order pays: first no strikes at all, then a
-simpler world, since that is played faster, then kinds of strikes by ddmin (halves, quarters, … until none can go alone; Zeller
-2002), then single strikes likewise, then milder ones in their place, then the world again. Rounds repeat until one brings
-nothing; what has been played is not played again. Since every strike draws from its own generator, leaving one out does not
+simpler world, since that is played faster, then kinds of strikes by delta debugging (checking/ddmin.py), then single strikes
+likewise, then milder ones in their place, then the world again. Rounds repeat until one brings nothing; a plan that was played
+in vain is not played again. Since every strike draws from its own generator, leaving one out does not
 change what the others are.
 
 The result is minimal in the sense that no single strike, and no single simplification, can be left out; there may be others.
@@ -15,9 +15,11 @@ The result is minimal in the sense that no single strike, and no single simplifi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
+
+from kraftlab.checking.ddmin import smallest
 
 from .options import CALM, RaftTuning, SimulationOptions, Strike
 from .plan import Plan
@@ -30,7 +32,7 @@ HEAL_AFTER_MS = 200
 ROUNDS_MAX = 8
 
 Play = Callable[[Plan], SeedResult]
-T = TypeVar("T")
+Simpler = Callable[[SimulationOptions], SimulationOptions]
 
 
 class Shrunk(NamedTuple):
@@ -44,15 +46,15 @@ class Shrunk(NamedTuple):
     is_least: bool
 
 
-def _network(**changes: object) -> Callable[[SimulationOptions], SimulationOptions]:
+def _network(**changes: object) -> Simpler:
     return lambda options: msgspec.structs.replace(options, network=msgspec.structs.replace(options.network, **changes))
 
 
-def _options(**changes: object) -> Callable[[SimulationOptions], SimulationOptions]:
+def _options(**changes: object) -> Simpler:
     return lambda options: msgspec.structs.replace(options, **changes)
 
 
-def _at_least(**limits: int) -> Callable[[SimulationOptions], SimulationOptions]:
+def _at_least(**limits: int) -> Simpler:
     return lambda options: msgspec.structs.replace(
         options, **{name: max(limit, getattr(options, name)) for name, limit in limits.items()}
     )
@@ -64,9 +66,7 @@ def _few_reads(options: SimulationOptions) -> SimulationOptions:
     )
 
 
-Simplification = tuple[str, Callable[[SimulationOptions], SimulationOptions]]
-
-CALMER: tuple[Simplification, ...] = (
+CALMER: tuple[tuple[str, Simpler], ...] = (
     ("no message is replayed", _network(replays=0)),
     ("no message comes twice", _network(duplicates=0)),
     ("no request is lost", _network(loss=0)),
@@ -78,7 +78,7 @@ CALMER: tuple[Simplification, ...] = (
     ("nothing rots in the end", _options(rots_in_the_end=False)),
 )
 """What goes wrong in a world all the time, and how it does no more."""
-SIMPLER: tuple[Simplification, ...] = (
+SIMPLER: tuple[tuple[str, Simpler], ...] = (
     ("a good network", _options(network=CALM)),
     *CALMER,
     ("a fast network", _network(delay_us=200)),
@@ -153,10 +153,11 @@ class _Shrinking:
         for _ in range(ROUNDS_MAX):
             before = self.plan
             if self.plan.strikes and not self.takes(self._with(())):
-                self._apply(SIMPLER, halvings=2)
+                self._make_simpler()
             self._drop_strikes()
             self._take_milder_strikes()
-            self._simplify()
+            self._make_simpler()
+            self._make_smaller()
             self._ask_less()
             self.tell(f"{len(self.plan.strikes)} strikes after {self.runs} runs")
             if is_least := self.plan == before and not self.is_over():
@@ -171,22 +172,8 @@ class _Shrinking:
     def _drop_strikes(self) -> None:
         """Kinds, then single ones."""
         kinds = tuple(dict.fromkeys(strike.fault for strike in self.plan.strikes))
-        self._drop(kinds, lambda left: tuple(strike for strike in self.plan.strikes if strike.fault in left))
-        self._drop(self.plan.strikes, lambda left: left)
-
-    def _drop(self, items: Sequence[T], strikes_of: Callable[[tuple[T, ...]], Sequence[Strike]]) -> None:
-        """ddmin: all but one of ever smaller pieces."""
-        items, pieces = tuple(items), 2
-        while len(items) > 1:
-            size = -(-len(items) // pieces)
-            rests = [items[:start] + items[start + size :] for start in range(0, len(items), size)]
-            rest = next((rest for rest in rests if self.takes(self._with(strikes_of(rest)))), None)
-            if rest is not None:
-                items, pieces = rest, max(pieces - 1, 2)
-            elif size == 1:
-                return
-            else:
-                pieces = min(pieces * 2, len(items))
+        smallest(kinds, lambda left: self.takes(self._with(strike for strike in self.plan.strikes if strike.fault in left)))
+        smallest(self.plan.strikes, lambda left: self.takes(self._with(left)))
 
     def _take_milder_strikes(self) -> None:
         for strike in self.plan.strikes:
@@ -195,23 +182,21 @@ class _Shrinking:
                 taken = msgspec.structs.replace(strike, fault=milder)
                 self.takes(self._with(taken if other == strike else other for other in self.plan.strikes))
 
-    def _simplify(self) -> None:
-        self._apply(SIMPLER, halvings=len(SIMPLER))
-        for fewer in (_fewer_voters, _fewer_observers, _fewer_clients, _shorter, _sooner):
-            for candidate in fewer(self.plan):
-                if self.takes(candidate):
-                    break
+    def _make_simpler(self) -> None:
+        """Apply all simplifications but the fewest that hide the bug."""
+        steps = tuple(simpler for _, simpler in SIMPLER)
 
-    def _apply(self, steps: Sequence[Simplification], halvings: int) -> None:
-        """All of them at once, or what can be had of each half, and so on."""
-        options = self.plan.options
-        for _, simpler in steps:
-            options = simpler(options)
-        if options == self.plan.options or self.takes(msgspec.structs.replace(self.plan, options=options)):
-            return
-        if len(steps) > 1 and halvings:
-            self._apply(steps[: len(steps) // 2], halvings - 1)
-            self._apply(steps[len(steps) // 2 :], halvings - 1)
+        def fails_with(kept: Sequence[Simpler]) -> bool:
+            options = self.plan.options
+            for simpler in steps:
+                options = options if simpler in kept else simpler(options)
+            return options == self.plan.options or self.takes(msgspec.structs.replace(self.plan, options=options))
+
+        smallest(steps, fails_with)
+
+    def _make_smaller(self) -> None:
+        for smaller in SMALLER:
+            next((candidate for candidate in smaller(self.plan) if self.takes(candidate)), None)
 
     def _ask_less(self) -> None:
         """Nothing, or the shortest stretch of what leaders are asked for that is found by halving what goes at either end."""
@@ -233,8 +218,7 @@ class _Shrinking:
     def _trimmed(self, is_least: bool) -> Shrunk:
         """The plan ends where the rule breaks, and lists only the faults that strike."""
         kinds = tuple(sorted({strike.fault for strike in self.plan.strikes}))
-        options = msgspec.structs.replace(self.plan.options, faults=kinds)
-        result = self.play(msgspec.structs.replace(self.plan, options=options))
+        result = self.play(_with_options(self.plan, faults=kinds))
         plan = msgspec.structs.replace(result.plan, until_us=result.ended_us + 1)
         return Shrunk(plan, self.play(plan), self.runs + 2, is_least)
 
@@ -246,20 +230,13 @@ def _cut_off(plan: Plan, ended_us: int) -> Plan:
     return msgspec.structs.replace(plan, strikes=strikes, until_us=min(until_us, plan.until_us or until_us))
 
 
-def _fewer_voters(plan: Plan) -> Iterator[Plan]:
-    for voters in range(1, plan.options.voters):
-        yield msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, voters=voters))
+def _with_options(plan: Plan, **changes: object) -> Plan:
+    return msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, **changes))
 
 
-def _fewer_observers(plan: Plan) -> Iterator[Plan]:
-    options = plan.options
-    for observers in range(1, options.observers):
-        yield msgspec.structs.replace(plan, options=msgspec.structs.replace(options, observers=observers))
-
-
-def _fewer_clients(plan: Plan) -> Iterator[Plan]:
-    for clients in range(1, plan.options.clients):
-        yield msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, clients=clients))
+def _fewer(name: str) -> Callable[[Plan], Iterator[Plan]]:
+    """Plans with fewer nodes or clients of a kind, from 1 on."""
+    return lambda plan: (_with_options(plan, **{name: number}) for number in range(1, getattr(plan.options, name)))
 
 
 def _shorter(plan: Plan) -> Iterator[Plan]:
@@ -268,7 +245,7 @@ def _shorter(plan: Plan) -> Iterator[Plan]:
     for wait_ms in (HEAL_AFTER_MS, 10 * HEAL_AFTER_MS):
         phase_ms = last_us // 1000 + wait_ms
         if phase_ms < plan.options.fault_phase_ms:
-            yield msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, fault_phase_ms=phase_ms))
+            yield _with_options(plan, fault_phase_ms=phase_ms)
 
 
 def _sooner(plan: Plan) -> Iterator[Plan]:
@@ -278,6 +255,10 @@ def _sooner(plan: Plan) -> Iterator[Plan]:
         if earlier_us > 100_000:
             strikes = (msgspec.structs.replace(strike, time_us=strike.time_us - earlier_us) for strike in plan.strikes)
             yield msgspec.structs.replace(plan, strikes=tuple(strikes))
+
+
+SMALLER = (_fewer("voters"), _fewer("observers"), _fewer("clients"), _shorter, _sooner)
+"""Fewer nodes and less time, each as candidates from the smallest on."""
 
 
 def shrink(

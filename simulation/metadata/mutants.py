@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from kraftlab.checking.mutant import MutantDoesNotApply, Table
 from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.cluster.heartbeats import HeartbeatTable
 from kraftlab.controller.engine import exactly_once, log_writer
@@ -31,47 +32,52 @@ from kraftlab.metadata.requests import RequestsDelta, RequestsImage
 from kraftlab.metadata.snapshot import ImageSnapshot, _chunks
 from kraftlab.metadata.uuids import Uuid
 
-from ..consensus.mutants import Mutant, MutantDoesNotApply
+from ..consensus.mutants.seeds import Seeds
+
+MUTANTS: Table[Seeds] = Table()
+FOR_CLIENTS: Table[Seeds] = Table()
+"""Bugs that only clients of the API see: the world's own administrator does not."""
+FOR_TWO_PROCESSES: Table[Seeds] = Table()
+"""Bugs that make nodes differ if they hash strings differently: nodes in one process do not, so a seed is played in two."""
+WALL_CLOCK_SET_EVERY_MS, WALL_CLOCK_WRONG_BY_MS = 2_000, 3_600_000
+"""The time of day is set an hour back, and right again."""
 
 
-def _answer_before_commit(_original: object) -> Callable[..., None]:
-    def mutated(self: Purgatory, offset: int, release: Callable[[int], None], fail: Callable[[ApiError], None]) -> None:
-        release(offset)
-
-    return mutated
-
-
-def _revert_forgotten(step_down: Callable[[QuorumController, str], None]) -> Callable[[QuorumController, str], None]:
-    def mutated(self: QuorumController, reason: str) -> None:
-        newest = self._log.newest
-        step_down(self, reason)
-        self._log.newest = newest
-
-    return mutated
+@MUTANTS.row(Purgatory, "defer", Seeds("M3"))
+def answer_before_commit(
+    _: object, self: Purgatory, offset: int, release: Callable[[int], None], fail: Callable[[ApiError], None]
+) -> None:
+    """The purgatory lets answers go at once."""
+    release(offset)
 
 
-def _answers_forgotten(_original: object) -> Callable[[Purgatory, Callable[[int], ApiError]], None]:
-    def mutated(self: Purgatory, error: Callable[[int], ApiError]) -> None:
-        """Those who wait go on waiting, and get the answer when somebody else's batch is committed at that offset."""
-
-    return mutated
-
-
-def _refusals_at_once(_original: object) -> Callable[[QuorumController], int]:
-    def mutated(self: QuorumController) -> int:
-        return self.applied_offset
-
-    return mutated
+@MUTANTS.row(QuorumController, "_step_down", Seeds("M5"))
+def revert_forgotten(step_down: Callable[..., None], self: QuorumController, reason: str) -> None:
+    """Uncommitted state outlives the leadership."""
+    newest = self._log.newest
+    step_down(self, reason)
+    self._log.newest = newest
 
 
-def _no_markers(_original: object) -> Callable[[ControllerState, Outcome[Any]], list[AnyRecord]]:
-    def mutated(state: ControllerState, outcome: Outcome[Any]) -> list[AnyRecord]:
-        return list(outcome.records)
+@MUTANTS.row(Purgatory, "fail_all", Seeds("M3", "M4"))
+def answers_forgotten(_: object, self: Purgatory, error: Callable[[int], ApiError]) -> None:
+    """Answers that wait when leadership is lost wait for the next commit."""
 
-    return mutated
+
+@MUTANTS.row(QuorumController, "_newest_offset", Seeds("M3"))
+def refusals_at_once(_: object, self: QuorumController) -> int:
+    """A refusal computed from uncommitted state is told at once."""
+    return self.applied_offset
+
+
+@MUTANTS.row(log_writer, "_as_transaction", Seeds("M4", "M9"))
+def transaction_in_parts(_: object, state: ControllerState, outcome: Outcome[Any]) -> list[AnyRecord]:
+    """A change of several batches that must be one for readers is written without saying so."""
+    return list(outcome.records)
 
 
 def _outcome_apart(recorded: Callable[..., Outcome[Any]]) -> Callable[..., Outcome[Any]]:
+    """Keep the outcome of a request for the next batch. No outcome is kept beyond the time that the bug is planted."""
     late: list[RequestOutcome] = []
 
     def mutated(api: str, identity: RequestIdentity, outcome: Outcome[Any], state: ControllerState, now_ms: int) -> Outcome[Any]:
@@ -88,283 +94,136 @@ def _outcome_apart(recorded: Callable[..., Outcome[Any]]) -> Callable[..., Outco
     return mutated
 
 
-def _outcomes_not_in_snapshots(_original: object) -> Callable[[ImageSnapshot], Iterator[tuple[bytes, int]]]:
-    def mutated(self: ImageSnapshot) -> Iterator[tuple[bytes, int]]:
-        yield from _chunks(msgspec.structs.replace(self._image, requests=RequestsImage()))
-
-    return mutated
-
-
-def _queue_stands_still(_original: object) -> Callable[[MoveUpkeep, MetadataImage], None]:
-    def mutated(self: MoveUpkeep, image: MetadataImage) -> None:
-        """Nobody looks at the queue when slots get free."""
-
-    return mutated
+MUTANTS.add(
+    "outcome-apart",
+    (exactly_once,),
+    "recorded",
+    _outcome_apart,
+    "the outcome of a request is written in another batch than its records",
+    Seeds("M10"),
+)
 
 
-def _imbalance_forgotten(apply: Callable[..., MetadataIndex]) -> Callable[..., MetadataIndex]:
-    def mutated(self: MetadataIndex, delta: MetadataDelta, after: MetadataImage) -> MetadataIndex:
-        return msgspec.structs.replace(apply(self, delta, after), imbalanced=self.imbalanced)
-
-    return mutated
-
-
-def _queue_not_in_snapshots(_original: object) -> Callable[[ImageSnapshot], Iterator[tuple[bytes, int]]]:
-    def mutated(self: ImageSnapshot) -> Iterator[tuple[bytes, int]]:
-        moves = msgspec.structs.replace(self._image.moves, queued=MovesImage().queued)
-        yield from _chunks(msgspec.structs.replace(self._image, moves=moves))
-
-    return mutated
+@MUTANTS.row(ImageSnapshot, "batches", Seeds("M1", "M2", "M10"))
+def outcomes_not_in_snapshots(_: object, self: ImageSnapshot) -> Iterator[tuple[bytes, int]]:
+    """A snapshot says nothing of what requests were answered."""
+    yield from _chunks(msgspec.structs.replace(self._image, requests=RequestsImage()))
 
 
-def _moves_go_on(_original: object) -> Callable[[MovesDelta, Uuid, int], None]:
-    def mutated(self: MovesDelta, topic_id: Uuid, partition: int) -> None:
-        """Whose move it was is remembered."""
-
-    return mutated
+@MUTANTS.row(MoveUpkeep, "changed", Seeds("M11"))
+def queue_stands_still(_: object, self: MoveUpkeep, image: MetadataImage) -> None:
+    """Queued moves are not started when others end."""
 
 
-def _cordons_as_told(_original: object) -> Callable[..., tuple[Uuid, ...] | None]:
-    def mutated(broker: BrokerImage, request: BrokerHeartbeatRequest, level: int) -> tuple[Uuid, ...] | None:
-        return None if request.cordoned_log_dirs is None else request.cordoned_log_dirs[::-1]
-
-    return mutated
-
-
-def _leaderships_stay(_original: object) -> Callable[..., list[AnyRecord]]:
-    def mutated(*_arguments: object) -> list[AnyRecord]:
-        return []
-
-    return mutated
+@MUTANTS.row(MetadataIndex, "apply", Seeds("M1", "M2"))
+def imbalance_forgotten(
+    apply: Callable[..., MetadataIndex], self: MetadataIndex, delta: MetadataDelta, after: MetadataImage
+) -> MetadataIndex:
+    """The index does not follow who is led by another than the preferred leader."""
+    return msgspec.structs.replace(apply(self, delta, after), imbalanced=self.imbalanced)
 
 
-def _block_given_twice(next_block: Callable[..., tuple[int, ProducerIds]]) -> Callable[..., tuple[int, ProducerIds]]:
-    def mutated(state: ControllerState, broker_id: int, broker_epoch: int) -> tuple[int, ProducerIds]:
-        start, record = next_block(state, broker_id, broker_epoch)
-        return start, msgspec.structs.replace(record, next_producer_id=max(start, 1))
-
-    return mutated
-
-
-def _rules_stay_said(after: Callable[..., AclsImage]) -> Callable[..., AclsImage]:
-    def mutated(self: AclsImage, changed: Mapping[Uuid, Acl | None]) -> AclsImage:
-        changes = after(self, changed)
-        return msgspec.structs.replace(changes, said=self.said) if None in changed.values() else changes
-
-    return mutated
+@MUTANTS.row(ImageSnapshot, "batches", Seeds("M1", "M2", "ReplayError"))
+def queue_not_in_snapshots(_: object, self: ImageSnapshot) -> Iterator[tuple[bytes, int]]:
+    """A snapshot says nothing of moves that wait."""
+    moves = msgspec.structs.replace(self._image.moves, queued=MovesImage().queued)
+    yield from _chunks(msgspec.structs.replace(self._image, moves=moves))
 
 
-def _no_deduplication(_original: object) -> Callable[[RequestsImage, RequestIdentity, int], None]:
-    def mutated(requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> None:
-        return
-
-    return mutated
+@MUTANTS.row(MovesDelta, "ended", Seeds("M1"))
+def moves_go_on(_: object, self: MovesDelta, topic_id: Uuid, partition: int) -> None:
+    """A move outlives its reassignment."""
 
 
-def _broker_epoch_unchecked(_original: object) -> Callable[[ControllerState, int, int], BrokerImage | None]:
-    def mutated(state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage | None:
-        return state.image.cluster.brokers.get(broker_id)
-
-    return mutated
-
-
-def _broker_epoch_reused(register: Callable[..., Outcome[Any]]) -> Callable[..., Outcome[Any]]:
-    def mutated(state: ControllerState, table: Any, request: Any, context: Context) -> Outcome[Any]:
-        known = state.image.cluster.brokers.get(request.broker_id)
-        return register(state, table, request, context if known is None else context._replace(next_offset=known.epoch))
-
-    return mutated
+@MUTANTS.row(brokers, "_cordons", Seeds("M1"))
+def cordons_as_told(_: object, broker: BrokerImage, request: BrokerHeartbeatRequest, level: int) -> tuple[Uuid, ...] | None:
+    """Cordoned directories are noted as they are told."""
+    return None if request.cordoned_log_dirs is None else request.cordoned_log_dirs[::-1]
 
 
-def _partition_epoch_unchecked(checks: tuple[tuple[str, Any, Any], ...]) -> tuple[tuple[str, Any, Any], ...]:
+@MUTANTS.row(brokers, "without_broker", Seeds("M1"))
+def leaderships_stay(_: object, *_arguments: object) -> list[AnyRecord]:
+    """A broker that is fenced goes on leading."""
+    return []
+
+
+@MUTANTS.row(producer_ids, "_next_block", Seeds("M8"))
+def block_given_twice(
+    next_block: Callable[..., tuple[int, ProducerIds]], state: ControllerState, broker_id: int, broker_epoch: int
+) -> tuple[int, ProducerIds]:
+    """A block of producer ids is given twice."""
+    start, record = next_block(state, broker_id, broker_epoch)
+    return start, msgspec.structs.replace(record, next_producer_id=max(start, 1))
+
+
+@MUTANTS.row(exactly_once, "find", Seeds("M8", "M10"))
+def no_deduplication(_: object, requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> None:
+    """A request with an id is carried out however often it comes."""
+
+
+@MUTANTS.row(partitions, "check_broker_epoch", Seeds("M12"))
+def broker_epoch_unchecked(_: object, state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage | None:
+    """An in-sync set is changed by an incarnation that is gone."""
+    return state.image.cluster.brokers.get(broker_id)
+
+
+@MUTANTS.row(brokers, "register", Seeds("M1"))
+def broker_epoch_reused(
+    register: Callable[..., Outcome[Any]], state: ControllerState, table: Any, request: Any, context: Context
+) -> Outcome[Any]:
+    """A new incarnation gets the epoch of the last."""
+    known = state.image.cluster.brokers.get(request.broker_id)
+    return register(state, table, request, context if known is None else context._replace(next_offset=known.epoch))
+
+
+@MUTANTS.row(partitions, "ALTER_PARTITION_CHECKS", Seeds("M12"))
+def partition_epoch_unchecked(checks: tuple[tuple[str, Any, Any], ...]) -> tuple[tuple[str, Any, Any], ...]:
+    """An in-sync set is changed as the partition was."""
     left = tuple(check for check in checks if check[0] != "partition epoch is over")
     if len(left) != len(checks) - 1:
         raise MutantDoesNotApply("partition-epoch-unchecked: there is no check of the partition epoch any more")
     return left
 
 
-def _reassigned_too_early(complete: Callable[..., Any]) -> Callable[..., Any]:
-    def mutated(reassignment: Reassignment, isr: tuple[int, ...]) -> Any:
-        return complete(reassignment, tuple(dict.fromkeys((*isr, *reassignment.adding))))
-
-    return mutated
-
-
-def _contacts_by_the_wall_clock(arrived: Callable[..., None]) -> Callable[[HeartbeatTable, int, int, int], None]:
-    def mutated(self: HeartbeatTable, broker_id: int, metadata_offset: int, now_ms: int) -> None:
-        is_wrong = now_ms // WALL_CLOCK_SET_EVERY_MS % 2
-        arrived(self, broker_id, metadata_offset, now_ms - is_wrong * WALL_CLOCK_WRONG_BY_MS)
-
-    return mutated
+@MUTANTS.row(arithmetic, "complete", Seeds("M1"))
+def reassigned_too_early(complete: Callable[..., Any], reassignment: Reassignment, isr: tuple[int, ...]) -> Any:
+    """A reassignment ends before what it adds is in sync."""
+    return complete(reassignment, tuple(dict.fromkeys((*isr, *reassignment.adding))))
 
 
-def _answers_in_a_set(answer: Callable[..., None]) -> Callable[[RequestsDelta, RequestOutcome, int], None]:
-    def mutated(self: RequestsDelta, record: RequestOutcome, end_offset: int) -> None:
-        answer(self, record, end_offset)
-        client = self._changed[record.client_id]
-        assert client is not None, "it was answered just now"
-        by_name = {f"{record.client_id.hex()}:{one.sequence}": one for one in client.answered}
-        answered = tuple(by_name[name] for name in set(by_name))
-        self._changed[record.client_id] = msgspec.structs.replace(client, answered=answered)
-
-    return mutated
+@MUTANTS.row(HeartbeatTable, "arrived", Seeds("M13"))
+def contacts_by_the_wall_clock(
+    arrived: Callable[..., None], self: HeartbeatTable, broker_id: int, metadata_offset: int, now_ms: int
+) -> None:
+    """Heartbeats are noted by the time of day, which is set now and then."""
+    is_wrong = now_ms // WALL_CLOCK_SET_EVERY_MS % 2
+    arrived(self, broker_id, metadata_offset, now_ms - is_wrong * WALL_CLOCK_WRONG_BY_MS)
 
 
-def _reads_as_it_is(_original: object) -> Callable[[QuorumController], Coroutine[Any, Any, None]]:
-    async def mutated(self: QuorumController) -> None:
-        """What is committed here is taken for what is committed."""
-
-    return mutated
-
-
-def _reads_uncommitted(_original: object) -> property:
-    def mutated(self: QuorumController) -> ControllerState:
-        return self.newest
-
-    return property(mutated)
+@MUTANTS.row(AclsImage, "after", Seeds("M1"))
+def rules_stay_said(after: Callable[..., AclsImage], self: AclsImage, changed: Mapping[Uuid, Acl | None]) -> AclsImage:
+    """An access rule counts after it was removed."""
+    changes = after(self, changed)
+    return msgspec.structs.replace(changes, said=self.said) if None in changed.values() else changes
 
 
-WALL_CLOCK_SET_EVERY_MS, WALL_CLOCK_WRONG_BY_MS = 2_000, 3_600_000
-"""The time of day is set an hour back, and right again."""
+@FOR_CLIENTS.row(QuorumController, "catch_up", Seeds())
+async def linearizable_read_as_it_is(_: object, self: QuorumController) -> None:
+    """A linearizable read is answered from what this controller has, whoever leads."""
 
-MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant
-    for mutant in (
-        Mutant("answer-before-commit", "the purgatory lets answers go at once", Purgatory, "defer", _answer_before_commit),
-        Mutant(
-            "revert-forgotten", "uncommitted state outlives the leadership", QuorumController, "_step_down", _revert_forgotten
-        ),
-        Mutant(
-            "answers-forgotten",
-            "answers that wait when leadership is lost wait for the next commit",
-            Purgatory,
-            "fail_all",
-            _answers_forgotten,
-        ),
-        Mutant(
-            "refusals-at-once",
-            "a refusal computed from uncommitted state is told at once",
-            QuorumController,
-            "_newest_offset",
-            _refusals_at_once,
-        ),
-        Mutant(
-            "transaction-in-parts",
-            "a change of several batches that must be one for readers is written without saying so",
-            log_writer,
-            "_as_transaction",
-            _no_markers,
-        ),
-        Mutant(
-            "outcome-apart",
-            "what a request was answered is written in another batch than what it did",
-            exactly_once,
-            "recorded",
-            _outcome_apart,
-        ),
-        Mutant(
-            "outcomes-not-in-snapshots",
-            "a snapshot says nothing of what requests were answered",
-            ImageSnapshot,
-            "batches",
-            _outcomes_not_in_snapshots,
-        ),
-        Mutant(
-            "queue-stands-still",
-            "queued moves are not started when others end",
-            MoveUpkeep,
-            "changed",
-            _queue_stands_still,
-        ),
-        Mutant(
-            "imbalance-forgotten",
-            "the index does not follow who is led by another than the preferred leader",
-            MetadataIndex,
-            "apply",
-            _imbalance_forgotten,
-        ),
-        Mutant(
-            "queue-not-in-snapshots",
-            "a snapshot says nothing of moves that wait",
-            ImageSnapshot,
-            "batches",
-            _queue_not_in_snapshots,
-        ),
-        Mutant("moves-go-on", "a move outlives its reassignment", MovesDelta, "ended", _moves_go_on),
-        Mutant("cordons-as-told", "cordoned directories are noted as they are told", brokers, "_cordons", _cordons_as_told),
-        Mutant("leaderships-stay", "a broker that is fenced goes on leading", brokers, "without_broker", _leaderships_stay),
-        Mutant("block-given-twice", "a block of producer ids is given twice", producer_ids, "_next_block", _block_given_twice),
-        Mutant(
-            "no-deduplication",
-            "a request with an id is carried out however often it comes",
-            exactly_once,
-            "find",
-            _no_deduplication,
-        ),
-        Mutant(
-            "broker-epoch-unchecked",
-            "an in-sync set is changed by an incarnation that is gone",
-            partitions,
-            "check_broker_epoch",
-            _broker_epoch_unchecked,
-        ),
-        Mutant("broker-epoch-reused", "a new incarnation gets the epoch of the last", brokers, "register", _broker_epoch_reused),
-        Mutant(
-            "partition-epoch-unchecked",
-            "an in-sync set is changed as the partition was",
-            partitions,
-            "ALTER_PARTITION_CHECKS",
-            _partition_epoch_unchecked,
-        ),
-        Mutant(
-            "reassigned-too-early",
-            "a reassignment ends before what it adds is in sync",
-            arithmetic,
-            "complete",
-            _reassigned_too_early,
-        ),
-        Mutant(
-            "contacts-by-the-wall-clock",
-            "when a broker was heard is noted by the time of day, which is set now and then",
-            HeartbeatTable,
-            "arrived",
-            _contacts_by_the_wall_clock,
-        ),
-        Mutant("rules-stay-said", "an access rule counts after it was removed", AclsImage, "after", _rules_stay_said),
-    )
-}
 
-FOR_CLIENTS: dict[str, Mutant] = {
-    mutant.name: mutant
-    for mutant in (
-        Mutant(
-            "linearizable-read-as-it-is",
-            "a linearizable read is answered from what this controller has, whoever leads",
-            QuorumController,
-            "catch_up",
-            _reads_as_it_is,
-        ),
-        Mutant(
-            "uncommitted-state-shown",
-            "reads see what is not committed",
-            QuorumController,
-            "committed",
-            _reads_uncommitted,
-        ),
-    )
-}
-"""Bugs that only those see who read through the doors: the world's own administrator does not."""
+@FOR_CLIENTS.row(QuorumController, "committed", Seeds())
+def uncommitted_state_shown(_: object, self: QuorumController) -> ControllerState:
+    """Reads see what is not committed."""
+    return self.newest
 
-FOR_TWO_PROCESSES: dict[str, Mutant] = {
-    mutant.name: mutant
-    for mutant in (
-        Mutant(
-            "answers-in-a-set",
-            "what a client was answered is in the order in which a set of strings is iterated",
-            RequestsDelta,
-            "answer",
-            _answers_in_a_set,
-        ),
-    )
-}
-"""Bugs by which nodes differ that hash strings differently, which those of one process do not: a seed has to be played in two."""
+
+@FOR_TWO_PROCESSES.row(RequestsDelta, "answer", Seeds())
+def answers_in_a_set(answer: Callable[..., None], self: RequestsDelta, record: RequestOutcome, end_offset: int) -> None:
+    """Answers to a client are kept in the order in which a set of strings is iterated."""
+    answer(self, record, end_offset)
+    client = self._changed[record.client_id]
+    assert client is not None, "it was answered just now"
+    by_name = {f"{record.client_id.hex()}:{one.sequence}": one for one in client.answered}
+    answered = tuple(by_name[name] for name in set(by_name))
+    self._changed[record.client_id] = msgspec.structs.replace(client, answered=answered)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from kraftlab.checking.mutant import Mutant, planted
+
 from ..consensus import runner
 from ..consensus.faults import FAULTS
-from ..consensus.mutants import Mutant, planted
+from ..consensus.mutants.seeds import Seeds
 from ..consensus.options import draw_options
 from ..consensus.plan import Plan
 from ..consensus.runner import SeedResult
@@ -17,7 +19,7 @@ FAULT_PHASE_MS = 5_000
 METADATA = "metadata"
 
 
-def controller_mutants() -> Mapping[str, Mutant]:
+def controller_mutants() -> Mapping[str, Mutant[Seeds]]:
     """The bugs that can be planted here."""
     return MUTANTS
 

@@ -12,12 +12,13 @@ import pytest
 from jepsen_lite.verdicts import SAFETY, USAGE, VALID
 from kraftlab.broker.crash_images import pairs as crash_pairs
 from kraftlab.broker.crash_images.disk_model import Create, DiskModel, Rename, SyncDirectory, SyncFile, Write
-from kraftlab.broker.crash_images.mutants import BUGS, IN_THE_RUN, Hunted, hunt, planted_together
+from kraftlab.broker.crash_images.mutants import BUGS, IN_THE_RUN, hunt
 from kraftlab.broker.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
 from kraftlab.broker.crash_images.protocol import SCRIPTS, record
 from kraftlab.broker.crash_images.recorder import Recorder
 from kraftlab.broker.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering
 from kraftlab.broker.crash_images.watched_disks import NotRecorded
+from kraftlab.checking.mutant import Finding, planted
 from kraftlab.cli import main
 
 FILE = 7
@@ -52,7 +53,7 @@ def test_a_planted_bug_changes_nothing_where_it_does_not_matter(name: str) -> No
             return [type(operation).__name__ for operation in record("idle").trace]
 
     whole = operations()
-    with planted_together(name):
+    with planted(BUGS[name]):
         assert operations() == whole
 
 
@@ -79,15 +80,15 @@ def test_the_replica_is_whole_after_a_second_crash_in_the_recovery_from_the_firs
 def test_a_planted_bug_is_found(name: str) -> None:
     hunted = hunt(name)
     assert hunted.found
-    assert hunted.crash == QUICK[name]
-    assert hunted.fault
+    assert hunted.rule == QUICK[name]
+    assert hunted.words
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found_among_all_images_unless_something_else_stands_in_its_way(name: str) -> None:
-    likely_first = dict.fromkeys((*BUGS[name].scripts, *SCRIPTS))
-    assert hunt(name, tuple(likely_first)).found == (not BUGS[name].masked_by)
+    likely_first = dict.fromkeys((*BUGS[name].limits.scripts, *SCRIPTS))
+    assert hunt(name, tuple(likely_first)).found == (not BUGS[name].limits.masked_by)
 
 
 @pytest.mark.nightly
@@ -100,7 +101,7 @@ def test_two_bugs_together_are_found_if_one_is_alone_or_the_other_stood_in_its_w
 def test_every_pair_is_one_of_those_that_show_or_is_said_not_to() -> None:
     assert len(pairs()) == len(BUGS) * (len(BUGS) - 1) // 2
     assert set(pairs()) >= SHOW_TOGETHER | HIDE_EACH_OTHER
-    assert all(all(BUGS[name].masked_by for name in pair.split("+")) for pair in SHOW_TOGETHER)
+    assert all(all(BUGS[name].limits.masked_by for name in pair.split("+")) for pair in SHOW_TOGETHER)
     assert not any(shows(pair) for pair in HIDE_EACH_OTHER)
     assert len(pairs(f"M{number}" for number in range(1, 9))) == 45
 
@@ -108,9 +109,9 @@ def test_every_pair_is_one_of_those_that_show_or_is_said_not_to() -> None:
 def test_the_command_tells_of_each_pair_and_fails_if_one_does_not_show_that_has_to(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def hunted(pair: str) -> Hunted:
+    def hunted(pair: str) -> Finding[str]:
         is_found = pair in ("M1-swap+M1-ends", "M1-ends+M5")
-        return Hunted(pair, is_found, 9, "busy", KILL if is_found else "", "gone" if is_found else "", 0.5)
+        return Finding(pair, is_found, 9, KILL if is_found else "", "gone" if is_found else "", 0.5, "busy")
 
     monkeypatch.setattr(crash_pairs, "hunt_pair", hunted)
     assert main.run(["chaos", "mutants", "--ids", "m1", "--pairs", "--jobs", "1"]) == VALID

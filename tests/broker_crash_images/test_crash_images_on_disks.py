@@ -27,7 +27,7 @@ from kraftlab.broker.crash_images.mutants import BUGS
 from kraftlab.broker.crash_images.protocol import Recorded, record
 from kraftlab.broker.crash_images.recorder import Recorder
 from kraftlab.broker.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
-from kraftlab.simulation.consensus.mutants import planted
+from kraftlab.checking.mutant import planted
 
 CUTS = 12
 
@@ -119,8 +119,7 @@ def test_the_replica_is_whole_after_real_losses_of_power(script: str) -> None:
 
 @pytest.mark.nightly
 def test_a_copy_that_was_not_synced_before_it_was_taken_is_lost_on_real_disks_too() -> None:
-    [patch] = BUGS["M2"].patches
-    with quiet(), planted(patch):
+    with quiet(), planted(BUGS["M2"]):
         recorded = record("idle")
         [broken] = after_power_loss(recorded, marks(recorded, "durable")[1] + 1)
     assert "holds 0 batches; 4 have to be there" in broken.fault

@@ -12,17 +12,15 @@ import pytest
 from jepsen_lite.faults.shrink import Case
 from jepsen_lite.mutants import canary, hash_seeds
 from jepsen_lite.mutants import hunt as hunting
-from jepsen_lite.mutants.hunt import KILLED, NOT_HERE, SURVIVED, Seen, hunt, mutant_of
-from jepsen_lite.mutants.mutation import CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
+from jepsen_lite.mutants.hunt import KILLED, NOT_HERE, SURVIVED, hunt_bug, hunt_mutation
 from jepsen_lite.mutants.smallest_example import Least, Size, of_run
-from jepsen_lite.mutants.table import CANARY, MUTATIONS
+from jepsen_lite.mutants.table import CANARY, LOG_DIRS, MUTATIONS, TABLES, Mutation, game_of
 from jepsen_lite.verdicts import SAFETY, USAGE, Verdict
 from jepsen_lite.workload import Options
 from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds.simulated import SimulatedRun, run_simulated
-from kraftlab.broker.crash_images import mutants as crash_images
+from kraftlab.checking.mutant import MutantDoesNotApply, Shown
 from kraftlab.cli import main
-from kraftlab.simulation.consensus.mutants import MutantDoesNotApply, planted
 
 QUICK = {
     "R1": {"S17"},
@@ -47,56 +45,42 @@ def test_the_table_has_every_mutation_once_and_says_how_each_is_hunted():
     names = [f"{letter}{number}" for letter, count in letters.items() for number in range(1, count + 1)]
     assert list(MUTATIONS) == [*names, CANARY]
     for mutation in MUTATIONS.values():
-        assert mutation.plants, mutation.id
+        assert mutation.bugs, mutation.id
+        for bug in mutation.bugs:
+            assert game_of(bug)
 
 
 def test_every_bug_of_the_mover_is_in_the_table() -> None:
-    plants = (plant for mutation in MUTATIONS.values() for plant in mutation.plants if plant.game == LOG_DIRS)
-    assert {name for plant in plants for name in plant.name.split("+")} == set(crash_images.BUGS)
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=lambda mutation: mutation.id)
-def test_every_bug_can_be_planted_and_is_gone_afterwards(mutation: Mutation):
-    for plant in mutation.plants:
-        if plant.game == LOG_DIRS:
-            assert crash_images.bugs_of(plant.name)
-            continue
-        if plant.game == PROCESSES:
-            continue
-        mutant = mutant_of(plant)
-        before = vars(mutant.owner)[mutant.attribute]
-        with planted(mutant):
-            assert vars(mutant.owner)[mutant.attribute] is not before
-        assert vars(mutant.owner)[mutant.attribute] is before
+    bugs = (bug for mutation in MUTATIONS.values() for bug in mutation.bugs if game_of(bug) == LOG_DIRS)
+    assert {name for bug in bugs for name in bug.split("+")} == set(TABLES[LOG_DIRS])
 
 
 @pytest.mark.parametrize("mutation_id", QUICK)
 def test_a_planted_bug_is_seen(mutation_id: str):
-    hunted = hunt(MUTATIONS[mutation_id], 20.0)
+    hunted = hunt_mutation(MUTATIONS[mutation_id], 20.0)
     assert hunted.status == KILLED, hunted
     seen = {part for oracle in hunted.oracles for part in oracle.split("+")}
     assert seen & QUICK[mutation_id], hunted.oracles
 
 
 def test_what_clients_see_alone_shows_a_read_that_is_not_linearizable():
-    plant = Plant("linearizable-read-as-it-is", "registers")
-    found = hunting.hunt_plant(plant, 30.0)
-    assert found.found
-    assert {"witness", "linearizable"} & set(found.oracle.split("+"))
+    finding = hunt_bug("linearizable-read-as-it-is", 30.0).finding
+    assert finding.found
+    assert {"witness", "linearizable"} & set(finding.rule.split("+"))
 
 
 def test_without_a_bug_nothing_is_seen_and_the_budget_ends_the_hunt(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hunting, "play", lambda plant, seed: Seen("", ""))
-    missed = hunt(Mutation("Z1", "nothing", "none", (Plant("answer-before-commit", CONTROLLERS),)), 1e-9)
+    monkeypatch.setattr(hunting, "play", lambda bug, seed: Shown())
+    missed = hunt_mutation(Mutation("Z1", "nothing", ("answer-before-commit",)), 1e-9)
     assert (missed.status, missed.seeds) == (SURVIVED, 1)
 
 
 def test_two_processes_that_hash_strings_differently_play_a_seed_alike_unless_a_set_of_strings_has_an_order():
-    assert hash_seeds.compared("", 0, 2).words == ""
-    found = hunting.hunt_plant(Plant("answers-in-a-set", HASH_SEEDS), 30.0)
-    assert (found.found, found.oracle) == (True, "two hash seeds")
-    assert found.words.startswith("seed ")
-    assert found.seconds > 0
+    assert hash_seeds.compared("", 0, 2) == Shown(attempts=2)
+    finding = hunt_bug("answers-in-a-set", 30.0).finding
+    assert (finding.found, finding.rule) == (True, "two hash seeds")
+    assert finding.words.startswith("seed ")
+    assert finding.seconds > 0
 
 
 SAFETY_LOST = Verdict(checker="witness", valid=False, reason="an acknowledged write is gone")
@@ -109,7 +93,7 @@ def test_the_canary_counts_if_clients_were_told_what_is_not_so(
 ):
     monkeypatch.setattr(canary, "means", lambda: canary.Means("a library"))
     monkeypatch.setattr(canary, "sing", lambda library: canary.Sung(wrong, 7))
-    hunted = hunt(MUTATIONS[CANARY], 1.0)
+    hunted = hunt_mutation(MUTATIONS[CANARY], 1.0)
     assert hunted.status == status
     assert hunted.oracles == (("witness",) if status == KILLED else ())
 
@@ -118,25 +102,25 @@ def test_a_machine_without_the_means_has_no_canary_and_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(canary, "means", lambda: canary.Means(why="power: only root mounts disks"))
-    assert hunt(MUTATIONS[CANARY], 1.0).status == NOT_HERE
+    assert hunt_mutation(MUTATIONS[CANARY], 1.0).status == NOT_HERE
     assert main.run(["chaos", "mutants", "--ids", "canary", "--jobs", "1"]) == 0
     out = capsys.readouterr().out
     assert "power: only root mounts disks" in out
     assert "cannot be hunted here: CANARY" in out
 
 
-def test_a_bug_that_does_not_fit_the_code_is_no_find():
-    with pytest.raises(MutantDoesNotApply, match="no such bug for the game consensus"):
-        mutant_of(Plant("answer-before-commit"))
+def test_a_bug_that_does_not_exist_is_not_hunted():
+    with pytest.raises(MutantDoesNotApply, match="nonsense: there is no such bug"):
+        hunt_bug("nonsense", 1.0)
 
 
 def test_a_bug_that_does_not_fit_the_code_takes_nothing_from_those_before(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def play(plant: Plant, seed: int) -> Seen:
-        if plant.name == "observers-count":
+    def play(bug: str, seed: int) -> Shown[None]:
+        if bug == "observers-count":
             raise MutantDoesNotApply("observers-count: there is no such function")
-        return Seen("S8", "S8 says so")
+        return Shown("S8", "S8 says so")
 
     monkeypatch.setattr(hunting, "play", play)
     assert main.run(["chaos", "mutants", "--ids", "R9,X12,R1", "--jobs", "1", "--json"]) == 255
@@ -148,8 +132,8 @@ def test_a_bug_that_does_not_fit_the_code_takes_nothing_from_those_before(
 def test_the_command_tells_what_saw_each_bug_and_fails_for_one_that_was_missed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def play(plant: Plant, seed: int) -> Seen:
-        return Seen("", "") if plant.name == "no-divergence" else Seen("S8", "S8 says so")
+    def play(bug: str, seed: int) -> Shown[None]:
+        return Shown() if bug == "no-divergence" else Shown("S8", "S8 says so")
 
     monkeypatch.setattr(hunting, "play", play)
     assert main.run(["chaos", "mutants", "--ids", "R9,X12", "--jobs", "1", "--json"]) == 0
@@ -198,11 +182,11 @@ def test_a_workloads_run_is_shrunk_as_long_as_the_same_checker_finds_something()
 def test_the_sizes_of_what_was_shrunk_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     sizes = iter((Size(1, 4, 3), Size(9, 80, 6)))
 
-    def shrunk(plant: Plant, seed: int, budget_s: float) -> Least:
+    def shrunk(bug: str, evidence: object, budget_s: float) -> Least:
         size = next(sizes)
         return Least(size, Size(70, 300, 6), ("clog", "kill"), ("no request is lost",), 44, 2.5, size.faults < 9)
 
-    monkeypatch.setattr(hunting, "play", lambda plant, seed: Seen("S8", "S8 says so"))
+    monkeypatch.setattr(hunting, "play", lambda bug, seed: Shown("S8", "S8 says so", evidence=seed))
     monkeypatch.setattr(hunting, "shrunk", shrunk)
     assert main.run(["chaos", "mutants", "--ids", "R9,R10", "--jobs", "1", "--shrink"]) == 0
     out = capsys.readouterr().out
@@ -224,7 +208,7 @@ def test_wrong_ids_and_budgets_are_named(capsys: pytest.CaptureFixture[str]):
 
 def test_a_canary_whose_run_cannot_be_kept_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary, "find_spec", lambda name: None)
-    hunted = hunt(MUTATIONS[CANARY], 1.0)
+    hunted = hunt_mutation(MUTATIONS[CANARY], 1.0)
     assert (hunted.status, hunted.found) == (NOT_HERE, ())
     assert "pip install 'kraftlab[chaos]'" in hunted.why
 

@@ -22,8 +22,8 @@ from jepsen_lite.runs import Trial, run_test
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options
+from kraftlab.checking.mutant import planted
 from kraftlab.cli.output import CommandFailed
-from kraftlab.simulation.consensus.mutants import planted
 from kraftlab.simulation.metadata.mutants import MUTANTS
 
 RUN = ("test", "-w", "registers", "-n", "all", "--world", "simulated", "--time", "2", "--rate", "60", "--seed", "0")

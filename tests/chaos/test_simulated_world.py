@@ -28,12 +28,12 @@ from jepsen_lite.worlds.simulated_drive import SimulatedPort
 from jepsen_lite.worlds.simulated_faults import NoSuchFault, draw_world
 from jepsen_lite.worlds.world import Assignment
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.checking.mutant import planted
 from kraftlab.cli import main
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.fault_atlas import sets_in_force
 from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.machine import Rot
-from kraftlab.simulation.consensus.mutants import planted
 from kraftlab.simulation.consensus.options import draw_options
 from kraftlab.simulation.consensus.transcript import Transcript
 from kraftlab.simulation.metadata.mutants import MUTANTS

@@ -165,4 +165,4 @@ def test_sigterm_ends_it_and_its_workers_without_a_word() -> None:
 
 def test_tables_line_up() -> None:
     assert table([["name", "n"], ["a", "10"]]) == ["name   n", "a     10"]
-    assert finding_lines([])[-1] == "0 of 0 found, after 0.0 seeds on average"
+    assert finding_lines([], {})[-1] == "0 of 0 found, after 0.0 seeds on average"

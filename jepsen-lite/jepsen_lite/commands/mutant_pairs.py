@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kraftlab.broker.crash_images.mutants import BUGS, Hunted
+from kraftlab.broker.crash_images.mutants import BUGS
 from kraftlab.broker.crash_images.pairs import hunt_pairs, pairs, shows
+from kraftlab.checking.mutant import Finding
 from kraftlab.cli.output import Output
 
 from ..command import WrongUse
@@ -20,7 +21,7 @@ def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
     if not names:
         known = ", ".join(dict.fromkeys(name.partition("-")[0] for name in BUGS))
         raise WrongUse(f"{', '.join(ids)} has no two bugs that can be paired; pairs are of bugs of the mover: {known}")
-    hunted: list[Hunted] = []
+    hunted: list[Finding[str]] = []
     begun = time.monotonic()
     for one in hunt_pairs(names, jobs):
         hunted.append(one)
@@ -31,11 +32,11 @@ def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
     return SAFETY if score["missed"] else VALID
 
 
-def line_of(one: Hunted) -> str:
+def line_of(one: Finding[str]) -> str:
     """A pair's line."""
-    what = f"{one.script}: {one.crash}" if one.found else "no image shows it"
-    news = "" if one.found == shows(one.name) else ", which is news" if one.found else ", and one should"
-    return f"{one.name:<28} {one.images:>6,} images {one.seconds:>7.2f} s  {what}{news}"
+    what = f"{one.evidence}: {one.rule}" if one.found else "no image shows it"
+    news = "" if one.found == shows(one.id) else ", which is news" if one.found else ", and one should"
+    return f"{one.id:<28} {one.attempts:>6,} images {one.seconds:>7.2f} s  {what}{news}"
 
 
 def score_lines(score: dict[str, Any]) -> list[str]:
@@ -49,16 +50,27 @@ def score_lines(score: dict[str, Any]) -> list[str]:
     return lines
 
 
-def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
+def document(hunted: Sequence[Finding[str]], real_s: float) -> dict[str, Any]:
     """For --json."""
     return {
         "pairs": len(hunted),
         "shown": sum(one.found for one in hunted),
-        "hidden": [one.name for one in hunted if not one.found],
-        "missed": [one.name for one in hunted if not one.found and shows(one.name)],
-        "news": [one.name for one in hunted if one.found and not shows(one.name)],
-        "images": sum(one.images for one in hunted),
+        "hidden": [one.id for one in hunted if not one.found],
+        "missed": [one.id for one in hunted if not one.found and shows(one.id)],
+        "news": [one.id for one in hunted if one.found and not shows(one.id)],
+        "images": sum(one.attempts for one in hunted),
         "seconds": round(sum(one.seconds for one in hunted), 3),
         "real_s": round(real_s, 3),
-        "each": [one._asdict() for one in hunted],
+        "each": [
+            {
+                "name": one.id,
+                "found": one.found,
+                "images": one.attempts,
+                "script": one.evidence or "",
+                "crash": one.rule,
+                "fault": one.words,
+                "seconds": one.seconds,
+            }
+            for one in hunted
+        ],
     }

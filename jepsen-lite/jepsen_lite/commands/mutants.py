@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
+from kraftlab.checking.mutant import MutantDoesNotApply
 from kraftlab.cli.output import Output, json_option
-from kraftlab.simulation.consensus.mutants import MutantDoesNotApply
 
 from ..command import HarnessError, WrongUse
 from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
@@ -110,8 +110,9 @@ def lines_of(one: Hunted) -> list[str]:
     lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
     for found in one.found:
         if len(one.found) > 1:
-            told = f"{found.seeds:>5}       {found.seconds:>7.2f} s  {found.oracle or 'not found'}"
-            lines.append(f"       {found.plant.name:<59} {told}")
+            finding = found.finding
+            told = f"{finding.attempts:>5}       {finding.seconds:>7.2f} s  {finding.rule or 'not found'}"
+            lines.append(f"       {finding.id:<59} {told}")
         if found.least is not None:
             lines.append(f"         {_least_line(found.least)}")
     if one.why:
@@ -166,7 +167,7 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
     here = [one for one in hunted if one.status != NOT_HERE]
     core = [one for one in here if one.id != CANARY and not one.id.startswith(STRETCH)]
     stretch = [one for one in here if one.id.startswith(STRETCH)]
-    seconds = [found.seconds for one in hunted for found in one.found if found.found]
+    seconds = [found.finding.seconds for one in hunted for found in one.found if found.finding.found]
     return {
         "score": {
             "killed": sum(one.status == KILLED for one in here),
@@ -191,13 +192,13 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
                 "why": one.why,
                 "bugs": [
                     {
-                        "name": found.plant.name,
-                        "game": found.plant.game,
-                        "found": found.found,
-                        "oracle": found.oracle,
-                        "words": found.words,
-                        "seeds": found.seeds,
-                        "seconds": round(found.seconds, 3),
+                        "name": found.finding.id,
+                        "game": found.game,
+                        "found": found.finding.found,
+                        "oracle": found.finding.rule,
+                        "words": found.finding.words,
+                        "seeds": found.finding.attempts,
+                        "seconds": round(found.finding.seconds, 3),
                         "least": _least_document(found.least) if found.least is not None else None,
                     }
                     for found in one.found

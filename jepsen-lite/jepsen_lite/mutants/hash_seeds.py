@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import NamedTuple
 
-from kraftlab.simulation.consensus.mutants import planted
+from kraftlab.checking.mutant import Shown, planted
 from kraftlab.simulation.metadata.mutants import FOR_TWO_PROCESSES
 from kraftlab.simulation.metadata.runner import run_seed
 
@@ -23,17 +22,8 @@ SEEDS_AT_ONCE = 4
 _TIMEOUT_S = 300.0
 
 
-class Differs(NamedTuple):
-    """What two processes made of seeds. `words` on the first that differs, which is the last of `seeds`; "" if none does."""
-
-    words: str
-    seeds: int
-    seconds: float
-
-
-def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Differs:
-    """So many seeds, with the bug of that name, "" for none. `seconds` of a core."""
-    before = os.times()
+def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[None]:
+    """Play so many seeds in both processes, with the bug of that name, "" for none, until one differs."""
     with ExitStack() as stack:
         playing = [stack.enter_context(_started(name, first, count, hash_seed)) for hash_seed in PROCESSES]
         for process in playing:
@@ -43,14 +33,11 @@ def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Differs:
         raise RuntimeError(
             f"a process that played seeds {first} to {first + count - 1} with {name!r} ended badly; it says why above"
         )
-    after = os.times()
-    seconds = after.children_user + after.children_system - before.children_user - before.children_system
     for number, (one, other) in enumerate(zip(*shown, strict=True)):
         if one != other:
-            return Differs(
-                f"seed {first + number} is {one} with hash seed {PROCESSES[0]}, {other} with {PROCESSES[1]}", number + 1, seconds
-            )
-    return Differs("", count, seconds)
+            words = f"seed {first + number} is {one} with hash seed {PROCESSES[0]}, {other} with {PROCESSES[1]}"
+            return Shown("two hash seeds", words, number + 1)
+    return Shown(attempts=count)
 
 
 def _started(name: str, first: int, count: int, hash_seed: str) -> subprocess.Popen[str]:

@@ -8,58 +8,40 @@ With shrinking, a failing seed is made smaller as well (smallest_example.py), wi
 from __future__ import annotations
 
 import itertools
-import os
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kraftlab.broker.crash_images.mutants import hunt as hunt_images
-from kraftlab.checking.workers import worker_pool
+from kraftlab.checking.mutant import Finding, MutantDoesNotApply, Shown, hunt, planted
+from kraftlab.checking.workers import done_by
 from kraftlab.simulation.consensus import runner
 from kraftlab.simulation.consensus.faults import FAULTS
-from kraftlab.simulation.consensus.mutants import MUTANTS as OF_CONSENSUS
-from kraftlab.simulation.consensus.mutants import Mutant, MutantDoesNotApply, planted
 from kraftlab.simulation.consensus.options import draw_options
 from kraftlab.simulation.consensus.runner import SeedResult
-from kraftlab.simulation.metadata import mutants as of_controllers
 from kraftlab.simulation.metadata.runner import FAULT_PHASE_MS
 from kraftlab.simulation.metadata.world import MetadataWorld
 
-from ..fault_plan import FaultPlan
-from ..faults.shrink import Case
 from ..workload import Options
 from ..workloads import workload_named
 from ..worlds.simulated import SimulatedRun, run_simulated
 from . import canary, hash_seeds
 from . import smallest_example as least
-from .mutation import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
 from .smallest_example import Least
-from .table import MUTATIONS
+from .table import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, MUTATIONS, PROCESSES, TABLES, Mutation, game_of
 
 KILLED, SURVIVED, NOT_HERE = "killed", "survived", "not here"
 ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
 """Of the runs of workloads."""
 _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
-"""What breaks so has not been found: the bug does not fit the code any more."""
-
-
-class Seen(NamedTuple):
-    """What one seed showed: which oracle, and its words. Both "" if all was well."""
-
-    oracle: str
-    words: str
+"""A run that breaks so has found nothing: the bug does not fit the code any more."""
 
 
 class Found(NamedTuple):
-    """One planted bug after the hunt. `seconds` of one core; `seeds` were played, the last one showed it if it was `found`."""
+    """One planted bug after the hunt. The rule of the finding is the oracle: a rule of the simulator, checkers, or an image."""
 
-    plant: Plant
-    found: bool
-    oracle: str
-    words: str
-    seeds: int
-    seconds: float
+    game: str
+    finding: Finding[Any]
     least: Least | None = None
     """The smallest run that shows it, if it was to be looked for and faults have a plan."""
 
@@ -76,149 +58,97 @@ class Hunted(NamedTuple):
 
     @property
     def seeds(self) -> int:
-        return sum(found.seeds for found in self.found)
+        return sum(found.finding.attempts for found in self.found)
 
     @property
     def seconds(self) -> float:
-        return sum(found.seconds for found in self.found)
+        return sum(found.finding.seconds for found in self.found)
 
     @property
     def oracles(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(found.oracle for found in self.found if found.found))
+        return tuple(dict.fromkeys(found.finding.rule for found in self.found if found.finding.found))
 
 
-def mutant_of(plant: Plant) -> Mutant:
-    """MutantDoesNotApply if there is none of that name."""
-    registries: Mapping[str, Mapping[str, Mutant]] = {
-        CONSENSUS: OF_CONSENSUS,
-        CONTROLLERS: of_controllers.MUTANTS,
-        HASH_SEEDS: of_controllers.FOR_TWO_PROCESSES,
-    }
-    registry = registries.get(plant.game, {**of_controllers.MUTANTS, **of_controllers.FOR_CLIENTS})
-    if plant.name not in registry:
-        raise MutantDoesNotApply(f"{plant.name}: there is no such bug for the game {plant.game}")
-    return registry[plant.name]
-
-
-def play(plant: Plant, seed: int) -> Seen:
-    """One seed with the bug. MutantDoesNotApply."""
-    with planted(mutant_of(plant)):
-        if plant.game in (CONSENSUS, CONTROLLERS):
-            return _of_world(plant, _in_world(plant, seed))
-        return _of_clients(plant, run_simulated(workload_named(plant.game), seed, ASKING))
-
-
-def _in_world(plant: Plant, seed: int) -> SeedResult:
-    if plant.game == CONTROLLERS:
+def play(bug: str, seed: int) -> Shown[SeedResult | SimulatedRun]:
+    """Play one seed with the bug, which is planted. MutantDoesNotApply."""
+    game = game_of(bug)
+    if game == CONTROLLERS:
         options = draw_options(seed, FAULTS, fault_phase_ms=FAULT_PHASE_MS)
-        return runner.play(options, make_world=MetadataWorld, with_tail=False)
-    mutant = mutant_of(plant)
-    return runner.play(runner.options_for(mutant, seed, mutant.faults), refine=True, with_tail=False)
+        return _of_world(bug, runner.play(options, make_world=MetadataWorld, with_tail=False))
+    if game == CONSENSUS:
+        mutant = TABLES[CONSENSUS][bug]
+        return _of_world(bug, runner.play(runner.options_for(mutant, seed, mutant.limits.faults), refine=True, with_tail=False))
+    return _of_clients(bug, run_simulated(workload_named(game), seed, ASKING))
 
 
-def _of_world(plant: Plant, result: SeedResult) -> Seen:
+def _of_world(bug: str, result: SeedResult) -> Shown[SeedResult | SimulatedRun]:
     if result.ok:
-        return Seen("", "")
+        return Shown()
     if result.rule in _FAULTS_OF_THE_PATCH:
-        raise MutantDoesNotApply(f"{plant.name}: {result.violations[0]}")
-    return Seen(result.rule, result.violations[0])
+        raise MutantDoesNotApply(f"{bug}: {result.violations[0]}")
+    return Shown(result.rule, result.violations[0], evidence=result)
 
 
-def _of_clients(plant: Plant, played: SimulatedRun) -> Seen:
+def _of_clients(bug: str, played: SimulatedRun) -> Shown[SeedResult | SimulatedRun]:
     wrong = [verdict for verdict in played.verdicts if verdict.valid is False]
     if not wrong:
-        return Seen("", "")
+        return Shown()
     if played.violation.partition(":")[0] in _FAULTS_OF_THE_PATCH:
-        raise MutantDoesNotApply(f"{plant.name}: {played.violation}")
+        raise MutantDoesNotApply(f"{bug}: {played.violation}")
     rule = played.violation.partition(" ")[0].rstrip(":")
     names = [verdict.checker for verdict in wrong if not (rule and verdict.reason.startswith(rule))]
-    return Seen("+".join([*([rule] if rule else []), *names]), wrong[0].reason)
+    return Shown("+".join([*([rule] if rule else []), *names]), wrong[0].reason, evidence=played)
 
 
-def shrunk(plant: Plant, seed: int, budget_s: float) -> Least:
-    """The least of a seed that shows the bug. MutantDoesNotApply."""
-    with planted(mutant_of(plant)):
-        if plant.game in (CONSENSUS, CONTROLLERS):
-            return least.of_seed(_in_world(plant, seed), plant.game == CONTROLLERS, budget_s)
-        workload = workload_named(plant.game)
-
-        def replay(case: Case) -> SimulatedRun:
-            return run_simulated(workload, seed, case.options, FaultPlan(seed=case.options.seed, actions=case.actions))
-
-        return least.of_run(run_simulated(workload, seed, ASKING), replay, budget_s)
+def shrunk(bug: str, evidence: SeedResult | SimulatedRun, budget_s: float) -> Least:
+    """The least of a run that shows the bug, which is planted."""
+    if isinstance(evidence, SeedResult):
+        return least.of_seed(evidence, game_of(bug) == CONTROLLERS, budget_s)
+    return least.of_run(evidence, partial(least.replayed, workload_named(game_of(bug))), budget_s)
 
 
-def hunt_plant(plant: Plant, budget_s: float, *, shrinks: bool = False) -> Found:
-    """Plays seeds 0, 1, 2, … with the bug; all images of the mover's crashes if it is one of its. MutantDoesNotApply."""
-    if plant.game == PROCESSES:
-        return _on_processes(plant)
-    if plant.game == HASH_SEEDS:
-        return _between_processes(plant, budget_s)
-    if plant.game == LOG_DIRS:
-        images = hunt_images(plant.name)
-        oracle = f"image: {images.crash}" if images.found else ""
-        return Found(plant, images.found, oracle, images.fault, images.images, images.seconds)
-    begun = time.process_time()
-    for seed in itertools.count():
-        seen = play(plant, seed)
-        seconds = time.process_time() - begun
-        if seen.oracle:
-            found = Found(plant, True, seen.oracle, seen.words, seed + 1, seconds)
-            return found._replace(least=shrunk(plant, seed, budget_s)) if shrinks else found
-        if seconds >= budget_s:
-            return Found(plant, False, "", "", seed + 1, seconds)
-    raise AssertionError("seeds do not end")
+def hunt_bug(bug: str, budget_s: float, *, shrinks: bool = False) -> Found:
+    """Play seeds 0, 1, 2, … with the bug, or judge the images of the mover's crashes if the bug is one of the mover.
 
-
-def _between_processes(plant: Plant, budget_s: float) -> Found:
-    seeds, seconds = 0, 0.0
-    while seconds < budget_s:
-        differs = hash_seeds.compared(plant.name, seeds)
-        seeds, seconds = seeds + differs.seeds, seconds + differs.seconds
-        if differs.words:
-            return Found(plant, True, "two hash seeds", differs.words, seeds, seconds)
-    return Found(plant, False, "", "", seeds, seconds)
-
-
-def _on_processes(plant: Plant) -> Found:
-    """One run. A node that notices by itself is no find: clients must have been told what is not so."""
-    before = sum(os.times()[:4])
-    sung = canary.sing(canary.means().library)
-    unsafe = [verdict for verdict in sung.wrong if verdict.kind == "safety"]
-    seconds = sum(os.times()[:4]) - before
-    oracle = "+".join(verdict.checker for verdict in unsafe)
-    return Found(plant, bool(unsafe), oracle, unsafe[0].reason if unsafe else "", 1, seconds)
-
-
-def hunt(mutation: Mutation, budget_s: float, *, shrinks: bool = False) -> Hunted:
-    """Hunts all bugs of a mutation, each for so long at most, and as long again for the least that shows it if that is wanted.
     MutantDoesNotApply.
     """
-    if any(plant.game == PROCESSES for plant in mutation.plants) and (why := canary.means().why):
+    game = game_of(bug)
+    if game == PROCESSES:
+        return Found(game, hunt(bug, (canary.means().library,), _on_processes))
+    if game == HASH_SEEDS:
+        first_seeds = itertools.count(step=hash_seeds.SEEDS_AT_ONCE)
+        return Found(game, hunt(bug, first_seeds, partial(hash_seeds.compared, bug), budget_s=budget_s))
+    if game == LOG_DIRS:
+        finding = hunt_images(bug)
+        return Found(game, finding._replace(rule=f"image: {finding.rule}" if finding.found else ""))
+    with planted(TABLES[game][bug]):
+        found = hunt(bug, itertools.count(), partial(play, bug), budget_s=budget_s)
+        smaller = shrunk(bug, found.evidence, budget_s) if shrinks and found.evidence is not None else None
+    return Found(game, found._replace(evidence=None), smaller)
+
+
+def _on_processes(library: str) -> Shown[None]:
+    """A node that notices by itself is not a find: clients must have been told what is not so."""
+    unsafe = [verdict for verdict in canary.sing(library).wrong if verdict.kind == "safety"]
+    return Shown("+".join(verdict.checker for verdict in unsafe), unsafe[0].reason if unsafe else "")
+
+
+def hunt_mutation(mutation: Mutation, budget_s: float, *, shrinks: bool = False) -> Hunted:
+    """Hunt all bugs of a mutation, each for so long at most, and as long again for the least that shows it if that is wanted.
+
+    MutantDoesNotApply.
+    """
+    if any(game_of(bug) == PROCESSES for bug in mutation.bugs) and (why := canary.means().why):
         return Hunted(mutation.id, mutation.about, NOT_HERE, why, ())
-    found = tuple(hunt_plant(plant, budget_s, shrinks=shrinks) for plant in mutation.plants)
-    if found and all(each.found for each in found):
-        return Hunted(mutation.id, mutation.about, KILLED, "", found)
-    return Hunted(mutation.id, mutation.about, SURVIVED, "", found)
-
-
-def _hunt_by_id(mutation_id: str, budget_s: float, shrinks: bool) -> Hunted:
-    return hunt(MUTATIONS[mutation_id], budget_s, shrinks=shrinks)
-
-
-def _is_short(mutation_id: str) -> bool:
-    """False for those that go first, so that no processor is idle in the end: they wait for clocks."""
-    return all(plant.game != PROCESSES for plant in MUTATIONS[mutation_id].plants)
+    found = tuple(hunt_bug(bug, budget_s, shrinks=shrinks) for bug in mutation.bugs)
+    status = KILLED if all(each.finding.found for each in found) else SURVIVED
+    return Hunted(mutation.id, mutation.about, status, "", found)
 
 
 def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1, shrinks: bool = False) -> Iterator[Hunted]:
-    """Hunts each, in this process or in several; what came of them comes in their order. MutantDoesNotApply."""
-    run = partial(_hunt_by_id, budget_s=budget_s, shrinks=shrinks)
-    if jobs <= 1:
-        yield from map(run, ids)
-        return
-    wanted = list(ids)
-    with worker_pool(jobs) as executor:
-        hunts = {name: executor.submit(run, name) for name in sorted(wanted, key=_is_short)}
-        for name in wanted:
-            yield hunts[name].result()
+    """Hunt each mutation, in this process or in several; results come in the order of the ids. MutantDoesNotApply."""
+    return done_by(jobs, partial(_hunt_by_id, budget_s=budget_s, shrinks=shrinks), ids)
+
+
+def _hunt_by_id(mutation_id: str, budget_s: float, shrinks: bool) -> Hunted:
+    return hunt_mutation(MUTATIONS[mutation_id], budget_s, shrinks=shrinks)

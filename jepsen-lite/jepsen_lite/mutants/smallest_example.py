@@ -18,8 +18,10 @@ from kraftlab.simulation.consensus.shrink import shrink, weather
 from kraftlab.simulation.consensus.world import World
 from kraftlab.simulation.metadata.world import MetadataWorld
 
+from ..fault_plan import FaultPlan
 from ..faults.shrink import Case, smallest_case
-from ..worlds.simulated import SimulatedRun
+from ..workload import Workload
+from ..worlds.simulated import SimulatedRun, run_simulated
 
 
 class Size(NamedTuple):
@@ -111,6 +113,12 @@ def of_run(played: SimulatedRun, replay: Callable[[Case], SimulatedRun], budget_
         clock.seconds,
         not clock.is_over(),
     )
+
+
+def replayed(workload: Workload, case: Case) -> SimulatedRun:
+    """Run a smaller case of a workload's run."""
+    seed = case.options.seed
+    return run_simulated(workload, seed, case.options, FaultPlan(seed=seed, actions=case.actions))
 
 
 def _wrong(played: SimulatedRun) -> frozenset[str]:

@@ -1,142 +1,128 @@
-"""The mutations: of Raft (R), of the controller (C), of moves between log directories (M), further ones (X), and the canary."""
+"""The mutations: of Raft (R), of the controller (C), of moves between log directories (M), further ones (X), and the canary.
+
+A mutation is a mistake that people make in such systems; its bugs are the rows of the tables of planted bugs that make it. A
+*game* says where a bug is hunted: in which world, and who asks.
+"""
 
 from __future__ import annotations
 
-from .mutation import CONTROLLERS, HASH_SEEDS, LOG_DIRS, PROCESSES, Mutation, Plant
+from typing import Any, NamedTuple
+
+from kraftlab.broker.crash_images.mutants import BUGS
+from kraftlab.checking.mutant import MutantDoesNotApply, Table
+from kraftlab.simulation.consensus.mutants import MUTANTS as OF_CONSENSUS
+from kraftlab.simulation.metadata import mutants as of_controllers
+
+CONSENSUS = "consensus"
+"""The quorum alone, with clients that append and read lists."""
+CONTROLLERS = "controllers"
+"""Controllers on top, with the simulator's own administrator and brokers."""
+HASH_SEEDS = "hash-seeds"
+"""Controllers, each seed in two processes that hash strings differently: they must do the same."""
+PROCESSES = "processes"
+"""Real nodes on disks of their own (`canary.py`): once, and only where a machine can."""
+LOG_DIRS = "log-dirs"
+"""Moves between log directories: every image that a crash may leave, one after the other. Its seeds are images."""
+
+TABLES: dict[str, Table[Any]] = {
+    CONSENSUS: OF_CONSENSUS,
+    CONTROLLERS: of_controllers.MUTANTS,
+    "registers": of_controllers.FOR_CLIENTS,
+    HASH_SEEDS: of_controllers.FOR_TWO_PROCESSES,
+    LOG_DIRS: BUGS,
+}
+"""The planted bugs by the game in which they are hunted. "registers" is a workload in the simulated world."""
+SYNCS_IGNORED = "syncs-ignored"
+"""The bug of the canary, which is not in the code but below it."""
 
 
-def _consensus(*names: str) -> tuple[Plant, ...]:
-    return tuple(Plant(name) for name in names)
+class Mutation(NamedTuple):
+    """All of `bugs` must be found. Bugs that must be planted together are one name ("M5+M7")."""
+
+    id: str
+    about: str
+    bugs: tuple[str, ...]
 
 
-def _controllers(*names: str) -> tuple[Plant, ...]:
-    return tuple(Plant(name, CONTROLLERS) for name in names)
-
-
-def _moves(*names: str) -> tuple[Plant, ...]:
-    return tuple(Plant(name, LOG_DIRS) for name in names)
+def game_of(bug: str) -> str:
+    """The game in which a bug is hunted. MutantDoesNotApply if there is no such bug."""
+    if bug == SYNCS_IGNORED:
+        return PROCESSES
+    for game, table in TABLES.items():
+        if bug.partition("+")[0] in table:
+            return game
+    raise MutantDoesNotApply(f"{bug}: there is no such bug in any game")
 
 
 STRETCH = "X"
 """Ids of the further ones begin so."""
 CANARY = "CANARY"
 
-MUTATIONS: dict[str, Mutation] = {
-    row.id: row
-    for row in (
-        Mutation("R1", "vote answered before it is durable", "crash after vote", _consensus("vote-before-store")),
-        Mutation("R2", "epoch bump kept in memory only", "crash", _consensus("epoch-not-stored")),
-        Mutation("R3", "fetch position acknowledged before fsync", "power loss", _consensus("fetch-before-flush")),
-        Mutation("R4", "leader counts its own unflushed tail", "power loss of the leader", _consensus("unsynced-counts")),
-        Mutation("R5", "second vote in one epoch", "split election", _consensus("second-vote", "vote-forgotten")),
-        Mutation("R6", "half is a majority", "partition", _consensus("half-is-a-majority")),
-        Mutation(
-            "R7",
-            "up-to-date check by offset only, epoch only, or not at all",
-            "stale candidate",
-            _consensus("only-length-counts", "only-the-last-epoch-counts", "any-log-is-good-enough"),
-        ),
-        Mutation("R8", "high watermark by records of an older epoch", "leader kills", _consensus("older-epochs-by-counting")),
-        Mutation("R9", "high watermark of fewer than a majority", "any lag", _consensus("minority-commits")),
-        Mutation("R10", "a log end is taken that was not compared", "divergent tail", _consensus("no-divergence")),
-        Mutation("R11", "follower truncates more than differs", "divergence", _consensus("truncates-the-whole-epoch")),
-        Mutation("R12", "divergence ignored, never truncates", "divergent tail", _consensus("never-truncates")),
-        Mutation(
-            "R13",
-            "follower's high watermark not clamped to what agrees",
-            "divergent tail",
-            _consensus("committed-before-truncated", "own-end-is-committed"),
-        ),
-        Mutation("R14", "leader takes a diverging fetch as progress", "leader change", _consensus("divergence-is-progress")),
-        Mutation(
-            "R15",
-            "linearizable read from local state",
-            "partitioned leader",
-            (*_consensus("read-without-a-round"), Plant("linearizable-read-as-it-is", "registers")),
-        ),
-        Mutation("R16", "read before the leader's first own record", "election", _consensus("read-before-own-commit")),
-        Mutation("R17", "a leader of an older epoch is followed", "delayed message", _consensus("old-leader-followed")),
-        Mutation(
-            "R18",
-            "a vote or an acknowledgement of an older epoch is counted",
-            "message delayed across elections",
-            _consensus("older-votes-count", "older-fetches-count"),
-        ),
-        Mutation("R19", "cut-off leader never resigns", "asymmetric partition", _consensus("never-resigns")),
-        Mutation(
-            "R20",
-            "snapshot's id wrong, or the log dropped before it is durable",
-            "crash, snapshot",
-            _consensus("snapshot-named-by-the-last-epoch", "cleaned-above-the-snapshot", "segments-removed-before-the-install"),
-        ),
-        Mutation(
-            "R21",
-            "voters in force once committed, or two changes at once",
-            "partition, membership",
-            _consensus("voters-effective-on-commit", "no-settled-gate"),
-        ),
-        Mutation(
-            "R22",
-            "bad crc ignored, or an fsync error swallowed",
-            "torn write, EIO",
-            _consensus("crc-ignored", "fsync-error-swallowed"),
-        ),
-        Mutation("C1", "no deduplication by request id", "retry", _controllers("no-deduplication")),
-        Mutation("C2", "reply at append, not at commit", "leader isolated", _controllers("answer-before-commit")),
-        Mutation(
-            "C3",
-            "uncommitted state visible to reads, or kept on resignation",
-            "leader loses its epoch",
-            (*_controllers("revert-forgotten"), Plant("uncommitted-state-shown", "registers")),
-        ),
-        Mutation("C4", "broker-epoch check missing", "zombie", _controllers("broker-epoch-unchecked")),
-        Mutation("C5", "broker epoch reused", "restarts", _controllers("broker-epoch-reused")),
-        Mutation(
-            "C6", "reassignment ends before the target is in sync", "new replica lags", _controllers("reassigned-too-early")
-        ),
-        Mutation("C7", "leader is fenced or outside the ISR", "broker silent", _controllers("leaderships-stay")),
-        Mutation("C8", "partition epoch not compared", "concurrent ISR change", _controllers("partition-epoch-unchecked")),
-        Mutation(
-            "C9",
-            "one operation in two batches",
-            "kill between batches",
-            _controllers("transaction-in-parts", "outcome-apart"),
-        ),
-        Mutation(
-            "C10",
-            "snapshot omits a table",
-            "snapshot, restart",
-            _controllers("outcomes-not-in-snapshots", "queue-not-in-snapshots"),
-        ),
-        Mutation("M1", "swap before the future copy has the last batch", "appends during the move", _moves("M1-swap+M1-ends")),
-        Mutation("M2", "future files not fsynced before the swap", "power loss", _moves("M2")),
-        Mutation("M3", "no directory fsync after rename", "power loss", _moves("M3")),
-        Mutation("M4", "source deleted before the rename is durable", "power loss", _moves("M4")),
-        Mutation("M5", "controller told before the data are durable", "crash, with M7", _moves("M5+M7")),
-        Mutation("M6", "recovery promotes an incomplete copy", "crash during copy", _moves("M6")),
-        Mutation("M7", "recovery creates an empty log", "crash between swap and report", _moves("M7")),
-        Mutation(
-            "M8",
-            "epoch cache or checkpoints not carried along",
-            "move of an idle partition",
-            _moves("M8-epochs", "M8-checkpoints"),
-        ),
-        Mutation("X1", "copy verified by length only", "leader change, power loss", _moves("X1-level+X1-align")),
-        Mutation("X2", "no space during a copy counts as done", "full disk", _moves("X2-append", "X2-copy")),
-        Mutation("X3", "truncation during a copy not mirrored", "leader change", _moves("X3-cut+X3-align")),
-        Mutation("X4", "election timer not reset by fetches", "none", _consensus("timer-runs-on")),
-        Mutation("X5", "higher epoch ignored by a leader", "partition", _consensus("higher-epoch-ignored")),
-        Mutation("X6", "vote not cleared on a new epoch", "election", _consensus("vote-kept-in-new-epoch")),
-        Mutation("X7", "pre-vote in spite of a live leader", "none", _consensus("pre-vote-in-spite-of-a-leader")),
-        Mutation("X8", "session timeout on the wall clock", "clock set back", _controllers("contacts-by-the-wall-clock")),
-        Mutation(
-            "X9", "a set of strings is iterated while applying", "another hash seed", (Plant("answers-in-a-set", HASH_SEEDS),)
-        ),
-        Mutation("X10", "stale progress overwrites newer", "reordering", _consensus("high-watermark-follows-late-fetches")),
-        Mutation(
-            "X11", "removed voter still counted", "membership", _consensus("old-set-commits", "removed-leader-counts-itself")
-        ),
-        Mutation("X12", "observers counted", "observers lead voters", _consensus("observers-count")),
-        Mutation(CANARY, "a real node whose fsyncs do nothing", "power loss", (Plant("syncs-ignored", PROCESSES),)),
-    )
-}
+_ROWS = (
+    ("R1", "vote answered before it is durable", "vote-before-store"),
+    ("R2", "epoch bump kept in memory only", "epoch-not-stored"),
+    ("R3", "fetch position acknowledged before fsync", "fetch-before-flush"),
+    ("R4", "leader counts its own unflushed tail", "unsynced-counts"),
+    ("R5", "second vote in one epoch", "second-vote", "vote-forgotten"),
+    ("R6", "half is a majority", "half-is-a-majority"),
+    (
+        "R7",
+        "up-to-date check by offset only, epoch only, or not at all",
+        "only-length-counts",
+        "only-the-last-epoch-counts",
+        "any-log-is-good-enough",
+    ),
+    ("R8", "high watermark by records of an older epoch", "older-epochs-by-counting"),
+    ("R9", "high watermark of fewer than a majority", "minority-commits"),
+    ("R10", "a log end is taken that was not compared", "no-divergence"),
+    ("R11", "follower truncates more than differs", "truncates-the-whole-epoch"),
+    ("R12", "divergence ignored, never truncates", "never-truncates"),
+    ("R13", "follower's high watermark not clamped to what agrees", "committed-before-truncated", "own-end-is-committed"),
+    ("R14", "leader takes a diverging fetch as progress", "divergence-is-progress"),
+    ("R15", "linearizable read from local state", "read-without-a-round", "linearizable-read-as-it-is"),
+    ("R16", "read before the leader's first own record", "read-before-own-commit"),
+    ("R17", "a leader of an older epoch is followed", "old-leader-followed"),
+    ("R18", "a vote or an acknowledgement of an older epoch is counted", "older-votes-count", "older-fetches-count"),
+    ("R19", "cut-off leader never resigns", "never-resigns"),
+    (
+        "R20",
+        "snapshot's id wrong, or the log dropped before it is durable",
+        "snapshot-named-by-the-last-epoch",
+        "cleaned-above-the-snapshot",
+        "segments-removed-before-the-install",
+    ),
+    ("R21", "voters in force once committed, or two changes at once", "voters-effective-on-commit", "no-settled-gate"),
+    ("R22", "bad crc ignored, or an fsync error swallowed", "crc-ignored", "fsync-error-swallowed"),
+    ("C1", "no deduplication by request id", "no-deduplication"),
+    ("C2", "reply at append, not at commit", "answer-before-commit"),
+    ("C3", "uncommitted state visible to reads, or kept on resignation", "revert-forgotten", "uncommitted-state-shown"),
+    ("C4", "broker-epoch check missing", "broker-epoch-unchecked"),
+    ("C5", "broker epoch reused", "broker-epoch-reused"),
+    ("C6", "reassignment ends before the target is in sync", "reassigned-too-early"),
+    ("C7", "leader is fenced or outside the ISR", "leaderships-stay"),
+    ("C8", "partition epoch not compared", "partition-epoch-unchecked"),
+    ("C9", "one operation in two batches", "transaction-in-parts", "outcome-apart"),
+    ("C10", "snapshot omits a table", "outcomes-not-in-snapshots", "queue-not-in-snapshots"),
+    ("M1", "swap before the future copy has the last batch", "M1-swap+M1-ends"),
+    ("M2", "future files not fsynced before the swap", "M2"),
+    ("M3", "no directory fsync after rename", "M3"),
+    ("M4", "source deleted before the rename is durable", "M4"),
+    ("M5", "controller told before the data are durable", "M5+M7"),
+    ("M6", "recovery promotes an incomplete copy", "M6"),
+    ("M7", "recovery creates an empty log", "M7"),
+    ("M8", "epoch cache or checkpoints not carried along", "M8-epochs", "M8-checkpoints"),
+    ("X1", "copy verified by length only", "X1-level+X1-align"),
+    ("X2", "no space during a copy counts as done", "X2-append", "X2-copy"),
+    ("X3", "truncation during a copy not mirrored", "X3-cut+X3-align"),
+    ("X4", "election timer not reset by fetches", "timer-runs-on"),
+    ("X5", "higher epoch ignored by a leader", "higher-epoch-ignored"),
+    ("X6", "vote not cleared on a new epoch", "vote-kept-in-new-epoch"),
+    ("X7", "pre-vote in spite of a live leader", "pre-vote-in-spite-of-a-leader"),
+    ("X8", "session timeout on the wall clock", "contacts-by-the-wall-clock"),
+    ("X9", "a set of strings is iterated while applying", "answers-in-a-set"),
+    ("X10", "stale progress overwrites newer", "high-watermark-follows-late-fetches"),
+    ("X11", "removed voter still counted", "old-set-commits", "removed-leader-counts-itself"),
+    ("X12", "observers counted", "observers-count"),
+    (CANARY, "a real node whose fsyncs do nothing", SYNCS_IGNORED),
+)
+MUTATIONS: dict[str, Mutation] = {id: Mutation(id, about, tuple(bugs)) for id, about, *bugs in _ROWS}

@@ -50,7 +50,7 @@ def test_so_is_that_of_a_quorum_under_controllers() -> None:
     ],
 )
 def test_a_planted_bug_is_refused_at_its_first_step(mutant: str, seed: int) -> None:
-    result = run_seed(seed, faults=MUTANTS[mutant].faults, mutant=mutant, refine=True)
+    result = run_seed(seed, faults=MUTANTS[mutant].limits.faults, mutant=mutant, refine=True)
     assert result.rule == "S19", result.violations
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from kraftlab.checking.mutant import planted
 from kraftlab.quorum.core.batch import KRaftVersion, KRaftVoters
 from kraftlab.quorum.core.events import ResignAsked
 from kraftlab.quorum.core.snapshots import Snapshots
@@ -21,7 +22,7 @@ from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.invariants import Violation
 from kraftlab.simulation.consensus.machine import Machine, Rot
 from kraftlab.simulation.consensus.membership_invariants import VotersChangeOneByOne
-from kraftlab.simulation.consensus.mutants import MUTANTS, planted
+from kraftlab.simulation.consensus.mutants import MUTANTS
 from kraftlab.simulation.consensus.options import CALM, draw_options
 from kraftlab.simulation.consensus.state_machine import FrozenHash
 from kraftlab.simulation.consensus.transcript import Transcript
