@@ -18,12 +18,12 @@ where that is no majority.
 One reassignment is one finding, of the first class that fits. An earlier reassignment that only added is no race: the union was
 its target. What is superseded has not settled and is no `rf_change`; that it was asked for may still be a `union_race`.
 
-This is the plain oracle. `tables/gold.py` says the same in SQL, `drift_arrow` of tables of any size.
+These are the rules, of rows in memory; `drift_arrow` finds the few rows of large tables that they have to look at.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -68,18 +68,6 @@ class Mode(NamedTuple):
 
 PlaceOfPartition = tuple[str, int]
 """(topic id, partition)."""
-
-
-def rf_drift(
-    reassignments: Iterable[Reassignment], settled: Iterable[SettledPartition], race_window_ms: int = RACE_WINDOW_MS
-) -> list[Drift]:
-    """All findings, by the offset of their culprit."""
-    settled = list(settled)
-    modes = modes_of(
-        (topic_id, rf, count) for (topic_id, rf), count in Counter((one.topic_id, one.rf) for one in settled).items()
-    )
-    found, culprits = of_cycles(reassignments, modes, race_window_ms)
-    return sorted([*found, *of_siblings(settled, modes, culprits)], key=place)
 
 
 def of_cycles(

@@ -29,7 +29,9 @@ Read = Callable[[list[str]], Iterable[pa.Table]]
 """(columns) → the rows of `gold.reassignments`, in any parts, the same whenever it is called."""
 
 
-def rf_drift(reassignments: Read, states: pa.Table, rows_at_once: int = ROWS_AT_ONCE) -> pa.Table:
+def rf_drift(
+    reassignments: Read, states: pa.Table, rows_at_once: int = ROWS_AT_ONCE, race_window_ms: int = RACE_WINDOW_MS
+) -> pa.Table:
     """`gold.rf_drift`; `states` has STATE_COLUMNS of `silver.partition_state`."""
     states = states.filter(pc.is_valid(states["rf_settled"]))
     counted = states.group_by(["topic_id", "rf_settled"]).aggregate([("partition", "count")])
@@ -38,7 +40,7 @@ def rf_drift(reassignments: Read, states: pa.Table, rows_at_once: int = ROWS_AT_
     found: list[Drift] = []
     culprits: dict[PlaceOfPartition, Drift] = {}
     for cycles in _histories(reassignments, suspects, rows_at_once):
-        drifts, last = of_cycles(cycles, modes, RACE_WINDOW_MS)
+        drifts, last = of_cycles(cycles, modes, race_window_ms)
         found += drifts
         culprits |= last
     found += of_siblings(_different(states, modes), modes, culprits)

@@ -110,14 +110,6 @@ def leader_epochs(starts: Iterable[EpochStart]) -> list[LeaderEpoch]:
     return epochs
 
 
-def epochs_with_two_leaders(epochs: Iterable[LeaderEpoch]) -> list[int]:
-    """Epochs that two controllers led."""
-    leaders: dict[int, set[int | None]] = defaultdict(set)
-    for each in epochs:
-        leaders[each.epoch].add(each.leader)
-    return sorted(epoch for epoch, names in leaders.items() if len(names) > 1)
-
-
 def log_divergence(batches: Iterable[LogBatch]) -> list[Divergence]:
     """Where logs of different controllers hold different batches, neighbouring ones as one range."""
     pieces = sorted(_pieces(sorted(batches, key=lambda each: (each.base_offset, each.controller_id))))

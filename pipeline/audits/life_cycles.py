@@ -494,16 +494,6 @@ def _placed(replicas: Replicas | None, directories: tuple[str, ...] | None) -> d
     return dict(zip(replicas, directories, strict=True))
 
 
-def life_cycles(topic_id: str, topic: str | None, partition: int, changes: Iterable[Change]) -> list[Reassignment]:
-    """All reassignments of one partition, in the order in which they ended, an open one last."""
-    ended: list[Reassignment] = []
-    history = PartitionHistory(topic_id, topic, partition, ended)
-    for change in changes:
-        history.step(change)
-    history.finish()
-    return ended
-
-
 class PartitionKey(NamedTuple):
     """Whose changes they are. A topic that is deleted and created again has another id."""
 
@@ -520,6 +510,24 @@ def all_life_cycles(
     `deletions`: by topic id. Returned in the order in which they ended, open ones last.
     """
     ended: list[Reassignment] = []
+    _all_histories(rows, ended, deletions or {})
+    return ended
+
+
+def partition_states(
+    rows: Iterable[tuple[PartitionKey, Change]],
+    at_offset: int | None = None,
+    deletions: Mapping[str, Removal] | None = None,
+) -> list[PartitionState]:
+    """The state after the record at `at_offset`, of all partitions whose topic exists then; None is after all of them."""
+    known = [(key, change) for key, change in rows if at_offset is None or change.offset <= at_offset]
+    removed = {topic: at for topic, at in (deletions or {}).items() if at_offset is None or at[0] <= at_offset}
+    return [history.state() for history in _all_histories(known, [], removed) if not history.is_removed]
+
+
+def _all_histories(
+    rows: Iterable[tuple[PartitionKey, Change]], ended: list[Reassignment], deletions: Mapping[str, Removal]
+) -> list[PartitionHistory]:
     histories: dict[tuple[str, int], PartitionHistory] = {}
     for key, change in rows:
         history = histories.get((key.topic_id, key.partition))
@@ -527,5 +535,5 @@ def all_life_cycles(
             history = histories[key.topic_id, key.partition] = PartitionHistory(*key, ended)
         history.step(change)
     for history in histories.values():
-        history.finish((deletions or {}).get(history.topic_id))
-    return ended
+        history.finish(deletions.get(history.topic_id))
+    return list(histories.values())

@@ -73,6 +73,11 @@ def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DE
         yield STATE, _plain_batch(STATE, states)
 
 
+def states_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[pa.RecordBatch]:
+    """The same rows to states alone."""
+    return (batch for table, batch in histories_of(batches, deletions) if table == STATE)
+
+
 def _finished(batches: Iterable[pa.RecordBatch], deletions: Deletions, ended: list[Reassignment]) -> Iterator[PartitionHistory]:
     """Each partition's history when it is over; what ended in it has been appended to `ended`."""
     history: PartitionHistory | None = None

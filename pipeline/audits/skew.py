@@ -3,29 +3,26 @@
 A directory is compared with the mean of the online directories of its broker, a broker with the mean of the online brokers;
 above `BAND` times the mean it is over the band, as Cruise Control counts. Copies that a move between directories is filling
 (`is_future`) take space but are no replicas. What is offline has unknown sizes: it is told, and no part of a mean.
+
+Samples, of which there may be millions, are added up by columns; directories and brokers are few.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 BAND = 1.1
-
-
-class Sample(NamedTuple):
-    """A row of `silver.log_dir_samples`, as far as skew needs it; a directory without replicas is one row without a topic."""
-
-    sampled_ms: int
-    broker_id: int
-    dir_id: str | None
-    path: str | None
-    topic: str | None
-    partition: int | None
-    size_bytes: int | None
-    is_future: bool | None
-    error: str | None
+SAMPLE_COLUMNS = [
+    "sampled_ms", "broker_id", "dir_id", "path", "topic", "partition", "size_bytes", "is_future", "error",
+]  # fmt: skip
+LEADER_COLUMNS = ["topic", "partition", "leader"]
+BROKER, DIRECTORY = ["sampled_ms", "broker_id"], ["sampled_ms", "broker_id", "dir_id", "path"]
+_SUMS = ("bytes", "replicas", "led", "online")
 
 
 class Load(NamedTuple):
@@ -46,70 +43,74 @@ class Load(NamedTuple):
 
 
 def log_dir_skew(
-    samples: Iterable[Sample],
-    racks: Mapping[int, str | None] | None = None,
-    leaders: Collection[tuple[str, int, int]] = (),
-    band: float = BAND,
+    samples: Iterable[pa.Table], racks: Mapping[int, str | None], leaders: pa.Table, band: float = BAND
 ) -> list[Load]:
-    """One row per directory and time. `leaders`: (topic, partition, broker) of the partitions' leaders now."""
-    places: dict[_Place, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        places[sample.sampled_ms, sample.broker_id, sample.dir_id, sample.path].append(sample)
-    return _compared(places, lambda place: (place[0], place[1]), racks or {}, leaders, band)
+    """One row per directory and time. `samples` have SAMPLE_COLUMNS, in any parts; `leaders` LEADER_COLUMNS, as they are now."""
+    return _compared(_filled(samples, leaders, DIRECTORY), DIRECTORY, 2, racks, band)
 
 
 def broker_load(
-    samples: Iterable[Sample],
-    racks: Mapping[int, str | None] | None = None,
-    leaders: Collection[tuple[str, int, int]] = (),
-    band: float = BAND,
+    samples: Iterable[pa.Table], racks: Mapping[int, str | None], leaders: pa.Table, band: float = BAND
 ) -> list[Load]:
     """One row per broker and time. A broker is offline if all of its directories are."""
-    places: dict[_Place, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        places[sample.sampled_ms, sample.broker_id, None, None].append(sample)
-    return _compared(places, lambda place: place[0], racks or {}, leaders, band)
+    return _compared(_filled(samples, leaders, BROKER), BROKER, 1, racks, band)
 
 
-_Place = tuple[int, int, str | None, str | None]
+def _filled(samples: Iterable[pa.Table], leaders: pa.Table, place: list[str]) -> pa.Table:
+    """A row per place: what its samples are in all."""
+    led = _replicas(leaders, "leader").drop_null()
+    parts = [_summed(_measured(rows, led), place) for rows in samples]
+    return _summed(pa.concat_tables(parts), place) if parts else pa.table({name: [] for name in (*place, *_SUMS)})
 
 
-def _compared(
-    places: Mapping[_Place, list[Sample]],
-    group: Callable[[_Place], object],
-    racks: Mapping[int, str | None],
-    leaders: Collection[tuple[str, int, int]],
-    band: float,
-) -> list[Load]:
-    newest = max((place[0] for place in places), default=0)
-    led = set(leaders)
-    sizes = {place: sum(sample.size_bytes or 0 for sample in samples) for place, samples in places.items()}
-    offline = {place for place, samples in places.items() if all(sample.error is not None for sample in samples)}
-    online: dict[object, list[int]] = defaultdict(list)
-    for place, size in sizes.items():
-        if place not in offline:
-            online[group(place)].append(size)
-    rows = []
-    for place, samples in places.items():
-        replicas = [sample for sample in samples if sample.topic is not None and not sample.is_future]
-        peers = online[group(place)]
-        mean = sum(peers) / len(peers) if peers else None
-        ratio = sizes[place] / mean if mean and place not in offline else None
-        leading = sum((sample.topic or "", sample.partition or 0, place[1]) in led for sample in replicas)
-        rows.append(
+def _measured(rows: pa.Table, led: pa.ChunkedArray) -> pa.Table:
+    is_replica = pc.and_(pc.is_valid(rows["topic"]), pc.invert(pc.fill_null(rows["is_future"], False)))
+    is_led = pc.and_(is_replica, pc.is_in(_replicas(rows, "broker_id"), led))
+    counts = (pc.fill_null(rows["size_bytes"], 0), is_replica, is_led, pc.is_null(rows["error"]))
+    columns = {name: pc.cast(values, pa.int64()) for name, values in zip(_SUMS, counts, strict=True)}
+    return pa.table({**{name: rows[name] for name in DIRECTORY}, **columns})
+
+
+def _replicas(rows: pa.Table, broker: str) -> pa.ChunkedArray:
+    """Each replica as one text, null if the broker is."""
+    partition = pc.cast(rows["partition"], pa.string())
+    return pc.binary_join_element_wise(pc.cast(rows[broker], pa.string()), partition, rows["topic"], ":")
+
+
+def _summed(rows: pa.Table, place: list[str]) -> pa.Table:
+    summed = rows.group_by(place).aggregate([(name, "sum") for name in _SUMS])
+    return summed.select([*place, *(f"{name}_sum" for name in _SUMS)]).rename_columns([*place, *_SUMS])
+
+
+def _compared(filled: pa.Table, place: list[str], peers: int, racks: Mapping[int, str | None], band: float) -> list[Load]:
+    """Each place beside those that share the first `peers` columns of `place` with it."""
+    newest = pc.max(filled[place[0]]).as_py()
+    sizes: dict[tuple[int | str | None, ...], list[int]] = defaultdict(list)
+    places = [(*row.values(),) for row in filled.to_pylist()]
+    for row in places:
+        if row[-1]:
+            sizes[row[:peers]].append(row[-4])
+    loads = []
+    for row in places:
+        at_ms, broker, (dir_id, path) = row[0], row[1], row[2:-4] or (None, None)
+        size, replicas, led, online = row[-4:]
+        others = sizes[row[:peers]]
+        mean = sum(others) / len(others) if others else None
+        ratio = size / mean if mean and online else None
+        loads.append(
             Load(
-                place[0],
-                place[1],
-                racks.get(place[1]),
-                place[2],
-                place[3],
-                sizes[place],
-                len(replicas),
-                leading if place[0] == newest else None,
+                at_ms,
+                broker,
+                racks.get(broker),
+                dir_id,
+                path,
+                size,
+                replicas,
+                led if at_ms == newest else None,
                 mean,
                 ratio,
                 ratio is not None and ratio > band,
-                place in offline,
+                not online,
             )
         )
-    return sorted(rows, key=lambda row: (row.as_of, row.broker_id, row.dir_id or "", row.path or ""))
+    return sorted(loads, key=lambda load: (load.as_of, load.broker_id, load.dir_id or "", load.path or ""))

@@ -392,7 +392,7 @@ def sweep(
     options = PlanOptions(goals=ALL if goals is None else parse_goals(goals.split(",")))
     scenarios = standard_scenarios(document, options)
     if on_spark:
-        from ..planning.checks_on_spark import sweep as sweep_on_spark
+        from ..planning.sweep_on_spark import sweep as sweep_on_spark
         from .spark import spark_session
 
         with spark_session() as spark:

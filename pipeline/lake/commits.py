@@ -35,6 +35,7 @@ from .schemas import SPARK_SCHEMAS, arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow.compute import Expression
     from pyarrow.fs import FileInfo, FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
@@ -231,8 +232,10 @@ class Lake:
         """The rows of one commit, without Spark."""
         return self.arrow_of_files(manifest.table, manifest.files, columns)
 
-    def arrow_of_files(self, table: str, files: Iterable[DataFile], columns: list[str] | None = None) -> pa.Table:
-        """The rows of files of a table, committed or not, without Spark."""
+    def arrow_of_files(
+        self, table: str, files: Iterable[DataFile], columns: list[str] | None = None, where: Expression | None = None
+    ) -> pa.Table:
+        """The rows of files of a table, committed or not, without Spark; of those, only the ones that `where` holds for."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -242,7 +245,8 @@ class Lake:
         parts = []
         for data_file in files:
             with self._system.open_input_file(f"{self._root}/{data_file.path}") as stream:
-                parts.append(parquet.ParquetFile(stream).read(columns=schema.names).select(schema.names).cast(schema))
+                rows = parquet.read_table(stream, columns=schema.names, filters=where)
+                parts.append(rows.select(schema.names).cast(schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def commit(

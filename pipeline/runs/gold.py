@@ -8,8 +8,8 @@ What a whole build costs is seconds for a million changes, and grows with them a
 
 Each thing is made once: reassignments, their replicas and the states of partitions in one pass over the changes, and what follows
 from those of the tables as they were committed. A table is made again only if one that it is made of has got other rows since,
-which the manifests say: a range that adds none, as most micro-batches do to most tables, makes nothing stale. Tables of small
-inputs are made without Spark (`small`), and drift always (`audits.drift_arrow`).
+which the manifests say: a range that adds none, as most micro-batches do to most tables, makes nothing stale. Only the histories
+of many changes are made by Spark's workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..audits import drift_arrow
 from ..errors import WrongUse
@@ -28,14 +27,13 @@ from ..lake.commits import Lake
 from ..lake.parts import written
 from ..session.factory import master_of
 from ..sources.bronze_pass import BATCHES
-from ..tables import gold, histories
+from ..tables import histories
 from ..tables.log_dir_samples import TABLE as SAMPLES
-from . import gold_in_process as small
 from .build import BROKERS, CHANGES, TOPICS
-from .gold_in_process import BROKER_LOAD, DIR_SKEW, DIVERGENCE, EPOCHS, STATE
+from .gold_in_process import BROKER_LOAD, DIR_SKEW, DIVERGENCE, EPOCHS, MADE_HERE, STATE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 REASSIGNMENTS, REPLICAS, DRIFT = "gold.reassignments", "gold.reassignment_replicas", drift_arrow.TABLE
 
@@ -52,6 +50,8 @@ INPUTS = {
 """Table → the tables that it is made of."""
 TABLES = tuple(INPUTS)
 _OF_HISTORIES = (REASSIGNMENTS, REPLICAS, STATE)
+ROWS_MAX = 50_000
+"""Histories of more changes are worth Spark's time to begin a job."""
 _OF_SAMPLES = frozenset({BROKER_LOAD, DIR_SKEW})
 
 
@@ -115,28 +115,22 @@ def build(
         end = max([1, *ends, *(each.hi for table in chosen for each in lake.active(table))])
         if not chosen:
             return GoldReport(end, end)
-        return _Build(spark, lake, progress).run(chosen, end)
+        return GoldBuild(spark, lake, progress).run(chosen, end)
 
 
-class _Build:
-    """One build of some tables."""
+class GoldBuild:
+    """One build of some tables. Without `spark` all of it is made in this process."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, progress: Callable[[str], None]) -> None:
+    def __init__(self, spark: SparkSession | None, lake: Lake, progress: Callable[[str], None]) -> None:
         self.spark, self.lake, self.progress = spark, lake, progress
 
     def run(self, tables: Sequence[str], end: int) -> GoldReport:
-        made: dict[str, Callable[[], DataFrame]] = {
-            BROKER_LOAD: lambda: gold.broker_load(self._read(SAMPLES), self._read(BROKERS), self._read(STATE)),
-            DIR_SKEW: lambda: gold.log_dir_skew(self._read(SAMPLES), self._read(BROKERS), self._read(STATE)),
-            EPOCHS: lambda: gold.leader_epochs(self._read(BATCHES)),
-            DIVERGENCE: lambda: gold.log_divergence(self._read(BATCHES)),
-        }
         rows = self._histories([table for table in _OF_HISTORIES if table in tables], end)
         for table in tables:
             if table == DRIFT:
                 rows[table] = self._drift(end)
-            elif table in made:
-                rows[table] = self._commit(table, made[table], end)
+            elif table in MADE_HERE:
+                rows[table] = self._commit(table, end)
         return GoldReport(0, end, rows)
 
     def _histories(self, tables: Sequence[str], end: int) -> dict[str, int]:
@@ -147,9 +141,10 @@ class _Build:
         inputs = _made_of(self.lake, tables[0])
         changes = [file for manifest in self.lake.active(CHANGES) for file in manifest.files]
         directories = {table: self.lake.directory(table, 0, end) for table in tables}
-        job = histories.job_of(changes, self._deletions(), self.lake.uri, directories)
-        is_small = small.is_small(self.lake, (CHANGES,))
-        files = written(histories.run_task(job, 0) if is_small else histories.run(self.spark, job)).files
+        deletions = histories.deletions_of(self.lake.arrow(TOPICS, histories.TOPIC_COLUMNS))
+        job = histories.job_of(changes, deletions, self.lake.uri, directories)
+        spark = self.spark if sum(file.rows for file in changes) > ROWS_MAX else None
+        files = written(histories.run_task(job._replace(tasks=1), 0) if spark is None else histories.run(spark, job)).files
         return {table: self.lake.commit_parts(table, 0, end, files.get(table, ()), inputs=inputs).rows for table in tables}
 
     def _drift(self, end: int) -> int:
@@ -163,28 +158,14 @@ class _Build:
         rows = drift_arrow.rf_drift(reassignments, self.lake.arrow(STATE, drift_arrow.STATE_COLUMNS))
         return self.lake.commit_arrow(rows, DRIFT, 0, end, inputs=_made_of(self.lake, DRIFT)).rows
 
-    def _deletions(self) -> dict[str, tuple[int, int]]:
-        """Topic id → (offset, ms) of its removal, the last one."""
-        topics = self.lake.arrow(TOPICS, ["topic_id", "offset", "ts_ms", "op"])
-        removed = topics.filter(pc.equal(topics["op"], "delete")).sort_by("offset").to_pylist()
-        return {row["topic_id"]: (row["offset"], row["ts_ms"]) for row in removed}
-
     def _is_one_log(self) -> bool:
         """Whether bronze has the log of one controller alone, with which nothing can disagree."""
         named = [each.details.get("controllers") for each in self.lake.active(BATCHES)]
         return None not in named and len({name for names in named for name in (names or "").split(",")}) < 2
 
-    def _read(self, table: str) -> DataFrame:
-        return self.lake.read(self.spark, table)
-
-    def _commit(self, table: str, make: Callable[[], DataFrame], end: int) -> int:
+    def _commit(self, table: str, end: int) -> int:
         self.progress(table)
         inputs = _made_of(self.lake, table)
         if (table in _OF_SAMPLES and not self.lake.latest(SAMPLES)) or (table == DIVERGENCE and self._is_one_log()):
             return self.lake.commit_parts(table, 0, end, (), inputs=inputs).rows
-        if small.is_small(self.lake, INPUTS[table]):
-            return self.lake.commit_arrow(small.MADE_HERE[table](self.lake), table, 0, end, inputs=inputs).rows
-        ready = make().coalesce(1)
-        return self.lake.commit(
-            table, 0, end, lambda directory: ready.write.mode("append").parquet(directory), inputs=inputs
-        ).rows
+        return self.lake.commit_arrow(MADE_HERE[table](self.lake), table, 0, end, inputs=inputs).rows

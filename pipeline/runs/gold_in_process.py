@@ -1,92 +1,113 @@
-"""Gold tables of small inputs, made in this process by the plain kernels of `audits`.
+"""Gold tables of samples and of bronze: made in this process, file by file, by columns.
 
-A job of Spark's costs a tenth of a second before it sees a row, and a query of several joins ten such jobs. For some ten thousand
-rows, as a lake has that follows a cluster, that is most of what a micro-batch takes. The kernels here are those against which the
-queries of `tables.gold` are tested, so that both ways give the same rows.
+Columns of Arrow bring a log or the samples down to a few rows, which the plain rules of `audits` decide. A job of Spark's would
+cost a tenth of a second before it sees a row, and a query of several joins ten such jobs; batches and samples are so few beside
+changes that one process makes the tables of any lake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..audits import epochs, skew
-from ..lake.commits import Lake
+from ..lake.commits import DataFile, Lake
 from ..lake.schemas import arrow_schema
 from ..sources.bronze_pass import BATCHES
 from ..tables.batch_rows import SNAPSHOT_SUFFIX
 from ..tables.log_dir_samples import TABLE as SAMPLES
 from .build import BROKERS
 
-ROWS_MAX = 50_000
-PAYLOAD_BYTES_MAX = 32 << 20
 STATE = "silver.partition_state"
 BROKER_LOAD, DIR_SKEW = "gold.broker_load", "gold.log_dir_skew"
 EPOCHS, DIVERGENCE = "gold.leader_epochs", "gold.log_divergence"
-
-
-def is_small(lake: Lake, tables: Iterable[str]) -> bool:
-    """Whether these tables are small enough to be made something of here."""
-    active = [manifest for table in tables for manifest in lake.active(table)]
-    payloads = sum(file.size_bytes for each in active if each.table == BATCHES for file in each.files)
-    return sum(each.rows for each in active) <= ROWS_MAX and payloads <= PAYLOAD_BYTES_MAX
+_BATCH = ["base_offset", "last_offset", "leader_epoch", "crc"]
 
 
 def broker_load(lake: Lake) -> pa.Table:
-    rows = skew.broker_load(*_loads(lake))
-    return _table(BROKER_LOAD, [(*row[:3], *row[5:]) for row in rows])
+    return _table(BROKER_LOAD, [(*row[:3], *row[5:]) for row in skew.broker_load(*_loads(lake))])
 
 
 def log_dir_skew(lake: Lake) -> pa.Table:
     return _table(DIR_SKEW, skew.log_dir_skew(*_loads(lake)))
 
 
-def _loads(lake: Lake) -> tuple[list[skew.Sample], dict[int, str | None], list[tuple[str, int, int]]]:
+def _loads(lake: Lake) -> tuple[Iterator[pa.Table], dict[int, str | None], pa.Table]:
     """(samples, racks of brokers as they registered last, leaders of partitions)."""
-    samples = [skew.Sample(*row.values()) for row in lake.arrow(SAMPLES, list(skew.Sample._fields)).to_pylist()]
     brokers = lake.arrow(BROKERS, ["broker_id", "rack", "op", "offset", "kind"]).to_pylist()
     brokers.sort(key=lambda row: (row["offset"], row["kind"]))
     racks = {row["broker_id"]: row["rack"] for row in brokers if row["op"] == "register"}
-    leaders = [tuple(row.values()) for row in lake.arrow(STATE, ["topic", "partition", "leader"]).to_pylist()]
-    return samples, racks, [each for each in leaders if each[2] is not None and each[2] >= 0]
+    samples = (rows for _, rows in _by_file(lake, SAMPLES, skew.SAMPLE_COLUMNS))
+    return samples, racks, lake.arrow(STATE, skew.LEADER_COLUMNS)
+
+
+class _Span(NamedTuple):
+    """What a controller's log has of an epoch: where its first batch stands, and its end."""
+
+    base_offset: int
+    pos: int
+    first_ms: int
+    last_offset: int
+    last_ms: int
+    file: DataFile
+
+    def joined(self, other: _Span) -> _Span:
+        first = min(self, other, key=lambda each: (each.base_offset, each.pos))
+        return first._replace(last_offset=max(self.last_offset, other.last_offset), last_ms=max(self.last_ms, other.last_ms))
 
 
 def leader_epochs(lake: Lake) -> pa.Table:
-    columns = [
-        "controller_id", "leader_epoch", "base_offset", "pos", "last_offset", "append_ms", "segment", "format", "payload",
-    ]  # fmt: skip
-    logs: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for row in _of_segments(lake.arrow(BATCHES, columns)).to_pylist():
-        logs.setdefault((row["controller_id"], row["leader_epoch"]), []).append(row)
+    """Only of the first batch of each epoch the bytes are read: it names the leader."""
+    spans: dict[tuple[int, int], _Span] = {}
+    place = ["controller_id", "leader_epoch", "base_offset", "pos"]
+    for file, rows in _logs(lake, [*place, "append_ms", "last_offset"]):
+        ordered = rows.sort_by([(name, "ascending") for name in place]).group_by(place[:2], use_threads=False)
+        firsts = [(name, "first") for name in ("base_offset", "pos", "append_ms")]
+        found = ordered.aggregate([*firsts, ("last_offset", "max"), ("append_ms", "max")])
+        for controller, epoch, base, pos, first_ms, last, last_ms in zip(
+            *map(pa.ChunkedArray.to_pylist, found.columns), strict=True
+        ):
+            span = _Span(base, pos, first_ms, last, last_ms, file)
+            spans[controller, epoch] = span.joined(spans.get((controller, epoch), span))
+    files = {span.file.path: span.file for span in spans.values()}
+    payloads: dict[tuple[int, ...], tuple[str, bytes]] = {}
+    for path, file in files.items():
+        offsets = [span.base_offset for span in spans.values() if span.file.path == path]
+        is_first = pc.field("base_offset").isin(offsets)
+        for row in lake.arrow_of_files(BATCHES, [file], [*place, "format", "payload"], is_first).to_pylist():
+            payloads[tuple(row[name] for name in place)] = row["format"], row["payload"]
     starts = []
-    for (controller_id, epoch), rows in logs.items():
-        first = min(rows, key=lambda row: (row["base_offset"], row["pos"]))
-        leader = epochs.leader_of(first["format"], first["payload"], first["base_offset"], epoch)
-        end, last_ms = max(row["last_offset"] for row in rows) + 1, max(row["append_ms"] for row in rows)
-        starts.append(epochs.EpochStart(controller_id, epoch, leader, first["base_offset"], end, first["append_ms"], last_ms))
+    for (controller, epoch), span in spans.items():
+        format_name, payload = payloads[controller, epoch, span.base_offset, span.pos]
+        leader = epochs.leader_of(format_name, payload, span.base_offset, epoch)
+        ends = span.last_offset + 1, span.first_ms, span.last_ms
+        starts.append(epochs.EpochStart(controller, epoch, leader, span.base_offset, *ends))
     return _table(EPOCHS, epochs.leader_epochs(starts))
 
 
 def log_divergence(lake: Lake) -> pa.Table:
-    columns = ["controller_id", "base_offset", "last_offset", "leader_epoch", "crc", "segment"]
-    rows = _of_segments(lake.arrow(BATCHES, columns)).to_pylist()
-    last_epochs: dict[int, int] = {}
-    for row in rows:
-        last_epochs[row["controller_id"]] = max(row["leader_epoch"], last_epochs.get(row["controller_id"], 0))
-    batches = [
-        epochs.LogBatch(
-            row["controller_id"],
-            row["base_offset"],
-            row["last_offset"],
-            row["leader_epoch"],
-            row["crc"],
-            last_epochs[row["controller_id"]],
-        )
-        for row in rows
-    ]
+    """What all controllers whose logs reach so far hold alike is passed over."""
+    reach: dict[int, tuple[int, int, int]] = {}
+    for _, rows in _logs(lake, ["controller_id", *_BATCH[:3]]):
+        ends = [("base_offset", "min"), ("last_offset", "max"), ("leader_epoch", "max")]
+        spans = rows.group_by("controller_id").aggregate(ends)
+        for controller, first, last, epoch in zip(*(column.to_pylist() for column in spans.columns), strict=True):
+            known = reach.get(controller, (first, last, epoch))
+            reach[controller] = min(first, known[0]), max(last, known[1]), max(epoch, known[2])
+    batches = []
+    for manifest in lake.active(BATCHES):
+        rows = _of_segments(lake.arrow_of(manifest, ["controller_id", *_BATCH, "segment"]))
+        held = rows.group_by(_BATCH).aggregate([("controller_id", "count_distinct")])
+        bases, lasts = held["base_offset"].to_numpy(), held["last_offset"].to_numpy()
+        reached = sum(((start <= lasts) & (bases <= end)).astype(np.int64) for start, end, _ in reach.values())
+        missed = held.filter(pa.array(held["controller_id_count_distinct"].to_numpy() < reached)).select(_BATCH)
+        found = rows.join(missed, _BATCH, join_type="inner")
+        for node, base, last, epoch, crc in zip(*(found[name].to_pylist() for name in ("controller_id", *_BATCH)), strict=True):
+            batches.append(epochs.LogBatch(node, base, last, epoch, crc, reach[node][2]))
     return _table(DIVERGENCE, epochs.log_divergence(batches))
 
 
@@ -98,11 +119,23 @@ MADE_HERE: Mapping[str, Callable[[Lake], pa.Table]] = {
 }
 
 
+def _by_file(lake: Lake, table: str, columns: list[str]) -> Iterator[tuple[DataFile, pa.Table]]:
+    for manifest in lake.active(table):
+        for file in manifest.files:
+            yield file, lake.arrow_of_files(table, [file], columns)
+
+
+def _logs(lake: Lake, columns: list[str]) -> Iterator[tuple[DataFile, pa.Table]]:
+    """Rows of `bronze.batches` that stand in segments."""
+    for file, rows in _by_file(lake, BATCHES, [*columns, "segment"]):
+        yield file, _of_segments(rows).select(columns)
+
+
 def _of_segments(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.ends_with(rows["segment"], SNAPSHOT_SUFFIX)))
 
 
-def _table(table: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+def _table(table: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
     schema = arrow_schema(table)
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)

@@ -8,7 +8,7 @@ from ..errors import WrongUse
 from ..lake import uris
 from ..lake.commits import Lake
 from ..session.factory import master_of
-from ..tables import gold
+from ..tables import histories
 from .build import CHANGES, TOPICS
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def states_at(
     if not ranges:
         raise WrongUse(f"{lake} has no partitions; the next step: kraftlab pipeline build silver --lake {lake.place()}")
     end = ranges[-1].hi
-    changes, topics = lake.read(spark, CHANGES), lake.read(spark, TOPICS)
     if time_ms is not None:
+        changes, topics = lake.read(spark, CHANGES), lake.read(spark, TOPICS)
         appended = F.max(F.when(F.col("ts_ms") <= time_ms, F.col("offset")))
         places = changes.select("offset", "ts_ms").union(topics.select("offset", "ts_ms"))
         (row,) = places.agg(appended.alias("at"), F.min("ts_ms").alias("first")).collect()
@@ -41,7 +41,8 @@ def states_at(
         raise WrongUse(
             f"{lake} holds offsets {ranges[0].lo} to {end - 1}, not {at}; ingest and build what is newer, or ask for these"
         )
-    states = gold.partition_states(changes, topics, at)
+    files = [file for manifest in ranges for file in manifest.files]
+    states = histories.states_at(spark, files, lake.arrow(TOPICS, histories.TOPIC_COLUMNS), lake.uri, at)
     if topic is not None:
         states = states.where(F.col("topic") == topic)  # of rows of silver not all know the name
     return at, states.orderBy("topic", "partition")

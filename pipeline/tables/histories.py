@@ -3,7 +3,7 @@
 Each task takes the partitions of some buckets (`lake.buckets`): it reads their row groups, finds the order of their rows, makes
 the histories of them (`audits.life_cycles_columns`), and writes all three tables that come of it in one pass.
 No row is sent from one task to another, and none through the JVM, whose sort of rows with lists takes longer than all of that.
-`gold.life_cycles` and `gold.partition_states` say the same of any DataFrame, with one shuffle.
+`gold.life_cycles` and `gold.partition_states` do the same with any DataFrame, with one shuffle.
 
 At most some hundred thousand rows are in a task's memory: a larger bucket is read several times, each time for part of its keys.
 """
@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ..audits.life_cycles_arrow import COLUMNS, Deletions
+from ..audits.life_cycles_arrow import COLUMNS, STATE, Deletions
 from ..audits.life_cycles_columns import histories_of
 from ..audits.list_columns import Vector
 from ..lake import uris
 from ..lake.buckets import ANY, BUCKETS, groups_of, hashes
 from ..lake.commits import DataFile
 from ..lake.parts import PARTS, TaskFiles
-from ..lake.schemas import arrow_schema
+from ..lake.schemas import arrow_schema, spark_schema
 from ..lake.tasks import of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CHANGES = "silver.partition_changes"
+TOPIC_COLUMNS = ["topic_id", "offset", "ts_ms", "op"]
 ROWS_PER_TASK = 150_000
 ROWS_AT_ONCE = 400_000
 _SCHEMA = pa.schema([arrow_schema(CHANGES).field(name) for name in (*COLUMNS, "idx_in_batch")])
@@ -64,6 +66,8 @@ class Job(NamedTuple):
     tasks: int
     deletions: Deletions
     directories: Mapping[str, str]
+    until: int | None = None
+    """The last offset that is looked at."""
 
 
 def job_of(changes: Sequence[DataFile], deletions: Deletions, uri: str, directories: Mapping[str, str]) -> Job:
@@ -78,24 +82,42 @@ def run(spark: SparkSession, job: Job) -> DataFrame:
     return of_spark(spark, job.tasks, partial(run_task, job), PARTS)
 
 
+def states_at(spark: SparkSession, changes: Sequence[DataFile], topics: pa.Table, uri: str, offset: int) -> DataFrame:
+    """`silver.partition_state` after the record at an offset."""
+    deletions = deletions_of(topics.filter(pc.less_equal(topics["offset"], offset)))
+    job = job_of(changes, deletions, uri, {})._replace(until=offset)
+
+    def states(number: int) -> Iterator[pa.RecordBatch]:
+        for rows in units_of(job, number):
+            yield from (batch for table, batch in histories_of(*rows, job.deletions) if table == STATE)
+
+    return of_spark(spark, job.tasks, states, spark_schema(STATE))
+
+
+def deletions_of(topics: pa.Table) -> dict[str, tuple[int, int]]:
+    """Topic id → (offset, ms) of its removal, the last one, of rows with TOPIC_COLUMNS of `silver.topics`."""
+    removed = topics.filter(pc.equal(topics["op"], "delete")).sort_by("offset").to_pylist()
+    return {row["topic_id"]: (row["offset"], row["ts_ms"]) for row in removed}
+
+
 def run_task(job: Job, number: int) -> Iterator[pa.RecordBatch]:
     """One task, wherever it runs."""
     with TaskFiles(job.uri, job.directories) as files:
-        for rows in units_of(job.uri, job.paths, number, job.tasks):
+        for rows in units_of(job, number):
             files.add_all(histories_of(*rows, job.deletions))
         yield from files.report()
 
 
-def units_of(uri: str, paths: Sequence[str], number: int, tasks: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Ordered]:
+def units_of(job: Job, number: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Ordered]:
     """The rows of one task of several, unit by unit."""
     from pyarrow import parquet
 
-    system, root = uris.file_system(uri)
+    system, root = uris.file_system(job.uri)
     files = []
-    for path in paths:
+    for path in job.paths:
         with parquet.ParquetFile(f"{root}/{path}", filesystem=system) as file:
             files.append(_File(path, groups_of(file)))
-    for unit in _units(files, frozenset(range(number, BUCKETS, tasks)), tasks, rows_at_once):
+    for unit in _units(files, frozenset(range(number, BUCKETS, job.tasks)), rows_at_once):
         parts = []
         for path, groups in files:
             wanted = [group for group, bucket, _ in groups if bucket == ANY or bucket in unit.buckets]
@@ -104,11 +126,14 @@ def units_of(uri: str, paths: Sequence[str], number: int, tasks: int, rows_at_on
                     rows = file.read_row_groups(wanted, columns=_SCHEMA.names, use_threads=False).select(_SCHEMA.names)
                 parts.append(_of_unit(rows.cast(_SCHEMA), unit, any(bucket == ANY for _, bucket, _ in groups)))
         if parts:
-            rows = pa.concat_tables(parts).combine_chunks()
+            rows = pa.concat_tables(parts)
+            if job.until is not None:
+                rows = rows.filter(pc.less_equal(rows["offset"], job.until))
+            rows = rows.combine_chunks()
             yield Ordered(rows, _order(rows))
 
 
-def _units(files: Sequence[_File], mine: frozenset[int], tasks: int, rows_at_once: int) -> Iterator[Unit]:
+def _units(files: Sequence[_File], mine: frozenset[int], rows_at_once: int) -> Iterator[Unit]:
     sizes = dict.fromkeys(mine, 0)
     for _, bucket, rows in (group for file in files for group in file.groups):
         for each in mine if bucket == ANY else mine & {bucket}:

@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kraftlab.pipeline.audits.drift import RACE_WINDOW_MS, Drift, SettledPartition, rf_drift
-from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, all_life_cycles
-from kraftlab.pipeline.audits.state import partition_states
+from kraftlab.pipeline.audits import drift_arrow
+from kraftlab.pipeline.audits.drift import RACE_WINDOW_MS, Drift, SettledPartition, modes_of, of_cycles, of_siblings
+from kraftlab.pipeline.audits.life_cycles import (
+    Change,
+    PartitionKey,
+    PartitionState,
+    Reassignment,
+    all_life_cycles,
+    partition_states,
+)
+from kraftlab.pipeline.lake.schemas import arrow_schema
+
+REASSIGNMENTS, STATE = arrow_schema("gold.reassignments"), arrow_schema("silver.partition_state")
 
 CREATED = Change(10, 0, "create", (1, 2, 3), 1, (1, 2, 3), (), ())
 MOVES = Change(20, 1000, replicas=(3, 4, 5, 1, 2), adding=(4, 5), removing=(1, 2))
 MOVED = Change(30, 2000, isr=(3, 4, 5), leader=3, replicas=(3, 4, 5), adding=(), removing=())
 
 
+def read_of(cycles: list[Reassignment], rows_per_file: int = 100) -> drift_arrow.Read:
+    rows = pa.Table.from_pylist([cycle._asdict() for cycle in cycles], schema=REASSIGNMENTS)
+
+    def read(columns: list[str]) -> Iterator[pa.Table]:
+        for start in range(0, rows.num_rows, rows_per_file):
+            yield rows.slice(start, rows_per_file).select(columns)
+
+    return read
+
+
+def table_of(states: list[PartitionState]) -> pa.Table:
+    return pa.Table.from_pylist([state._asdict() for state in states], schema=STATE).select(drift_arrow.STATE_COLUMNS)
+
+
+def rf_drift(cycles: list[Reassignment], states: list[PartitionState], **options: int) -> list[Drift]:
+    return [Drift(*row.values()) for row in drift_arrow.rf_drift(read_of(cycles), table_of(states), **options).to_pylist()]
+
+
 def drift_of(changes: dict[int, list[Change]], window_ms: int = RACE_WINDOW_MS) -> list[Drift]:
     """Of one topic's partitions; those that say nothing else are as created."""
     rows = [(PartitionKey("id", "orders", partition), change) for partition, own in changes.items() for change in own]
-    settled = [
-        SettledPartition(state.topic_id, state.topic, state.partition, state.rf_settled or 0) for state in partition_states(rows)
-    ]
-    return rf_drift(all_life_cycles(rows), settled, window_ms)
+    return rf_drift(all_life_cycles(rows), partition_states(rows), race_window_ms=window_ms)
 
 
 def findings(*changes: Change, window_ms: int = RACE_WINDOW_MS) -> list[tuple[str, int, int, str | None, str]]:
@@ -116,3 +146,46 @@ def test_every_change_of_the_number_in_a_recorded_log_is_found(kafka: Any, statu
     assert changed
     for cycle in changed:
         assert found[cycle.reassignment_id].rf == len(cycle.target or ())
+
+
+def by_the_rules(cycles: list[Reassignment], states: list[PartitionState]) -> list[Drift]:
+    """The findings if every row is looked at."""
+    settled = [SettledPartition(*each[:3], each.rf_settled) for each in states if each.rf_settled is not None]
+    modes = modes_of((topic, rf, count) for (topic, rf), count in Counter((one.topic_id, one.rf) for one in settled).items())
+    found, culprits = of_cycles(cycles, modes)
+    return sorted([*found, *of_siblings(settled, modes, culprits)], key=repr)
+
+
+@given(data=st.data())
+@settings(deadline=None)
+def test_tables_in_any_parts_give_the_findings_of_all_rows(data: st.DataObject, logs: st.SearchStrategy[Any]) -> None:
+    rows = data.draw(logs)
+    cycles, states = data.draw(st.permutations(all_life_cycles(rows))), partition_states(rows)
+    read, at_once = read_of(cycles, data.draw(st.integers(1, 5))), data.draw(st.integers(1, 4))
+    found = [Drift(*row.values()) for row in drift_arrow.rf_drift(read, table_of(states), at_once).to_pylist()]
+    assert sorted(found, key=repr) == by_the_rules(cycles, states)
+
+
+def test_a_recorded_clusters_findings_are_those_of_all_rows(kafka: Any) -> None:
+    cycles, states = all_life_cycles(kafka.rows, kafka.deletions), partition_states(kafka.rows, None, kafka.deletions)
+    found = rf_drift(cycles, states, rows_at_once=50)
+    assert sorted(found, key=repr) == by_the_rules(cycles, states)
+    assert len(found) > 100
+
+
+def test_only_partitions_with_something_odd_become_rows(kafka: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cycles = list(all_life_cycles(kafka.rows, kafka.deletions))
+    seen: list[Reassignment] = []
+    kernel: Callable[..., Any] = drift_arrow.of_cycles
+    monkeypatch.setattr(drift_arrow, "of_cycles", lambda some, *rest: (seen.extend(some), kernel(some, *rest))[1])
+    drifts = drift_arrow.rf_drift(read_of(cycles), table_of([]))
+    odd = {tuple(each.values()) for each in drifts.select(["topic", "partition"]).to_pylist()}
+    asked_for_more = {
+        (cycle.topic, cycle.partition) for cycle in cycles if cycle.requested and len(cycle.requested) > (cycle.rf_before or 0)
+    }
+    assert {(cycle.topic, cycle.partition) for cycle in seen} <= odd | asked_for_more
+    assert 0 < len(seen) < len(cycles)
+
+
+def test_no_reassignments_and_no_partitions_are_no_findings() -> None:
+    assert rf_drift([], []) == []

@@ -13,7 +13,6 @@ from kraftlab.pipeline.audits.epochs import (
     EpochStart,
     LeaderEpoch,
     LogBatch,
-    epochs_with_two_leaders,
     leader_epochs,
     leader_of,
     log_divergence,
@@ -38,7 +37,6 @@ def test_a_leader_is_unknown_if_the_beginning_of_its_epoch_is_missing_and_found_
 def test_two_leaders_in_one_epoch_are_two_rows():
     epochs = leader_epochs([EpochStart(1, 4, 101, 0, 50, 1000, 1900), EpochStart(2, 4, 102, 0, 40, 1000, 1900)])
     assert [each.leader for each in epochs] == [101, 102]
-    assert epochs_with_two_leaders([*epochs, LeaderEpoch(5, 101, 50, 60, 0)]) == [4]
 
 
 def test_each_epoch_of_many_ends_where_the_next_begins():

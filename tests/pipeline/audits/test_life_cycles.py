@@ -11,7 +11,6 @@ from kraftlab.pipeline.audits.life_cycles import (
     Reassignment,
     ReplicaProgress,
     all_life_cycles,
-    life_cycles,
 )
 
 CREATED = Change(10, 1000, "create", isr=(1, 2, 3), leader=1, replicas=(1, 2, 3), adding=(), removing=())
@@ -20,7 +19,7 @@ CAUGHT_UP = Change(30, 2600, isr=(2, 3, 4), leader=2, replicas=(4, 2, 3), adding
 
 
 def cycles(*changes: Change) -> list[Reassignment]:
-    return life_cycles("id", "orders", 0, changes)
+    return all_life_cycles([(PartitionKey("id", "orders", 0), change) for change in changes])
 
 
 def only(*changes: Change) -> Reassignment:

@@ -18,6 +18,7 @@ from kraftlab.pipeline.audits.life_cycles import (
     Reassignment,
     ReplicaProgress,
     all_life_cycles,
+    partition_states,
 )
 from kraftlab.pipeline.audits.life_cycles_arrow import (
     COLUMNS,
@@ -28,7 +29,6 @@ from kraftlab.pipeline.audits.life_cycles_arrow import (
     histories_of,
     life_cycles_of,
 )
-from kraftlab.pipeline.audits.state import partition_states
 from kraftlab.pipeline.lake.schemas import arrow_schema
 
 Rows = list[tuple[PartitionKey, Change]]

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.pipeline.audits import life_cycles_columns
-from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, all_life_cycles
+from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, all_life_cycles, partition_states
 from kraftlab.pipeline.audits.life_cycles_arrow import COLUMNS, REASSIGNMENTS, REPLICAS, STATE
 from kraftlab.pipeline.audits.list_columns import lists_of
-from kraftlab.pipeline.audits.state import partition_states
 from kraftlab.pipeline.lake.schemas import arrow_schema
 
 Rows = list[tuple[PartitionKey, Change]]

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, PartitionState
-from kraftlab.pipeline.audits.state import partition_states
+from kraftlab.pipeline.audits.life_cycles import Change, PartitionKey, PartitionState, partition_states
 
 KEY = PartitionKey("id", "orders", 0)
 ROWS = [

@@ -14,7 +14,7 @@ import pytest
 from kraftlab.cli.main import run
 from kraftlab.metadata import records as r
 from kraftlab.pipeline.lake.commits import Lake
-from kraftlab.pipeline.runs import gold_in_process as small
+from kraftlab.pipeline.runs import gold as runs_of_gold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,11 +27,11 @@ TABLES = (
 )  # fmt: skip
 SCRIPT = """import sys
 from kraftlab.cli.main import run
-from kraftlab.pipeline.runs import small
+from kraftlab.pipeline.runs import gold as runs_of_gold
 from kraftlab.pipeline.session import factory
 
 lake, log = sys.argv[1:]
-small.ROWS_MAX = 0
+runs_of_gold.ROWS_MAX = 0
 with factory.session() as spark:
     assert "connect" in type(spark).__module__
     for line in (["ingest", log], ["build", "silver"], ["build", "gold"], ["sql", "select count(*) n from silver.topics"]):
@@ -58,7 +58,7 @@ def test_over_connect_the_tables_are_the_same_and_a_stream_says_why_it_is_not_ru
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == 2, done.stderr
     assert "stream with a driver here: without SPARK_REMOTE" in done.stderr
-    monkeypatch.setattr(small, "ROWS_MAX", 0)
+    monkeypatch.setattr(runs_of_gold, "ROWS_MAX", 0)
     for line in (["ingest", str(log.directory)], ["build", "silver"], ["build", "gold"]):
         assert run(["pipeline", *line, "--lake", here]) == 0
     for table in TABLES:

@@ -95,7 +95,7 @@ def test_what_is_made_without_spark_is_what_spark_makes(
     commit(found, "bronze.batches", batches)
     assert run_of_gold.build(spark, found).rows.keys() == set(run_of_gold.TABLES)
     here = {table: _rows(found, table) for table in run_of_gold.TABLES}
-    monkeypatch.setattr("kraftlab.pipeline.runs.gold_in_process.ROWS_MAX", 0)
+    monkeypatch.setattr("kraftlab.pipeline.runs.gold.ROWS_MAX", 0)
     for table in ("silver.partition_changes", "bronze.batches", "silver.log_dir_samples"):
         commit(found, table, found.arrow(table).to_pylist())
     assert run_of_gold.build(spark, found).rows.keys() == set(run_of_gold.TABLES)

@@ -13,7 +13,7 @@ from kraftlab.pipeline.lake import buckets, parts
 from kraftlab.pipeline.lake.commits import DataFile, Lake
 from kraftlab.pipeline.lake.parts import TaskFiles
 from kraftlab.pipeline.lake.schemas import arrow_schema
-from kraftlab.pipeline.tables.histories import CHANGES, units_of
+from kraftlab.pipeline.tables.histories import CHANGES, Job, units_of
 
 SCHEMA = arrow_schema(CHANGES)
 TOPICS, PARTITIONS, ROUNDS = 40, 3, 5
@@ -62,7 +62,7 @@ def test_each_partition_is_whole_and_in_order_in_one_unit(
 ) -> None:
     lake, written = files
     paths = [file.path for file in written]
-    units = [unit for number in range(tasks) for unit in units_of(lake.uri, paths, number, tasks, rows_at_once)]
+    units = [unit for number in range(tasks) for unit in units_of(Job(lake.uri, paths, tasks, {}, {}), number, rows_at_once)]
     seen: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for unit in units:
         rows = unit.rows.take(pa.array(unit.order)).select(["topic_id", "partition", "offset", "kind"]).to_pylist()
@@ -83,7 +83,7 @@ def test_partitions_of_two_topics_are_not_mixed_whatever_their_numbers(tmp_path:
     rows = [{"topic_id": topic, "partition": partition, "offset": at} for at, (topic, partition) in enumerate(keys)]
     with lake.writing():
         written = lake.commit_arrow(pa.Table.from_pylist(rows, schema=SCHEMA), CHANGES, 0, len(rows)).files
-    (unit,) = units_of(lake.uri, [file.path for file in written], 0, 1)
+    (unit,) = units_of(Job(lake.uri, [file.path for file in written], 1, {}, {}), 0)
     found = [(row["topic_id"], row["partition"]) for row in unit.rows.take(pa.array(unit.order)).to_pylist()]
     assert found[::2] == found[1::2] == sorted(set(keys))
 

@@ -1,0 +1,47 @@
+"""Many what-if scenarios at once on Spark, a task each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from .documents import ClusterDocument, encode_cluster
+from .scenarios import Scenario, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SUMMARY_SCHEMA = """scenario string, plan_id string, replica_moves bigint, bytes_moved bigint, lower_bound_bytes bigint,
+    disk_least double, disk_most double, replicas_least double, replicas_most double, unmet string, problem string"""
+_SUMMARY_ARROW = pa.schema(
+    [
+        ("scenario", pa.string()),
+        ("plan_id", pa.string()),
+        ("replica_moves", pa.int64()),
+        ("bytes_moved", pa.int64()),
+        ("lower_bound_bytes", pa.int64()),
+        ("disk_least", pa.float64()),
+        ("disk_most", pa.float64()),
+        ("replicas_least", pa.float64()),
+        ("replicas_most", pa.float64()),
+        ("unmet", pa.string()),
+        ("problem", pa.string()),
+    ]
+)
+
+
+def sweep(spark: SparkSession, document: ClusterDocument, scenarios: Sequence[Scenario]) -> DataFrame:
+    """Plans for each scenario, a task each; a row each, in no order. The cluster travels with the tasks."""
+    cluster = encode_cluster(document)
+
+    def plan_them(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = list(rows_of(cluster, batch.column(0).to_pylist()))
+            yield pa.RecordBatch.from_pylist(rows, schema=_SUMMARY_ARROW)
+
+    asked = pa.table({"scenario": [msgspec.json.encode(scenario) for scenario in scenarios]})
+    tasks = spark.createDataFrame(asked).repartition(len(scenarios), "scenario")
+    return tasks.mapInArrow(plan_them, SUMMARY_SCHEMA)
