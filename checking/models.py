@@ -108,20 +108,15 @@ class Counter:
 class Allocator:
     """An allocator of blocks of numbers, each number once. Call: `allocate` n (or None) → [start, length].
 
-    The state is the first number that was not allocated. With `gaps`, a block may begin after it; a block whose answer was lost
-    has an unknown length, so lost answers need `gaps` unless requests name the length.
+    The state is the first number that was not allocated.
     """
 
     functions = frozenset({"allocate"})
     reads: frozenset[str] = frozenset()
     refusals: frozenset[str] = frozenset()
 
-    def __init__(self, *, first: int = 0, gaps: bool = False) -> None:
-        self._first = first
-        self._gaps = gaps
-
     def initial(self) -> int:
-        return self._first
+        return 0
 
     def step(self, state: int, operation: Operation) -> int | None:
         request: Any = operation.input
@@ -130,7 +125,7 @@ class Allocator:
             return state if asked is None else state + asked
         block: Any = operation.output
         start, length = block
-        if start < state or (start > state and not self._gaps) or (asked is not None and length != asked):
+        if start != state or (asked is not None and length != asked):
             return None
         following: int = start + length
         return following
@@ -214,19 +209,11 @@ class TopicName:
     Calls: `create` {"tag": t, …} → the new id, or None if the answer had none; `delete` None, or {"id": i} → anything;
     `describe` → {"id": i, "tag": t, …} or None. An id whose creation was not answered is learnt from the first call that sees it.
     That no id is given twice concerns all names together, and is checked by `jepsen_lite.checkers.unique`.
-
-    `exists` are the errors of a `create` that found a topic, `missing` those of a `delete` or `describe` that found none.
     """
 
     functions = frozenset({"create", "delete", "describe"})
     reads = frozenset({"describe"})
-
-    def __init__(
-        self,
-        exists: frozenset[str] = frozenset({"TOPIC_ALREADY_EXISTS"}),
-        missing: frozenset[str] = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"}),
-    ) -> None:
-        self.refusals = exists | missing
+    refusals = frozenset({"TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
 
     def initial(self) -> Existing:
         return ()

@@ -54,7 +54,8 @@ Answers = Mapping[tuple[str, str, str], Decision]
 def answer(task: KeyTask) -> KeyResult:
     """Does a task: the same whoever does it."""
     searches = _searches(workload_named(task.workload).checkers(task.options))
-    checker = next(found.checker for found in searches if found.name == task.checker).with_steps(task.steps_max)
+    model = next(found.checker.model for found in searches if found.name == task.checker)
+    checker = Linearizable(model, steps_max=task.steps_max)
     _, calls = checker.calls_by_key(task.ops)[task.key]
     return KeyResult(run=task.run, checker=task.checker, key=task.key, answer=checker.judged(task.key, calls))
 
@@ -84,7 +85,7 @@ def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max
     if answers is not None:
         checkers = [_replaced(checker, partial(_told, str(directory.path), answers)) for checker in checkers]
     elif steps_max is not None:
-        checkers = [_replaced(checker, lambda _, found: found.with_steps(steps_max)) for checker in checkers]
+        checkers = [_replaced(checker, lambda _, found: Linearizable(found.model, steps_max=steps_max)) for checker in checkers]
     record = msgspec.structs.replace(record, verdicts=tuple(judge(run, checkers)))
     directory.write_record(record)
     return record, run
@@ -122,4 +123,4 @@ def _told(run: str, answers: Answers, name: str, checker: Linearizable) -> Linea
     def search(key: str, calls: Sequence[Operation]) -> Decision:
         return answers[run, name, key]
 
-    return checker.searching_with(search)
+    return Linearizable(checker.model, search=search)

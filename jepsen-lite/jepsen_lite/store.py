@@ -24,7 +24,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -261,74 +261,63 @@ def _replace(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
+class _Column(NamedTuple):
+    """A column of a history's table, of pyarrow's type `kind`. `field` of `Op` is its value, a JSON text if `is_json`."""
+
+    name: str
+    kind: str
+    field: str
+    is_json: bool = False
+
+
+_COLUMNS = (
+    _Column("index", "int64", "index"),
+    _Column("process", "int64", "process"),
+    _Column("f", "string", "f"),
+    _Column("key", "string", "key"),
+    _Column("value", "string", "value", is_json=True),
+    _Column("outcome", "string", "outcome"),
+    _Column("result", "string", "result", is_json=True),
+    _Column("call_ns", "int64", "invoked_ns"),
+    _Column("return_ns", "int64", "returned_ns"),
+    _Column("ended_ns", "int64", "ended_ns"),
+    _Column("error", "string", "error"),
+    _Column("req_id", "string", "request_id"),
+    _Column("node", "int32", "node"),
+    _Column("offset", "int64", "offset"),
+    _Column("epoch", "int32", "epoch"),
+)
+"""After `run`, the name of the run. `return_ns` is null for `info`, and follows from the other columns."""
+_RETURN = "return_ns"
+
+
 def _schema() -> Any:
     import pyarrow as pa
 
-    text, whole, small = pa.string(), pa.int64(), pa.int32()
-    return pa.schema(
-        [
-            *(("run", text), ("index", whole), ("process", whole), ("f", text), ("key", text), ("value", text)),
-            *(("outcome", text), ("result", text), ("call_ns", whole), ("return_ns", whole), ("ended_ns", whole)),
-            *(("error", text), ("req_id", text), ("node", small), ("offset", whole), ("epoch", small)),
-        ]
-    )
+    columns = [(column.name, getattr(pa, column.kind)()) for column in _COLUMNS]
+    return pa.schema([("run", pa.string()), *columns])
 
 
 def history_table(name: str, history: Iterable[Op]) -> Any:
-    """A history as an Arrow table, one row per operation; `value` and `result` are JSON texts, `return_ns` is null for `info`. Of
-    what is no JSON value stands how it shows itself.
-    """
+    """Return a history as an Arrow table, one row per operation. A value that is not a JSON value is kept as its repr."""
     import pyarrow as pa
 
-    def text(value: Any) -> str:
-        return msgspec.json.encode(value, enc_hook=repr).decode()
+    def cell(op: Op, column: _Column) -> Any:
+        value = getattr(op, column.field)
+        return msgspec.json.encode(value, enc_hook=repr).decode() if column.is_json else value
 
-    rows = [
-        {
-            "run": name,
-            "index": op.index,
-            "process": op.process,
-            "f": op.f,
-            "key": op.key,
-            "value": text(op.value),
-            "outcome": op.outcome,
-            "result": text(op.result),
-            "call_ns": op.invoked_ns,
-            "return_ns": op.returned_ns,
-            "ended_ns": op.ended_ns,
-            "error": op.error,
-            "req_id": op.request_id,
-            "node": op.node,
-            "offset": op.offset,
-            "epoch": op.epoch,
-        }
-        for op in history
-    ]
+    rows = [{"run": name} | {column.name: cell(op, column) for column in _COLUMNS} for op in history]
     return pa.Table.from_pylist(rows, schema=_schema())
 
 
 def history_of(rows: Iterable[dict[str, Any]]) -> History:
-    """The history that the rows of such a table make."""
-    decode = msgspec.json.decode
-    return History(
-        Op(
-            index=row["index"],
-            process=row["process"],
-            f=row["f"],
-            key=row["key"],
-            value=decode(row["value"]),
-            outcome=row["outcome"],
-            result=decode(row["result"]),
-            invoked_ns=row["call_ns"],
-            ended_ns=row["ended_ns"],
-            error=row["error"],
-            request_id=row["req_id"],
-            node=row["node"],
-            offset=row["offset"],
-            epoch=row["epoch"],
-        )
-        for row in rows
-    )
+    """Return the history in the rows of such a table."""
+    columns = [column for column in _COLUMNS if column.name != _RETURN]
+
+    def field(row: dict[str, Any], column: _Column) -> Any:
+        return msgspec.json.decode(row[column.name]) if column.is_json else row[column.name]
+
+    return History(Op(**{column.field: field(row, column) for column in columns}) for row in rows)
 
 
 def _write_history(path: Path, name: str, history: History) -> None:
@@ -351,7 +340,7 @@ def history_columns(directory: RunDirectory, names: Iterable[str]) -> Any:
         if not table.schema.equals(schema):
             raise ValueError(f"its columns are {', '.join(map(str, table.schema))}")
         for name in wanted:
-            if name != "return_ns" and table.column(name).null_count:
+            if name != _RETURN and table.column(name).null_count:
                 raise ValueError(f"{name} is missing in some rows")
         strange = {*table.column("outcome").unique().to_pylist()} - {OK, FAIL, INFO}
         if strange:

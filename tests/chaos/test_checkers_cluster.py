@@ -180,12 +180,6 @@ def test_a_cluster_that_does_not_come_back_is_not_available() -> None:
     assert "only 19.0 s after" in Availability().check(run(*late, healed_s=2, ended_ns=60 * SECOND)).reason
 
 
-def test_outages_may_be_bounded() -> None:
-    ops = timed((0, SECOND), (5 * SECOND, 6 * SECOND))
-    assert Availability(outage_max_s=4).check(run(*ops)).valid is False
-    assert Availability(outage_max_s=6).check(run(*ops)).valid is True
-
-
 def test_a_run_that_ended_too_early_says_nothing_of_availability() -> None:
     assert Availability().check(run(op(0, 0, SECOND), op(1, 3 * SECOND, 4 * SECOND, "info"), healed_s=2)).valid == UNKNOWN
     assert Availability().check(run(op(0, 0, SECOND), healed_s=2, ended_ns=90 * SECOND)).valid == UNKNOWN
@@ -207,7 +201,6 @@ def test_complaints_in_logs_are_found(tmp_path: Path) -> None:
     verdict = LogScan(tmp_path).check(run())
     assert verdict.valid is False
     assert verdict.reason == "node-1.log: line 5: ValueError: boom"
-    assert LogScan(tmp_path, expected="ValueError: boom").check(run()).valid is True
 
 
 @pytest.mark.parametrize(

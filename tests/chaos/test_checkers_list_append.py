@@ -121,11 +121,6 @@ def test_a_circle_is_told_edge_by_edge() -> None:
     ]
 
 
-def test_without_real_time_an_old_read_is_fine() -> None:
-    run, _ = BAD["stale"]
-    assert ListAppend(realtime=False).check(run).valid is True
-
-
 def test_transactions_that_read_nothing_prove_nothing() -> None:
     assert ListAppend().check(history()).valid == UNKNOWN
     assert ListAppend().check(history((0, 1, "x+1"))).valid == UNKNOWN

@@ -5,7 +5,7 @@ longest outage that began before its end, the time from its end to the first suc
 and successes per second in as long a time before, while and after it. Strikes of one kind are put together.
 
 The verdict asks one thing only: after the last fault was healed, is there a success within `recovery_max_s`? Outages during
-faults are numbers for the report, unless `outage_max_s` bounds them too.
+faults are numbers for the report.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ class Availability:
 
     name = "availability"
 
-    def __init__(self, *functions: str, recovery_max_s: float = 15.0, outage_max_s: float | None = None) -> None:
+    def __init__(self, *functions: str, recovery_max_s: float = 15.0) -> None:
         self._functions = frozenset(functions)
         self._recovery_max_s = recovery_max_s
-        self._outage_max_s = outage_max_s
 
     def check(self, run: Run) -> Verdict:
         ops = [op for op in run.history if not self._functions or op.f in self._functions]
@@ -57,12 +56,10 @@ class Availability:
             "ok_per_s": len(successes.ended) / max(1e-9, (successes.last_ns - successes.first_ns) / SECOND_NS),
             "by_kind": self._by_kind(run.strikes, successes),
         }
-        valid, reason = self._judged(run, successes, longest, recovered_s)
+        valid, reason = self._judged(run, successes, recovered_s)
         return Verdict(checker=self.name, valid=valid, kind="liveness", reason=reason, details=details)
 
-    def _judged(self, run: Run, successes: Successes, longest: float, recovered_s: float | None) -> tuple[Any, str]:
-        if self._outage_max_s is not None and longest > self._outage_max_s:
-            return False, f"nothing succeeded for {longest:.3f} s; at most {self._outage_max_s:g} s are allowed"
+    def _judged(self, run: Run, successes: Successes, recovered_s: float | None) -> tuple[Any, str]:
         if recovered_s is not None and recovered_s <= self._recovery_max_s:
             return True, ""
         waited_s = (successes.last_ns - run.healed_ns) / SECOND_NS

@@ -32,22 +32,20 @@ class _Sums:
 
 
 class CounterBounds:
-    """Each key is a counter; a request that was sent several times adds once. Numbers may be negative. `details`: the largest
-    doubt (what may be less what must).
+    """Each key is a counter with the operations `add` and `get`; a request that was sent several times adds once. Numbers may
+    be negative. `details`: the largest doubt (what may be less what must).
     """
 
-    def __init__(self, add: str = "add", read: str = "get", *, name: str = "counter") -> None:
-        self.name = name
-        self._add, self._read = add, read
+    name = "counter"
 
     def check(self, run: Run) -> Verdict:
         findings = Findings()
         reads = doubt_max = 0
         for key, history in one_per_request(run.history).by_key().items():
-            adds = [op for op in history if op.f == self._add and op.outcome != FAIL]
+            adds = [op for op in history if op.f == "add" and op.outcome != FAIL]
             bounds = _Bounds(adds)
             for op in history:
-                if op.f != self._read or op.outcome != OK:
+                if op.f != "get" or op.outcome != OK:
                     continue
                 reads += 1
                 low, high = bounds.of(op)
@@ -55,7 +53,7 @@ class CounterBounds:
                 if not low <= op.result <= high:
                     text = f"operation {op.index} ({op.f} {key}) shows {op.result}, which is not within {low} to {high}"
                     findings.add("out of bounds", text, [op.index])
-        return findings.verdict(self.name, checked=reads, nothing=f"no {self._read} succeeded", details={"doubt_max": doubt_max})
+        return findings.verdict(self.name, checked=reads, nothing="no get succeeded", details={"doubt_max": doubt_max})
 
 
 class _Bounds:

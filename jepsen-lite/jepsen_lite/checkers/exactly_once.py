@@ -15,11 +15,12 @@ from .fold import Change, changes
 
 
 class ExactlyOnce:
-    """`functions` are the operations that are requests; `silent` those of them that may succeed and leave nothing in the log."""
+    """`functions` are the operations that are requests."""
 
-    def __init__(self, *functions: str, silent: frozenset[str] = frozenset(), name: str = "exactly-once") -> None:
-        self.name = name
-        self._functions, self._silent = frozenset(functions), silent
+    name = "exactly-once"
+
+    def __init__(self, *functions: str) -> None:
+        self._functions = frozenset(functions)
 
     def check(self, run: Run) -> Verdict:
         if run.log is None:
@@ -34,7 +35,7 @@ class ExactlyOnce:
                 requests.setdefault(op.request_id, []).append(op)
         findings = Findings()
         for name, sendings in requests.items():
-            self._check_effects(name, sendings, effects.get(name, []), run.log.start, findings)
+            _check_effects(name, sendings, effects.get(name, []), run.log.start, findings)
             _check_answers(name, sendings, findings)
         acknowledged = sum(1 for sendings in requests.values() if any(op.outcome == OK for op in sendings))
         return findings.verdict(
@@ -50,16 +51,17 @@ class ExactlyOnce:
             lost=findings.counts["lost"],
         )
 
-    def _check_effects(self, name: str, sendings: list[Op], found: list[Change], log_start: int, findings: Findings) -> None:
-        ops = [op.index for op in sendings]
-        if len(found) > 1:
-            places = ", ".join(str(change.begin) for change in found)
-            findings.add("duplicate", f"request {name} took effect {len(found)} times, at {places}", ops)
-        if not all(change.is_answer_alone for change in found) and all(op.outcome == FAIL for op in sendings):
-            findings.add("failed but written", f"request {name} failed each time, and yet is in the log at {found[0].begin}", ops)
-        answered = [op for op in sendings if op.outcome == OK and op.f not in self._silent]
-        if answered and not found and not 0 <= answered[0].offset <= log_start:
-            findings.add("lost", f"request {name} was acknowledged (operation {answered[0].index}) and is not in the log", ops)
+
+def _check_effects(name: str, sendings: list[Op], found: list[Change], log_start: int, findings: Findings) -> None:
+    ops = [op.index for op in sendings]
+    if len(found) > 1:
+        places = ", ".join(str(change.begin) for change in found)
+        findings.add("duplicate", f"request {name} took effect {len(found)} times, at {places}", ops)
+    if not all(change.is_answer_alone for change in found) and all(op.outcome == FAIL for op in sendings):
+        findings.add("failed but written", f"request {name} failed each time, and yet is in the log at {found[0].begin}", ops)
+    answered = [op for op in sendings if op.outcome == OK]
+    if answered and not found and not 0 <= answered[0].offset <= log_start:
+        findings.add("lost", f"request {name} was acknowledged (operation {answered[0].index}) and is not in the log", ops)
 
 
 def _check_answers(name: str, sendings: list[Op], findings: Findings) -> None:

@@ -36,32 +36,20 @@ Search = Callable[[str, Sequence[Operation]], Decision]
 
 
 class Linearizable:
-    """`model` gives the object of a key; `functions` are the operations to be judged (all that the model knows if None). `search`
-    judges keys in place of the two searches here: it has their answers from elsewhere.
-    """
+    """`model` gives the object of a key. `search` judges keys instead of the two searches: the answers come from elsewhere."""
+
+    name = "linearizable"
 
     def __init__(
         self,
         model: Callable[[str], NamedModel[Any]],
         *,
-        functions: frozenset[str] | None = None,
         steps_max: int = STEPS_MAX,
         search: Search | None = None,
-        name: str = "linearizable",
     ) -> None:
-        self.name = name
         self.model = model
         self.steps_max = steps_max
-        self._functions = functions
         self._search = search or self.judged
-
-    def with_steps(self, steps_max: int) -> Linearizable:
-        """The same checker, more or less patient."""
-        return Linearizable(self.model, functions=self._functions, steps_max=steps_max, name=self.name)
-
-    def searching_with(self, search: Search) -> Linearizable:
-        """The same checker, with answers from elsewhere."""
-        return Linearizable(self.model, functions=self._functions, steps_max=self.steps_max, search=search, name=self.name)
 
     def judged(self, key: str, calls: Sequence[Operation]) -> Decision:
         """Judges one key here."""
@@ -76,10 +64,7 @@ class Linearizable:
         """The operations that are judged and the calls that they are, by key."""
         models: dict[str, NamedModel[Any]] = {}
         keys: dict[str, tuple[list[Op], list[Operation]]] = {}
-        functions = self._functions
         for op in history:
-            if functions is not None and op.f not in functions:
-                continue
             model = models.get(op.key)
             if model is None:
                 model = models[op.key] = self.model(op.key)

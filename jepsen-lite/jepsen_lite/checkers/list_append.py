@@ -21,7 +21,7 @@ lists that were read. O(operations + length of the lists that were read).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from .. import evidence
@@ -38,28 +38,19 @@ APPEND, READ = "append", "r"
 
 
 class ListAppend:
-    """`transactions` are the names of the operations. `steps` gives the micro-operations of one, filled in if it succeeded.
-    `realtime` False asks only for serializability.
-    """
+    """`transactions` are the names of the operations."""
 
-    def __init__(
-        self,
-        *transactions: str,
-        steps: Callable[[Op], Steps] = lambda op: op.result if op.outcome == OK else op.value,
-        realtime: bool = True,
-        name: str = "list-append",
-    ) -> None:
-        self.name = name
+    name = "list-append"
+
+    def __init__(self, *transactions: str) -> None:
         self._transactions = frozenset(transactions or ("txn",))
-        self._steps = steps
-        self._realtime = realtime
 
     def check(self, run: Run) -> Verdict:
         ops = [op for op in one_per_request(run.history) if op.f in self._transactions]
-        lists = _Lists(ops, self._steps)
+        lists = _Lists(ops)
         lists.find_orders()
         lists.check_reads()
-        graph = lists.dependencies(self._realtime)
+        graph = lists.dependencies()
         cycles = graph.cycles()
         shown = [lists.told(cycle) for cycle in cycles]
         for cycle in shown:
@@ -111,10 +102,10 @@ def _frozen_steps(steps: Steps) -> list[Step]:
 class _Lists:
     """What transactions did to lists. Transactions that count are numbered; `committed` holds them by number."""
 
-    def __init__(self, ops: Sequence[Op], steps: Callable[[Op], Steps]) -> None:
+    def __init__(self, ops: Sequence[Op]) -> None:
         self.findings = Findings()
         self.ops = ops
-        self.done: dict[int, list[Step]] = {op.index: _frozen_steps(steps(op)) for op in ops if op.outcome == OK}
+        self.done: dict[int, list[Step]] = {op.index: _frozen_steps(op.result) for op in ops if op.outcome == OK}
         """What those that succeeded did and saw."""
         self.writers: dict[tuple[str, Hashable], Op] = {}
         """(key, value) → who appends it."""
@@ -221,7 +212,7 @@ class _Lists:
         writer = self.writers.get((key, value))
         return None if writer is None else self.numbers.get(writer.index)
 
-    def dependencies(self, realtime: bool) -> Graph:
+    def dependencies(self) -> Graph:
         graph = Graph(len(self.committed))
         authors: dict[str, list[int | None]] = {}
         for key, order in self.orders.items():
@@ -233,8 +224,7 @@ class _Lists:
         for number, op in enumerate(self.committed):
             if op.outcome == OK:
                 self._reader(graph, number, op, authors, tails)
-        if realtime:
-            self._real_time(graph)
+        self._real_time(graph)
         return graph
 
     def _tails(self, graph: Graph, authors: dict[str, list[int | None]]) -> dict[str, _Tail]:

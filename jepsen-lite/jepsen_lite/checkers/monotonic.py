@@ -12,15 +12,12 @@ from .findings import Findings
 
 
 class Monotonic:
-    """Of the operations `f` of each process and key, by the order of time, `seen` does not sink; with `strictly` it rises. None
-    says nothing.
-    """
+    """Of the operations `f` of each process and key, in the order of time, `seen` does not sink. None says nothing."""
 
-    def __init__(
-        self, *f: str, seen: Callable[[Op], Any] = lambda op: op.result, strictly: bool = False, name: str = "monotonic"
-    ) -> None:
-        self.name = name
-        self._f, self._seen, self._strictly = frozenset(f), seen, strictly
+    name = "monotonic"
+
+    def __init__(self, *f: str, seen: Callable[[Op], Any] = lambda op: op.result) -> None:
+        self._f, self._seen = frozenset(f), seen
 
     def check(self, run: Run) -> Verdict:
         findings = Findings()
@@ -34,7 +31,7 @@ class Monotonic:
                 continue
             checked += 1
             before = last.get((op.process, op.key))
-            if before is not None and (value < before[0] or (self._strictly and value == before[0])):
+            if before is not None and value < before[0]:
                 text = f"process {op.process} saw {before[0]!r} of {op.key or op.f}, and {value!r} later"
                 findings.add("went back", text, [before[1], op.index])
             else:

@@ -41,22 +41,19 @@ class NodeCrashes:
 
 
 class LogScan:
-    """Reads all `*.log` of a directory. `expected`: what may be said in this run, as a regular expression; such lines are no
-    complaints.
-    """
+    """Reads all `*.log` of a directory."""
 
     name = "node-logs"
 
-    def __init__(self, directory: Path, *, expected: str = "") -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._expected = re.compile(expected) if expected else None
 
     def check(self, run: Run) -> Verdict:
         found: dict[str, list[str]] = {}
         lines = 0
         for path in sorted(self._directory.glob("*.log")):
             with path.open(errors="replace") as file:
-                count, complaints = scan(file, self._expected)
+                count, complaints = scan(file)
             lines += count
             if complaints:
                 found[path.name] = complaints
@@ -70,7 +67,7 @@ class LogScan:
         return Verdict(checker=self.name, valid=True, kind="crash", details={"lines": lines})
 
 
-def scan(lines: Iterable[str], expected: re.Pattern[str] | None = None) -> tuple[int, list[str]]:
+def scan(lines: Iterable[str]) -> tuple[int, list[str]]:
     """How many lines there are, and the first complaints as "line number: text"; of a traceback, the line that names it."""
     complaints: list[str] = []
     count = 0
@@ -86,7 +83,7 @@ def scan(lines: Iterable[str], expected: re.Pattern[str] | None = None) -> tuple
         elif "Traceback (most recent call last)" in text:
             in_traceback = True
             continue
-        if len(complaints) < COMPLAINTS_MAX and not (expected and expected.search(text)):
+        if len(complaints) < COMPLAINTS_MAX:
             complaints.append(f"line {count}: {text}")
     if in_traceback:
         complaints.append(f"line {count}: a traceback that was cut off")

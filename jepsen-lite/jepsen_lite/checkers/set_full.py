@@ -14,7 +14,7 @@ One sweep over the history with set arithmetic: O(sum of the reads' sizes).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from ..history import FAIL, INFO, OK, Op
@@ -37,9 +37,11 @@ class Additions(NamedTuple):
 
 
 class SetFull:
-    """`added` gives the element that an `add` adds or a `remove` takes out, `shown` those that a read shows; an element is added
-    once in a run. `stale_reads` True: reads may be old, so that only what is lost for good counts.
+    """`added` gives the element that an `add` adds or a `remove` takes out; the result of a read lists the elements. An
+    element is added once in a run.
     """
+
+    name = "set-full"
 
     def __init__(
         self,
@@ -48,19 +50,13 @@ class SetFull:
         *,
         remove: str = "",
         added: Callable[[Op], Any] = lambda op: op.value,
-        shown: Callable[[Op], Iterable[Any]] = lambda op: op.result,
-        stale_reads: bool = False,
-        name: str = "set-full",
     ) -> None:
-        self.name = name
-        self._add, self._read, self._remove = add, read, remove
-        self._added, self._shown = added, shown
-        self._stale_reads = stale_reads
+        self._add, self._read, self._remove, self._added = add, read, remove, added
 
     def check(self, run: Run) -> Verdict:
         sweep = _Sweep(run.history, self)
         sweep.run()
-        lost, latencies = sweep.missed(self._stale_reads)
+        lost, latencies = sweep.missed()
         findings = sweep.findings
         known = sweep.known
         stable = [0] * (len(known) - len(latencies) - len(lost) - len(sweep.never_read)) + latencies
@@ -94,7 +90,7 @@ class SetFull:
         return frozen(self._added(op))
 
     def elements(self, op: Op) -> list[Element]:
-        return all_frozen(self._shown(op))
+        return all_frozen(op.result)
 
 
 class _Sweep:
@@ -205,7 +201,7 @@ class _Sweep:
             if element not in self.leaving:
                 expected.add(element)
 
-    def missed(self, stale_reads: bool) -> tuple[list[Element], list[int]]:
+    def missed(self) -> tuple[list[Element], list[int]]:
         """The elements that are lost, and the stable latencies (ns) of those that were only missed for a time."""
         last_shown: dict[Element, int] = {}
         if self.absent:
@@ -226,7 +222,6 @@ class _Sweep:
                 self.findings.add("lost", text, [addition.op, last.index])
                 continue
             latencies.append(last.invoked_ns - self.known[element])
-            if not stale_reads:
-                text = f"operation {last.index} ({last.f}) does not show {element!r}, which was known before it began"
-                self.findings.add("stale", text, [addition.op, last.index])
+            text = f"operation {last.index} ({last.f}) does not show {element!r}, which was known before it began"
+            self.findings.add("stale", text, [addition.op, last.index])
         return lost, latencies

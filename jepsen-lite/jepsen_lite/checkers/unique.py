@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from collections.abc import Hashable
 
 from ..history import OK, Op
 from ..verdicts import Verdict
@@ -13,13 +12,12 @@ from .findings import Findings
 
 
 class UniqueIds:
-    """`given` says which identities an operation that succeeded was given. A retry of a request may be given the same again."""
+    """The result of each operation `f` is an identity of its own. A retry of a request may be given the same again."""
 
-    def __init__(
-        self, f: str, given: Callable[[Op], Iterable[Any]] = lambda op: [op.result], *, name: str = "unique-ids"
-    ) -> None:
-        self.name = name
-        self._f, self._given = f, given
+    name = "unique-ids"
+
+    def __init__(self, f: str) -> None:
+        self._f = f
 
     def check(self, run: Run) -> Verdict:
         findings = Findings()
@@ -27,36 +25,33 @@ class UniqueIds:
         for op in run.history:
             if op.f != self._f or op.outcome != OK:
                 continue
-            for identity in self._given(op):
-                identity = frozen(identity)
-                owner = owners.setdefault(identity, op)
-                if owner is not op and not (op.request_id and owner.request_id == op.request_id):
-                    text = f"{identity!r} was given twice, to operations {owner.index} and {op.index} ({op.f})"
-                    findings.add("given twice", text, [owner.index, op.index])
+            identity = frozen(op.result)
+            owner = owners.setdefault(identity, op)
+            if owner is not op and not (op.request_id and owner.request_id == op.request_id):
+                text = f"{identity!r} was given twice, to operations {owner.index} and {op.index} ({op.f})"
+                findings.add("given twice", text, [owner.index, op.index])
         return findings.verdict(self.name, checked=len(owners), nothing=f"no {self._f} succeeded")
 
 
 class Blocks:
-    """Blocks [start, length] of numbers: none overlaps another, and one that was asked for after another was given lies higher.
-    Those of one request are one block, asked for when it was first sent, and given when it was first answered. `given` is the
-    block of an operation that succeeded.
+    """The results of `allocate` are blocks [start, length] of numbers: none overlaps another, and one that was asked for
+    after another was given lies higher. Those of one request are one block, asked for when it was first sent, and given when
+    it was first answered.
     """
 
-    def __init__(self, f: str = "allocate", given: Callable[[Op], Any] = lambda op: op.result, *, name: str = "blocks") -> None:
-        self.name = name
-        self._f, self._given = f, given
+    name = "blocks"
 
     def check(self, run: Run) -> Verdict:
         findings = Findings()
         blocks: list[tuple[int, int, Op]] = []
         by_request: dict[str, tuple[int, int, Op]] = {}
         asked_ns: dict[str, int] = {}
-        ops = run.history.of(self._f)
+        ops = run.history.of("allocate")
         for op in ops:
             if op.request_id:
                 asked_ns[op.request_id] = min(op.invoked_ns, asked_ns.get(op.request_id, op.invoked_ns))
         for op in sorted(ops.where(lambda op: op.outcome == OK), key=lambda op: op.ended_ns):
-            start, length = self._given(op)
+            start, length = op.result
             if length <= 0:
                 findings.add("empty", f"operation {op.index} was given a block of {length} numbers", [op.index])
             first = by_request.setdefault(op.request_id, (start, length, op)) if op.request_id else (start, length, op)
@@ -70,7 +65,7 @@ class Blocks:
         self._order(begun, {op.index: start for start, _, op in blocks}, findings)
         numbers = sum(length for _, length, _ in blocks)
         return findings.verdict(
-            self.name, checked=len(blocks), nothing=f"no {self._f} succeeded", details={"numbers_given": numbers}
+            self.name, checked=len(blocks), nothing="no allocate succeeded", details={"numbers_given": numbers}
         )
 
     def _overlaps(self, blocks: list[tuple[int, int, Op]], findings: Findings) -> None:

@@ -39,15 +39,15 @@ class Witness:
     `sessions` False: processes may go back (they change nodes and do not say how far they were).
     """
 
+    name = "witness"
+
     def __init__(
         self,
         fold: Callable[[], Fold],
         *,
         local_reads: frozenset[str] = frozenset(),
         sessions: bool = True,
-        name: str = "witness",
     ) -> None:
-        self.name = name
         self._fold = fold
         self._local_reads = local_reads
         self._sessions = sessions

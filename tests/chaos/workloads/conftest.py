@@ -7,7 +7,7 @@ either its own mistake or the lie that a test has planted. Answers get lost now 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +22,7 @@ from jepsen_lite.scheduler import Interpreter
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import CallFailed, Options, Reply, Run
 from jepsen_lite.workloads import workload_named
+from jepsen_lite.worlds.trio_drive import TrioDrive
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.api.request_ids import identity_of
@@ -69,7 +70,8 @@ class ReferenceCluster:
         self.state: ControllerState = EMPTY_STATE
         self.states: list[ControllerState] = [EMPTY_STATE]
         self.batches: list[LogBatch] = []
-        self.now_ms = lambda: START_MS
+        self.now_ns = lambda: 0
+        self.loses_answers = False
         self._after: list[AnyRecord] = []
         self.lag = dict.fromkeys((*CONTROLLERS, *BROKERS), 0)
         self._append_control()
@@ -80,6 +82,9 @@ class ReferenceCluster:
     @property
     def end_offset(self) -> int:
         return self.batches[-1].end_offset if self.batches else 0
+
+    def now_ms(self) -> int:
+        return START_MS + self.now_ns() // 1_000_000
 
     def lies(self, *names: str) -> bool:
         """Whether to tell that lie now."""
@@ -339,15 +344,16 @@ class _Port:
     controllers = CONTROLLERS
     brokers = BROKERS
 
-    def __init__(self, drive: Drive, process: int) -> None:
-        self._drive = drive
-        self._random = random.Random(f"{drive.seed}/port/{process}")
+    def __init__(self, cluster: ReferenceCluster, seed: str, process: int) -> None:
+        self._cluster = cluster
+        self._random = random.Random(f"{seed}/port/{process}")
+        self.now_ns, self.sleep = cluster.now_ns, trio.sleep
 
     async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
-        cluster, chance = self._drive.cluster, self._random
+        cluster, chance = self._cluster, self._random
         sent = type(request).FromString(request.SerializeToString())
         await trio.sleep(chance.expovariate(500))
-        lost = chance.random() if self._drive.loses_answers else 1.0
+        lost = chance.random() if cluster.loses_answers else 1.0
         if lost < cluster.lost_answers / 2:
             raise CallFailed("info", "lost on the way there")
         try:
@@ -360,64 +366,17 @@ class _Port:
             raise CallFailed("info", "lost on the way back")
         return reply
 
-    async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
-
-    def now_ns(self) -> int:
-        return self._drive.now_ns()
-
-
-class _Bell:
-    def __init__(self, now_ns: Callable[[], int]) -> None:
-        self._event = trio.Event()
-        self._now_ns = now_ns
-
-    async def wait(self, until_ns: int | None) -> None:
-        seconds = float("inf") if until_ns is None else max(0, until_ns - self._now_ns()) / 1e9
-        with trio.move_on_after(seconds):
-            await self._event.wait()
-
-    def ring(self) -> None:
-        self._event.set()
-        self._event = trio.Event()
-
-
-class Drive:
-    """The interpreter's world."""
-
-    def __init__(self, cluster: ReferenceCluster, seed: str) -> None:
-        self.cluster, self.seed = cluster, seed
-        self.loses_answers = False
-        self._ports: dict[int, _Port] = {}
-        self._start = trio.current_time()
-        cluster.now_ms = lambda: START_MS + self.now_ns() // 1_000_000
-
-    def now_ns(self) -> int:
-        return round((trio.current_time() - self._start) * 1e9)
-
-    def port(self, process: int) -> _Port:
-        if process not in self._ports:
-            self._ports[process] = _Port(self, process)
-        return self._ports[process]
-
-    def bell(self) -> _Bell:
-        return _Bell(self.now_ns)
-
-    async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-        async with trio.open_nursery() as nursery:
-            for task in tasks:
-                nursery.start_soon(task)
-
 
 async def _play(name: str, cluster: ReferenceCluster, options: Options) -> Run:
     workload = workload_named(name)
-    drive = Drive(cluster, options.seed)
+    drive = TrioDrive(lambda process: _Port(cluster, options.seed, process), options.concurrency)
+    cluster.now_ns = drive.now_ns
     interpreter = Interpreter(workload, options, drive)
     lie, cluster.lie = cluster.lie, ""
     await interpreter.setup()
-    drive.loses_answers, cluster.lie = True, lie
+    cluster.loses_answers, cluster.lie = True, lie
     await interpreter.clients()
-    drive.loses_answers = False
+    cluster.loses_answers = False
     healed_ns = drive.now_ns()
     await interpreter.final()
     data = await interpreter.collect()
