@@ -57,7 +57,7 @@ MODULES_WITH_CLUSTERS = (
     "cli/test_partition_commands.py",
     "cli/test_time_travel.py",
     "cli/test_znodes.py",
-    "pipeline/planning/test_plan_commands.py",
+    "pipeline/planning/test_plan_of_a_cluster.py",
 )
 EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")
 """Beside clusters: these wait for sockets, threads and processes of their own, with deadlines in real time."""

@@ -61,8 +61,7 @@ def make_read_only(disk: pathlib.Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("role", ["controller", "broker"])
-@pytest.mark.parametrize("fault", ["full", "read-only"])
+@pytest.mark.parametrize(("role", "fault"), [("controller", "full"), ("broker", "read-only")])
 def test_a_node_does_not_start_on_a_metadata_disk_that_cannot_be_written(
     node_files: Any, mount: MountDisk, role: str, fault: str
 ) -> None:

@@ -15,6 +15,7 @@ import grpc
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
+from kraftlab.client import AdminClient
 from kraftlab.client.channels import Channels
 from kraftlab.demo.lab import wait_until
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -154,3 +155,12 @@ def test_what_is_no_message_is_refused_and_the_node_goes_on(lab: Any, body: byte
                 except grpc.RpcError as error:
                     assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT), error
         assert lab.admin.call_at(node.grpc, "ApiVersions", METHODS["ApiVersions"].request()).header.error_code == 0
+
+
+def test_requests_for_another_cluster_are_refused_by_every_node(lab: Any) -> None:
+    with AdminClient(lab.cluster.bootstrap_servers, cluster_id="another-cluster", timeout_ms=5000) as stranger:
+        for node in lab.cluster.plan.nodes:
+            with pytest.raises(ApiError) as refused:
+                stranger.call_at(node.grpc, "DescribeCluster", METHODS["DescribeCluster"].request())
+            assert refused.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+            assert "another-cluster" in str(refused.value.message)

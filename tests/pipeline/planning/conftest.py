@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from kraftlab.cli import main
 from kraftlab.pipeline.planning.checks import Asked, Finding, Target, check
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
 from kraftlab.pipeline.planning.plan import Plan
@@ -78,3 +80,31 @@ def after() -> Callable[[Plan], dict[tuple[str, int], tuple[int, ...]]]:
         return found | {(move.topic, move.partition): move.after for move in plan.moves}
 
     return placed
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> Ran:
+        code = main.run(list(arguments))
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture
+def plan(run: Run) -> Run:
+    return lambda *arguments: run("pipeline", "plan", *arguments)

@@ -1,60 +1,28 @@
-"""`kraftlab pipeline plan` on files, and one plan from a real cluster through `reassign-partitions --execute` to `--verify`."""
+"""`kraftlab pipeline plan` on files and lakes."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli import main
-from kraftlab.lab import LocalCluster
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.planning.documents import ClusterDocument, encode_cluster
 
-DEADLINE_S = 60.0
 MakeCluster = Callable[..., ClusterDocument]
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> Ran:
-        code = main.run(list(arguments))
-        printed = capsys.readouterr()
-        return Ran(code, printed.out, printed.err)
-
-    return call
-
-
-@pytest.fixture
-def plan(run: Run) -> Run:
-    return lambda *arguments: run("pipeline", "plan", *arguments)
+Run = Callable[..., Any]
 
 
 @pytest.fixture
 def cluster_file(make_cluster: MakeCluster, tmp_path: Path) -> str:
     path = tmp_path / "cluster.json"
-    path.write_bytes(encode_cluster(make_cluster(1, brokers=8, racks=4, new=1)))
+    path.write_bytes(encode_cluster(make_cluster(1, brokers=8, racks=4, new=1, partitions=4)))
     return str(path)
 
 
@@ -154,9 +122,10 @@ def test_caps_bound_every_wave(plan: Run, cluster_file: str, tmp_path: Path) -> 
     assert len(waves) > len(plan("waves", file, "--json").json["waves"])
 
 
-def test_all_moves_are_explained_where_all_are_asked_for(plan: Run, cluster_file: str, tmp_path: Path) -> None:
-    file = str(tmp_path / "plan.json")
-    moves = plan("propose", "--input", cluster_file, "--output", file, "--json").json["moves"]
+def test_all_moves_are_explained_where_all_are_asked_for(plan: Run, make_cluster: MakeCluster, tmp_path: Path) -> None:
+    cluster, file = tmp_path / "cluster.json", str(tmp_path / "plan.json")
+    cluster.write_bytes(encode_cluster(make_cluster(1, brokers=8, racks=4, new=1)))
+    moves = plan("propose", "--input", str(cluster), "--output", file, "--json").json["moves"]
     explained = plan("explain", file, "--all").out
 
     assert all(f"{move['topic']}-{move['partition']}: " in explained for move in moves)
@@ -290,44 +259,3 @@ def test_what_a_log_without_its_beginning_does_not_say_of_partitions_is_no_obsta
 
     assert made.code == 0 and "2 partitions are left out" in made.err
     assert plan("check", str(tmp_path / "plan.json")).code == 0
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("lab"), 1, 4, 2) as running:
-        yield running
-
-
-def test_a_plan_from_a_live_cluster_is_executed_and_verified(lab: LocalCluster, run: Run, plan: Run, tmp_path: Path) -> None:
-    server = str(lab.node(0).grpc)
-    with lab.admin() as admin:
-        brokers = sorted(broker.broker_id for broker in admin.describe_cluster().brokers)
-        skewed = [pb.CreatableReplicaAssignment(partition_index=at, broker_ids=brokers[:2]) for at in range(8)]
-        admin.create_topics([pb.CreatableTopic(name="skewed", num_partitions=-1, replication_factor=-1, assignments=skewed)])
-        admin.describe_topics(["skewed"], linearizable=True)
-    file, kafka = str(tmp_path / "plan.json"), tmp_path / "reassignment.json"
-
-    proposed = plan("propose", "--bootstrap-server", server, "--goals", "count,leader", "--output", file)
-    kafka.write_text(plan("export", file).out)
-    checked = plan("check", file, "--bootstrap-server", server)
-    executed = run("reassign-partitions", "--bootstrap-server", server, "--execute", "--reassignment-json-file", str(kafka))
-    verified = _verified(run, server, kafka)
-
-    assert proposed.code == checked.code == executed.code == 0, (proposed, checked, executed)
-    assert "is completed" in verified.out and "still in progress" not in verified.out
-    with lab.admin() as admin:
-        (topic,) = admin.describe_topics(["skewed"], linearizable=True).topics
-        held = [broker for entry in topic.partitions for broker in entry.replica_nodes]
-        leads = [entry.replica_nodes[0] for entry in topic.partitions]
-    assert all(3 <= held.count(broker) <= 5 for broker in brokers), proposed.out
-    assert all(1 <= leads.count(broker) <= 3 for broker in brokers), proposed.out
-    again = plan("propose", "--bootstrap-server", server, "--goals", "count,leader", "--json")
-    assert again.json["moves"] == []
-
-
-def _verified(run: Run, server: str, kafka: Path) -> Ran:
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        ran = run("reassign-partitions", "--bootstrap-server", server, "--verify", "--reassignment-json-file", str(kafka))
-        if "still in progress" not in ran.out or time.monotonic() > deadline:
-            return ran
