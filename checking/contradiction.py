@@ -6,17 +6,18 @@ Leaving out calls at random would lie: a read without its write is illegal too. 
 - reads and refusals are left out: they change nothing;
 - writes are *weakened*: they may take effect at any time after their invocation, or never.
 
-A part that is still illegal then contradicts itself, whatever became of all the rest. This is done greedily, many calls at a time
-and then one by one; the searches have a budget, and what could not be decided stays.
+A part that is still illegal then contradicts itself, whatever became of all the rest. Delta debugging (ddmin.py) finds
+it; the searches have a budget, and what could not be decided stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from . import just_in_time
 from .calls import NEVER, NamedModel, Operation, Refused
+from .ddmin import smallest
 
 STEPS_MAX = 800_000
 """Of the model, over all searches."""
@@ -62,23 +63,11 @@ class _Shrinker:
         self.steps += answer.steps
         return answer.legal is False
 
-    def leave_out(self, candidates: list[int]) -> None:
+    def leave_out(self, candidates: Sequence[int]) -> None:
         """As many of these as can be."""
-        size = max(1, len(candidates) // 2)
-        while True:
-            for chunk in _chunks([number for number in candidates if number in self.kept], size):
-                chosen = set(chunk)
-                if self.is_illegal_without(chosen):
-                    self.kept = [number for number in self.kept if number not in chosen]
-                    self.hidden += [number for number in chunk if not self.changes_nothing(number)]
-            if size == 1:
-                return
-            size = max(1, size // 2)
-
-
-def _chunks(numbers: list[int], size: int) -> Iterator[list[int]]:
-    for start in range(0, len(numbers), size):
-        yield numbers[start : start + size]
+        left = smallest(candidates, lambda left: self.is_illegal_without({*candidates} - {*left}))
+        self.kept = [number for number in self.kept if number in left or number not in candidates]
+        self.hidden += [number for number in candidates if number not in left and not self.changes_nothing(number)]
 
 
 def _request(call: Operation) -> tuple[str, Hashable]:

@@ -27,6 +27,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 Limits = TypeVar("Limits")
 Attempt = TypeVar("Attempt")
 Evidence = TypeVar("Evidence")
+Other = TypeVar("Other")
 Patch = TypeVar("Patch", bound=Callable[..., Any])
 
 
@@ -117,6 +118,10 @@ class Finding(NamedTuple, Generic[Evidence]):
     words: str
     seconds: float
     evidence: Evidence | None
+
+    def with_evidence(self, evidence: Other | None) -> Finding[Other]:
+        """Return the same finding with other evidence."""
+        return Finding(self.id, self.found, self.attempts, self.rule, self.words, self.seconds, evidence)
 
 
 def processor_s() -> float:

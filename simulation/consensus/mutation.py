@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Protocol
 
 from kraftlab.checking.mutant import Finding, Mutant, MutantDoesNotApply, Shown, hunt
 from kraftlab.checking.workers import done_by
@@ -17,11 +16,8 @@ from .mutants import MUTANTS
 from .mutants.seeds import Seeds
 from .runner import SeedResult, run_seed
 
-
-class RunSeed(Protocol):
-    """As `run_seed`."""
-
-    def __call__(self, seed: int, *, faults: Iterable[str] | None, mutant: str | None) -> SeedResult: ...
+RunSeed = Callable[..., SeedResult]
+Load = Callable[[], Mapping[str, Mutant[Seeds]]]
 
 
 def hunt_seeds(mutant: Mutant[Seeds], *, seeds_max: int | None = None, play: RunSeed = run_seed) -> Finding[SeedResult]:
@@ -49,14 +45,12 @@ def hunt_all(
     seeds_max: int | None = None,
     processes: int = 1,
     play: RunSeed = run_seed,
-    load: Callable[[], Mapping[str, Mutant[Seeds]]] = consensus_mutants,
+    load: Load = consensus_mutants,
 ) -> Iterator[Finding[SeedResult]]:
     """Hunt each of the bugs, in this process or several; findings come in the order of the names. `load` gives the table."""
     return done_by(processes, partial(_hunt_named, seeds_max=seeds_max, play=play, load=load), names)
 
 
-def _hunt_named(
-    name: str, seeds_max: int | None, play: RunSeed, load: Callable[[], Mapping[str, Mutant[Seeds]]]
-) -> Finding[SeedResult]:
+def _hunt_named(name: str, seeds_max: int | None, play: RunSeed, load: Load) -> Finding[SeedResult]:
     """Look the bug up by its name, since functions do not travel to another process."""
     return hunt_seeds(load()[name], seeds_max=seeds_max, play=play)

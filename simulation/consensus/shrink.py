@@ -54,16 +54,14 @@ def _options(**changes: object) -> Simpler:
     return lambda options: msgspec.structs.replace(options, **changes)
 
 
-def _at_least(**limits: int) -> Simpler:
-    return lambda options: msgspec.structs.replace(
-        options, **{name: max(limit, getattr(options, name)) for name, limit in limits.items()}
-    )
+def _rarely(name: str, interval_us: int) -> Simpler:
+    """An interval of at least so long; 0 is never."""
 
+    def rarer(options: SimulationOptions) -> SimulationOptions:
+        now_us = getattr(options, name)
+        return msgspec.structs.replace(options, **{name: max(interval_us, now_us) if now_us else 0})
 
-def _few_reads(options: SimulationOptions) -> SimulationOptions:
-    return msgspec.structs.replace(
-        options, read_interval_us=max(100_000, options.read_interval_us) if options.read_interval_us else 0
-    )
+    return rarer
 
 
 CALMER: tuple[tuple[str, Simpler], ...] = (
@@ -85,7 +83,7 @@ SIMPLER: tuple[tuple[str, Simpler], ...] = (
     ("usual timers and limits", _options(tuning=RaftTuning())),
     ("no clients", _options(clients=0)),
     ("no linearizable reads beside theirs", _options(read_interval_us=0)),
-    ("few linearizable reads", _few_reads),
+    ("few linearizable reads", _rarely("read_interval_us", 100_000)),
     ("no snapshots of their own accord", _options(snapshot_interval_us=0)),
     ("nobody joins by himself", _options(auto_join=False)),
     ("voters as configured", _options(dynamic_voters=False, auto_join=False)),
@@ -95,9 +93,9 @@ SIMPLER: tuple[tuple[str, Simpler], ...] = (
     ("large fetches", _options(fetch_max_bytes=8 * 1024 * 1024)),
     ("large segments", _options(segment_bytes=4096 + 1_000_000)),
     ("a large cache", _options(cache_bytes=1_000_000)),
-    ("clients that ask rarely", _at_least(client_interval_us=200_000)),
-    ("a quiet workload", _at_least(propose_interval_us=150_000)),
-    ("hardly any workload", _at_least(propose_interval_us=1_000_000)),
+    ("clients that ask rarely", _rarely("client_interval_us", 200_000)),
+    ("a quiet workload", _rarely("propose_interval_us", 150_000)),
+    ("hardly any workload", _rarely("propose_interval_us", 1_000_000)),
 )
 """What can be made simpler about a world, and how."""
 MILDER = {

@@ -64,7 +64,7 @@ def test_a_planted_bug_is_seen(mutation_id: str):
 
 
 def test_what_clients_see_alone_shows_a_read_that_is_not_linearizable():
-    finding = hunt_bug("linearizable-read-as-it-is", 30.0).finding
+    finding = hunt_bug("linearizable-read-as-it-is", 30.0)
     assert finding.found
     assert {"witness", "linearizable"} & set(finding.rule.split("+"))
 
@@ -77,7 +77,7 @@ def test_without_a_bug_nothing_is_seen_and_the_budget_ends_the_hunt(monkeypatch:
 
 def test_two_processes_that_hash_strings_differently_play_a_seed_alike_unless_a_set_of_strings_has_an_order():
     assert hash_seeds.compared("", 0, 2) == Shown(attempts=2)
-    finding = hunt_bug("answers-in-a-set", 30.0).finding
+    finding = hunt_bug("answers-in-a-set", 30.0)
     assert (finding.found, finding.rule) == (True, "two hash seeds")
     assert finding.words.startswith("seed ")
     assert finding.seconds > 0
@@ -209,7 +209,7 @@ def test_wrong_ids_and_budgets_are_named(capsys: pytest.CaptureFixture[str]):
 def test_a_canary_whose_run_cannot_be_kept_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary, "find_spec", lambda name: None)
     hunted = hunt_mutation(MUTATIONS[CANARY], 1.0)
-    assert (hunted.status, hunted.found) == (NOT_HERE, ())
+    assert (hunted.status, hunted.findings) == (NOT_HERE, ())
     assert "pip install 'kraftlab[chaos]'" in hunted.why
 
 

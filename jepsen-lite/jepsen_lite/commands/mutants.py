@@ -17,7 +17,7 @@ from kraftlab.cli.output import Output, json_option
 from ..command import HarnessError, WrongUse
 from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
 from ..mutants.smallest_example import Least, Size
-from ..mutants.table import CANARY, MUTATIONS, STRETCH
+from ..mutants.table import CANARY, MUTATIONS, STRETCH, game_of
 from ..verdicts import HARNESS, SAFETY, VALID
 from .mutant_pairs import hunt_chosen
 
@@ -108,13 +108,12 @@ def lines_of(one: Hunted) -> list[str]:
     """A mutation's line, and one for each of its bugs if there are several."""
     oracle = ", ".join(one.oracles) or one.status
     lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
-    for found in one.found:
-        if len(one.found) > 1:
-            finding = found.finding
+    for finding in one.findings:
+        if len(one.findings) > 1:
             told = f"{finding.attempts:>5}       {finding.seconds:>7.2f} s  {finding.rule or 'not found'}"
             lines.append(f"       {finding.id:<59} {told}")
-        if found.least is not None:
-            lines.append(f"         {_least_line(found.least)}")
+        if finding.evidence is not None:
+            lines.append(f"         {_least_line(finding.evidence)}")
     if one.why:
         lines.append(f"       {one.why}")
     return lines
@@ -167,7 +166,8 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
     here = [one for one in hunted if one.status != NOT_HERE]
     core = [one for one in here if one.id != CANARY and not one.id.startswith(STRETCH)]
     stretch = [one for one in here if one.id.startswith(STRETCH)]
-    seconds = [found.finding.seconds for one in hunted for found in one.found if found.finding.found]
+    findings = [finding for one in hunted for finding in one.findings]
+    seconds = [finding.seconds for finding in findings if finding.found]
     return {
         "score": {
             "killed": sum(one.status == KILLED for one in here),
@@ -182,7 +182,7 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
             "worst_s": round(max(seconds), 3) if seconds else None,
             "seconds": round(sum(one.seconds for one in hunted), 3),
             "real_s": round(real_s, 3),
-            "shrunk": _shrunk_score([found.least for one in hunted for found in one.found if found.least is not None]),
+            "shrunk": _shrunk_score([finding.evidence for finding in findings if finding.evidence is not None]),
         },
         "mutations": [
             {
@@ -192,16 +192,16 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
                 "why": one.why,
                 "bugs": [
                     {
-                        "name": found.finding.id,
-                        "game": found.game,
-                        "found": found.finding.found,
-                        "oracle": found.finding.rule,
-                        "words": found.finding.words,
-                        "seeds": found.finding.attempts,
-                        "seconds": round(found.finding.seconds, 3),
-                        "least": _least_document(found.least) if found.least is not None else None,
+                        "name": finding.id,
+                        "game": game_of(finding.id),
+                        "found": finding.found,
+                        "oracle": finding.rule,
+                        "words": finding.words,
+                        "seeds": finding.attempts,
+                        "seconds": round(finding.seconds, 3),
+                        "least": _least_document(finding.evidence) if finding.evidence is not None else None,
                     }
-                    for found in one.found
+                    for finding in one.findings
                 ],
             }
             for one in hunted

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from typing import Any
 
 from kraftlab.checking.mutant import Shown, planted
 from kraftlab.simulation.metadata.mutants import FOR_TWO_PROCESSES
@@ -22,7 +23,7 @@ SEEDS_AT_ONCE = 4
 _TIMEOUT_S = 300.0
 
 
-def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[None]:
+def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[Any]:
     """Play so many seeds in both processes, with the bug of that name, "" for none, until one differs."""
     with ExitStack() as stack:
         playing = [stack.enter_context(_started(name, first, count, hash_seed)) for hash_seed in PROCESSES]

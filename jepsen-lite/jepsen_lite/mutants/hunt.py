@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.broker.crash_images.mutants import hunt as hunt_images
 from kraftlab.checking.mutant import Finding, MutantDoesNotApply, Shown, hunt, planted
@@ -37,36 +37,31 @@ _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError
 """A run that breaks so has found nothing: the bug does not fit the code any more."""
 
 
-class Found(NamedTuple):
-    """One planted bug after the hunt. The rule of the finding is the oracle: a rule of the simulator, checkers, or an image."""
-
-    game: str
-    finding: Finding[Any]
-    least: Least | None = None
-    """The smallest run that shows it, if it was to be looked for and faults have a plan."""
-
-
 class Hunted(NamedTuple):
     """One mutation after the hunt. `status`: killed (all its bugs were found), survived, or not here: the machine lacks
-    what it takes."""
+    what it takes.
+
+    The rule of a finding is the oracle: a rule of the simulator, checkers, or an image. Its evidence is the smallest run that
+    shows the bug, if that was to be looked for and faults have a plan.
+    """
 
     id: str
     about: str
     status: str
     why: str
-    found: tuple[Found, ...]
+    findings: tuple[Finding[Least], ...]
 
     @property
     def seeds(self) -> int:
-        return sum(found.finding.attempts for found in self.found)
+        return sum(finding.attempts for finding in self.findings)
 
     @property
     def seconds(self) -> float:
-        return sum(found.finding.seconds for found in self.found)
+        return sum(finding.seconds for finding in self.findings)
 
     @property
     def oracles(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(found.finding.rule for found in self.found if found.finding.found))
+        return tuple(dict.fromkeys(finding.rule for finding in self.findings if finding.found))
 
 
 def play(bug: str, seed: int) -> Shown[SeedResult | SimulatedRun]:
@@ -107,27 +102,27 @@ def shrunk(bug: str, evidence: SeedResult | SimulatedRun, budget_s: float) -> Le
     return least.of_run(evidence, partial(least.replayed, workload_named(game_of(bug))), budget_s)
 
 
-def hunt_bug(bug: str, budget_s: float, *, shrinks: bool = False) -> Found:
+def hunt_bug(bug: str, budget_s: float, *, shrinks: bool = False) -> Finding[Least]:
     """Play seeds 0, 1, 2, … with the bug, or judge the images of the mover's crashes if the bug is one of the mover.
 
     MutantDoesNotApply.
     """
     game = game_of(bug)
     if game == PROCESSES:
-        return Found(game, hunt(bug, (canary.means().library,), _on_processes))
+        return hunt(bug, (canary.means().library,), _on_processes)
     if game == HASH_SEEDS:
         first_seeds = itertools.count(step=hash_seeds.SEEDS_AT_ONCE)
-        return Found(game, hunt(bug, first_seeds, partial(hash_seeds.compared, bug), budget_s=budget_s))
+        return hunt(bug, first_seeds, partial(hash_seeds.compared, bug), budget_s=budget_s)
     if game == LOG_DIRS:
-        finding = hunt_images(bug)
-        return Found(game, finding._replace(rule=f"image: {finding.rule}" if finding.found else ""))
+        images = hunt_images(bug)
+        return images._replace(rule=f"image: {images.rule}" if images.found else "").with_evidence(None)
     with planted(TABLES[game][bug]):
         found = hunt(bug, itertools.count(), partial(play, bug), budget_s=budget_s)
         smaller = shrunk(bug, found.evidence, budget_s) if shrinks and found.evidence is not None else None
-    return Found(game, found._replace(evidence=None), smaller)
+    return found.with_evidence(smaller)
 
 
-def _on_processes(library: str) -> Shown[None]:
+def _on_processes(library: str) -> Shown[Least]:
     """A node that notices by itself is not a find: clients must have been told what is not so."""
     unsafe = [verdict for verdict in canary.sing(library).wrong if verdict.kind == "safety"]
     return Shown("+".join(verdict.checker for verdict in unsafe), unsafe[0].reason if unsafe else "")
@@ -140,9 +135,9 @@ def hunt_mutation(mutation: Mutation, budget_s: float, *, shrinks: bool = False)
     """
     if any(game_of(bug) == PROCESSES for bug in mutation.bugs) and (why := canary.means().why):
         return Hunted(mutation.id, mutation.about, NOT_HERE, why, ())
-    found = tuple(hunt_bug(bug, budget_s, shrinks=shrinks) for bug in mutation.bugs)
-    status = KILLED if all(each.finding.found for each in found) else SURVIVED
-    return Hunted(mutation.id, mutation.about, status, "", found)
+    findings = tuple(hunt_bug(bug, budget_s, shrinks=shrinks) for bug in mutation.bugs)
+    status = KILLED if all(finding.found for finding in findings) else SURVIVED
+    return Hunted(mutation.id, mutation.about, status, "", findings)
 
 
 def hunt_all(ids: Iterable[str], *, budget_s: float, jobs: int = 1, shrinks: bool = False) -> Iterator[Hunted]:
