@@ -19,7 +19,9 @@ from typing import Any
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.admin import raise_first_error
+from kraftlab.client.config_parts import config_changes
 from kraftlab.client.stream import CallStream
+from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 
 from . import broker_stand_in
@@ -28,7 +30,6 @@ from .measure import CommitParameters, CommitResult, percentile
 SYSTEM = "kraftlab"
 UNARY_DOOR = "gRPC unary"
 STREAM_DOOR = "gRPC stream"
-TOPIC_RESOURCE = 2
 TOPIC = "bench"
 API = "IncrementalAlterConfigs"
 ANSWER_TIMEOUT_S = 60.0
@@ -71,15 +72,14 @@ class Workload:
         self._number = itertools.count(1)
 
     def small(self) -> pb.IncrementalAlterConfigsRequest:
-        change = pb.AlterableConfig(name="segment.bytes", value=str(1 << 20 | next(self._number)))
-        resource = pb.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=[change])
+        resource = config_changes(ResourceType.TOPIC, TOPIC, {"segment.bytes": str(1 << 20 | next(self._number))})
         return pb.IncrementalAlterConfigsRequest(resources=[resource])
 
     def write(self) -> None:
         """One small write; it is committed when this returns."""
         request = self.small()
         if self._stream is None:
-            response: Any = self._client.call(API, request)
+            response = self._client.call(pb.IncrementalAlterConfigsResponse, request)
         else:
             response = self._stream.submit(API, request).result(ANSWER_TIMEOUT_S)
         raise_first_error(response.responses)

@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient
 from kraftlab.client.admin import raise_first_error
+from kraftlab.client.config_parts import config_changes
+from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
 from .measure import NoResult, percentile, table
 
-BROKER_RESOURCE = 4
 CAUGHT_UP_TIMEOUT_S = 20.0
 ELSEWHERE = {"ZooKeeper": "0.6–1.1 s", "etcd": "1.5–2.3 s", "Kafka": "2.0–3.5 s"}
 """Measured on such a machine, three nodes on loopback, fsync on."""
@@ -55,8 +55,7 @@ def measure(runs: int) -> FailoverResult:
 
 def _write(client: AdminClient, value: int) -> None:
     """One small write that needs no broker: a default of the whole cluster."""
-    change = pb.AlterableConfig(name="leader.replication.throttled.rate", value=str(1 << 20 | value))
-    resource = pb.AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="", configs=[change])
+    resource = config_changes(ResourceType.BROKER, "", {"leader.replication.throttled.rate": str(1 << 20 | value)})
     raise_first_error(client.incremental_alter_configs([resource]).responses)
 
 

@@ -90,13 +90,15 @@ class Nodes:
         done: dict[int, float] = {}
 
         def look(broker_id: int) -> bool:
-            answer = self._clients[broker_id].call_at(self._cluster.node(broker_id).grpc, "ApiVersions", pb.ApiVersionsRequest())
+            answer = self._clients[broker_id].call_at(
+                self._cluster.node(broker_id).grpc, pb.ApiVersionsResponse, pb.ApiVersionsRequest()
+            )
             return bool(answer.header.metadata_offset >= offset)
 
         def wait(broker_id: int) -> bool:
             request = pb.DescribeMetadataRequest(header=pb.RequestHeader(min_offset=offset))
             endpoint, timeout_ms = self._cluster.node(broker_id).grpc, round(DONE_WITHIN_S * 1000)
-            self._clients[broker_id].call_at(endpoint, "DescribeMetadata", request, timeout_ms=timeout_ms)
+            self._clients[broker_id].call_at(endpoint, pb.DescribeMetadataResponse, request, timeout_ms=timeout_ms)
             return True
 
         def note(ask: Callable[[int], bool], broker_id: int, seconds: dict[int, float]) -> None:

@@ -18,18 +18,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Protocol
 
 import grpc
-from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.config.endpoints import parse_servers
+from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.rpc.methods import API_OF_RESPONSE, AdminRequest, Response
 
 from .channels import Channels, authentication_error
-from .config_parts import BROKER, in_parts
+from .config_parts import ConfigResource, in_parts
 from .errors import ClusterUnreachable, api_error, header_error
 from .moves import NO_OPTIONS, MoveOptions
 from .partitions import (
@@ -54,6 +55,20 @@ _REFUSED_PATIENCE_S = 3.0
 _MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 TopicPartition = tuple[str, int]
+
+
+class AboutConfigs(AdminRequest, Protocol):
+    """A request about the configs of resources."""
+
+    @property
+    def resources(self) -> Iterable[ConfigResource]: ...
+
+
+class Result(Protocol):
+    """The outcome of one topic, partition or resource of a request; some have an `error_message` as well."""
+
+    @property
+    def error_code(self) -> int: ...
 
 
 class AdminClient:
@@ -108,28 +123,37 @@ class AdminClient:
 
     def call(
         self,
-        api: str,
-        request: Any,
+        answer: type[Response],
+        request: AdminRequest,
         *,
         timeout_ms: int | None = None,
         attempt_timeout_s: float = _ATTEMPT_TIMEOUT_S,
         once: bool = False,
-    ) -> Any:
-        """Sends a request to whoever can answer it and returns the response. ApiError, ClusterUnreachable.
+    ) -> Response:
+        """Send a request to a node that can answer it and return the response. ApiError, ClusterUnreachable.
 
-        A node that has not answered within `attempt_timeout_s` is given up, and the next one asked. `once`: not if it may have
-        carried the request out and the request has no id; ApiError NETWORK_EXCEPTION or OutcomeUnknown then.
+        `answer` is the response's type, which names the method. The next node is asked if one has not answered within
+        `attempt_timeout_s`; with `once` not if that node may have carried the request out and the request has no id: ApiError
+        NETWORK_EXCEPTION or OutcomeUnknown then.
         """
-        with self._request_ids.of(api, request) as is_named:
-            return self._call(api, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
+        with self._request_ids.of(API_OF_RESPONSE[answer], request) as is_named:
+            return self._call(answer, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
 
-    def _call(self, api: str, request: Any, timeout_ms: int | None, attempt_timeout_s: float, once: bool, is_named: bool) -> Any:
+    def _call(
+        self,
+        answer: type[Response],
+        request: AdminRequest,
+        timeout_ms: int | None,
+        attempt_timeout_s: float,
+        once: bool,
+        is_named: bool,
+    ) -> Response:
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         limited = request.header.HasField("timeout_ms")
         self._fill_header(request, timeout_ms)
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
-        sendings = Sendings(api, once=once)
+        sendings = Sendings(API_OF_RESPONSE[answer], once=once)
         pause_s = _FIRST_PAUSE_S
         while True:
             asked: set[Endpoint | None] = {None}
@@ -142,7 +166,7 @@ class AdminClient:
                     # No node may carry it out after this call has given up.
                     request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
-                    response = self._attempt(endpoint, api, request, min(left_s, attempt_timeout_s))
+                    response = self._attempt(endpoint, answer, request, min(left_s, attempt_timeout_s))
                     self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
                     return response
                 except grpc.RpcError as error:
@@ -169,21 +193,25 @@ class AdminClient:
         """Whether a node gave up before this client does: one that is shutting down, say."""
         return error.code is ErrorCode.REQUEST_TIMED_OUT and not limited and time.monotonic() < deadline
 
-    def call_at(self, endpoint: Endpoint, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
+    def call_at(
+        self, endpoint: Endpoint, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
+    ) -> Response:
         """Sends a request to that node and no other. ApiError, ClusterUnreachable."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         self._fill_header(request, timeout_ms)
         started = time.monotonic()
         while True:
             try:
-                return self._attempt(endpoint, api, request, left_ms(started + timeout_ms / 1000) / 1000)
+                return self._attempt(endpoint, answer, request, left_ms(started + timeout_ms / 1000) / 1000)
             except grpc.RpcError as error:
                 seconds, fault = time.monotonic() - started, fault_of(error)
                 if not was_never_sent(fault) or seconds > min(_RECONNECT_S, timeout_ms / 1000):
-                    raise ClusterUnreachable(unreachable(api, {endpoint: fault}, seconds)) from error
+                    raise ClusterUnreachable(unreachable(API_OF_RESPONSE[answer], {endpoint: fault}, seconds)) from error
             time.sleep(_FIRST_PAUSE_S)
 
-    def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any:
+    def call_broker(
+        self, broker_id: int, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
+    ) -> Response:
         """Sends a request to that broker. ApiError BROKER_NOT_AVAILABLE if no such broker is registered."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
@@ -198,7 +226,7 @@ class AdminClient:
                     ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered; registered brokers: {known}"
                 )
             try:
-                return self.call_at(endpoint, api, request, timeout_ms=left_ms(deadline))
+                return self.call_at(endpoint, answer, request, timeout_ms=left_ms(deadline))
             except ClusterUnreachable:
                 if fresh or time.monotonic() >= deadline:
                     raise
@@ -229,14 +257,15 @@ class AdminClient:
             self.describe_cluster(timeout_ms=left_ms(deadline))
         return CallStream(self._channels, self._leader)
 
-    def _attempt(self, endpoint: Endpoint, api: str, request: Message, timeout_s: float) -> Any:
+    def _attempt(self, endpoint: Endpoint, answer: type[Response], request: AdminRequest, timeout_s: float) -> Response:
         try:
-            response: Any = self._channels.unary(endpoint, api)(request, timeout=timeout_s)
+            response = self._channels.unary(endpoint, API_OF_RESPONSE[answer])(request, timeout=timeout_s)
         except grpc.RpcError as error:
             refusal = authentication_error(error)
             if refusal is not None:
                 raise refusal from error
             raise
+        assert isinstance(response, answer)
         header = response.header
         if header.HasField("leader") and header.leader.port:
             self._leader = Endpoint(header.leader.host, header.leader.port)
@@ -247,7 +276,7 @@ class AdminClient:
     def _candidates(self) -> Iterable[Endpoint]:
         return dict.fromkeys((*((self._leader,) if self._leader else ()), *self._bootstrap))
 
-    def _fill_header(self, request: Any, timeout_ms: int) -> None:
+    def _fill_header(self, request: AdminRequest, timeout_ms: int) -> None:
         if not request.header.HasField("timeout_ms"):
             request.header.timeout_ms = timeout_ms
         if self._cluster_id and not request.header.cluster_id:
@@ -266,11 +295,11 @@ class AdminClient:
     ) -> pb.CreateTopicsResponse:
         """Creates topics; results per topic stand in the response."""
         request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
-        return cast(pb.CreateTopicsResponse, self.call("CreateTopics", request, timeout_ms=timeout_ms))
+        return self.call(pb.CreateTopicsResponse, request, timeout_ms=timeout_ms)
 
     def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> pb.DeleteTopicsResponse:
         request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name=name) for name in names])
-        return cast(pb.DeleteTopicsResponse, self.call("DeleteTopics", request, timeout_ms=timeout_ms))
+        return self.call(pb.DeleteTopicsResponse, request, timeout_ms=timeout_ms)
 
     def describe_topics(
         self,
@@ -286,21 +315,21 @@ class AdminClient:
         request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
             request.topics.CopyFrom(pb.TopicNames(names=names))
-        return describe_whole(request, lambda part: self.call("DescribeTopicPartitions", part, timeout_ms=timeout_ms))
+        return describe_whole(request, lambda part: self.call(pb.DescribeTopicPartitionsResponse, part, timeout_ms=timeout_ms))
 
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.CreatePartitionsResponse:
         """Gives topics more partitions; results per topic stand in the response."""
         request = create_partitions_request(topics, validate_only)
-        return cast(pb.CreatePartitionsResponse, self.call("CreatePartitions", request, timeout_ms=timeout_ms))
+        return self.call(pb.CreatePartitionsResponse, request, timeout_ms=timeout_ms)
 
     def elect_leaders(
         self, election_type: int, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int | None = None
     ) -> pb.ElectLeadersResponse:
         """Elects leaders of these partitions, or (None) of all that need it; results per partition stand in the response."""
         request = elect_leaders_request(election_type, partitions)
-        return cast(pb.ElectLeadersResponse, self.call("ElectLeaders", request, timeout_ms=timeout_ms))
+        return self.call(pb.ElectLeadersResponse, request, timeout_ms=timeout_ms)
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -315,55 +344,57 @@ class AdminClient:
     ) -> pb.IncrementalAlterConfigsResponse:
         """Changes dynamic configs, each resource where that has to be asked; results per resource stand in the response."""
 
-        def ask(node: int | None, part: Sequence[pb.AlterConfigsResource]) -> Any:
+        def ask(node: int | None, part: Sequence[pb.AlterConfigsResource]) -> pb.IncrementalAlterConfigsResponse:
             request = pb.IncrementalAlterConfigsRequest(resources=part, validate_only=validate_only)
-            return self._ask_about_configs(node, "IncrementalAlterConfigs", request, timeout_ms)
+            return self._ask_about_configs(node, pb.IncrementalAlterConfigsResponse, request, timeout_ms)
 
-        return cast(pb.IncrementalAlterConfigsResponse, in_parts(list(resources), ask, "responses"))
+        return in_parts(list(resources), ask, lambda response: response.responses)
 
     def describe_configs(
         self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeConfigsResponse:
         """Values in force with everything that has a say in them (synonyms), each resource where that has to be asked."""
 
-        def ask(node: int | None, part: Sequence[pb.DescribeConfigsResource]) -> Any:
+        def ask(node: int | None, part: Sequence[pb.DescribeConfigsResource]) -> pb.DescribeConfigsResponse:
             header = self._reading(linearizable)
             request = pb.DescribeConfigsRequest(header=header, resources=part, include_synonyms=True)
-            return self._ask_about_configs(node, "DescribeConfigs", request, timeout_ms)
+            return self._ask_about_configs(node, pb.DescribeConfigsResponse, request, timeout_ms)
 
-        return cast(pb.DescribeConfigsResponse, in_parts(list(resources), ask, "results"))
+        return in_parts(list(resources), ask, lambda response: response.results)
 
     def list_config_resources(
         self, resource_types: Iterable[int] = (), *, timeout_ms: int | None = None
     ) -> pb.ListConfigResourcesResponse:
         """What has configs; of these types, or (none named) of all."""
         request = pb.ListConfigResourcesRequest(header=self._reading(None), resource_types=resource_types)
-        return cast(pb.ListConfigResourcesResponse, self.call("ListConfigResources", request, timeout_ms=timeout_ms))
+        return self.call(pb.ListConfigResourcesResponse, request, timeout_ms=timeout_ms)
 
-    def _ask_about_configs(self, node: int | None, api: str, request: Any, timeout_ms: int | None) -> Any:
+    def _ask_about_configs(
+        self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None
+    ) -> Response:
         """A broker that cannot be asked has its configs changed and described by the active controller, which takes any. A
         controller describes its own, and the active one changes them. Loggers are a node's own, a controller's as well.
         """
-        with self._request_ids.of(api, request):
-            return self._ask_node(node, api, request, timeout_ms)
+        with self._request_ids.of(API_OF_RESPONSE[answer], request):
+            return self._ask_node(node, answer, request, timeout_ms)
 
-    def _ask_node(self, node: int | None, api: str, request: Any, timeout_ms: int | None) -> Any:
+    def _ask_node(self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None) -> Response:
         if node is None:
-            return self.call(api, request, timeout_ms=timeout_ms)
+            return self.call(answer, request, timeout_ms=timeout_ms)
         try:
-            response = self.call_broker(node, api, request, timeout_ms=timeout_ms)
+            response = self.call_broker(node, answer, request, timeout_ms=timeout_ms)
         except (ApiError, ClusterUnreachable) as error:
             is_gone = isinstance(error, ClusterUnreachable) or error.code == ErrorCode.BROKER_NOT_AVAILABLE
-            takes_any = all(resource.resource_type == BROKER for resource in request.resources)
+            takes_any = all(resource.resource_type == ResourceType.BROKER for resource in request.resources)
             other = self._controllers.get(node, self._leader if takes_any else None)
             if not is_gone or other is None:
                 raise
             try:
-                response = self.call_at(other, api, request, timeout_ms=timeout_ms)
+                response = self.call_at(other, answer, request, timeout_ms=timeout_ms)
             except ApiError as refusal:
-                if refusal.code is not ErrorCode.NOT_CONTROLLER or self._leader in (None, other):
+                if refusal.code is not ErrorCode.NOT_CONTROLLER or self._leader is None or self._leader == other:
                     raise
-                response = self.call_at(self._leader, api, request, timeout_ms=timeout_ms)
+                response = self.call_at(self._leader, answer, request, timeout_ms=timeout_ms)
         self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
         return response
 
@@ -373,20 +404,20 @@ class AdminClient:
         self, entries: Iterable[pb.ClientQuotaAlteration], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.AlterClientQuotasResponse:
         request = pb.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-        return cast(pb.AlterClientQuotasResponse, self.call("AlterClientQuotas", request, timeout_ms=timeout_ms))
+        return self.call(pb.AlterClientQuotasResponse, request, timeout_ms=timeout_ms)
 
     def describe_client_quotas(
         self, components: Iterable[pb.QuotaFilterComponent] = (), *, strict: bool = False, timeout_ms: int | None = None
     ) -> pb.DescribeClientQuotasResponse:
         request = pb.DescribeClientQuotasRequest(header=self._reading(None), components=components, strict=strict)
-        return cast(pb.DescribeClientQuotasResponse, self.call("DescribeClientQuotas", request, timeout_ms=timeout_ms))
+        return self.call(pb.DescribeClientQuotasResponse, request, timeout_ms=timeout_ms)
 
     def update_features(
         self, updates: Iterable[pb.FeatureUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.UpdateFeaturesResponse:
         """Finalizes all of the levels or none. ApiError INVALID_UPDATE_VERSION."""
         request = pb.UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
-        return cast(pb.UpdateFeaturesResponse, self.call("UpdateFeatures", request, timeout_ms=timeout_ms))
+        return self.call(pb.UpdateFeaturesResponse, request, timeout_ms=timeout_ms)
 
     def api_versions(self, *, timeout_ms: int | None = None) -> pb.ApiVersionsResponse:
         """What a node offers, and the features of the cluster."""
@@ -395,7 +426,7 @@ class AdminClient:
             client_software_name="kraftlab",
             client_software_version="1",
         )
-        return cast(pb.ApiVersionsResponse, self.call("ApiVersions", request, timeout_ms=timeout_ms))
+        return self.call(pb.ApiVersionsResponse, request, timeout_ms=timeout_ms)
 
     # -- reassignments -----------------------------------------------------------------------------------------------
 
@@ -444,9 +475,7 @@ class AdminClient:
         self, request: pb.AlterPartitionReassignmentsRequest, options: MoveOptions, timeout_ms: int | None
     ) -> pb.AlterPartitionReassignmentsResponse:
         options.fill(request)
-        return cast(
-            pb.AlterPartitionReassignmentsResponse, self.call("AlterPartitionReassignments", request, timeout_ms=timeout_ms)
-        )
+        return self.call(pb.AlterPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
 
     def alter_replication_factors(
         self, factors: Mapping[str, int], *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
@@ -456,7 +485,7 @@ class AdminClient:
             topics=[pb.TopicReplicationFactor(name=name, replication_factor=factor) for name, factor in factors.items()]
         )
         options.fill(request)
-        return cast(pb.AlterReplicationFactorsResponse, self.call("AlterReplicationFactors", request, timeout_ms=timeout_ms))
+        return self.call(pb.AlterReplicationFactorsResponse, request, timeout_ms=timeout_ms)
 
     def alter_partition_counts(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
@@ -466,7 +495,7 @@ class AdminClient:
             topics=[pb.TopicPartitionCount(name=name, count=count) for name, count in counts.items()],
             validate_only=validate_only,
         )
-        return cast(pb.AlterPartitionCountsResponse, self.call("AlterPartitionCounts", request, timeout_ms=timeout_ms))
+        return self.call(pb.AlterPartitionCountsResponse, request, timeout_ms=timeout_ms)
 
     def alter_inter_broker_throttle(
         self,
@@ -478,7 +507,7 @@ class AdminClient:
     ) -> pb.AlterInterBrokerThrottleResponse:
         """Sets the replication throttles of a broker, or (None) of all without their own; a negative rate removes one."""
         request = pb.AlterInterBrokerThrottleRequest(broker_id=broker_id, leader_rate=leader_rate, follower_rate=follower_rate)
-        return cast(pb.AlterInterBrokerThrottleResponse, self.call("AlterInterBrokerThrottle", request, timeout_ms=timeout_ms))
+        return self.call(pb.AlterInterBrokerThrottleResponse, request, timeout_ms=timeout_ms)
 
     def list_partition_reassignments(
         self,
@@ -494,9 +523,7 @@ class AdminClient:
             for name, index in partitions:
                 topics.setdefault(name, pb.ListReassignmentsTopic(name=name)).partition_indexes.append(index)
             request.topics.CopyFrom(pb.ListReassignmentsTopics(topics=topics.values()))
-        return cast(
-            pb.ListPartitionReassignmentsResponse, self.call("ListPartitionReassignments", request, timeout_ms=timeout_ms)
-        )
+        return self.call(pb.ListPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
 
     # -- cluster -----------------------------------------------------------------------------------------------------
 
@@ -504,7 +531,7 @@ class AdminClient:
         self, *, include_fenced_brokers: bool = False, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeClusterResponse:
         request = pb.DescribeClusterRequest(header=self._reading(linearizable), include_fenced_brokers=include_fenced_brokers)
-        response = cast(pb.DescribeClusterResponse, self.call("DescribeCluster", request, timeout_ms=timeout_ms))
+        response = self.call(pb.DescribeClusterResponse, request, timeout_ms=timeout_ms)
         brokers = {broker.broker_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
         self._brokers = brokers if include_fenced_brokers else self._brokers | brokers
         self._controllers |= {node.controller_id: Endpoint(node.host, node.port) for node in response.controllers if node.port}
@@ -517,16 +544,16 @@ class AdminClient:
         STALE_BROKER_EPOCH.
         """
         request = pb.UnregisterBrokerRequest(broker_id=broker_id, expected_broker_epoch=expected_epoch)
-        return cast(pb.UnregisterBrokerResponse, self.call("UnregisterBroker", request, timeout_ms=timeout_ms, once=True))
+        return self.call(pb.UnregisterBrokerResponse, request, timeout_ms=timeout_ms, once=True)
 
     def init_producer_id(self, broker_id: int, *, timeout_ms: int | None = None) -> pb.InitProducerIdResponse:
         """An id for an idempotent producer, which nobody had before, from that broker."""
         request = pb.InitProducerIdRequest()
-        return cast(pb.InitProducerIdResponse, self.call_broker(broker_id, "InitProducerId", request, timeout_ms=timeout_ms))
+        return self.call_broker(broker_id, pb.InitProducerIdResponse, request, timeout_ms=timeout_ms)
 
     def describe_quorum(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> pb.DescribeQuorumResponse:
         request = pb.DescribeQuorumRequest(header=self._reading(linearizable))
-        return cast(pb.DescribeQuorumResponse, self.call("DescribeQuorum", request, timeout_ms=timeout_ms))
+        return self.call(pb.DescribeQuorumResponse, request, timeout_ms=timeout_ms)
 
     def add_raft_voter(
         self, voter_id: int, directory_id: str, listeners: Mapping[str, Endpoint], *, timeout_ms: int | None = None
@@ -537,35 +564,35 @@ class AdminClient:
             voter_directory_id=directory_id,
             listeners=[pb.QuorumEndpoint(name=name, host=at.host, port=at.port) for name, at in sorted(listeners.items())],
         )
-        return cast(pb.AddRaftVoterResponse, self._change_quorum("AddRaftVoter", request, timeout_ms))
+        return self._change_quorum(pb.AddRaftVoterResponse, request, timeout_ms)
 
     def remove_raft_voter(self, voter_id: int, directory_id: str, *, timeout_ms: int | None = None) -> pb.RemoveRaftVoterResponse:
         """Makes a voter an observer (KIP-853); returns when that is committed. ApiError."""
         request = pb.RemoveRaftVoterRequest(voter_id=voter_id, voter_directory_id=directory_id)
-        return cast(pb.RemoveRaftVoterResponse, self._change_quorum("RemoveRaftVoter", request, timeout_ms))
+        return self._change_quorum(pb.RemoveRaftVoterResponse, request, timeout_ms)
 
     def transfer_leadership(
         self, voter_id: int, directory_id: str = "", *, timeout_ms: int | None = None
     ) -> pb.TransferLeadershipResponse:
         """Makes the leader of the quorum resign in a voter's favour, which is not elected yet when this returns. ApiError."""
         request = pb.TransferLeadershipRequest(voter_id=voter_id, voter_directory_id=directory_id)
-        return cast(pb.TransferLeadershipResponse, self._change_quorum("TransferLeadership", request, timeout_ms))
+        return self._change_quorum(pb.TransferLeadershipResponse, request, timeout_ms)
 
-    def _change_quorum(self, api: str, request: Any, timeout_ms: int | None) -> Any:
+    def _change_quorum(self, answer: type[Response], request: AdminRequest, timeout_ms: int | None) -> Response:
         """Waits for one answer: asked again while the change is under way or done, the leader would only say so."""
-        return self.call(api, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf, once=True)
+        return self.call(answer, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf, once=True)
 
     # -- access ------------------------------------------------------------------------------------------------------
 
     def create_acls(self, creations: Iterable[pb.AclCreation], *, timeout_ms: int | None = None) -> pb.CreateAclsResponse:
         """Adds access rules; one result for each."""
         request = pb.CreateAclsRequest(creations=creations)
-        return cast(pb.CreateAclsResponse, self.call("CreateAcls", request, timeout_ms=timeout_ms))
+        return self.call(pb.CreateAclsResponse, request, timeout_ms=timeout_ms)
 
     def delete_acls(self, filters: Iterable[pb.DeleteAclsFilter], *, timeout_ms: int | None = None) -> pb.DeleteAclsResponse:
         """Removes what any of the filters matches; one result with the rules for each."""
         request = pb.DeleteAclsRequest(filters=filters)
-        return cast(pb.DeleteAclsResponse, self.call("DeleteAcls", request, timeout_ms=timeout_ms))
+        return self.call(pb.DeleteAclsResponse, request, timeout_ms=timeout_ms)
 
     def describe_acls(
         self,
@@ -579,7 +606,7 @@ class AdminClient:
         if wanted is not None:
             request.CopyFrom(wanted)
         request.header.CopyFrom(self._reading(linearizable))
-        return cast(pb.DescribeAclsResponse, self.call("DescribeAcls", request, timeout_ms=timeout_ms))
+        return self.call(pb.DescribeAclsResponse, request, timeout_ms=timeout_ms)
 
     def alter_user_scram_credentials(
         self,
@@ -590,8 +617,7 @@ class AdminClient:
     ) -> pb.AlterUserScramCredentialsResponse:
         """Sets (`scram_credential` makes one) and removes SCRAM credentials; one result for each user."""
         request = pb.AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
-        answer = self.call("AlterUserScramCredentials", request, timeout_ms=timeout_ms)
-        return cast(pb.AlterUserScramCredentialsResponse, answer)
+        return self.call(pb.AlterUserScramCredentialsResponse, request, timeout_ms=timeout_ms)
 
     def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
@@ -600,27 +626,24 @@ class AdminClient:
         request = pb.DescribeUserScramCredentialsRequest(header=self._reading(None))
         if users is not None:
             request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user) for user in users]))
-        answer = self.call("DescribeUserScramCredentials", request, timeout_ms=timeout_ms)
-        return cast(pb.DescribeUserScramCredentialsResponse, answer)
+        return self.call(pb.DescribeUserScramCredentialsResponse, request, timeout_ms=timeout_ms)
 
     # -- what one node holds -----------------------------------------------------------------------------------------
 
     def create_snapshot(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.CreateSnapshotResponse:
         """Lets the node at that gRPC endpoint write a snapshot of its metadata now. ApiError, ClusterUnreachable."""
-        answer = self.call_at(endpoint, "CreateSnapshot", pb.CreateSnapshotRequest(), timeout_ms=timeout_ms)
-        return cast(pb.CreateSnapshotResponse, answer)
+        return self.call_at(endpoint, pb.CreateSnapshotResponse, pb.CreateSnapshotRequest(), timeout_ms=timeout_ms)
 
     def list_snapshots(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.ListSnapshotsResponse:
         """The snapshots that the node at that gRPC endpoint keeps. ApiError, ClusterUnreachable."""
-        answer = self.call_at(endpoint, "ListSnapshots", pb.ListSnapshotsRequest(), timeout_ms=timeout_ms)
-        return cast(pb.ListSnapshotsResponse, answer)
+        return self.call_at(endpoint, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest(), timeout_ms=timeout_ms)
 
     def describe_metadata(
         self, endpoint: Endpoint, *, reread_log: bool = False, at_offset: int = 0, timeout_ms: int | None = None
     ) -> pb.DescribeMetadataResponse:
         """What the node at that gRPC endpoint itself holds."""
         request = pb.DescribeMetadataRequest(reread_log=reread_log, at_offset=at_offset)
-        return cast(pb.DescribeMetadataResponse, self.call_at(endpoint, "DescribeMetadata", request, timeout_ms=timeout_ms))
+        return self.call_at(endpoint, pb.DescribeMetadataResponse, request, timeout_ms=timeout_ms)
 
     # -- log directories -----------------------------------------------------------------------------------------------
 
@@ -640,9 +663,7 @@ class AdminClient:
                 for path, topics in paths.items()
             ]
         )
-        return cast(
-            pb.AlterReplicaLogDirsResponse, self.call_broker(broker_id, "AlterReplicaLogDirs", request, timeout_ms=timeout_ms)
-        )
+        return self.call_broker(broker_id, pb.AlterReplicaLogDirsResponse, request, timeout_ms=timeout_ms)
 
     def describe_log_dirs(
         self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
@@ -654,10 +675,10 @@ class AdminClient:
             for name, index in partitions:
                 topics.setdefault(name, pb.DescribableLogDirTopic(topic=name)).partitions.append(index)
             request.topics.CopyFrom(pb.DescribableLogDirTopics(values=topics.values()))
-        return cast(pb.DescribeLogDirsResponse, self.call_broker(broker_id, "DescribeLogDirs", request, timeout_ms=timeout_ms))
+        return self.call_broker(broker_id, pb.DescribeLogDirsResponse, request, timeout_ms=timeout_ms)
 
 
-def raise_first_error(results: Iterable[Any]) -> None:
+def raise_first_error(results: Iterable[Result]) -> None:
     """ApiError of the first result (anything with error_code and error_message) that is one."""
     for result in results:
         if result.error_code:

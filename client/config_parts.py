@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from typing import Protocol, TypeVar
 
-BROKER, BROKER_LOGGER = 4, 8
+from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.config.resources import ConfigOperation, ResourceType
+from kraftlab.rpc.methods import Response
+
 ANYBODY = None
 
 
-def node_of(resource: Any) -> int | None:
+class ConfigResource(Protocol):
+    """Anything with configs, as a request or a response names it."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+Resource = TypeVar("Resource", bound=ConfigResource)
+Result = TypeVar("Result", bound=ConfigResource)
+
+
+def node_of(resource: ConfigResource) -> int | None:
     """The broker that has to be asked about a resource, ANYBODY if it matters not (or the name is no broker's)."""
-    if resource.resource_type in (BROKER, BROKER_LOGGER) and resource.resource_name.isdecimal():
+    if resource.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.resource_name.isdecimal():
         return int(resource.resource_name)
     return ANYBODY
 
 
-def in_parts(resources: Sequence[Any], ask: Callable[[int | None, Sequence[Any]], Any], answers: str) -> Any:
-    """Asks everybody about their own resources; one response with the answers in the order of the resources, whatever order they
-    are given in.
+def in_parts(
+    resources: Sequence[Resource],
+    ask: Callable[[int | None, Sequence[Resource]], Response],
+    results: Callable[[Response], MutableSequence[Result]],
+) -> Response:
+    """Ask every node about its own resources; return one response with the results in the order of the resources.
 
-    `ask` takes a node and its resources; `answers` is the response's repeated field. The header is that of the last response.
+    `ask` takes a node and its resources; nodes may answer in any order. `results` is the response's repeated field. The header is
+    that of the last response.
     """
     parts: dict[int | None, list[int]] = {}
     for index, resource in enumerate(resources):
@@ -30,12 +51,21 @@ def in_parts(resources: Sequence[Any], ask: Callable[[int | None, Sequence[Any]]
     places: dict[tuple[int, str], list[int]] = {}
     for index, resource in enumerate(resources):
         places.setdefault((resource.resource_type, resource.resource_name), []).append(index)
-    found: dict[int, Any] = {}
-    response: Any = None
+    found: dict[int, Result] = {}
     for node, indexes in parts.items():
         response = ask(node, [resources[index] for index in indexes])
-        for answer in getattr(response, answers):
-            found[places[answer.resource_type, answer.resource_name].pop(0)] = answer
-    merged = type(response)(header=response.header)
-    getattr(merged, answers).extend(found[index] for index in sorted(found))
+        for result in results(response):
+            found[places[result.resource_type, result.resource_name].pop(0)] = result
+    merged = type(response)()
+    merged.header.CopyFrom(response.header)
+    results(merged).extend(found[index] for index in sorted(found))
     return merged
+
+
+def config_changes(kind: int, name: str, values: Mapping[str, str | None]) -> pb.AlterConfigsResource:
+    """Return the part of a request that sets configs of a resource, and deletes those whose value is None."""
+    resource = pb.AlterConfigsResource(resource_type=kind, resource_name=name)
+    for key, value in values.items():
+        operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
+        resource.configs.add(name=key, config_operation=operation, value=value)
+    return resource

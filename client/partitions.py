@@ -6,12 +6,13 @@ Functions over `AdminClient`, which has a method for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.rpc.methods import AdminRequest, Response
 
 from .errors import ClusterUnreachable, api_error
 
@@ -28,7 +29,9 @@ class BrokerCaller(Protocol):
         self, names: Iterable[str] | None = None, *, timeout_ms: int | None = None
     ) -> pb.DescribeTopicPartitionsResponse: ...
 
-    def call_broker(self, broker_id: int, api: str, request: Any, *, timeout_ms: int | None = None) -> Any: ...
+    def call_broker(
+        self, broker_id: int, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
+    ) -> Response: ...
 
 
 class NewPartitions(msgspec.Struct, frozen=True):
@@ -139,7 +142,7 @@ def _at_leaders(
         for topic, number in keys:
             request.topics.add(name=topic).partitions.add(partition_index=number, offset=offsets[topic, number])
         try:
-            response: pb.DeleteRecordsResponse = client.call_broker(leader, "DeleteRecords", request, timeout_ms=timeout_ms)
+            response = client.call_broker(leader, pb.DeleteRecordsResponse, request, timeout_ms=timeout_ms)
         except ClusterUnreachable as error:
             results |= dict.fromkeys(keys, _failed(ErrorCode.BROKER_NOT_AVAILABLE, str(error)))
             continue

@@ -12,8 +12,8 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
+from kraftlab.rpc.methods import AdminRequest
 from kraftlab.rpc.request_ids import can_be_named, is_named
 
 
@@ -34,7 +34,7 @@ class RequestIds:
         self._free: list[_ClientId] = []
 
     @contextmanager
-    def of(self, api: str, request: Any) -> Iterator[bool]:
+    def of(self, api: str, request: AdminRequest) -> Iterator[bool]:
         """While this lasts the request has an id, if it can have one. Gives whether sending it again does nothing twice."""
         if not self._enabled or not can_be_named(api, request) or request.header.HasField("request_id"):
             yield is_named(api, request)

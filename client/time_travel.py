@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.quorum.core.types import Endpoint
@@ -19,11 +18,11 @@ def describe_image(
     ApiError, ClusterUnreachable.
     """
     request = pb.DescribeImageRequest(offset=offset, time_ms=time_ms)
-    first = answer = cast(pb.DescribeImageResponse, client.call_at(endpoint, "DescribeImage", request))
+    first = answer = client.call_at(endpoint, pb.DescribeImageResponse, request)
     bodies = list(first.bodies)
     while answer.next_record:
         request = pb.DescribeImageRequest(offset=first.offset, first_record=answer.next_record)
-        answer = cast(pb.DescribeImageResponse, client.call_at(endpoint, "DescribeImage", request))
+        answer = client.call_at(endpoint, pb.DescribeImageResponse, request)
         bodies += answer.bodies
     return first, bodies
 
@@ -34,6 +33,6 @@ def list_metadata_records(
     """The batches of the metadata log between two offsets. ApiError, ClusterUnreachable."""
     while from_offset < to_offset:
         request = pb.ListMetadataRecordsRequest(from_offset=from_offset, to_offset=to_offset)
-        answer = cast(pb.ListMetadataRecordsResponse, client.call_at(endpoint, "ListMetadataRecords", request))
+        answer = client.call_at(endpoint, pb.ListMetadataRecordsResponse, request)
         yield from answer.batches
         from_offset = answer.next_offset

@@ -11,6 +11,8 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.client.admin import raise_first_error
+from kraftlab.client.config_parts import config_changes
+from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.peer_rpc import ReplicaDigest
 from kraftlab.quorum.core.types import Endpoint
@@ -117,17 +119,12 @@ class Lab:
 
     def set_broker_configs(self, configs: dict[str, str | None]) -> None:
         """Sets (or, with None, deletes) dynamic configs of every broker: the cluster default."""
-        changes = [
-            pb.AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
-            for name, value in configs.items()
-        ]
-        resource = pb.AlterConfigsResource(resource_type=4, resource_name="", configs=changes)
+        resource = config_changes(ResourceType.BROKER, "", configs)
         raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
 
     def small_write(self, topic: str, value: int, *, timeout_ms: int = 30_000) -> int:
         """One small metadata write; its offset once committed."""
-        change = pb.AlterableConfig(name="retention.ms", config_operation=0, value=str(value))
-        resource = pb.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
+        resource = config_changes(ResourceType.TOPIC, topic, {"retention.ms": str(value)})
         response = self.admin.incremental_alter_configs([resource], timeout_ms=timeout_ms)
         raise_first_error(response.responses)
         return response.header.metadata_offset

@@ -15,7 +15,9 @@ import msgspec
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.partitions.segments import PartitionFiles, import_partition
 from kraftlab.client.admin import raise_first_error
+from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import ClusterUnreachable
+from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
@@ -353,12 +355,8 @@ class Story:
         }
 
     def _set_topic_configs(self, partitions: list[TopicPartition], configs: dict[str, str] | dict[str, None]) -> None:
-        changes = [
-            pb.AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
-            for name, value in configs.items()
-        ]
         topics = sorted({topic for topic, _ in partitions})
-        resources = [pb.AlterConfigsResource(resource_type=2, resource_name=topic, configs=changes) for topic in topics]
+        resources = [config_changes(ResourceType.TOPIC, topic, configs) for topic in topics]
         raise_first_error(self.lab.admin.incremental_alter_configs(resources).responses)
 
     # 7

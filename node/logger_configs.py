@@ -12,17 +12,16 @@ from typing import Any
 from kraftlab.access.admission import Admission
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config import loggers
+from kraftlab.config.resources import ConfigOperation, ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
-BROKER_LOGGER = 8
 APIS = ("IncrementalAlterConfigs", "DescribeConfigs")
-_SET, _DELETE = 0, 1
 _LOGGER_SOURCE = admin_pb2.CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG
 
 
 def concerns(api: str, request: Any) -> bool:
     """Whether a call is about loggers, among other things."""
-    return api in APIS and any(resource.resource_type == BROKER_LOGGER for resource in request.resources)
+    return api in APIS and any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources)
 
 
 async def answer(
@@ -57,21 +56,21 @@ def split(request: Any) -> tuple[Any, Any]:
     for half, is_logger in zip(halves, (True, False), strict=True):
         half.CopyFrom(request)
         del half.resources[:]
-        half.resources.extend(r for r in request.resources if (r.resource_type == BROKER_LOGGER) == is_logger)
+        half.resources.extend(r for r in request.resources if (r.resource_type == ResourceType.BROKER_LOGGER) == is_logger)
     return halves
 
 
 def merged(resources: Iterable[Any], of_loggers: Sequence[Any], of_others: Sequence[Any]) -> list[Any]:
     """The answers to both halves in the order of the request's resources."""
     own, others = iter(of_loggers), iter(of_others)
-    return [next(own if resource.resource_type == BROKER_LOGGER else others) for resource in resources]
+    return [next(own if resource.resource_type == ResourceType.BROKER_LOGGER else others) for resource in resources]
 
 
 def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> admin_pb2.IncrementalAlterConfigsResponse:
     """Sets levels of this process's loggers; each resource is all or nothing."""
     response = admin_pb2.IncrementalAlterConfigsResponse()
     for resource in request.resources:
-        answer = response.responses.add(resource_type=BROKER_LOGGER, resource_name=resource.resource_name)
+        answer = response.responses.add(resource_type=ResourceType.BROKER_LOGGER, resource_name=resource.resource_name)
         try:
             _check_name(node_id, resource.resource_name, "Node id")
             for change in resource.configs:
@@ -80,21 +79,21 @@ def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> ad
             answer.error_code, answer.error_message = error.code, error.message or ""
             continue
         for change in resource.configs if not request.validate_only else ():
-            loggers.set_level(change.name, change.value if change.config_operation == _SET else None)
+            loggers.set_level(change.name, change.value if change.config_operation == ConfigOperation.SET else None)
     return response
 
 
 def _check(change: admin_pb2.AlterableConfig) -> None:
     operation = change.config_operation
-    if operation not in (_SET, _DELETE):
+    if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Operation {operation} is not allowed for BROKER_LOGGER; give 0 SET or 1 DELETE."
         )
-    if operation == _SET and not change.HasField("value"):
+    if operation == ConfigOperation.SET and not change.HasField("value"):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
-    if operation == _DELETE and change.name == loggers.ROOT:
+    if operation == ConfigOperation.DELETE and change.name == loggers.ROOT:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
-    fault = loggers.fault(change.name, change.value if operation == _SET else None)
+    fault = loggers.fault(change.name, change.value if operation == ConfigOperation.SET else None)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_CONFIG, fault)
 
@@ -103,7 +102,8 @@ def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_p
     """The level in force of each logger."""
     response = admin_pb2.DescribeConfigsResponse()
     for resource in request.resources:
-        result = response.results.add(resource_type=BROKER_LOGGER, resource_name=resource.resource_name, error_message="")
+        name = resource.resource_name
+        result = response.results.add(resource_type=ResourceType.BROKER_LOGGER, resource_name=name, error_message="")
         try:
             _check_name(node_id, resource.resource_name, "Broker id")
         except ApiError as error:

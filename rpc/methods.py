@@ -4,7 +4,7 @@ share."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -15,6 +15,23 @@ SERVICE = "kraftlab.admin.v1.Admin"
 STREAM_METHOD = "Call"
 CLIENT_ID_HEADER = "kraftlab-client-id"
 """The gRPC metadata key by which a client names itself; quotas may be about it."""
+
+
+class AdminRequest(Protocol):
+    """Any request message of the Admin service."""
+
+    @property
+    def header(self) -> admin_pb2.RequestHeader: ...
+
+
+class AdminResponse(Protocol):
+    """Any response message of the Admin service."""
+
+    @property
+    def header(self) -> admin_pb2.ResponseHeader: ...
+
+
+Response = TypeVar("Response", bound=AdminResponse)
 
 
 class Method(NamedTuple):
@@ -39,6 +56,7 @@ def _methods() -> dict[str, Method]:
 
 METHODS: dict[str, Method] = _methods()
 METHOD_OF_FIELD: dict[str, Method] = {method.field: method for method in METHODS.values()}
+API_OF_RESPONSE: Mapping[type, str] = {method.response: method.api for method in METHODS.values()}
 
 
 REFUSED_FIELDS: Mapping[str, Mapping[str, int]] = {"InitProducerId": {"producer_id": -1, "producer_epoch": -1}}

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kraftlab.config.effective import Source
+from kraftlab.config.resources import ConfigOperation
+
 from ..credentials import command_config_option, connect
 from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
 from .text import KINDS, Changes, Entity
@@ -15,8 +18,6 @@ from .text import KINDS, Changes, Entity
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
-_SET, _DELETE = 0, 1
-_DEFAULT_BROKER_SOURCE = 3
 _SHORT = {
     "topic": "topics",
     "broker": "brokers",
@@ -179,14 +180,14 @@ def _check_alter(entities: Sequence[Entity], changes: Changes) -> None:
 
 
 def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -> None:
-    from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import raise_first_error
+    from kraftlab.client.config_parts import config_changes
 
     from .text import updated_line
 
-    asked = [pb.AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in changes.added.items()]
-    asked += [pb.AlterableConfig(name=key, config_operation=_DELETE) for key in changes.deleted]
-    resource = pb.AlterConfigsResource(resource_type=entity.kind.number, resource_name=entity.name or "", configs=asked)
+    resource = config_changes(entity.kind.number or 0, entity.name or "", changes.added)
+    for key in changes.deleted:  # one that is added as well, or is named twice, is for the controller to refuse
+        resource.configs.add(name=key, config_operation=ConfigOperation.DELETE)
     raise_first_error(client.incremental_alter_configs([resource]).responses)
     out.lines([updated_line(entity)])
     out.result({"updated": {"type": entity.kind.singular, "name": entity.name}})
@@ -209,7 +210,7 @@ def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) 
     raise_first_error(results)
     document = []
     for described, result in zip(entities, results, strict=True):
-        sources = (_DEFAULT_BROKER_SOURCE,) if described.name is None else entity.kind.sources
+        sources = (Source.DYNAMIC_DEFAULT_BROKER,) if described.name is None else entity.kind.sources
         entries = [
             ConfigView(
                 entry.name,

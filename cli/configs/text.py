@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kraftlab.config.effective import Source
+from kraftlab.config.resources import ResourceType
+
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -43,11 +46,11 @@ class EntityKind(NamedTuple):
 KINDS: Mapping[str, EntityKind] = {
     kind.plural: kind
     for kind in (
-        EntityKind("topics", 2, sources=(1,)),
-        EntityKind("brokers", 4, sources=(2,), has_default=True),
-        EntityKind("broker-loggers", 8, sources=(6,)),
-        EntityKind("groups", 32, sources=(8,)),
-        EntityKind("client-metrics", 16, sources=(7,)),
+        EntityKind("topics", ResourceType.TOPIC, sources=(Source.DYNAMIC_TOPIC,)),
+        EntityKind("brokers", ResourceType.BROKER, sources=(Source.DYNAMIC_BROKER,), has_default=True),
+        EntityKind("broker-loggers", ResourceType.BROKER_LOGGER, sources=(Source.DYNAMIC_BROKER_LOGGER,)),
+        EntityKind("groups", ResourceType.GROUP, sources=(Source.DYNAMIC_GROUP,)),
+        EntityKind("client-metrics", ResourceType.CLIENT_METRICS, sources=(Source.DYNAMIC_CLIENT_METRICS,)),
         EntityKind("users", quota_type="user", has_default=True),
         EntityKind("clients", quota_type="client-id", has_default=True),
         EntityKind("ips", quota_type="ip", has_default=True),

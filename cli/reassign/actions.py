@@ -13,18 +13,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, OutcomeUnknown
+from kraftlab.client.config_parts import config_changes
 from kraftlab.client.errors import api_error
 from kraftlab.client.moves import NO_OPTIONS
+from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from . import text
 from .plan import ANY, Placement, Plan, TopicPartition, TopicPartitionReplica, format_plan
 from .text import MoveState, Ongoing, PartitionState
 
-TOPIC = 2
-BROKER = 4
-SET = 0
-DELETE = 1
 _MOVE_RETRY_S = 0.1
 
 Say = Callable[[Iterable[str]], None]
@@ -243,7 +241,9 @@ class Execution:
         resources = []
         if self._rate >= 0:
             moves = text.partition_moves(self._plan, current, running)
-            resources += [_set(TOPIC, topic, values) for topic, values in text.throttled_replicas(moves).items()]
+            resources += [
+                config_changes(ResourceType.TOPIC, topic, values) for topic, values in text.throttled_replicas(moves).items()
+            ]
         rates: dict[int, dict[str, str]] = {}
         if self._rate >= 0:
             for broker in text.throttled_brokers(moves):
@@ -251,7 +251,7 @@ class Execution:
         if self._log_dir_rate >= 0:
             for _, _, broker in self._plan.moves():
                 rates.setdefault(broker, {})[text.LOG_DIR_RATE_KEY] = str(self._log_dir_rate)
-        resources += [_set(BROKER, str(broker), values) for broker, values in sorted(rates.items())]
+        resources += [config_changes(ResourceType.BROKER, str(broker), values) for broker, values in sorted(rates.items())]
         alter_configs(self._client, resources)
 
     def _ask_for_births(self, births: Mapping[TopicPartitionReplica, str]) -> None:
@@ -341,23 +341,13 @@ def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[T
 # -- configs ----------------------------------------------------------------------------------------------------------------
 
 
-def _set(kind: int, name: str, values: Mapping[str, str]) -> pb.AlterConfigsResource:
-    configs = [pb.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in values.items()]
-    return pb.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-
-
-def _delete(kind: int, name: str, keys: Iterable[str]) -> pb.AlterConfigsResource:
-    configs = [pb.AlterableConfig(name=key, config_operation=DELETE) for key in keys]
-    return pb.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-
-
 def alter_configs(client: AdminClient, resources: Sequence[pb.AlterConfigsResource]) -> None:
     """Alters configs, all or the first error."""
     if not resources:
         return
     for result in client.incremental_alter_configs(resources).responses:
         if result.error_code:
-            what = f"topic {result.resource_name}" if result.resource_type == TOPIC else f"broker {result.resource_name}"
+            what = f"{ResourceType(result.resource_type).name.lower()} {result.resource_name}"
             raise ReassignmentFailed(
                 f"Error: cannot change configs of {what}: {api_error(result.error_code, result.error_message).message}"
             )
@@ -368,9 +358,10 @@ def clear_throttles(client: AdminClient, topics: Iterable[str], say: Say) -> Non
     named = list(topics)
     brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
     say(text.cleared_lines(brokers, named))
-    resources = [_delete(BROKER, str(broker), (*text.RATE_KEYS, text.LOG_DIR_RATE_KEY)) for broker in brokers]
-    lists = (text.LEADER_LIST_KEY, text.FOLLOWER_LIST_KEY)
-    resources += [_delete(TOPIC, topic, lists) for topic in describe(client, named)]
+    rates = dict.fromkeys((*text.RATE_KEYS, text.LOG_DIR_RATE_KEY))
+    resources = [config_changes(ResourceType.BROKER, str(broker), rates) for broker in brokers]
+    lists = dict.fromkeys((text.LEADER_LIST_KEY, text.FOLLOWER_LIST_KEY))
+    resources += [config_changes(ResourceType.TOPIC, topic, lists) for topic in describe(client, named)]
     alter_configs(client, resources)
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kraftlab.config.resources import ResourceType
+
 from ..completion.values import complete_topics
 from ..credentials import caller_options, connect
 from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option, linearizable_option
@@ -25,9 +27,6 @@ _ONLY_WITH = {
     "if-exists": ("alter", "delete", "describe"),
 }
 """Option → the actions that mind it, as --describe alone minds filters of partitions. With others it would be passed over."""
-_DEFAULT_CONFIG = 5
-_DYNAMIC_TOPIC_CONFIG = 1
-_TOPIC = 2
 
 
 def check_usage(given: dict[str, Any]) -> str:
@@ -266,7 +265,7 @@ def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
     from .text import PartitionView, TopicView
 
     described = [topic for topic in client.describe_topics(names).topics if not topic.error_code]
-    resources = [pb.DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic.name) for topic in described]
+    resources = [pb.DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic.name) for topic in described]
     entries = {result.resource_name: result.configs for result in client.describe_configs(resources).results}
     views = []
     for topic in described:
@@ -289,9 +288,9 @@ def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
                     )
                     for entry in sorted(topic.partitions, key=lambda entry: entry.partition_index)
                 ),
-                {entry.name: entry.value for entry in configs if entry.config_source != _DEFAULT_CONFIG},
+                {entry.name: entry.value for entry in configs if entry.config_source != pb.CONFIG_SOURCE_DEFAULT_CONFIG},
                 topic.is_internal,
-                any(entry.config_source == _DYNAMIC_TOPIC_CONFIG for entry in configs),
+                any(entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG for entry in configs),
                 int(minimum),
             )
         )

@@ -281,7 +281,9 @@ class Breaker:
     def _ask_who_leads(self, admin: AdminClient, node_id: int) -> tuple[int, int]:
         request = pb.DescribeQuorumRequest()
         try:
-            answer = admin.call_at(self._cluster.node(node_id).grpc, "DescribeQuorum", request, timeout_ms=LEADER_TIMEOUT_MS)
+            answer = admin.call_at(
+                self._cluster.node(node_id).grpc, pb.DescribeQuorumResponse, request, timeout_ms=LEADER_TIMEOUT_MS
+            )
         except (ApiError, ClusterUnreachable):
             return -1, -1
         return answer.leader_id, answer.leader_epoch

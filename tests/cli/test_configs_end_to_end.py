@@ -119,7 +119,7 @@ def test_who_is_over_the_mutation_quota_waits(cluster: LocalCluster, run: Run) -
         request = pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)])
         if version is not None:
             request.header.api_version = version
-        return client.call("CreateTopics", request)
+        return client.call(pb.CreateTopicsResponse, request)
 
     try:
         with AdminClient(str(cluster.node(0).grpc)) as client:

@@ -288,12 +288,12 @@ def test_a_stream_to_a_node_that_dies_fails_what_is_open(cluster) -> None:
 def test_a_change_of_voters_that_may_have_been_made_is_not_asked_for_again(
     cluster, monkeypatch: pytest.MonkeyPatch, unsent: str
 ) -> None:
-    sent: list[str] = []
+    sent: list[type] = []
 
-    def cut_off(self: AdminClient, endpoint: Endpoint, api: str, request: object, timeout_s: float) -> None:
+    def cut_off(self: AdminClient, endpoint: Endpoint, answer: type, request: object, timeout_s: float) -> None:
         if str(endpoint) == cluster.nodes[0].server:
             raise grpc.RpcError(unsent)
-        sent.append(api)
+        sent.append(answer)
         raise grpc.RpcError("Socket closed")
 
     monkeypatch.setattr(AdminClient, "_attempt", cut_off)
@@ -304,7 +304,7 @@ def test_a_change_of_voters_that_may_have_been_made_is_not_asked_for_again(
             admin.add_raft_voter(3003, "GDAXWlNIRRKoB5wdxbZcYg", {})
         with pytest.raises(ApiError, match="whether it was carried out is unknown"):
             admin.remove_raft_voter(3003, "GDAXWlNIRRKoB5wdxbZcYg")
-    assert sent == ["AddRaftVoter", "RemoveRaftVoter"]
+    assert sent == [pb.AddRaftVoterResponse, pb.RemoveRaftVoterResponse]
 
 
 def test_nodes_are_found_by_their_ids(cluster) -> None:
@@ -409,6 +409,9 @@ def test_a_node_that_is_asked_again_has_the_time_that_is_left(cluster, monkeypat
     monkeypatch.setattr(AdminClient, "_attempt", refused_once)
     with AdminClient(cluster.nodes[0].server) as client:
         client.call_at(
-            Endpoint("127.0.0.1", cluster.nodes[0].port), "DescribeCluster", pb.DescribeClusterRequest(), timeout_ms=5_000
+            Endpoint("127.0.0.1", cluster.nodes[0].port),
+            pb.DescribeClusterResponse,
+            pb.DescribeClusterRequest(),
+            timeout_ms=5_000,
         )
     assert given[1] <= 4.98, "the pause before it is over"

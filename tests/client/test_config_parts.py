@@ -19,7 +19,7 @@ def asked(*resources: tuple[int, str]) -> tuple[list[tuple[int | None, list[str]
         return pb.DescribeConfigsResponse(results=reversed(answers))
 
     named = [pb.DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in resources]
-    response = in_parts(named, ask, "results")
+    response = in_parts(named, ask, lambda response: response.results)
     return calls, [result.resource_name for result in response.results]
 
 

@@ -59,7 +59,7 @@ def test_an_answer_that_does_not_come_is_asked_for_again_with_the_same_id(cluste
 
     cluster.nodes[0].answers["CreateTopics"] = answer_late
     with AdminClient(",".join(node.server for node in cluster.nodes)) as client:
-        client.call("CreateTopics", pb.CreateTopicsRequest(), attempt_timeout_s=0.2)
+        client.call(pb.CreateTopicsResponse, pb.CreateTopicsRequest(), attempt_timeout_s=0.2)
     assert ids(cluster.nodes[0])[0] == ids(cluster.nodes[2])[0]
 
 
@@ -93,7 +93,7 @@ def test_a_timeout_after_a_sending_without_answer_does_not_say_that_nothing_was_
     cluster.nodes[0].answers["CreateTopics"] = answer
     client = AdminClient(cluster.nodes[0].server, exactly_once=False)
     with client, pytest.raises(OutcomeUnknown, match=r"Nothing was done\. But .* did not answer; it may have carried it out"):
-        client.call("CreateTopics", pb.CreateTopicsRequest(), attempt_timeout_s=0.2)
+        client.call(pb.CreateTopicsResponse, pb.CreateTopicsRequest(), attempt_timeout_s=0.2)
 
 
 LOST = pb.ResponseHeader(error_code=41, error_message="the leadership was lost", metadata_offset=9, outcome_unknown=True)
@@ -118,7 +118,7 @@ def test_a_timeout_after_a_change_that_may_survive_does_not_say_that_nothing_was
     cluster.nodes[1].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(header=late)
     request = pb.CreateTopicsRequest(header=pb.RequestHeader(timeout_ms=500))
     with AdminClient(cluster.nodes[0].server) as client, pytest.raises(OutcomeUnknown, match=r"Nothing was done\. But .* lost"):
-        client.call("CreateTopics", request)
+        client.call(pb.CreateTopicsResponse, request)
 
 
 def test_reads_and_validations_have_no_id(cluster) -> None:
@@ -137,8 +137,8 @@ def test_ids_can_be_switched_off(cluster) -> None:
 def test_the_same_message_sent_twice_is_two_requests(cluster) -> None:
     request = pb.CreateTopicsRequest()
     with AdminClient(cluster.nodes[0].server) as client:
-        client.call("CreateTopics", request)
-        client.call("CreateTopics", request)
+        client.call(pb.CreateTopicsResponse, request)
+        client.call(pb.CreateTopicsResponse, request)
     first, second = ids(cluster.nodes[0])
     assert first != second
     assert not request.header.HasField("request_id")
@@ -148,7 +148,7 @@ def test_an_id_that_the_caller_gives_is_left_alone(cluster) -> None:
     own = pb.RequestId(client_id=bytes(16), sequence=77)
     request = pb.CreateTopicsRequest(header=pb.RequestHeader(request_id=own))
     with AdminClient(cluster.nodes[0].server) as client:
-        client.call("CreateTopics", request)
+        client.call(pb.CreateTopicsResponse, request)
     assert ids(cluster.nodes[0]) == [(bytes(16), 77)]
     assert request.header.request_id == own
 

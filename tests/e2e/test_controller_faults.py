@@ -50,7 +50,7 @@ def test_a_paused_active_controller_is_replaced_and_follows_when_it_goes_on(lab:
     lab.cluster.resume_node(paused)
     endpoint = lab.cluster.node(paused).grpc
     wait_until("the resumed one catches up", lambda: lab.metadata_of(endpoint).offset >= offset)
-    assert lab.admin.call_at(endpoint, "DescribeCluster", pb.DescribeClusterRequest()).controller_id == successor
+    assert lab.admin.call_at(endpoint, pb.DescribeClusterResponse, pb.DescribeClusterRequest()).controller_id == successor
     assert lab.topic_configs("paused")["retention.ms"] == "2000000"
     assert lab.metadata_is_equal_everywhere()
 
@@ -78,7 +78,7 @@ def test_a_controller_that_is_not_active_names_the_one_that_is(lab: Any) -> None
     other = next(node_id for node_id in lab.cluster.controller_ids if node_id != active)
     request = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name="nothing")])
     with pytest.raises(ApiError) as refused:
-        lab.admin.call_at(lab.cluster.node(other).grpc, "DeleteTopics", request)
+        lab.admin.call_at(lab.cluster.node(other).grpc, pb.DeleteTopicsResponse, request)
     assert refused.value.code == ErrorCode.NOT_CONTROLLER
     assert lab.admin.leader == lab.cluster.node(active).grpc
 

@@ -75,7 +75,7 @@ class ThroughBrokers:
         while True:
             request = creation(name, request_id=pb.RequestId(client_id=self._id, sequence=sequence), timeout_ms=2_000)
             try:
-                return self._client.call_at(next(self._brokers), "CreateTopics", request, timeout_ms=3_000)
+                return self._client.call_at(next(self._brokers), pb.CreateTopicsResponse, request, timeout_ms=3_000)
             except (ApiError, ClusterUnreachable):
                 if time.monotonic() > deadline:
                     raise
@@ -90,7 +90,7 @@ def creators(lab: Any) -> Iterator[tuple[Creator, Creator]]:
     through_brokers = ThroughBrokers(lab)
     with AdminClient(lab.cluster.bootstrap_servers, timeout_ms=PATIENCE_MS) as client:
         both = (
-            Creator("once", lambda name: client.call("CreateTopics", creation(name))),
+            Creator("once", lambda name: client.call(pb.CreateTopicsResponse, creation(name))),
             Creator("once-through-brokers", through_brokers.create),
         )
         try:
@@ -128,7 +128,7 @@ def test_killed_controllers_make_no_creation_fail_or_happen_twice(lab: Any, crea
 
 def test_an_answer_is_remembered_by_controllers_that_were_all_restarted_from_snapshots(lab: Any) -> None:
     request_id = pb.RequestId(client_id=uuid.uuid4().bytes, sequence=1)
-    first = lab.admin.call("CreateTopics", creation("remembered", request_id=request_id))
+    first = lab.admin.call(pb.CreateTopicsResponse, creation("remembered", request_id=request_id))
     controllers = [lab.cluster.node(node_id) for node_id in lab.cluster.controller_ids]
     for node in controllers:
         wait_until("it has the change", lambda at=node.grpc: lab.metadata_of(at).offset >= first.header.metadata_offset)
@@ -137,7 +137,7 @@ def test_an_answer_is_remembered_by_controllers_that_were_all_restarted_from_sna
         lab.cluster.kill_node(node_id)
     for node_id in lab.cluster.controller_ids:
         lab.cluster.start_node(node_id)
-    again = lab.admin.call("CreateTopics", creation("remembered", request_id=request_id))
+    again = lab.admin.call(pb.CreateTopicsResponse, creation("remembered", request_id=request_id))
     assert again.topics == first.topics
     assert again.header.metadata_offset == first.header.metadata_offset
     raise_first_error(lab.admin.delete_topics(["remembered"]).responses)

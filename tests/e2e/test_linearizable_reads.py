@@ -24,12 +24,12 @@ def test_every_node_answers_through_the_active_controller_with_the_newest_write(
     written = lab.small_write("read", 1_000_000)
     active = lab.active
     for node in lab.cluster.plan.brokers:
-        response = lab.admin.call_at(node.grpc, "DescribeTopicPartitions", linearizable_describe(5000))
+        response = lab.admin.call_at(node.grpc, pb.DescribeTopicPartitionsResponse, linearizable_describe(5000))
         assert response.header.metadata_offset >= written
         assert response.header.leader_id == active
     standby = next(node for node in lab.cluster.plan.controllers if node.node_id != active)
     with pytest.raises(ApiError) as refused:
-        lab.admin.call_at(standby.grpc, "DescribeTopicPartitions", linearizable_describe(5000))
+        lab.admin.call_at(standby.grpc, pb.DescribeTopicPartitionsResponse, linearizable_describe(5000))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
     for response in (
         lab.admin.describe_cluster(linearizable=True),
@@ -52,8 +52,8 @@ def test_a_leader_that_is_cut_off_answers_committed_reads_only(lab: Any) -> None
         if node_id != active:
             lab.cluster.pause_node(node_id)
     with pytest.raises((ApiError, ClusterUnreachable)):
-        lab.admin.call_at(endpoint, "DescribeTopicPartitions", linearizable_describe(400))
-    assert lab.admin.call_at(endpoint, "DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest()).topics
+        lab.admin.call_at(endpoint, pb.DescribeTopicPartitionsResponse, linearizable_describe(400))
+    assert lab.admin.call_at(endpoint, pb.DescribeTopicPartitionsResponse, pb.DescribeTopicPartitionsRequest()).topics
 
 
 def test_a_deposed_leader_that_wakes_up_serves_no_stale_read(lab: Any) -> None:
@@ -67,7 +67,7 @@ def test_a_deposed_leader_that_wakes_up_serves_no_stale_read(lab: Any) -> None:
 
     def ask() -> None:
         try:
-            outcomes.append(lab.admin.call_at(endpoint, "DescribeTopicPartitions", linearizable_describe(5000)))
+            outcomes.append(lab.admin.call_at(endpoint, pb.DescribeTopicPartitionsResponse, linearizable_describe(5000)))
         except (ApiError, ClusterUnreachable) as error:
             outcomes.append(error)
 

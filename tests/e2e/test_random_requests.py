@@ -154,13 +154,15 @@ def test_what_is_no_message_is_refused_and_the_node_goes_on(lab: Any, body: byte
                     ask(body, timeout=10)
                 except grpc.RpcError as error:
                     assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.INVALID_ARGUMENT), error
-        assert lab.admin.call_at(node.grpc, "ApiVersions", METHODS["ApiVersions"].request()).header.error_code == 0
+        versions = METHODS["ApiVersions"]
+        assert lab.admin.call_at(node.grpc, versions.response, versions.request()).header.error_code == 0
 
 
 def test_requests_for_another_cluster_are_refused_by_every_node(lab: Any) -> None:
     with AdminClient(lab.cluster.bootstrap_servers, cluster_id="another-cluster", timeout_ms=5000) as stranger:
         for node in lab.cluster.plan.nodes:
             with pytest.raises(ApiError) as refused:
-                stranger.call_at(node.grpc, "DescribeCluster", METHODS["DescribeCluster"].request())
+                describe = METHODS["DescribeCluster"]
+                stranger.call_at(node.grpc, describe.response, describe.request())
             assert refused.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
             assert "another-cluster" in str(refused.value.message)

@@ -51,7 +51,7 @@ class Lab:
         """(leader, epoch) as a controller sees it, -1 for nobody."""
         try:
             with self.cluster.admin(timeout_ms=500) as admin:
-                answer = admin.call_at(self.cluster.node(node_id).grpc, "DescribeCluster", pb.DescribeClusterRequest())
+                answer = admin.call_at(self.cluster.node(node_id).grpc, pb.DescribeClusterResponse, pb.DescribeClusterRequest())
         except (ApiError, ClusterUnreachable):
             return -1, -1
         return answer.header.leader_id, answer.header.epoch
@@ -134,7 +134,7 @@ def test_a_leader_that_is_cut_off_resigns_and_follows_again_when_it_is_healed(la
 def has_topic(lab: Lab, node_id: int, topic: str) -> bool:
     with lab.cluster.admin(timeout_ms=1000) as admin:
         request = pb.DescribeTopicPartitionsRequest()
-        answer = admin.call_at(lab.cluster.node(node_id).grpc, "DescribeTopicPartitions", request)
+        answer = admin.call_at(lab.cluster.node(node_id).grpc, pb.DescribeTopicPartitionsResponse, request)
     return topic in {found.name for found in answer.topics}
 
 

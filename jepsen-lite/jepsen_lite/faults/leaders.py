@@ -69,4 +69,5 @@ class LeaderFinder:
         from kraftlab.admin.v1 import admin_pb2
 
         request = admin_pb2.DescribeQuorumRequest()
-        return self._admin.call_at(self._cluster.node(node).grpc, "DescribeQuorum", request, timeout_ms=_TIMEOUT_MS)
+        endpoint = self._cluster.node(node).grpc
+        return self._admin.call_at(endpoint, admin_pb2.DescribeQuorumResponse, request, timeout_ms=_TIMEOUT_MS)
