@@ -14,7 +14,7 @@ _LINE_EVERY_NS = 5_000_000_000
 
 
 class Progress:
-    """`worlds.world.Listener`. On a terminal it keeps one line up to date."""
+    """A `Listener` (worlds/world.py). On a terminal it keeps one line up to date."""
 
     def __init__(self, title: str, *, is_terminal: bool | None = None, write: Callable[[str], object] | None = None) -> None:
         self._title = title

@@ -45,7 +45,7 @@ class MemoryPower:
 
 
 class MemoryTampering:
-    """`nemeses.tampering.Tampering`. `disks` gives what works for a node's newest life, on `media`. Holds end with the life whose
+    """Makes disks of nodes fail. `disks` gives what works for a node's newest life, on `media`. Holds end with the life whose
     disks these are: a node that starts again has disks that work, unless they are full. `mend` starts a node again that goes on
     without a disk.
     """

@@ -30,6 +30,12 @@ def test_every_need_is_a_capability_that_can_be_tried() -> None:
     assert capabilities.needed(KINDS) <= CAPABILITIES.keys()
 
 
+@pytest.mark.parametrize("name", [net.name for net in NETS.values() if net.module])
+def test_a_network_that_is_off_is_off_for_a_reason_of_this_machine(name: str) -> None:
+    (found,) = capabilities.probe([name])
+    assert found.is_on or "No module named" not in found.detail
+
+
 def test_the_doctor_answers_for_every_nemesis_and_leaves_nothing(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,15 +326,6 @@ async def test_a_clock_that_cannot_be_righted_keeps_no_other_wrong(
     assert [clocks[node].rate for node in CONTROLLERS] == [1.0, 2.0, 1.0]
 
 
-async def test_a_node_that_is_down_by_itself_is_neither_killed_nor_started(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock
-) -> None:
-    cluster.up.discard(0)
-    strikes = await carried_out(cluster, action(1, "kill", "broker:0", 1), action(3, "pause", "broker:0", 1))
-    assert [strike.error for strike in strikes] == ["none of these nodes runs"] * 2
-    assert not cluster.done
-
-
 async def test_a_node_that_is_to_stand_still_does_so_after_another_fault_has_killed_it(
     cluster: Cluster, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -371,28 +362,6 @@ async def test_a_disk_that_fails_is_of_a_node_that_runs(cluster: Cluster, autoju
     victim = ClusterUnderFaults(cluster, cluster.find_leader, QuorumGuard(cluster, cluster.find_voters), None, tampering=Disks())  # type: ignore[arg-type]
     (strike,) = await carry_out_in(victim, FaultPlan(seed="1", actions=(action(1, "disk-full", "brokers", 1),)), cluster.begin())
     assert strike.nodes == tuple(filled) == (1,)
-
-
-async def test_links_do_all_that_is_wanted_of_them_at_a_time(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
-    seen: list[LinkShape] = []
-    async with trio.open_nursery() as nursery:
-
-        async def look() -> None:
-            for at in (1.5, 2.5, 3.5, 4.5):
-                await trio.sleep_until(cluster.began + at)
-                seen.append(cluster.shapes[(3000, 0)])
-
-        nursery.start_soon(look)
-        actions = (
-            action(1, "slow", "controller:0", 2, way="out", delay_ms=40),
-            action(2, "slow", "all", 2, 1, way="both", delay_ms=10, jitter_ms=5),
-            action(2, "loss", "controller:0", 1, way="both", loss=0.25),
-        )
-        strikes = await carried_out(cluster, *actions)
-    assert [(shape.delay_ms, shape.jitter_ms, shape.loss) for shape in seen] == [(40, 0, 0), (50, 5, 0.25), (10, 5, 0), (0, 0, 0)]
-    assert cluster.is_whole
-    assert strikes[0].links == ((3000, 0), (3000, 1), (3000, 3001), (3000, 3002))
-    assert strikes[0].detail == "delay_ms=40"
 
 
 async def test_a_voter_that_left_joins_however_often_it_is_refused(

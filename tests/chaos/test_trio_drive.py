@@ -7,9 +7,6 @@ import weakref
 import pytest
 import trio
 
-from jepsen_lite.generators import Invocation, delay, repeat
-from jepsen_lite.scheduler import Interpreter
-from jepsen_lite.workload import Completion, Options, Workload
 from jepsen_lite.worlds.trio_drive import TrioDrive
 
 
@@ -66,28 +63,6 @@ async def test_what_one_task_raises_ends_all_and_comes_alone(autojump_clock):
     with pytest.raises(LookupError, match="nothing there"):
         await drive.together([fail, wait, wait])
     assert ended == [True, True]
-
-
-async def test_a_workload_runs_and_each_process_has_its_own_port(autojump_clock):
-    made = []
-
-    def port(process):
-        made.append(process)
-        return Port()
-
-    class Client:
-        async def invoke(self, invocation, port):
-            await port.sleep(0.5)
-            return Completion("info")
-
-    drive = TrioDrive(port, 2)
-    workload = Workload("made-up", lambda *_: Client(), lambda _: delay(1.0, repeat(Invocation("get"))), None, lambda _: ())
-    interpreter = Interpreter(workload, Options(concurrency=1, time_s=3.0, rate=0.0), drive)
-    await interpreter.clients()
-    assert [(op.process, op.invoked_ns, op.ended_ns) for op in interpreter.ops] == [
-        (number, number * 1_000_000_000, number * 1_000_000_000 + 500_000_000) for number in range(3)
-    ]
-    assert made == [0, 1, 2]
 
 
 async def test_the_port_of_a_process_goes_with_it():

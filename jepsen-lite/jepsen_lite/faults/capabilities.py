@@ -114,7 +114,7 @@ def _power() -> str:
 
 def _network(name: str) -> Callable[[], str]:
     def probe() -> str:
-        done = _ended(sys.executable, "-m", f"{__package__}.networks.trying", name)
+        done = _ended(sys.executable, "-m", f"{__package__}.networks.probe", name)
         if done.returncode != 0:
             raise Refused((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
         return done.stdout.strip()

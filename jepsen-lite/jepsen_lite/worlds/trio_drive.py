@@ -58,7 +58,7 @@ def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 class TrioBell:
-    """`interpreter.Bell`."""
+    """A `Bell` of the scheduler."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
