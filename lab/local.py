@@ -136,6 +136,11 @@ class LocalCluster(ProxiedLinks):
     # -- what there is -------------------------------------------------------------------------------------------------
 
     @property
+    def disks(self) -> Mapping[int, PoweredDisk]:
+        """The disks whose power can be taken, by node id."""
+        return self._disks.by_node
+
+    @property
     def cluster_id(self) -> str:
         return self.plan.cluster_id
 
@@ -361,12 +366,12 @@ class LocalCluster(ProxiedLinks):
 
     def restore_power(self, node_id: int) -> None:
         """The disk can be used again, if it is the node's own; the node is not started. ClusterError."""
-        disk = self._disks.of(node_id)
+        disk = self.disks.get(node_id)
         if disk is not None:
             disk.restore_power()
 
     def _powered(self, node_id: int) -> PoweredDisk:
-        disk = self._disks.of(node_id)
+        disk = self.disks.get(node_id)
         if disk is None:
             raise ClusterError(
                 f"{self.node(node_id).name} has no disk of its own whose power could be taken; as root, start a new cluster: "

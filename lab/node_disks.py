@@ -35,22 +35,19 @@ class NodeDisks:
     def __init__(self, directory: Path, server: Callable[[], ForkServerProcess], *, wanted: bool) -> None:
         self._directory = directory
         self._server = server
-        self._disks: dict[int, PoweredDisk] = {}
+        self.by_node: dict[int, PoweredDisk] = {}
         self.are_used = wanted or any(self._images.glob("*.image"))
 
     @property
     def _images(self) -> Path:
         return self._directory / _DIRECTORY
 
-    def of(self, node_id: int) -> PoweredDisk | None:
-        return self._disks.get(node_id)
-
     def mount(self, nodes: Iterable[NodePlan]) -> None:
         """Makes or mounts the disks of these nodes, of which none runs. ClusterError."""
         if not self.are_used:
             return
         for node in nodes:
-            disk = self._disks.get(node.node_id)
+            disk = self.by_node.get(node.node_id)
             if disk is None or not disk.is_mounted:
                 self._mount(node)
 
@@ -64,8 +61,8 @@ class NodeDisks:
                     f"{disk.path} is no disk of its own, so its power cannot be taken; use a new directory, or start it as before"
                 )
             # Noted first: who is interrupted while it is mounted has it to unmount, or the server if he is killed.
-            self._disks[node.node_id] = disk
-            server.unmount_in_the_end(each.path for each in self._disks.values())
+            self.by_node[node.node_id] = disk
+            server.unmount_in_the_end(each.path for each in self.by_node.values())
             if is_new:
                 self._format(disk)
             else:
@@ -87,13 +84,13 @@ class NodeDisks:
 
     def sync(self) -> None:
         """What was written on them so far is there to stay: that is how a machine was before it lost its power."""
-        for disk in self._disks.values():
+        for disk in self.by_node.values():
             disk.sync()
 
     def unmount(self) -> None:
         """Whatever is mounted still. ClusterError about those that are in use, when the others are unmounted."""
         faults: list[str] = []
-        for disk in self._disks.values():
+        for disk in self.by_node.values():
             try:
                 disk.unmount()
             except ClusterError as error:

@@ -25,16 +25,17 @@ _POLL_S = 0.02
 
 
 class PoweredDisk:
-    """What is in the file `image`, mounted at `path` while it has power; who mounts it has these `descriptors` open. Thread-safe
-    as long as one thread uses it.
+    """An ext4 in the file `image`, mounted at `path` while it has power. The process that mounts it inherits these `descriptors`.
+    Not thread-safe.
     """
 
     def __init__(self, image: Path, path: Path, descriptors: Collection[int] = ()) -> None:
         self.image, self.path = image, path
         self._descriptors = descriptors
+        self._is_shut_down = False
 
     def format(self, size_mib: int) -> None:
-        """Makes it an empty disk, with power. The file takes as much space as is written; it has its name once it can be mounted.
+        """Make an empty disk and mount it. The file takes as much space as is written; it has its name once it can be mounted.
         ClusterError.
         """
         self.path.mkdir(parents=True, exist_ok=True)
@@ -54,12 +55,21 @@ class PoweredDisk:
     def is_mounted(self) -> bool:
         return os.path.ismount(self.path)
 
+    @property
+    def has_power(self) -> bool:
+        return self.is_mounted and not self._is_shut_down
+
     def sync(self) -> None:
-        """What is written is on the disk."""
+        """Write everything to the disk. ClusterError."""
         _run("sync", "--file-system", str(self.path))
 
     def lose_power(self) -> None:
-        """What is not on the disk now will never be. OSError."""
+        """Lose everything that is not on the disk now. OSError. ClusterError if it is not mounted: the power of the file system
+        below would be taken, which is the machine's own.
+        """
+        if not self.is_mounted:
+            raise ClusterError(f"{self.path} has no power: nothing is mounted there")
+        self._is_shut_down = True
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", WITHOUT_LOG))
@@ -67,12 +77,13 @@ class PoweredDisk:
             os.close(descriptor)
 
     def restore_power(self) -> None:
-        """Mounts the disk, which is unmounted first if it has been shut down; nobody may have files of it open. ClusterError."""
+        """Mount the disk again. No process may have files of it open. ClusterError."""
         self.unmount()
         _run("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.path), descriptors=self._descriptors)
+        self._is_shut_down = False
 
     def unmount(self) -> None:
-        """Waits for processes that are ending; does nothing if it is not mounted. ClusterError."""
+        """Unmount the disk if it is mounted; processes that are ending are waited for. ClusterError."""
         deadline = time.monotonic() + _UNMOUNTED_WITHIN_S
         while self.is_mounted:
             try:

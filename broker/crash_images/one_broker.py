@@ -39,6 +39,7 @@ from ..control.alter_partition import AlterPartitionManager
 from ..control.directory_assignments import DirectoryAssignments
 from ..control.dynamic_configs import DynamicConfigs
 from ..control.metadata_publisher import MetadataPublisher, Publication
+from ..log.disks import Disks
 from ..log.errors import LogDirFailed
 from ..log.log_manager import LogManager
 from ..log.partition_log import LogConfig, PartitionLog
@@ -48,8 +49,7 @@ from ..moves.mover import Mover
 from ..replica_manager import ReplicaManager
 from ..replication.fetcher import Fetchers, FetchLimits
 from ..replication.partition import Partition
-from .inline_disks import STEP_S, InlineDisks
-from .other_brokers import THIRD, OtherBroker, OtherBrokers
+from .other_brokers import STEP_S, THIRD, OtherBroker, OtherBrokers, on_the_loop
 
 BROKER_ID = 0
 CLUSTER_ID = "crash-images-0000000001"
@@ -141,7 +141,7 @@ class OneBroker:
             raise
 
     def _build(self) -> None:
-        disks = InlineDisks(self._failures.append)
+        disks = Disks(self._failures.append, on_the_loop)
         self.configs = configs = DynamicConfigs(_config())
         changes = AlterPartitionManager(self, BROKER_ID, lambda: 0)
         self.assignments = DirectoryAssignments(self, BROKER_ID, lambda: 0, lambda: self.replicas.image)

@@ -20,18 +20,30 @@ from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.transport import PeerUnreachable
 
-from ..log.disks import Disks
+from ..log.disks import Arguments, Disks, Result
 from ..log.partition_log import LogConfig, PartitionLog
 from ..log.record_batch import Record, build_batch
 from ..replication.byte_gate import ByteGate
 from ..replication.fetch_service import FetchService
 from ..replication.partition import Partition, ReplicaId
-from .inline_disks import InlineDisks
 
 THIRD = 9
 """A replica in sync, somewhere else."""
+STEP_S = 0.001
+"""Time that a piece of disk work takes."""
 _TRAVEL_S = 0.001
 _LAG_TIME_MAX_S = 30.0
+
+
+async def on_the_loop(
+    limiter: trio.CapacityLimiter | None,
+    work: Callable[Arguments, Result],
+    *args: Arguments.args,
+    **kwargs: Arguments.kwargs,
+) -> Result:
+    """Do disk work in virtual time, one piece after the other, on the thread that is recorded."""
+    await trio.sleep(STEP_S)
+    return work(*args, **kwargs)
 
 
 class OtherBroker:
@@ -42,7 +54,7 @@ class OtherBroker:
     ) -> None:
         """`heard` is told, with each fetch, up to where the follower's log agrees with this one."""
         self.broker_id = broker_id
-        self.disks: Disks = InlineDisks(lambda failure: None)
+        self.disks = Disks(lambda failure: None, on_the_loop)
         self.lag_time_max_s = _LAG_TIME_MAX_S
         self._heard = heard
         self._partition = Partition(*topic, state, self)

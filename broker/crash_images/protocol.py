@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import trio
 
+from kraftlab.checking.disk_model import Operation
 from kraftlab.checking.scratch_directory import own_directory
 from kraftlab.metadata.uuids import Uuid
 
 from ..log.errors import LogError
 from ..log.partition_log import PartitionLog
 from ..moves.move_state import MoveState
-from .disk_model import Operation
 from .one_broker import NotSettled, OneBroker, directory_id, format_disks, run
 from .other_brokers import OtherBroker
 from .recorder import Recorder

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .disk_model import Mark, Operation
+from kraftlab.checking.disk_model import Mark, Operation
+
 from .watched_disks import Change, WatchedDisks
 
 

@@ -1,9 +1,9 @@
 """What a crash leaves of a recorded run, and whether the broker's own recovery makes it whole again.
 
 Theory of operation. The trace is walked from its beginning; before each operation every image is made that a kill of the process
-or a loss of power at that moment could leave (`disk_model.py`), with each directory that the metadata may name by then: the one
-that is committed, and the one that has been asked for. Images that are alike are judged once, by the strictest of what is
-demanded of them.
+or a power cut at that moment could leave (`kraftlab.checking.disk_model`), with each directory that the metadata may name by
+then: the one that is committed, and the one that has been asked for. Images that are alike are judged once, by the strictest
+of what is demanded of them.
 
 On each image the real start runs: log directories are opened and recovered and the start-up plan is carried out; on those of
 kills (`thorough`: on all) a whole broker starts after that: the replica takes its part, moves are resumed and end, the controller
@@ -31,6 +31,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftlab.checking.disk_model import DiskModel, Mark, Tree
 from kraftlab.checking.scratch_directory import own_directory
 from kraftlab.metadata.uuids import Uuid
 
@@ -38,7 +39,6 @@ from ..log.errors import LogError, ReplicaOffline
 from ..log.partition_log import PartitionLog
 from ..log.record_batch import read_header
 from ..replication.replica_errors import ReplicaError
-from .disk_model import DiskModel, Mark, Tree
 from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, open_logs, run, start_logs
 from .protocol import Recorded
 from .recorder import Recorder

@@ -1,18 +1,16 @@
-"""Directories of this machine as disks whose every change is known: what touches them is carried out, and then told to a model.
+"""Directories of this machine as disks: every change is carried out, and then made in a disk model.
 
-The broker's storage works through plain calls of `os` and of `open`. Inside `watching` these are wrapped: what touches a path
-below one of the disks (real directories, best on tmpfs) is carried out and then noted as an operation of the disk model; all else
-passes. So the code that is watched is the code that ships, with nothing in between. `check` compares the model with the real
-directories byte by byte: a way to the disk that is not wrapped cannot go unnoticed.
+The broker's storage works through plain calls of `os`. Inside `watching` these are wrapped: a call that touches a path below one
+of the disks (real directories, best on tmpfs) is carried out and then noted as an operation of the disk model. So the code that
+is watched is the code that ships, with nothing in between. `check` compares the model with the real directories byte by byte, so
+a way to the disk that is not wrapped cannot go unnoticed.
 
-Only for code that does its disk work on one thread. Whoever derives from this may refuse a change before it is made (`_may`).
+Only for code that does its disk work on one thread. A subclass may refuse a change before it is made (`_may`).
 """
 
 from __future__ import annotations
 
-import builtins
 import enum
-import io
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -21,21 +19,33 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
+from kraftlab.checking.disk_model import (
+    Create,
+    DiskModel,
+    Operation,
+    Remove,
+    Rename,
+    Resize,
+    SyncDirectory,
+    SyncFile,
+    Tree,
+    Write,
+)
+
 from ..log import files
-from .disk_model import Create, DiskModel, Operation, Remove, Rename, Resize, SyncDirectory, SyncFile, Tree, Write
 
 _WRAPPED = (
-    *("open", "close", "write", "pwrite", "ftruncate", "truncate", "fsync", "fdatasync"),
-    *("mkdir", "rmdir", "rename", "replace", "unlink", "remove"),
+    *("open", "close", "pwrite", "ftruncate", "truncate", "fsync", "fdatasync"),
+    *("mkdir", "rmdir", "rename", "replace", "unlink"),
 )
 
 
 class NotRecorded(Exception):
-    """The code under test reached its disks in a way that is not known here; wrap that too."""
+    """The code under test reached its disks by a call that is not wrapped here; wrap it too."""
 
 
 class Change(enum.Enum):
-    """What a call is about to do."""
+    """The kind of change that a call is about to make."""
 
     TAKE = "take space"
     GIVE = "give space back"
@@ -44,7 +54,7 @@ class Change(enum.Enum):
 
 
 class WatchedDisks:
-    """`disks` are directories that hold nothing else than what is to be watched; what is in them now is certain to be there."""
+    """`disks` are directories of which everything is watched; what is in them now is certain to be there."""
 
     _wrapped: Sequence[str] = _WRAPPED
 
@@ -138,10 +148,6 @@ class WatchedDisks:
         disk = self.model.disk_of(inode)
         return next(name for name, root in self.model.roots.items() if root == disk)
 
-    def forget(self, descriptor: int) -> None:
-        """It was closed without `os.close`."""
-        self._descriptors.pop(descriptor, None)
-
     # -- the wrapped calls ------------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -150,15 +156,12 @@ class WatchedDisks:
         whole meanwhile.
         """
         self._real = {name: getattr(os, name) for name in self._wrapped}
-        real_open = builtins.open
         for name in self._wrapped:
             setattr(os, name, getattr(self, f"call_{name}"))
-        vars(builtins)["open"] = self._open_text
         try:
             with mock.patch.object(files, "syncfs", lambda: None):
                 yield
         finally:
-            vars(builtins)["open"] = real_open
             for name, call in self._real.items():
                 setattr(os, name, call)
         self.check()
@@ -183,12 +186,6 @@ class WatchedDisks:
     def call_close(self, descriptor: int) -> None:
         self._descriptors.pop(descriptor, None)
         self._real["close"](descriptor)
-
-    def call_write(self, descriptor: int, data: Any) -> int:
-        inode = self._descriptors.get(descriptor)
-        if inode is not None:
-            raise NotRecorded("os.write moves the file position, which is not followed; use os.pwrite, or wrap it")
-        return cast(int, self._real["write"](descriptor, data))
 
     def call_pwrite(self, descriptor: int, data: Any, position: int) -> int:
         inode = self._descriptors.get(descriptor)
@@ -244,8 +241,6 @@ class WatchedDisks:
     def call_unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
         self._remove("unlink", path, dir_fd)
 
-    call_remove = call_unlink
-
     def _remove(self, name: str, path: Any, dir_fd: int | None) -> None:
         place = self._place(path, dir_fd)
         if place is not None and self._inode(place) is not None:
@@ -271,34 +266,3 @@ class WatchedDisks:
         if before[0] != after[0]:
             raise NotRecorded(f"{source} goes to another directory, {target}; the model knows renames within one only")
         self._note(Rename(before[0], before[1], after[1], inode))
-
-    def _open_text(self, path: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        """`open`, whose files write without `os`: those that are written get a layer that tells."""
-        place = self._place(path) if isinstance(path, str | os.PathLike) else None
-        if place is None or mode == "r" or mode == "rb":
-            return io.open(path, mode, *arguments, **options)  # noqa: UP020 - `open` is this function now
-        if mode != "w":
-            raise NotRecorded(f"{path} is opened with mode {mode!r}; only 'w' is known")
-        raw = _ToldFile(self, path)
-        return io.TextIOWrapper(io.BufferedWriter(raw), *arguments[1:], **options)
-
-
-class _ToldFile(io.FileIO):
-    """A file that is written from its beginning to its end."""
-
-    def __init__(self, watched: WatchedDisks, path: Any) -> None:
-        super().__init__(path, "w", opener=lambda name, flags: os.open(name, flags, 0o666))
-        self._watched = watched
-
-    def write(self, data: Any) -> int:
-        """Through the watcher, at the position that has been reached."""
-        position = self.tell()
-        written = self._watched.call_pwrite(self.fileno(), memoryview(data).cast("B"), position)
-        self.seek(position + written)
-        return written
-
-    def close(self) -> None:
-        """The descriptor is not this file's any more."""
-        if not self.closed:
-            self._watched.forget(self.fileno())
-        super().close()

@@ -36,10 +36,12 @@ def _fsync(path: Path, flags: int) -> None:
 def write_durably(path: Path, text: str) -> None:
     """Replace `path` by `text`, atomically: write beside it, fsync, rename, fsync the directory."""
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(descriptor, text.encode(), 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
     os.replace(temporary, path)
     fsync_directory(path.parent)
 

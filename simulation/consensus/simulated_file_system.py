@@ -1,10 +1,9 @@
 """A disk that keeps exactly what POSIX promises, and at a power cut forgets the rest.
 
-Every file has what programs see, and remembers what was overwritten since its last `fdatasync`: undone, that is what the
-platter holds. A power cut reverts every 512-byte sector that was written since, independently: lost, kept, or torn in the middle
-of a page. A directory entry that was created, renamed or removed and not fsynced is kept or lost by itself, but a rename loses no
-file: it keeps its old name, or has the new one, or both. A kill without a power cut (the process dies, the machine lives) loses
-nothing but the open handles.
+Files are those of the disk model (`kraftlab.checking.disk_model`). A power cut reverts every 512-byte sector that was written
+since the last `fdatasync`, independently: lost, kept, or torn in the middle of a page. A directory entry that was created,
+renamed or removed and not fsynced is kept or lost by itself, but a rename loses no file: it keeps its old name, or has the new
+one, or both. A kill without a power cut (the process dies, the machine goes on) loses nothing but the open handles.
 
 Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it, a disk on
 which everything fails, a directory that refuses renames and removals.
@@ -16,49 +15,12 @@ from __future__ import annotations
 
 from random import Random
 
+from kraftlab.checking.disk_model import FileModel, draw_keep
 from kraftlab.quorum.storage.errors import DiskFailed, FsyncFailed, StorageFull
-
-SECTOR_BYTES = 512
-PAGE_BYTES = 4096
 
 
 class PowerCut(Exception):
     """The operation that was asked for did not happen: the machine is off. Call `crash` next."""
-
-
-class _Inode:
-    """`data` is what programs see. `dirty`: start, end and former bytes of each write since the last sync, in order."""
-
-    __slots__ = ("data", "dirty", "durable_bytes")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable_bytes = 0
-        self.dirty: list[tuple[int, int, bytearray]] = []
-
-    def write(self, data: bytes, position: int) -> None:
-        own, end = self.data, position + len(data)
-        if position > len(own):
-            own.extend(bytes(position - len(own)))
-        self.dirty.append((position, end, own[position:end]))
-        own[position:end] = data
-
-    def synced(self) -> None:
-        self.durable_bytes = len(self.data)
-        self.dirty.clear()
-
-    def durable(self) -> bytearray:
-        """What the platter holds."""
-        data = self.data[:]
-        for start, _, former in reversed(self.dirty):
-            data[start : start + len(former)] = former
-        del data[self.durable_bytes :]
-        return data
-
-    def replace(self, data: bytearray) -> None:
-        """`data` is what programs see and what the platter holds."""
-        self.data = data
-        self.synced()
 
 
 class SimulatedFile:
@@ -66,7 +28,7 @@ class SimulatedFile:
 
     __slots__ = ("_boot", "_file_system", "_inode", "path")
 
-    def __init__(self, file_system: SimulatedFileSystem, path: str, inode: _Inode) -> None:
+    def __init__(self, file_system: SimulatedFileSystem, path: str, inode: FileModel) -> None:
         self.path = path
         self._file_system = file_system
         self._inode = inode
@@ -103,7 +65,7 @@ class SimulatedFile:
         if file_system.fsync_fails:
             inode.replace(inode.durable())
             raise FsyncFailed(f"fsync of {self.path} failed: simulated")
-        inode.synced()
+        inode.sync()
 
     def size(self) -> int:
         return len(self._inode.data)
@@ -117,12 +79,12 @@ class SimulatedFileSystem:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._names: dict[str, _Inode] = {}
-        self._durable_names: dict[str, _Inode] = {}
+        self._names: dict[str, FileModel] = {}
+        self._durable_names: dict[str, FileModel] = {}
         self._directories: dict[str, set[str]] = {}
         self._unsynced_names: dict[str, set[str]] = {}
         """By directory: paths whose entry has changed since the directory was synced."""
-        self._renamed: dict[str, _Inode] = {}
+        self._renamed: dict[str, FileModel] = {}
         """By old path: files that were renamed since, which keep the old name or get the new one."""
         self.boots = 0
         self.operations = 0
@@ -170,7 +132,7 @@ class SimulatedFileSystem:
             if not create:
                 raise FileNotFoundError(path)
             self.operation(path, True)
-            inode = _Inode()
+            inode = FileModel()
             self._name(path, inode)
         return SimulatedFile(self, path, inode)
 
@@ -181,7 +143,7 @@ class SimulatedFileSystem:
             raise FileNotFoundError(path)
         return SimulatedFile(self, path, inode).pread(len(inode.data), 0)
 
-    def _name(self, path: str, inode: _Inode | None) -> None:
+    def _name(self, path: str, inode: FileModel | None) -> None:
         directory, _, name = path.rpartition("/")
         self._unsynced_names[directory].add(path)
         if inode is None:
@@ -237,7 +199,7 @@ class SimulatedFileSystem:
         self.fsync_fails = False
         if not power_cut:
             return
-        keep = self._random.choice((0.0, 1.0, 0.5, 0.5, self._random.random()))
+        keep = draw_keep(self._random)
         for directory in sorted(self._directories):
             for path in sorted(self._unsynced_names[directory]):
                 seen, durable = self._names.get(path), self._durable_names.get(path)
@@ -248,30 +210,13 @@ class SimulatedFileSystem:
                 self._name(path, inode)
         self._renamed.clear()
         for path in sorted(self._names):
-            self._lose_sectors(self._names[path], keep)
+            inode = self._names[path]
+            if not inode.is_certain:
+                tears_pages = self._random.random() < 0.8
+                inode.replace(inode.survivor(self._random, keep, tears_pages=tears_pages))
         self._durable_names = dict(self._names)
         for unsynced in self._unsynced_names.values():
             unsynced.clear()
-
-    def _lose_sectors(self, inode: _Inode, keep: float) -> None:
-        if not inode.dirty:
-            return
-        dirty = {s for start, end, _ in inode.dirty for s in range(start // SECTOR_BYTES, -(-end // SECTOR_BYTES))}
-        tear = self._random.random() < 0.8
-        kept_pages: dict[int, bool] = {}
-        survivor = inode.durable()
-        for sector in sorted(dirty):
-            page = sector * SECTOR_BYTES // PAGE_BYTES
-            if page not in kept_pages or tear:
-                kept_pages[page] = self._random.random() < keep
-            if kept_pages[page]:
-                start, end = sector * SECTOR_BYTES, min((sector + 1) * SECTOR_BYTES, len(inode.data))
-                if end > len(survivor):
-                    survivor.extend(bytes(end - len(survivor)))
-                survivor[start:end] = inode.data[start:end]
-        if len(survivor) < len(inode.data) and self._random.random() < keep:
-            survivor.extend(bytes(len(inode.data) - len(survivor)))
-        inode.replace(survivor)
 
     def durable_bytes(self, path: str) -> bytes:
         """What the platter holds of a file; empty if it has no durable name."""

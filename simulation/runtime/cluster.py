@@ -32,7 +32,6 @@ from kraftlab.lab.layout import FIRST_CONTROLLER_ID
 from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import Uuid, to_text
-from kraftlab.quorum.core.batch import decode_all
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.environment import Outside
@@ -44,10 +43,10 @@ from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerUnrea
 from ..consensus.simulated_file_system import SimulatedFileSystem
 from ..metadata.admin_network import PRINCIPAL, Unanswered
 from .clock import MachineClocks
+from .committed import CommittedTail
 from .copies import needed_for
-from .disks import Medium
 from .held_tasks import HeldTasks
-from .inline_disk import InlineDisk
+from .inline_disk import InlineDisk, Medium
 from .life import Life
 from .log_dirs import LogDirDisks
 from .machine import SHOWN, WALL_S
@@ -106,9 +105,7 @@ class RuntimeCluster:
         """A node that was paused or killed may have changed."""
         self.exits: list[tuple[float, int, str]] = []
         """(time, node, last words) of each node that ended by itself."""
-        self._committed_end = 0
-        self.on_commit: Callable[[int, bytes], None] = lambda node_id, batches: None
-        """Gets whole batches, as they are in the log of a node that is about to apply them."""
+        self.committed = CommittedTail()
 
     def _new_id(self) -> Uuid:
         return b"\x01" + self._ids.randbytes(15)
@@ -158,7 +155,7 @@ class RuntimeCluster:
         clock = self.clocks[node_id]
         clock.boot()
         outside = Outside(place, disks[0], self._chance(f"node {node_id} {number}"), clock)
-        made = self._directories[node_id], outside, files, partial(self._commit, node_id)
+        made = self._directories[node_id], outside, files, partial(self.committed.add, node_id)
         node: RuntimeNode
         if node_id in self.controller_ids:
             node = RuntimeController(self._build(node_id, "controller", ControllerConfig), *made)
@@ -168,10 +165,6 @@ class RuntimeCluster:
         life = self._lives[node_id] = Life(node, place, self.media(node_id), disks, number)
         life.context.run(WALL_S.set, clock.wall_s)
         life.context.run(self._nursery.start_soon, self._live, node_id, life, before)
-
-    def _commit(self, node_id: int, data: bytes) -> None:
-        self._committed_end = max(self._committed_end, *(batch.header.end_offset for batch in decode_all(data)))
-        self.on_commit(node_id, data)
 
     def kill_node(self, node_id: int) -> None:
         life = self._lives[node_id]
@@ -272,7 +265,7 @@ class RuntimeCluster:
         deadline = trio.current_time() + LEFT_WITHIN_S
         while True:
             newest = [life.node.controller.committed.image for life in self._controllers_up().values()]
-            newest = [image for image in newest if image.provenance.offset >= self._committed_end - 1]
+            newest = [image for image in newest if image.provenance.offset >= self.committed.end - 1]
             needed = needed_for(newest[0], broker_id) if newest else "all, as long as no controller knows what is committed"
             if not needed or trio.current_time() >= deadline:
                 return needed

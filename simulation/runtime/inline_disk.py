@@ -30,18 +30,22 @@ BEGUN_RATE = 0.5
 """How often work that waits for the disk has begun when its node dies."""
 
 
-class Files(Protocol):
-    """What can stop working after so many of its operations; None: it goes on."""
+class Medium(Protocol):
+    """Files of a node: a `SimulatedFileSystem`, or a `LogDirDisk`. It stops working after `operations_left`; None: it goes on."""
 
+    full: bool
+    fsync_fails: bool
     operations_left: int | None
+
+    def crash(self, *, power_cut: bool) -> None: ...
 
 
 class InlineDisk:
-    """`kraftlab.quorum.driver.environment.Threads`, whose work is on these files. All work takes `slower_ms` longer."""
+    """`kraftlab.quorum.driver.environment.Threads` for work on these files. All work takes `slower_ms` longer."""
 
     is_stuck = False
 
-    def __init__(self, chance: random.Random, files: Files) -> None:
+    def __init__(self, chance: random.Random, files: Medium) -> None:
         self._chance, self._files = chance, files
         self._waiting: dict[int, Callable[[], object]] = {}
         self._numbers = count()

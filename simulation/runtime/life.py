@@ -10,9 +10,8 @@ from google.protobuf.message import Message
 
 from kraftlab.rpc.server import Call
 
-from .disks import Medium
 from .held_tasks import OWNER
-from .inline_disk import InlineDisk
+from .inline_disk import InlineDisk, Medium
 from .memory_network import Place
 from .nodes import RuntimeNode
 

@@ -1,14 +1,14 @@
-"""Log directories of brokers in the shell's world, on disks that forget at a loss of power what was not synced.
+"""Log directories of brokers, on disks that lose at a power cut what was not synced.
 
 Theory of operation. They are real directories, in memory where the system has that, and the broker's own code writes them as
-anywhere. Every call that touches one is watched (`watched_disks.py`), so it is known what is certain to be on the disk. When the
-power goes one of the images that may be left is drawn and laid out in place of what was there; a node that starts finds that. A
-broker has one disk, with all of its log directories.
+anywhere. Every call that touches one is watched (`watched_disks.py`), so the disk model knows what is certain to be on the disk.
+At a power cut one of the images that may be left is drawn and laid out in place of what was there; a node that starts finds that.
+A broker has one disk, with all of its log directories.
 
 A node that dies does nothing more to its disk from that moment, whatever its tasks do while they unwind, and then gives back what
-a kernel would take from it: open files, and the locks on them. The last call of work
-that was under way may be half done: the beginning of what it was to write is there. A full disk refuses whatever takes space; a
-failed fsync leaves what was written readable, and uncertain. Directories are listed in the order of their names.
+a kernel would take from it: open files, and the locks on them. The last call under way may be half done: the beginning of what it
+was to write is there. A full disk refuses whatever takes space; a failed fsync leaves what was written readable, and uncertain.
+Directories are listed in the order of their names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -27,8 +27,8 @@ from ..consensus.simulated_file_system import PowerCut
 
 
 class LogDirDisk:
-    """`shell_disks.Medium`: one broker's. `lay_out` puts what a loss of power leaves in place of what there is; `close` gives
-    open files back.
+    """One broker's disk (`inline_disk.Medium`). `lay_out` replaces its content by what a power cut leaves; `close` gives open
+    files back.
     """
 
     def __init__(self, name: str, lay_out: Callable[[LogDirDisk], None], close: Callable[[LogDirDisk], None]) -> None:
@@ -130,23 +130,11 @@ class LogDirDisks(WatchedDisks):
             return _Entries(sorted(entries, key=lambda entry: entry.name))
 
 
-class _Entries:
-    """What `os.scandir` gives."""
-
-    def __init__(self, entries: Sequence[os.DirEntry[Any]]) -> None:
-        self._entries = iter(entries)
-
-    def __iter__(self) -> Iterator[os.DirEntry[Any]]:
-        return self._entries
-
-    def __next__(self) -> os.DirEntry[Any]:
-        return next(self._entries)
+class _Entries(list["os.DirEntry[Any]"]):
+    """The result of `os.scandir`, read as a whole."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *told: object) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing is open."""

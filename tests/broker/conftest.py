@@ -24,6 +24,7 @@ from kraftlab.broker.control.alter_partition import AlterPartitionManager
 from kraftlab.broker.control.directory_assignments import DirectoryAssignments
 from kraftlab.broker.control.dynamic_configs import DynamicConfigs
 from kraftlab.broker.control.metadata_publisher import MetadataPublisher, Publication
+from kraftlab.broker.crash_images.other_brokers import on_the_loop
 from kraftlab.broker.log.disks import Disks
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.log_manager import LogManager
@@ -67,18 +68,6 @@ from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.wire.transport import PeerRequest, PeerUnreachable
 
 CLUSTER_ID = "broker-tests-00000001"
-
-
-class InlineDisks(Disks):
-    """Runs the work at once, on the event loop, after a moment of virtual time."""
-
-    async def run(self, log_dir: Path | None, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        await trio.sleep(0.0005)
-        try:
-            return work(*args, **kwargs)
-        except LogDirFailed as error:
-            self.failed(error)
-            raise
 
 
 class World:
@@ -289,7 +278,7 @@ class Broker:
     def _open(self) -> None:
         world, config = self.world, self.config
         self.logs = LogManager.open(config.log_dirs, node_id=self.broker_id, cluster_id=CLUSTER_ID, delete_delay_ms=0)
-        self.disks = InlineDisks(self.failed.append)
+        self.disks = Disks(self.failed.append, on_the_loop)
         self.configs = DynamicConfigs(config)
         channel = ControllerChannel(world)
         self.isr_changes = AlterPartitionManager(channel, self.broker_id, lambda: self.epoch)

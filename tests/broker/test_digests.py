@@ -56,6 +56,7 @@ async def test_a_digest_is_of_the_log_that_a_move_has_put_in_the_place_of_anothe
     broker = await world.add_broker(0)
     await world.create_topic("t", [0])
     await broker.produce("t", 0, batch())
+    await trio.sleep(1)  # until the directory of the replica is published
     partition = broker.partition("t", 0)
     log, calls = partition.online_log(), list[Any]()
     digest = log.digest()

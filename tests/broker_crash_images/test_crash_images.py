@@ -4,24 +4,22 @@ and that planted bugs are seen."""
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from jepsen_lite.verdicts import SAFETY, USAGE, VALID
 from kraftlab.broker.crash_images import pairs as crash_pairs
-from kraftlab.broker.crash_images.disk_model import Create, DiskModel, Rename, SyncDirectory, SyncFile, Write
 from kraftlab.broker.crash_images.mutants import BUGS, IN_THE_RUN, hunt
 from kraftlab.broker.crash_images.pairs import HIDE_EACH_OTHER, SHOW_TOGETHER, hunt_pair, pairs, shows
 from kraftlab.broker.crash_images.protocol import SCRIPTS, record
 from kraftlab.broker.crash_images.recorder import Recorder
 from kraftlab.broker.crash_images.recovery import IN_ORDER, KILL, cases, judge, quiet, recovering
 from kraftlab.broker.crash_images.watched_disks import NotRecorded
+from kraftlab.broker.log.files import write_durably
 from kraftlab.checking.mutant import Finding, planted
 from kraftlab.cli import main
 
-FILE = 7
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
 EVERY = {"follower": 3}
 """Of the images of the longest script so many; the nightly tests have all."""
@@ -126,51 +124,16 @@ def test_the_command_tells_of_each_pair_and_fails_if_one_does_not_show_that_has_
     assert "R1 has no two bugs that can be paired; pairs are of bugs of the mover: M1, M2" in capsys.readouterr().err
 
 
-def disk_with_a_file() -> DiskModel:
-    model = DiskModel(["d"])
-    for operation in (Create(0, "a", FILE, False), Write(FILE, 0, b"old."), SyncFile(FILE), SyncDirectory(0)):
-        model.apply(operation)
-    return model
-
-
-def test_a_write_that_is_not_synced_is_kept_or_lost_or_torn_or_zeros() -> None:
-    model = disk_with_a_file()
-    model.apply(Write(FILE, 4, b"new!"))
-    contents = {dict(tree)["d/a"] for tree in model.in_order()}
-    assert contents == {b"old.", b"old.new!", b"old.ne", b"old.\0\0\0\0"}
-    assert dict(model.as_seen())["d/a"] == b"old.new!"
-    model.apply(SyncFile(FILE))
-    assert {dict(tree)["d/a"] for tree in model.in_any_order()} == {b"old.new!"}
-
-
-def test_names_persist_in_order_or_in_any_order_and_a_rename_is_one_change() -> None:
-    model = disk_with_a_file()
-    model.apply(Rename(0, "a", "b", FILE))
-    model.apply(Create(0, "c", 8, False))
-
-    def names(trees: object) -> set[str]:
-        return {"".join(path[2:] for path, _ in tree) for tree in trees}
-
-    assert names(model.in_order()) == {"a", "b", "bc"}
-    assert names(model.in_any_order()) == {"a", "b", "ac", "bc"}
-    model.apply(SyncDirectory(0))
-    assert names(model.in_any_order()) == {"bc"}
-
-
 def test_the_recorder_notes_what_is_really_done_and_notices_what_it_did_not_see(tmp_path: Path) -> None:
     disk = tmp_path / "d"
     disk.mkdir()
     recorder = Recorder([disk])
     with recorder.watching():
         (disk / "sub").mkdir()
-        with open(disk / "sub" / "x.tmp", "w", encoding="utf-8") as file:
-            file.write("text")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(disk / "sub" / "x.tmp", disk / "sub" / "x")
+        write_durably(disk / "sub" / "x", "text")
         (tmp_path / "elsewhere").write_bytes(b"not recorded")
     kinds = [type(operation).__name__ for operation in recorder.trace]
-    assert kinds == ["SyncDirectory", "Create", "Create", "Write", "SyncFile", "Rename"]
+    assert kinds == ["SyncDirectory", "Create", "Create", "Write", "SyncFile", "Rename", "SyncDirectory"]
     (disk / "sub" / "y").write_bytes(b"behind its back")
     with pytest.raises(NotRecorded, match="d/sub/y"):
         recorder.check()

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.faults.ledger import Ledger
-from jepsen_lite.faults.powered_disk import PoweredDisk
-from kraftlab.broker.crash_images.disk_model import (
+from jepsen_lite.faults.powered_disk import new_disk
+from kraftlab.broker.crash_images.mutants import BUGS
+from kraftlab.broker.crash_images.protocol import Recorded, record
+from kraftlab.broker.crash_images.recorder import Recorder
+from kraftlab.broker.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
+from kraftlab.checking.disk_model import (
     Create,
     Mark,
     Operation,
@@ -23,11 +26,8 @@ from kraftlab.broker.crash_images.disk_model import (
     SyncFile,
     Write,
 )
-from kraftlab.broker.crash_images.mutants import BUGS
-from kraftlab.broker.crash_images.protocol import Recorded, record
-from kraftlab.broker.crash_images.recorder import Recorder
-from kraftlab.broker.crash_images.recovery import IN_ORDER, Case, Demand, Judged, judge, quiet
 from kraftlab.checking.mutant import planted
+from kraftlab.lab import ClusterError
 
 CUTS = 12
 
@@ -82,8 +82,8 @@ def after_power_loss(recorded: Recorded, step: int) -> list[Judged]:
     """What is wrong once the run's operations before `step` were carried out on ext4 disks that then lost power."""
     with Ledger() as ledger:
         try:
-            disks = [PoweredDisk.make(ledger) for _ in recorded.disks]
-        except CannotStrike as error:
+            disks = [new_disk(ledger) for _ in recorded.disks]
+        except ClusterError as error:
             pytest.skip(str(error))
         roots = [disk.path / name for disk, name in zip(disks, recorded.disks, strict=True)]
         for disk, root in zip(disks, roots, strict=True):

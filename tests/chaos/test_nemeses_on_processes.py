@@ -20,7 +20,7 @@ from jepsen_lite.faults import capabilities, ledger
 from jepsen_lite.faults.injector import carry_out
 from jepsen_lite.faults.kinds import KINDS
 from jepsen_lite.faults.ledger import Ledger
-from jepsen_lite.faults.powered_disk import PoweredDisk, controllers_on_disks
+from jepsen_lite.faults.powered_disk import new_disk
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults import full_disk
@@ -35,14 +35,12 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def strike(
-    cluster: LocalCluster, kind: str, target: str, for_ms: int, disks: dict[int, PoweredDisk] | None = None, **arguments: Any
-) -> Strike:
+def strike(cluster: LocalCluster, kind: str, target: str, for_ms: int, **arguments: Any) -> Strike:
     """One strike at once."""
     began = time.monotonic_ns()
     action = Action(at_ms=0, kind=kind, target=target, for_ms=for_ms, arguments=arguments)
     plan = FaultPlan(seed="1", actions=(action,))
-    (struck,) = trio.run(functools.partial(carry_out, plan, cluster, lambda: time.monotonic_ns() - began, disks=disks or {}))
+    (struck,) = trio.run(functools.partial(carry_out, plan, cluster, lambda: time.monotonic_ns() - began, disks=cluster.disks))
     cluster.wait_ready(DEADLINE_S)
     return struck
 
@@ -208,27 +206,23 @@ def test_replicas_move_to_other_directories(cluster: LocalCluster) -> None:
 @pytest.mark.nightly
 @needs("power-loss")
 def test_what_was_acknowledged_survives_the_power_of_all_controllers(tmp_path: Path) -> None:
-    with Ledger() as book:
-        disks = controllers_on_disks(book, tmp_path / "lab", 3)
-        with LocalCluster(tmp_path / "lab", 3, 1, 1, allow_chaos=True) as cluster:
-            for round in range(3):
-                with cluster.admin() as client:
-                    topic = pb.CreatableTopic(name=f"topic-{round}", num_partitions=1, replication_factor=1)
-                    assert not client.create_topics([topic]).topics[0].error_code
-                struck = strike(cluster, "power-loss", "controllers", 200, disks)
-                assert not struck.error
-                assert struck.nodes == (3000, 3001, 3002)
-                with cluster.admin() as client:
-                    names = {topic.name for topic in client.describe_topics(linearizable=True).topics}
-                assert names >= {f"topic-{before}" for before in range(round + 1)}
-        for disk in disks.values():
-            disk.unmount()
+    with LocalCluster(tmp_path / "lab", 3, 1, 1, allow_chaos=True, own_disks=True) as cluster:
+        for round in range(3):
+            with cluster.admin() as client:
+                topic = pb.CreatableTopic(name=f"topic-{round}", num_partitions=1, replication_factor=1)
+                assert not client.create_topics([topic]).topics[0].error_code
+            struck = strike(cluster, "power-loss", "controllers", 200)
+            assert not struck.error
+            assert struck.nodes == (3000, 3001, 3002)
+            with cluster.admin() as client:
+                names = {topic.name for topic in client.describe_topics(linearizable=True).topics}
+            assert names >= {f"topic-{before}" for before in range(round + 1)}
 
 
 @needs("power-loss")
 def test_a_disk_without_power_keeps_what_was_synced_and_nothing_else(tmp_path: Path) -> None:
     with Ledger(tmp_path) as book:
-        disk = PoweredDisk.make(book, size_mib=8)
+        disk = new_disk(book, size_mib=8)
         (disk.path / "synced").write_bytes(b"kept")
         disk.sync()
         (disk.path / "synced").write_bytes(b"lost")

@@ -20,12 +20,14 @@ from typing import NamedTuple
 import msgspec
 import trio
 
+from kraftlab.lab import ClusterError
+
 from .errors import CannotStrike
 from .kind import Kind
 from .kinds import KINDS
 from .ledger import Ledger, NotUndone
 from .networks.back_ends import LINKS, NETNS, NETS, NFT, BackEnd
-from .powered_disk import PoweredDisk
+from .powered_disk import new_disk
 from .strace import kept_injected
 
 _TIMEOUT_S = 20.0
@@ -99,13 +101,13 @@ def _power() -> str:
     _require("mkfs.ext4")
     with Ledger() as ledger:
         try:
-            disk = PoweredDisk.make(ledger, size_mib=8)
+            disk = new_disk(ledger, size_mib=8)
             (disk.path / "written").write_bytes(b"and never synced")
             disk.lose_power()
             disk.restore_power()
             lost = not (disk.path / "written").exists()
             disk.unmount()
-        except (OSError, CannotStrike, NotUndone) as error:
+        except (OSError, ClusterError, NotUndone) as error:
             raise Refused(str(error)) from error
     if not lost:
         raise Refused("a disk that was shut down still had what was never synced")

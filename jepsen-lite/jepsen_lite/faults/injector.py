@@ -17,14 +17,13 @@ from typing import Any
 import trio
 
 from ..fault_plan import Action, FaultPlan, Strike
-from .cluster_under_faults import ClusterUnderFaults, FindLeader
+from .cluster_under_faults import ClusterUnderFaults, FindLeader, Powered
 from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Hit, Kind
 from .kinds import KINDS
 from .leaders import LeaderFinder
 from .ledger import Ledger
 from .plan_generator import chance_of
-from .powered_disk import PoweredDisk
 from .quorum_guard import QuorumGuard
 from .targets import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
 
@@ -46,7 +45,7 @@ async def carry_out(
     tell: Callable[[Strike], None] = lambda strike: None,
     begun: Callable[[Action], None] = lambda action: None,
     ledger: Ledger | None = None,
-    disks: Mapping[int, PoweredDisk] = MappingProxyType({}),
+    disks: Mapping[int, Powered] = MappingProxyType({}),
 ) -> tuple[Strike, ...]:
     """Strikes as planned; returns when all has been undone, with the strikes by their beginning.
 

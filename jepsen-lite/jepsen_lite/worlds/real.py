@@ -42,7 +42,6 @@ from ..faults.ledger import Ledger
 from ..faults.networks.back_ends import NETS
 from ..faults.networks.network import HeldNetwork, own_network
 from ..faults.plan_generator import draw_plan
-from ..faults.powered_disk import PoweredDisk, controllers_on_disks
 from ..faults.quorum_guard import QuorumGuard
 from ..workload import Port, Run
 from .grpc_port import GrpcPort, Nodes
@@ -113,7 +112,6 @@ def _played(assignment: Assignment) -> Played:
                 last.callback(control.close)
 
     try:
-        disks = controllers_on_disks(ledger, data, options.controllers) if "power" in _needs(plan, assignment.net) else {}
         seed = options.random("links").getrandbits(63)
         network = _network(assignment, ledger, seed)
         cluster = LocalCluster(
@@ -124,8 +122,9 @@ def _played(assignment: Assignment) -> Played:
             allow_chaos=True,
             link_seed=seed,
             network=network,
+            own_disks="power" in _needs(plan, assignment.net),
         )
-        run = trio.run(_play, assignment, cluster, plan, ledger, disks)
+        run = trio.run(_play, assignment, cluster, plan, ledger)
         if assignment.leave_running:
             control = ControlServer(cluster.directory, Breaker(cluster, _tell))
         is_kept = assignment.leave_running
@@ -185,10 +184,8 @@ def _copy_logs(cluster: LocalCluster, target: Path) -> None:
             shutil.copyfile(source, target / source.name)
 
 
-async def _play(
-    assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger, disks: dict[int, PoweredDisk]
-) -> Run:
-    return await _RealRun(assignment, cluster, plan, ledger, disks).play()
+async def _play(assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger) -> Run:
+    return await _RealRun(assignment, cluster, plan, ledger).play()
 
 
 class _RealRun(PhasedRun):
@@ -196,11 +193,9 @@ class _RealRun(PhasedRun):
 
     start_within_s = _START_WITHIN_S
 
-    def __init__(
-        self, assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger, disks: dict[int, PoweredDisk]
-    ) -> None:
+    def __init__(self, assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger) -> None:
         super().__init__(assignment.workload, assignment.options, plan, assignment.listener)
-        self._cluster, self._ledger, self._disks = cluster, ledger, disks
+        self._cluster, self._ledger = cluster, ledger
         self._nodes: Nodes
         self._leaders: LeaderFinder
         self._guard: QuorumGuard
@@ -276,14 +271,14 @@ class _RealRun(PhasedRun):
             tell=self._struck,
             begun=lambda action: self._striking.append(action.kind),
             ledger=self._ledger,
-            disks=self._disks,
+            disks={node: disk for node, disk in self._cluster.disks.items() if node in self._cluster.controller_ids},
         )
 
     async def _mend(self) -> None:
         await _in_thread(self._cluster.heal_all)
         for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
             await _in_thread(self._cluster.resume_node, node_id)
-        for disk in self._disks.values():
+        for disk in self._cluster.disks.values():
             if not disk.has_power:
                 await _in_thread(disk.restore_power)
         await self._start_dead()

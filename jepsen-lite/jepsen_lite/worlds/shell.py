@@ -22,7 +22,6 @@ import trio
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.simulation.metadata.admin_network import Unanswered
 from kraftlab.simulation.runtime.cluster import RuntimeCluster
-from kraftlab.simulation.runtime.committed import CommittedTail
 from kraftlab.simulation.runtime.disks import MemoryPower, MemoryTampering
 from kraftlab.simulation.runtime.machine import STARTED_S, STEPS_MAX, Machine, run_seed
 
@@ -148,8 +147,6 @@ class _ShellRun(PhasedRun):
             options.controllers, options.brokers, properties, self._chance, machine.held, machine.directory
         )
         self._guard = QuorumGuard(cluster, self._find_voters, cluster.files)
-        self._tail = CommittedTail()
-        cluster.on_commit = self._tail.add
         self._nursery: trio.Nursery
 
     async def play(self) -> Run:
@@ -221,7 +218,7 @@ class _ShellRun(PhasedRun):
     async def _read_log(self) -> None:
         answered = max((op.offset for op in self._interpreter.ops), default=0)
         deadline = trio.current_time() + LOG_WITHIN_S
-        while self._tail.end < answered:
+        while self._cluster.committed.end < answered:
             if trio.current_time() >= deadline:
                 self._not_ready = self._not_ready or f"offset {answered}, which was answered, is not committed anywhere"
                 return
@@ -231,9 +228,9 @@ class _ShellRun(PhasedRun):
         if self._steps.scope.cancelled_caught:
             self._not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
         return self._run(
-            decoded(map(LogBatch.of, self._tail.batches)),
+            decoded(map(LogBatch.of, self._cluster.committed.batches)),
             own_exits(self._exits(), self._strikes, SHELL_KINDS),
-            tuple(self._tail.violations),
+            tuple(self._cluster.committed.violations),
         )
 
     def _exits(self) -> Iterator[tuple[int, int, str]]:

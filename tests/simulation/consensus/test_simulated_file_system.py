@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
+from kraftlab.checking.disk_model import SECTOR_BYTES
 from kraftlab.quorum.storage import FsyncFailed, StorageFull
-from kraftlab.simulation.consensus.simulated_file_system import SECTOR_BYTES, PowerCut, SimulatedFileSystem
+from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
 
 def disk_with_file(seed: int, *, synced: bytes, written: bytes) -> SimulatedFileSystem:

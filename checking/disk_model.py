@@ -1,22 +1,25 @@
-"""Disks as a crash sees them: which of a program's file operations have reached the platter for certain, and which may have.
+"""Disks at a power cut: which file operations are certain to be on the disk, and what may be left of the others.
 
-Theory of operation. A write or a change of length is certain once its file is synced, a name (created, renamed, removed) once its
-directory is. Everything younger is *pending*, and a loss of power keeps any part of it. What is tried, at each moment:
+Theory of operation. A write or a change of length is certain once its file is synced, a name (created, renamed, removed) once
+its directory is. Every later change is *pending*, and a power cut keeps any part of the pending changes. A process that is killed
+on a machine that goes on loses nothing.
 
-- data of each file: none of what is pending, all of it, all but half of the last write (torn), or the new length with zeros where
-  the data should be. All files alike, and each file alone lost or kept where the others are not;
-- names, *in order*: as a journal does it, what is pending on a disk is kept up to some moment, and a sync of any directory brings
-  everything before it along. Each disk by itself;
-- names, *in any order*: each subset of what is pending, as POSIX allows; where more than `SUBSETS_MAX_CHANGES` are pending, each
-  alone, each missing alone, and all prefixes.
+`FileModel` is one file: what programs see, and an undo record of each pending change. The simulated file system of the simulator
+and the directories of brokers that are watched (`broker/crash_images`) both consist of these. `DiskModel` adds the names, and
+enumerates what a power cut may leave:
 
-A rename is one change: the old name, or the new one. A process that is killed on a machine that lives on loses nothing: that is
-the image with everything in it.
+- data of each file: none of the pending writes, all of them, all but half of the last one (torn), or the new length with zeros
+  for the data. All files alike, and each file alone lost or kept where the others are not;
+- names, *in order*: as a journal does it, the pending changes of a disk are kept up to some moment, and a sync of any directory
+  makes all earlier ones certain. Each disk by itself;
+- names, *in any order*: each subset of the pending changes, as POSIX allows; of more than `SUBSETS_MAX_CHANGES`, each alone, each
+  missing alone, and all prefixes.
 
-Where that would be too many, one is drawn: each name by itself, and each sector of what was written, kept or lost.
+A rename is one change: the old name, or the new one. Where enumeration would give too many images, one is drawn: each name by
+itself, and each sector of what was written, kept or lost.
 
-Not modelled: sectors that keep an older version than the last sync, bits that rot, and a sync of a file that brings its name
-along (some file systems do that; who needs it is wrong).
+Not modelled: sectors that keep an older version than the last sync, bits that rot, and a sync of a file that makes its name
+certain (some file systems do that, but no program may rely on it).
 """
 
 from __future__ import annotations
@@ -29,10 +32,11 @@ from typing import Any, NamedTuple
 
 SUBSETS_MAX_CHANGES = 5
 SECTOR_BYTES = 512
+PAGE_BYTES = 4096
 
 
 class Create(NamedTuple):
-    """A file or directory comes, empty."""
+    """A new file or directory, empty."""
 
     directory: int
     name: str
@@ -41,7 +45,7 @@ class Create(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """Within one directory; what had the new name goes."""
+    """Within one directory; a file that had the new name is removed."""
 
     directory: int
     source: str
@@ -74,7 +78,7 @@ class SyncDirectory(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """No operation of the disk: what was true from here on, for whoever judges the images."""
+    """Not an operation: a fact that holds from here on, for the judge of the images."""
 
     what: str
     value: Any = None
@@ -83,78 +87,120 @@ class Mark(NamedTuple):
 NameChange = Create | Rename | Remove
 Operation = NameChange | Write | Resize | SyncFile | SyncDirectory | Mark
 Tree = tuple[tuple[str, bytes | None], ...]
-"""(path, content; None: a directory), by path. What lies on all disks."""
+"""(path, content; None: a directory) of everything on all disks, by path."""
 
 LOST, ALL, TORN, ZEROS = "lost", "all", "torn", "zeros"
 POLICIES = (LOST, ALL, TORN, ZEROS)
-"""What becomes of a file's pending writes."""
+"""Fates of a file's pending changes."""
 
 
-class _File:
-    __slots__ = ("data", "durable", "pending")
+def draw_keep(random: Random) -> float:
+    """Share of the pending changes that a power cut keeps: often none, often all."""
+    return random.choice((0.0, 1.0, 0.5, 0.5, random.random()))
+
+
+_Change = tuple[int, bytes | None, bytearray, int]
+"""A pending change: (position, bytes written, bytes that were there, size before). None: cut or extended to that position."""
+
+
+class FileModel:
+    """`data` is what programs see."""
+
+    __slots__ = ("_pending", "data")
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.durable = b""
-        self.pending: list[Write | Resize] = []
+        self._pending: list[_Change] = []
 
-    def change(self, operation: Write | Resize) -> None:
-        self.pending.append(operation)
-        _change(self.data, operation)
+    @property
+    def is_certain(self) -> bool:
+        return not self._pending
+
+    def write(self, data: bytes, position: int) -> None:
+        own, end, size = self.data, position + len(data), len(self.data)
+        if position > size:
+            own.extend(bytes(position - size))
+        self._pending.append((position, data, own[position:end], size))
+        own[position:end] = data
+
+    def resize(self, size_bytes: int) -> None:
+        own = self.data
+        self._pending.append((size_bytes, None, own[size_bytes:], len(own)))
+        own[size_bytes:] = bytes(max(0, size_bytes - len(own)))
+
+    def sync(self) -> None:
+        self._pending.clear()
+
+    def replace(self, data: bytearray) -> None:
+        """Make `data` certain, and all that programs see."""
+        self.data = data
+        self._pending.clear()
+
+    def durable(self) -> bytearray:
+        """What is certain to be on the disk."""
+        data = self.data[:]
+        for change in reversed(self._pending):
+            _undo(data, change)
+        return data
 
     def content(self, policy: str) -> bytes:
-        if policy == ALL or not self.pending:
+        """What a power cut leaves under one of `POLICIES`."""
+        if policy == ALL or not self._pending:
             return bytes(self.data)
         if policy == LOST:
-            return self.durable
+            return bytes(self.durable())
         if policy == ZEROS:
-            return self.durable[: len(self.data)].ljust(len(self.data), b"\0")
-        torn = bytearray(self.durable)
-        *earlier, last = self.pending
-        for operation in earlier:
-            _change(torn, operation)
-        if isinstance(last, Write):
-            _change(torn, last._replace(data=last.data[: len(last.data) // 2]))
+            return bytes(self.durable()[: len(self.data)].ljust(len(self.data), b"\0"))
+        torn, last = self.data[:], self._pending[-1]
+        _undo(torn, last)
+        position, written, _, _ = last
+        if written is not None:
+            _write(torn, written[: len(written) // 2], position)
         return bytes(torn)
 
-    def drawn(self, random: Random, keep: float) -> bytes:
-        """A change of length that is lost takes all with it that came later."""
-        found, writes = bytearray(self.durable), list[Write]()
-        for operation in self.pending:
-            if isinstance(operation, Write):
-                writes.append(operation)
+    def survivor(self, random: Random, keep: float, *, tears_pages: bool = True) -> bytearray:
+        """Draw what a power cut leaves: each sector written is kept or lost, or each page unless `tears_pages`. A change of
+        length that is lost takes all later changes with it; a lost sector before a kept one is zeros.
+        """
+        found = self.durable()
+        seen, sectors = found[:], set[int]()
+        for position, written, _, _ in self._pending:
+            if written is not None:
+                _write(seen, written, position)
+                sectors.update(range(position // SECTOR_BYTES, -(-(position + len(written)) // SECTOR_BYTES)))
                 continue
-            _keep_sectors(found, writes, random, keep)
-            writes.clear()
+            _keep_sectors(found, seen, sectors, random, keep, tears_pages)
             if random.random() >= keep:
-                return bytes(found)
-            _change(found, operation)
-        _keep_sectors(found, writes, random, keep)
-        return bytes(found)
+                return found
+            found[position:] = bytes(max(0, position - len(found)))
+            seen, sectors = found[:], set()
+        _keep_sectors(found, seen, sectors, random, keep, tears_pages)
+        return found
 
 
-def _keep_sectors(data: bytearray, writes: Sequence[Write], random: Random, keep: float) -> None:
-    """Of what was written each sector is kept or not, by chance; where one is missing before another are zeros."""
-    seen = bytearray(data)
-    sectors: set[int] = set()
-    for write in writes:
-        _change(seen, write)
-        sectors.update(range(write.position // SECTOR_BYTES, -(-(write.position + len(write.data)) // SECTOR_BYTES)))
+def _write(data: bytearray, written: bytes | bytearray, position: int) -> None:
+    data.extend(bytes(max(0, position - len(data))))
+    data[position : position + len(written)] = written
+
+
+def _undo(data: bytearray, change: _Change) -> None:
+    position, _, former, size = change
+    data[position : position + len(former)] = former
+    del data[size:]
+
+
+def _keep_sectors(found: bytearray, seen: bytearray, sectors: set[int], random: Random, keep: float, tears_pages: bool) -> None:
+    """Copy the sectors that are kept from what was seen."""
+    is_kept: dict[int, bool] = {}
     for sector in sorted(sectors):
-        if random.random() < keep:
+        page = sector * SECTOR_BYTES // PAGE_BYTES
+        if tears_pages or page not in is_kept:
+            is_kept[page] = random.random() < keep
+        if is_kept[page]:
             start = sector * SECTOR_BYTES
-            _change(data, Write(-1, start, bytes(seen[start : start + SECTOR_BYTES])))
-    if len(data) < len(seen) and random.random() < keep:
-        data.extend(bytes(len(seen) - len(data)))
-
-
-def _change(data: bytearray, operation: Write | Resize) -> None:
-    if isinstance(operation, Resize):
-        data[operation.size_bytes :] = bytes(max(0, operation.size_bytes - len(data)))
-        return
-    end = operation.position + len(operation.data)
-    data.extend(bytes(max(0, end - len(data))))
-    data[operation.position : end] = operation.data
+            _write(found, seen[start : start + SECTOR_BYTES], start)
+    if len(found) < len(seen) and random.random() < keep:
+        found.extend(bytes(len(seen) - len(found)))
 
 
 class _Pending(NamedTuple):
@@ -163,7 +209,7 @@ class _Pending(NamedTuple):
 
 
 Names = dict[int, dict[str, int]]
-"""Of each directory: name → inode."""
+"""By directory: name → inode."""
 
 
 class DiskModel:
@@ -174,20 +220,21 @@ class DiskModel:
         self.names: Names = {number: {} for number in self.roots.values()}
         self._durable: Names = {number: {} for number in self.roots.values()}
         self._disk_of = {number: number for number in self.roots.values()}
-        self._files: dict[int, _File] = {}
+        self._files: dict[int, FileModel] = {}
         self._pending: list[_Pending] = []
         self._settled = dict.fromkeys(self.roots.values(), 0)
-        """Of each disk: changes of names below this number are certain where names persist in order."""
+        """By disk: changes of names below this number are certain where names persist in order."""
         self._number = 0
 
     def apply(self, operation: Operation) -> None:
         self._number += 1
         match operation:
-            case Write() | Resize():
-                self._files[operation.inode].change(operation)
+            case Write(inode, position, data):
+                self._files[inode].write(data, position)
+            case Resize(inode, size_bytes):
+                self._files[inode].resize(size_bytes)
             case SyncFile(inode):
-                file = self._files[inode]
-                file.durable, file.pending = bytes(file.data), []
+                self._files[inode].sync()
             case SyncDirectory(inode):
                 self._sync_directory(inode)
             case Create():
@@ -195,7 +242,7 @@ class DiskModel:
                 if operation.is_directory:
                     self.names[operation.inode], self._durable[operation.inode] = {}, {}
                 else:
-                    self._files[operation.inode] = _File()
+                    self._files[operation.inode] = FileModel()
                 self._rename(operation)
             case Rename() | Remove():
                 self._rename(operation)
@@ -217,7 +264,7 @@ class DiskModel:
         return inode in self.names
 
     def disk_of(self, inode: int) -> int:
-        """The inode of the root under which it lies."""
+        """The inode of the disk's root."""
         return self._disk_of[inode]
 
     def inodes(self) -> Iterable[int]:
@@ -226,21 +273,21 @@ class DiskModel:
     # -- images ---------------------------------------------------------------------------------------------------------------
 
     def as_seen(self) -> Tree:
-        """What programs see, and what is left when a process is killed."""
+        """What programs see, and what a killed process leaves."""
         return self._tree(self.names, partial(self._content, {}), self.roots)
 
     def after_power_loss(self, disk: str, random: Random) -> Tree:
-        """One of the images of that disk, drawn: often all is lost that may be, often nothing, else some of it."""
-        keep = random.choice((0.0, 1.0, 0.5, 0.5, random.random()))
+        """Draw one of the images of that disk."""
+        keep = draw_keep(random)
         root = self.roots[disk]
         names = {inode: dict(entries) for inode, entries in self._durable.items()}
         for pending in self._pending:
             if self._disk_of[pending.change.directory] == root and random.random() < keep:
                 _apply_to(names, pending.change)
-        return self._tree(names, lambda inode: self._files[inode].drawn(random, keep), {disk: root})
+        return self._tree(names, lambda inode: bytes(self._files[inode].survivor(random, keep)), {disk: root})
 
     def forget(self, disk: str) -> None:
-        """The disk is empty, and that is certain."""
+        """Make the disk certainly empty."""
         root = self.roots[disk]
         self._pending = [pending for pending in self._pending if self._disk_of[pending.change.directory] != root]
         for inode in [inode for inode in self.inodes() if self._disk_of[inode] == root]:
@@ -249,11 +296,11 @@ class DiskModel:
         self.names[root], self._durable[root] = {}, {}
 
     def in_order(self) -> Iterator[Tree]:
-        """After a loss of power, where each disk keeps changes of names in their order."""
+        """Images of power cuts where each disk keeps changes of names in their order."""
         yield from self._with_data(self._orders())
 
     def in_any_order(self) -> Iterator[Tree]:
-        """After a loss of power, where changes of names are kept or not one by one. Those in order are among them, or nearly."""
+        """Images of power cuts where changes of names are kept or lost one by one. Nearly all images in order are among them."""
         yield from self._with_data(self._subsets())
 
     def _orders(self) -> Iterator[Sequence[_Pending]]:
@@ -278,7 +325,7 @@ class DiskModel:
         yield pending
 
     def _with_data(self, choices: Iterable[Sequence[_Pending]]) -> Iterator[Tree]:
-        unsure = [inode for inode, file in self._files.items() if file.pending]
+        unsure = [inode for inode, file in self._files.items() if not file.is_certain]
         for chosen in choices:
             names = {inode: dict(entries) for inode, entries in self._durable.items()}
             for pending in chosen:
@@ -308,7 +355,7 @@ class DiskModel:
 
 
 def _apply_to(names: Names, change: NameChange) -> None:
-    """A change on top of any others: what it needs and does not find, it does without."""
+    """Apply a change of names on top of any others; names that it needs may be missing."""
     entries = names[change.directory]
     match change:
         case Create():
