@@ -86,7 +86,7 @@ class LocalCluster(ProxiedLinks):
             raise
         self._claims = PortClaims(self.directory)
         self._overrides = dict(overrides or {})
-        self._fork_server: ForkServerProcess | None = None
+        self.fork_server: ForkServerProcess | None = None
         self._disks = NodeDisks(self.directory, self._server, wanted=own_disks)
         self._clocks: dict[int, ClockFile] | None = {} if allow_chaos else None
         """By node id, of those that were started; None: nodes go by this machine's."""
@@ -115,14 +115,14 @@ class LocalCluster(ProxiedLinks):
 
     def _server(self) -> ForkServerProcess:
         """What starts nodes, as soon as it is needed."""
-        if self._fork_server is None:
-            self._fork_server = ForkServerProcess([self._nodes_lock.fileno()])
-        return self._fork_server
+        if self.fork_server is None:
+            self.fork_server = ForkServerProcess([self._nodes_lock.fileno()])
+        return self.fork_server
 
     def _end_server(self) -> None:
-        if self._fork_server is not None:
-            self._fork_server.close()
-            self._fork_server = None
+        if self.fork_server is not None:
+            self.fork_server.close()
+            self.fork_server = None
 
     def _release(self) -> None:
         """The directory and the ports can be another's."""
@@ -265,7 +265,7 @@ class LocalCluster(ProxiedLinks):
                     waiting = [
                         node_id
                         for node_id in list(self._running)
-                        if not self._serves(node_id) or (self.node(node_id).role == "broker" and node_id not in unfenced)
+                        if not self.serves(node_id) or (self.node(node_id).role == "broker" and node_id not in unfenced)
                     ]
                     if not waiting and cluster.controller_id >= 0:
                         return time.monotonic() - self._started_at
@@ -276,7 +276,7 @@ class LocalCluster(ProxiedLinks):
                     raise ClusterError(f"the cluster is not ready after {timeout_s:g} s ({state}); see {self.directory / 'logs'}")
                 time.sleep(_POLL_S)
 
-    def _serves(self, node_id: int) -> bool:
+    def serves(self, node_id: int) -> bool:
         """Whether a node's newest process has said in its log that it serves."""
         name = self.node(node_id).name.replace("-", " ")
         return f" {name} ready: " in self._log_of_newest(node_id)

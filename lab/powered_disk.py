@@ -43,7 +43,7 @@ class PoweredDisk:
         try:
             with open(new, "wb") as file:
                 file.truncate(size_mib * 1024 * 1024)
-            _run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", str(new))
+            run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", str(new))
             new.replace(self.image)
         except BaseException:
             new.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ class PoweredDisk:
 
     def sync(self) -> None:
         """Write everything to the disk. ClusterError."""
-        _run("sync", "--file-system", str(self.path))
+        run("sync", "--file-system", str(self.path))
 
     def lose_power(self) -> None:
         """Lose everything that is not on the disk now. OSError. ClusterError if it is not mounted: the power of the file system
@@ -79,7 +79,7 @@ class PoweredDisk:
     def restore_power(self) -> None:
         """Mount the disk again. No process may have files of it open. ClusterError."""
         self.unmount()
-        _run("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.path), descriptors=self._descriptors)
+        run("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.path), descriptors=self._descriptors)
         self._is_shut_down = False
 
     def unmount(self) -> None:
@@ -87,14 +87,14 @@ class PoweredDisk:
         deadline = time.monotonic() + _UNMOUNTED_WITHIN_S
         while self.is_mounted:
             try:
-                _run("umount", str(self.path))
+                run("umount", str(self.path))
             except ClusterError:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_POLL_S)
 
 
-def _run(*command: str, descriptors: Collection[int] = ()) -> None:
+def run(*command: str, descriptors: Collection[int] = ()) -> None:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False, pass_fds=descriptors

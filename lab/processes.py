@@ -47,7 +47,7 @@ class ForkServerProcess:
     """
 
     def __init__(self, descriptors: Collection[int] = ()) -> None:
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "kraftlab.lab.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ class ForkServerProcess:
         )
         self._changed = threading.Condition()
         self._numbers = itertools.count()
-        self._nodes: dict[int, NodeProcess] = {}
+        self.nodes: dict[int, NodeProcess] = {}
         self._started: dict[int, NodeProcess] = {}
         self._given_up: set[int] = set()
         self._unsignalled: set[int] = set()
@@ -104,8 +104,8 @@ class ForkServerProcess:
     @property
     def lifeline(self) -> int:
         """A descriptor: as long as anybody has it open, this process lives in the eyes of the server."""
-        assert self._process.stdin is not None, "it is a pipe"
-        return self._process.stdin.fileno()
+        assert self.process.stdin is not None, "it is a pipe"
+        return self.process.stdin.fileno()
 
     def unmount_in_the_end(self, paths: Iterable[Path]) -> None:
         """However this process ends: the server unmounts these paths, and no others that were named before, when it has ended and
@@ -114,21 +114,21 @@ class ForkServerProcess:
         self.send(Unmount(tuple(map(str, paths))))
 
     def send(self, request: Request) -> None:
-        assert self._process.stdin is not None, "it is a pipe"
+        assert self.process.stdin is not None, "it is a pipe"
         with self._changed:
             try:
-                self._process.stdin.write(_encode(request) + b"\n")
-                self._process.stdin.flush()
+                self.process.stdin.write(_encode(request) + b"\n")
+                self.process.stdin.flush()
             except (BrokenPipeError, ValueError):
                 self._gone = True
 
     def _read(self) -> None:
-        assert self._process.stdout is not None, "it is a pipe"
-        for line in self._process.stdout:
+        assert self.process.stdout is not None, "it is a pipe"
+        for line in self.process.stdout:
             event = _decode(line)
             with self._changed:
                 if isinstance(event, Started):
-                    self._nodes[event.pid] = process = NodeProcess(self, event.pid)
+                    self.nodes[event.pid] = process = NodeProcess(self, event.pid)
                     if event.request in self._given_up:
                         self.send(Signal(next(self._numbers), event.pid, signal.SIGKILL))
                     else:
@@ -136,11 +136,11 @@ class ForkServerProcess:
                 elif isinstance(event, Signalled):
                     self._unsignalled.discard(event.request)
                 else:
-                    self._end(self._nodes.pop(event.pid), event.code)
+                    self._end(self.nodes.pop(event.pid), event.code)
                 self._changed.notify_all()
         with self._changed:
             self._gone = True
-            for process in self._nodes.values():
+            for process in self.nodes.values():
                 self._end(process, -1)
             self._changed.notify_all()
 
@@ -150,12 +150,12 @@ class ForkServerProcess:
 
     def close(self, timeout_s: float = 15.0) -> None:
         """Ends the server; nodes that run are asked to stop and the server waits for them."""
-        assert self._process.stdin is not None, "it is a pipe"
+        assert self.process.stdin is not None, "it is a pipe"
         with self._changed, contextlib.suppress(BrokenPipeError):  # of a server that was killed
-            self._process.stdin.close()
+            self.process.stdin.close()
         try:
-            self._process.wait(timeout_s)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
         self._reader.join()

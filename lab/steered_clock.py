@@ -33,7 +33,7 @@ class ClockFile:
         new = path.with_suffix(".new")
         new.write_bytes(_LAYOUT.pack(0, now_s, now_s, 1.0, 0))
         with open(new, "r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _LAYOUT.size)
+            self.mapped = mmap.mmap(file.fileno(), _LAYOUT.size)
         new.replace(path)
         self._writes = 0
         self._since_s = self._shown_s = now_s
@@ -57,7 +57,7 @@ class ClockFile:
         self._write()
 
     def close(self) -> None:
-        self._map.close()
+        self.mapped.close()
 
     def _anchor(self, ahead_s: float) -> None:
         now_s = time.monotonic()
@@ -68,9 +68,9 @@ class ClockFile:
         """From behind: a reader begins in front, so the same count at both ends says that nothing between them has changed."""
         self._writes += 1
         count = self._writes.to_bytes(8, "little")
-        self._map[32:] = count
-        self._map[8:32] = struct.pack("<ddd", self._since_s, self._shown_s, self.rate)
-        self._map[:8] = count
+        self.mapped[32:] = count
+        self.mapped[8:32] = struct.pack("<ddd", self._since_s, self._shown_s, self.rate)
+        self.mapped[:8] = count
 
 
 class SteeredClock(trio.abc.Clock):
@@ -78,7 +78,7 @@ class SteeredClock(trio.abc.Clock):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         with open(path, "rb") as file:
-            self._map = mmap.mmap(file.fileno(), _LAYOUT.size, access=mmap.ACCESS_READ)
+            self.mapped = mmap.mmap(file.fileno(), _LAYOUT.size, access=mmap.ACCESS_READ)
         self._latest_s = -math.inf
 
     def start_clock(self) -> None:
@@ -95,7 +95,7 @@ class SteeredClock(trio.abc.Clock):
     def _look(self) -> tuple[float, float]:
         """What it shows, and its rate."""
         while True:
-            after, since_s, shown_s, rate, before = _LAYOUT.unpack_from(self._map)
+            after, since_s, shown_s, rate, before = _LAYOUT.unpack_from(self.mapped)
             if after == before:
                 break
         self._latest_s = max(self._latest_s, shown_s + (time.monotonic() - since_s) * rate)

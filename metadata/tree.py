@@ -1,7 +1,7 @@
 """An image as a tree of directories and values, for people who look at it: the shell, `metadata at`, and comparing two images.
 
 The tree follows the image's own structs and maps, so a part that the image gets one day is in the tree without anybody's help;
-two tables name the exceptions. `_DERIVED` are fields that say again what others say (indexes), and are left out. `_PLACED` are
+two tables name the exceptions. `DERIVED` are fields that say again what others say (indexes), and are left out. `_PLACED` are
 fields that are arranged for people: topics by name and by id, credentials by mechanism, configs and quotas by what they are
 about. Directories are made when they are entered, and each remembers the part of the image it shows (`source`): what two images
 share need not be compared.
@@ -157,7 +157,7 @@ class _Trees:
         """A struct's fields, by the name that people know them by."""
         parts: dict[str, tuple[str, Any]] = {}
         for field in value.__struct_fields__:
-            if (type(value), field) not in _DERIVED:
+            if (type(value), field) not in DERIVED:
                 parts[_NAMES.get((type(value), field), camel_case(field))] = (field, getattr(value, field))
 
         def child(name: str) -> Node:
@@ -292,7 +292,7 @@ def _original(name: str) -> str:
     return "" if name == DEFAULT_NAME else name.replace("%2F", "/").replace("%25", "%")
 
 
-_DERIVED: frozenset[tuple[type, str]] = frozenset(
+DERIVED: frozenset[tuple[type, str]] = frozenset(
     {
         (AclsImage, "ids"),
         (AclsImage, "said"),

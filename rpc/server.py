@@ -173,7 +173,7 @@ class AdminServer:
                 logger.warning("refused a call: %d bytes that are no %s%s", len(data), kind.DESCRIPTOR.name, more)
             return None
 
-    def _begin(self, caller: Caller, calls: Sequence[Begin]) -> None:
+    def begin(self, caller: Caller, calls: Sequence[Begin]) -> None:
         """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
         for method, request, settle in calls:
             if self._nursery is None:
@@ -228,7 +228,7 @@ class AdminServer:
         """Begins calls on the event loop, all with one wake-up. On any other thread."""
         assert self._token is not None, "calls arrive only while serving"
         try:
-            self._token.run_sync_soon(self._begin, caller, calls)
+            self._token.run_sync_soon(self.begin, caller, calls)
         except trio.RunFinishedError:
             for _, _, settle in calls:
                 settle(None)

@@ -55,6 +55,10 @@ class MutationQuota:
         self._buckets: dict[QuotaEntity, tuple[TokenBucket, int]] = {}
         """Each with the time until which something is owed."""
 
+    def __len__(self) -> int:
+        """How many users and clients may owe something."""
+        return len(self._buckets)
+
     def charge(self, image: MetadataImage, user: str, client_id: str, *, is_strict: bool, now_ms: int) -> MutationCharge:
         """The account of one request."""
         found = resolve(image.quotas, user, client_id, MUTATION_RATE) if image.quotas else None

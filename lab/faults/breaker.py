@@ -63,7 +63,7 @@ class Breaker:
         with self._lock:
             if self._closed:
                 raise ClusterError("the cluster is stopping")
-            groups = tuple(resolve(self._cluster.plan, names, self._leader) for names in order.names)
+            groups = tuple(resolve(self._cluster.plan, names, self.leader) for names in order.names)
             return kind.carry_out(self, order, groups)
 
     def undo(self, number: int, *, drop: bool = False) -> None:
@@ -213,7 +213,7 @@ class Breaker:
 
     def status(self, order: Order, groups: tuple[Group, ...]) -> Done:
         """How everything stands."""
-        leader, now = self._leader(), time.monotonic()
+        leader, now = self.leader(), time.monotonic()
         name = self._cluster.node
         nodes = tuple(
             NodeState(node.name, self._cluster.pid(node.node_id), self._state(node.node_id), node.node_id == leader)
@@ -272,7 +272,7 @@ class Breaker:
         other = self._names(groups[1]) if len(groups) == 2 else "all others"
         return f"{self._names(groups[0])} {'→' if order.one_way else '↔'} {other}"
 
-    def _leader(self) -> int | None:
+    def leader(self) -> int | None:
         """Asks every controller that runs: one that is cut off goes on naming the past."""
         with self._cluster.admin(timeout_ms=LEADER_TIMEOUT_MS) as admin, ThreadPoolExecutor() as pool:
             asked = [node_id for node_id in self._cluster.controller_ids if self._state(node_id) in ("running", "full")]

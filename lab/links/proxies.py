@@ -39,7 +39,7 @@ class LinkStatus(msgspec.Struct, frozen=True):
     waiting_bytes: int
 
 
-class _ShortTurns:
+class ShortTurns:
     """Of all threads of this process, as long as proxies of any cluster run."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class _ShortTurns:
                 sys.setswitchinterval(self._before_s)
 
 
-_short_turns = _ShortTurns()
+short_turns = ShortTurns()
 
 
 class LinkProxies:
@@ -77,7 +77,7 @@ class LinkProxies:
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
-        _short_turns.begin()
+        short_turns.begin()
         self._thread.start()
         self._ready.wait()
 
@@ -116,7 +116,7 @@ class LinkProxies:
         with contextlib.suppress(ClusterError):
             self._call(self._stop)
         self._thread.join()
-        _short_turns.end()
+        short_turns.end()
 
     def _stop(self) -> None:
         assert self._nursery is not None, "the loop runs"

@@ -176,12 +176,12 @@ class Lake:
             version = (info.size, info.mtime_ns)
             known, manifest = self._manifests.get(info.path, (None, None))
             if manifest is None or known != version:
-                manifest = self._manifest(info.path)
+                manifest = self.read_manifest(info.path)
                 self._manifests[info.path] = version, manifest
             found.append(manifest)
         return sorted(found, key=lambda each: each.number)
 
-    def _manifest(self, path: str) -> Manifest:
+    def read_manifest(self, path: str) -> Manifest:
         with self._system.open_input_stream(path) as stream:
             data = stream.read()
         try:
@@ -303,7 +303,7 @@ class Lake:
             dict(inputs),
             dict(details),
         )
-        self._publish(f"{COMMITS}/{table}/{manifest.number}.json", msgspec.json.format(msgspec.json.encode(manifest)))
+        self.publish(f"{COMMITS}/{table}/{manifest.number}.json", msgspec.json.format(msgspec.json.encode(manifest)))
         return manifest
 
     def _within(self, table: str, lo: int, hi: int) -> list[Manifest]:
@@ -424,7 +424,7 @@ class Lake:
         found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
         return [info for info in found if info.type == FileType.File]
 
-    def _publish(self, relative: str, data: bytes) -> None:
+    def publish(self, relative: str, data: bytes) -> None:
         """A file that appears whole or not at all."""
         path = f"{self._root}/{relative}"
         directory, _, name = path.rpartition("/")

@@ -16,12 +16,12 @@ _STDOUT = 1
 
 def milp(*arguments: Any, **options: Any) -> optimize.OptimizeResult:
     """`scipy.optimize.milp`."""
-    with _silent():
+    with silent():
         return optimize.milp(*arguments, **options)
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
+def silent() -> Iterator[None]:
     """Nothing that C code prints gets out. It has a buffer of its own, which is emptied before and after."""
     flush = ctypes.CDLL(None).fflush
     try:

@@ -142,11 +142,11 @@ def gather(lake: Lake) -> Report:
         rows={table: sum(each.rows for each in lake.active(table)) for table in sorted(built)},
         missing=tuple(table for table in wanted if table not in built),
         statuses=_counts(moves, "status"),
-        moves=_longest(moves),
+        moves=longest_of(moves),
         moves_total=moves.num_rows,
         duration_ms=_quantiles(moves, "duration_ms"),
-        under_way=_under_way(moves),
-        catch_up=_catch_up(lake.arrow(REPLICAS)),
+        under_way=under_way(moves),
+        catch_up=catch_up_of(lake.arrow(REPLICAS)),
         dirs=_first_and_last(lake.arrow(DIR_SKEW)),
         drift=tuple(_drift(row) for row in drift.slice(0, LISTED).to_pylist()),
         drift_total=drift.num_rows,
@@ -181,7 +181,7 @@ def _quantiles(rows: pa.Table, column: str) -> dict[str, float]:
     return dict(zip(points, found, strict=True))
 
 
-def _longest(rows: pa.Table) -> tuple[Move, ...]:
+def longest_of(rows: pa.Table) -> tuple[Move, ...]:
     """Those that took longest and those that still run, in the order in which they began."""
     from pyarrow import compute
 
@@ -194,7 +194,7 @@ def _longest(rows: pa.Table) -> tuple[Move, ...]:
     return tuple(Move(**row) for row in sorted(chosen, key=lambda row: (row["start_ms"] or 0, row["reassignment_id"])))
 
 
-def _under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:
+def under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:
     """Of two ends and beginnings in one millisecond only what they leave behind is told. What ended before it began, as clocks
     say it, took no time.
     """
@@ -212,10 +212,10 @@ def _under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:
         if changes[at_ms]:
             running += changes[at_ms]
             points.append((at_ms, running))
-    return tuple(_thinned(points))
+    return tuple(thinned(points))
 
 
-def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """At most about `POINTS` of a curve: of each stretch the highest, so that no peak is lost, and the last of all."""
     if len(points) <= POINTS:
         return list(points)
@@ -224,7 +224,7 @@ def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return kept if kept[-1] == points[-1] else [*kept, points[-1]]
 
 
-def _catch_up(rows: pa.Table) -> tuple[CatchUp, ...]:
+def catch_up_of(rows: pa.Table) -> tuple[CatchUp, ...]:
     from pyarrow import compute
 
     is_told = compute.or_(rows.column("lag_ms").is_valid(), rows.column("caught_up_offset").is_null())

@@ -60,7 +60,7 @@ def timeline(moves: Sequence[Move], under_way: Sequence[tuple[int, int]]) -> go.
     )
     end_ms = max((ms for move in moves for ms in (move.start_ms, move.end_ms) if ms is not None), default=0)
     begin_ms = min((ms for move in moves for ms in (move.start_ms, move.end_ms) if ms is not None), default=0)
-    lanes = _lanes(moves, begin_ms, end_ms)
+    lanes = lanes_of(moves, begin_ms, end_ms)
     for status, colour in COLOURS.items():
         chosen = [(lane, move) for lane, move in zip(lanes, moves, strict=True) if move.status == status]
         if not chosen:
@@ -179,7 +179,7 @@ def epochs(found: Sequence[Epoch]) -> go.Figure:
     return _styled(figure, height=120 + 40 * len({each.leader for each in found}), bargap=0.3)
 
 
-def _lanes(moves: Sequence[Move], begin_ms: int, end_ms: int) -> list[int]:
+def lanes_of(moves: Sequence[Move], begin_ms: int, end_ms: int) -> list[int]:
     """A lane for each move in which nothing else runs; when there is none left, the one that is free first."""
     free_from: list[int] = []
     lanes = []

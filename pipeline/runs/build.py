@@ -67,7 +67,7 @@ def build(
         raise WrongUse(f"{lake} holds no batches; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
     with lake.writing():
         ingested = lake.active(BATCHES)
-        start = _next_offset(lake, tables, ingested) if lo is None else lo
+        start = next_offset(lake, tables, ingested) if lo is None else lo
         end = min(hi if hi is not None else ingested[-1].hi, ingested[-1].hi)
         if lo is not None and not any(each.lo < end and start < each.hi for each in ingested):
             first, last = ingested[0].lo, ingested[-1].hi - 1
@@ -77,7 +77,7 @@ def build(
         return _Build(spark, lake, tables, ingested, progress).run(start, end)
 
 
-def _next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Manifest]) -> int:
+def next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Manifest]) -> int:
     """The first offset that some table does not have, or has of batches that were taken in again since."""
     return min(_built_end(lake.active(table), ingested) for table in tables)
 

@@ -137,13 +137,13 @@ def stream(
     with lake.writing():
         follower = _Follower(spark, lake, source, told)
         with contextlib.suppress(KeyboardInterrupt):
-            _follow(
+            follow(
                 follower, lambda: _started(spark, lake, source, follower, once, max_records, trigger_s), once, trigger_s, warned
             )
         return follower.steps
 
 
-def _follow(
+def follow(
     follower: _Follower, start: Callable[[], StreamingQuery], once: bool, trigger_s: float, warned: Callable[[str], None]
 ) -> None:
     """Runs streams of Spark's until one ends well."""
@@ -159,7 +159,7 @@ def _follow(
             if once:
                 raise
             warned(f"{error}; waiting for it")
-            _wait_for(follower.source, trigger_s)
+            wait_for(follower.source, trigger_s)
             failures = 0
         except (LogMoved, PySparkException) as error:
             failures = 1 if follower.steps > steps else failures + 1
@@ -194,7 +194,7 @@ def _started(
     return writer.start()
 
 
-def _wait_for(source: Followed, pause_s: float) -> None:
+def wait_for(source: Followed, pause_s: float) -> None:
     """Until somebody answers there."""
     while True:
         try:
@@ -205,7 +205,7 @@ def _wait_for(source: Followed, pause_s: float) -> None:
             time.sleep(pause_s)
 
 
-def _as_fault(error: Exception) -> Exception:
+def as_fault(error: Exception) -> Exception:
     """What the source raised in a process of Spark's, of which only the text arrives."""
     text = str(error)
     for kind, fault in FAULTS_OF_SOURCES.items():
@@ -257,7 +257,7 @@ class _Follower:
         if errors:
             if self._failure is not None:
                 raise self._failure from None
-            raise _as_fault(errors[0]) from errors[0]
+            raise as_fault(errors[0]) from errors[0]
 
     def take(self, rows: DataFrame, batch_id: int) -> None:
         """Called by Spark."""

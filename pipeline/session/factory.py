@@ -127,7 +127,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     if remote.startswith(REMOTE) and not any(name in os.environ for name in PROXIES):
-        _knock(remote)
+        knock(remote)
     wanted = settings.wanted({Reach.ANY}, settings.processors()) | dict(conf)
     if settings.is_local(remote):
         _set_python(remote)
@@ -136,10 +136,10 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     with warnings.catch_warnings():
         # What a server is started with is told to it once more, as settings of the session, of which it takes not all.
         warnings.simplefilter("ignore", UserWarning)
-        return _built(SparkSession.builder.remote(remote), wanted, remote)
+        return built(SparkSession.builder.remote(remote), wanted, remote)
 
 
-def _knock(remote: str) -> None:
+def knock(remote: str) -> None:
     """EnvironmentFault if nobody listens there: PySpark would try again for many minutes, without a word."""
     try:
         place = urlsplit(remote)
@@ -161,7 +161,7 @@ def _submitted(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         raise WrongUse(f"spark-submit was told the master {submitted} and this command {master}; leave out one of them")
     _set_python(submitted)
     wanted = settings.wanted(_reaches(submitted) - {Reach.JVM}, settings.processors())
-    return _built(SparkSession.builder, wanted | given | dict(conf), submitted)
+    return built(SparkSession.builder, wanted | given | dict(conf), submitted)
 
 
 def _start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
@@ -174,15 +174,20 @@ def _start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     _set_python(master)
     wanted = settings.wanted(_reaches(master), settings.processors()) | outside | {"spark.master": master}
     wanted[JAVA_OPTIONS] = java_options(found, wanted.get(JAVA_OPTIONS, ""))
-    with _no_half_started_jvm():
-        return _built(SparkSession.builder, wanted, master)
+    with no_half_started_jvm():
+        return built(SparkSession.builder, wanted, master)
+
+
+def has_jvm() -> bool:
+    """Whether PySpark has a JVM that has told where it listens."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None
 
 
 @contextlib.contextmanager
-def _no_half_started_jvm() -> Iterator[None]:
+def no_half_started_jvm() -> Iterator[None]:
     """Ends a JVM that is interrupted before PySpark has its gateway: it hears no Ctrl-C, and would live on for nobody."""
-    from pyspark import SparkContext
-
     launching: Any = importlib.import_module("pyspark.java_gateway")
     started: list[subprocess.Popen[bytes]] = []
     popen = launching.Popen
@@ -195,7 +200,7 @@ def _no_half_started_jvm() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for process in started if SparkContext._gateway is None else ():
+        for process in started if not has_jvm() else ():
             process.kill()
             process.wait()
         raise
@@ -221,7 +226,7 @@ def _set_python(master: str) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def _built(builder: SparkSession.Builder, wanted: Mapping[str, str], master: str) -> SparkSession:
+def built(builder: SparkSession.Builder, wanted: Mapping[str, str], master: str) -> SparkSession:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException, PySparkImportError
 

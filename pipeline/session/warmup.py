@@ -50,12 +50,12 @@ def warm_up(*, again: bool = False, tell: Callable[[str], None]) -> Warmed:
         tell(f"a training run on Java {found.version} …")
         archive.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=archive.directory) as scratch:
-            _write_base(found, archive.base, Path(scratch, "base.jsa"))
+            write_base(found, archive.base, Path(scratch, "base.jsa"))
             _write_top(archive, Path(scratch), tell)
     return Warmed(archive, built, sum(path.stat().st_size for path in (archive.base, archive.top)))
 
 
-def _write_base(found: java.Java, path: Path, scratch: Path) -> None:
+def write_base(found: java.Java, path: Path, scratch: Path) -> None:
     """It comes first and stays where it is: the other one remembers its path."""
     dumped = subprocess.run(
         [found.home / "bin" / "java", "-Xshare:dump", f"-XX:SharedArchiveFile={scratch}"],

@@ -65,7 +65,7 @@ class PeerDesk:
         end: Callable[[Exception], None],
     ) -> None:
         self._config = config
-        self._step = step
+        self.step = step
         self._queue = queue
         self._say = say
         self._met_generation = met_generation
@@ -153,10 +153,10 @@ class PeerDesk:
             if not self._goodbyes:
                 self._goodbyes_answered = trio.Event()
             self._goodbyes.add(message.correlation)
-        on_answer = partial(self._answered, api, message.correlation, message.destination, endpoint)
+        on_answer = partial(self.answered, api, message.correlation, message.destination, endpoint)
         self._pool.client(endpoint).send(api, _encode(message.request), timeout_ms=message.timeout_ms, on_answer=on_answer)
 
-    def _answered(
+    def answered(
         self, api: int, correlation: int, destination: int, endpoint: Endpoint, answer: PeerAnswer | PeerFailure
     ) -> None:
         if self._goodbyes:
@@ -171,16 +171,16 @@ class PeerDesk:
                 self._say(
                     logging.WARNING, "node %d answered api %d with what cannot be read: %s", answer.source.node_id, api, error
                 )
-                self._step(RequestFailed(correlation, destination))
+                self.step(RequestFailed(correlation, destination))
             else:
-                self._step(ResponseReceived(correlation, answer.source.node_id, response))
+                self.step(ResponseReceived(correlation, answer.source.node_id, response))
         else:
             logger.debug("api %d to node %d: %s", api, destination, answer)
             if isinstance(answer, NewerGeneration):
                 self._met_generation(answer.generation, f"the node at {endpoint}")
             elif isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
                 self._met_stranger(endpoint, answer)
-            self._step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
+            self.step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
 
     def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
         """A voter is of another cluster. If most are, it is this node that is wrong, and it ends (KIP-595)."""
@@ -208,12 +208,12 @@ class PeerDesk:
             return
         correlation = self._expect_answer(responder)
         responder.on_abandoned = partial(self._abandoned, correlation)
-        self._step(RequestReceived(correlation, request.sender, message))
+        self.step(RequestReceived(correlation, request.sender, message))
 
     def ask_own(self, request: VoterChangeRequest, asked: OwnRequest) -> Callable[[], None]:
         """This node asks its own core something, as a peer would. Call what is returned when nobody waits any more."""
         correlation = self._expect_answer(asked)
-        self._step(RequestReceived(correlation, self._config.raft.key, request))
+        self.step(RequestReceived(correlation, self._config.raft.key, request))
         return partial(self._abandoned, correlation)
 
     def _expect_answer(self, responder: Responder | OwnRequest) -> int:
@@ -223,4 +223,4 @@ class PeerDesk:
 
     def _abandoned(self, correlation: int) -> None:
         if self._responders.pop(correlation, None) is not None:
-            self._step(RequestAbandoned(correlation))
+            self.step(RequestAbandoned(correlation))

@@ -141,7 +141,7 @@ class RaftDriver:
         self._reads: list[ReadLog] = []
         self._read_index = ReadIndexDesk()
         self._deferred = Signal()
-        self._peers = PeerDesk(config, self._step, self._inbox.append, self._say, self.met_newer_generation, self._end)
+        self.peers = PeerDesk(config, self._step, self._inbox.append, self._say, self.met_newer_generation, self._end)
         self._timer = trio.CancelScope()
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
@@ -241,7 +241,7 @@ class RaftDriver:
                 ErrorCode.BROKER_NOT_AVAILABLE, LeaderView(0), "the node is starting or stopping; try again"
             )
         asked = OwnRequest()
-        abandon = self._peers.ask_own(request, asked)
+        abandon = self.peers.ask_own(request, asked)
         try:
             return await asked.wait()
         finally:
@@ -309,7 +309,7 @@ class RaftDriver:
             core=self._core.statistics(),
             flushes=self._writer.flushes,
             staged_bytes=self._writer.staged_bytes,
-            held_messages=self._peers.held_messages,
+            held_messages=self.peers.held_messages,
             applied_offset=self._applier.applied_offset,
         )
 
@@ -357,7 +357,7 @@ class RaftDriver:
         self._taker.close()
         if self._trace_file is not None:
             self._trace_file.close()
-        self._peers.close()
+        self.peers.close()
         if self._writer.is_stuck or self._threads.is_stuck:
             logger.error("the disk of %s does not answer; its files are left open", self.config.directory)
         else:
@@ -397,7 +397,7 @@ class RaftDriver:
         with self._scope, self._writer:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._peers.connect(PeerPool(nursery, self.identity, self._network), addresses)
+                self.peers.connect(PeerPool(nursery, self.identity, self._network), addresses)
                 self._core = core
                 tasks = (self._writer.run, self._election_writer.run, self._applier.run, self._taker.run, self._copies.run)
                 for task in (*tasks, self._run_deferred, self._run_timer, self._watch_disk):
@@ -414,7 +414,7 @@ class RaftDriver:
         if self._core is not None:
             self._step(ShutdownAsked())
             with trio.move_on_after(STOP_TIMEOUT_S):
-                await self._peers.goodbyes_answered()
+                await self.peers.goodbyes_answered()
                 await self._writer.wait_idle()
         self._scope.cancel()
         if self._has_begun:
@@ -594,11 +594,11 @@ class RaftDriver:
 
     def _storage_completed(self, append_id: int) -> None:
         self._applier.storage_completed()
-        self._peers.storage_completed(append_id)
+        self.peers.storage_completed(append_id)
         self._step(StorageCompleted(append_id))
 
     def _election_state_stored(self, version: int) -> None:
-        self._peers.election_state_stored(version)
+        self.peers.election_state_stored(version)
         self._step(ElectionStateStored(version))
 
     def _storage_full(self, reason: str) -> None:
@@ -640,7 +640,7 @@ class RaftDriver:
 
     def _on_voters_changed(self, effect: VotersChanged) -> None:
         logger.info("node %d: the voters are %r", self.config.raft.node_id, effect.voters)
-        self._peers.voters_changed(self.leader.endpoints)
+        self.peers.voters_changed(self.leader.endpoints)
 
     def _on_trace(self, effect: Trace) -> None:
         if effect.move is not None:
@@ -658,7 +658,7 @@ class RaftDriver:
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
     def _on_message(self, message: Send | Reply) -> None:
-        self._peers.put(message)
+        self.peers.put(message)
 
     def met_newer_generation(self, generation: int, who: str) -> None:
         """Somebody shows that the quorum was forced: this node's metadata is history, and `run` ends with GenerationOver."""
@@ -683,7 +683,7 @@ class RaftDriver:
         if self._core is None:
             responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is starting or stopping; try again")
             return
-        self._peers.accept(request, responder)
+        self.peers.accept(request, responder)
 
     def _accept_describe(self, request: PeerRequest, responder: Responder) -> None:
         responder.reply(_encode(self.describe()))

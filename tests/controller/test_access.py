@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
@@ -161,7 +162,7 @@ async def test_an_envelope_is_judged_by_who_it_says_is_calling(door: GuardedDoor
 
 
 async def test_before_the_first_complete_state_only_super_users_are_answered(cluster: Any) -> None:
-    controller = type(cluster.controller)(cluster.settings, cluster.clock, cluster.controller._random, lambda: None)
+    controller = type(cluster.controller)(cluster.settings, cluster.clock, random.Random(0), lambda: None)
     service = ControllerService(controller, cluster.clock, {}, ACCESS)
     request = pb.ListPartitionReassignmentsRequest()
     refused: Any = await service.dispatch(Call("ListPartitionReassignments", request, "User:alice", HERE))

@@ -117,7 +117,7 @@ def test_who_owed_and_owes_nothing_any_more_is_forgotten() -> None:
     for number in range(BUCKETS_MAX):
         spend(quota, image, f"user-{number}", 100)
     spend(quota, image, "another", 1, now_ms=99_000)
-    assert len(quota._buckets) == 1
+    assert len(quota) == 1
 
 
 def test_what_a_request_took_counts_once_it_is_carried_out() -> None:

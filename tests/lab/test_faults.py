@@ -56,7 +56,7 @@ def cluster(tmp_path: Path) -> Iterator[DarkCluster]:
 @pytest.fixture
 def breaker(cluster: DarkCluster, monkeypatch: pytest.MonkeyPatch) -> Breaker:
     breaker = Breaker(cluster, cluster.tell)
-    monkeypatch.setattr(breaker, "_leader", lambda: None)
+    monkeypatch.setattr(breaker, "leader", lambda: None)
     return breaker
 
 

@@ -406,7 +406,7 @@ def test_a_shape_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
 @pytest.fixture
 def turn_s(monkeypatch: pytest.MonkeyPatch) -> Iterator[float]:
     """As if nobody else had proxies in this process."""
-    monkeypatch.setattr(proxies, "_short_turns", proxies._ShortTurns())
+    monkeypatch.setattr(proxies, "short_turns", proxies.ShortTurns())
     others_s = sys.getswitchinterval()
     sys.setswitchinterval(0.005)
     yield sys.getswitchinterval()

@@ -83,14 +83,14 @@ def test_a_paused_node_can_be_killed_and_its_successor_paused(cluster: LocalClus
 
 
 def test_nodes_may_be_stopped_while_the_cluster_is_waited_for(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    serves = cluster._serves
+    serves = cluster.serves
 
     def stopped_meanwhile(node_id: int) -> bool:
         cluster.kill_node(0)
         return serves(node_id)
 
     with monkeypatch.context() as patched:
-        patched.setattr(cluster, "_serves", stopped_meanwhile)
+        patched.setattr(cluster, "serves", stopped_meanwhile)
         cluster.wait_ready()
     cluster.start_node(0)
     cluster.wait_ready()
@@ -130,7 +130,7 @@ if sys.argv[2:]:
     cluster.wait_ready()
 for node_id in map(int, sys.argv[2:]):
     cluster.pause_node(node_id)
-print(cluster.pid(3000), cluster.pid(0), cluster._fork_server._process.pid, flush=True)
+print(cluster.pid(3000), cluster.pid(0), cluster.fork_server.process.pid, flush=True)
 time.sleep(60)
 """
 
@@ -216,7 +216,7 @@ def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest
     try:
         with pytest.raises(ClusterError, match=r"no node was started within 0\.05 s"):
             server.collect(12345)
-        server._process.kill()
+        server.process.kill()
         with pytest.raises(ClusterError, match="the process that starts nodes has ended"):
             monkeypatch.setattr(processes, "START_TIMEOUT_S", DEADLINE_S)
             server.collect(12345)
@@ -234,13 +234,13 @@ def test_nodes_that_start_when_nobody_waits_for_them_any_more_do_not_stay(
             patched.setattr(processes, "START_TIMEOUT_S", 0.0)
             with pytest.raises(ClusterError, match="Try again when it has time"):
                 cluster.start()
-        server = cluster._fork_server
+        server = cluster.fork_server
         assert server is not None
         for _ in ("they start", "they are told to end"):
             server.signal(-1, 0)
         cluster.start()
         cluster.wait_ready()
-        assert sorted(server._nodes) == sorted([cluster.pid(3000), cluster.pid(0)])  # type: ignore[type-var]
+        assert sorted(server.nodes) == sorted([cluster.pid(3000), cluster.pid(0)])  # type: ignore[type-var]
     finally:
         cluster.close()
 
@@ -263,8 +263,8 @@ def test_a_node_that_has_ended_is_not_signalled_since_another_one_may_have_its_p
 
 def test_a_server_that_was_killed_can_be_closed_though_nobody_has_read_what_was_sent_to_it() -> None:
     server = processes.ForkServerProcess()
-    server._process.kill()
-    server._process.wait()
+    server.process.kill()
+    server.process.wait()
     server.send(fork_server.Unmount(()))
     server.close()
 

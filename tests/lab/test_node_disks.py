@@ -85,7 +85,7 @@ def test_a_disk_has_its_name_once_it_can_be_mounted(tmp_path: Path, monkeypatch:
         if command[0] == "mount":
             (disk.path / "lost+found").mkdir()
 
-    monkeypatch.setattr(powered_disk, "_run", run)
+    monkeypatch.setattr(powered_disk, "run", run)
     disk.format(1)
     assert seen == [("mkfs.ext4", False), ("mount", True)]
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["node.image"]
@@ -111,7 +111,7 @@ def test_a_disk_that_is_being_mounted_when_somebody_presses_ctrl_c_is_unmounted(
             (Path(command[-1]) / "lost+found").rmdir()
 
     interrupted: list[bool] = []
-    monkeypatch.setattr(powered_disk, "_run", run)
+    monkeypatch.setattr(powered_disk, "run", run)
     monkeypatch.setattr(powered_disk.os.path, "ismount", lambda path: str(path) in mounted)
     node = layout.plan(tmp_path, 1, 1, 1).nodes[0]
     if not is_new:

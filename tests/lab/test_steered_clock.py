@@ -128,7 +128,7 @@ def test_who_looks_while_it_is_written_sees_that_or_all_or_nothing_of_it(path: P
     """A reader takes the five fields from the first to the last, and the writer may do something between any two."""
     file = ClockFile(path)
     file.run_at(2.0)
-    file._map = written = Recorded(file._map[:])  # type: ignore[assignment]
+    file.mapped = written = Recorded(file.mapped[:])  # type: ignore[assignment]
     file.run_at(0.5)
     fields = [struct.unpack("<QdddQ", state) for state in written.states]
     whole = {fields[0][1:4], fields[-1][1:4]}

@@ -119,7 +119,7 @@ def test_every_field_of_the_image_is_in_the_tree(kind: type[msgspec.Struct]) -> 
 
 
 def test_only_what_follows_from_other_fields_is_left_out() -> None:
-    from kraftlab.metadata.tree import _DERIVED
+    from kraftlab.metadata.tree import DERIVED
 
     assert {
         (AclsImage, "ids"),
@@ -128,8 +128,8 @@ def test_only_what_follows_from_other_fields_is_left_out() -> None:
         (AclsImage, "prefix_lengths"),
         (TopicsImage, "by_name"),
         (TopicsImage, "reassigning"),
-    } == _DERIVED
-    assert set(AclsImage.__struct_fields__) - {field for kind, field in _DERIVED if kind is AclsImage} == {"by_id"}
+    } == DERIVED
+    assert set(AclsImage.__struct_fields__) - {field for kind, field in DERIVED if kind is AclsImage} == {"by_id"}
     assert set(TopicsImage.__struct_fields__) == {"by_id", "by_name", "reassigning"}
 
 

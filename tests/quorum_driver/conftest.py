@@ -176,7 +176,7 @@ class Node:
         """Of its DriverConfig; `raft` is a dict of RaftConfig's."""
         self.failure: BaseException | None = None
         self._scope: trio.CancelScope | None = None
-        self._down = trio.Event()
+        self.down = trio.Event()
 
     async def start(self) -> None:
         self._make_driver()
@@ -189,12 +189,12 @@ class Node:
             await self.driver.run()
         except Exception as error:
             self.failure = error
-        self._down.set()
+        self.down.set()
 
     def _make_driver(self) -> None:
         self.journal = Journal()
         self.failure = None
-        self._down = trio.Event()
+        self.down = trio.Event()
         options = dict(self.options)
         raft = RaftConfig(
             node_id=self.node_id,
@@ -233,7 +233,7 @@ class Node:
         except BaseExceptionGroup as group:
             self.failure = group
         finally:
-            self._down.set()
+            self.down.set()
 
     async def stop(self) -> None:
         """Graceful."""
@@ -244,7 +244,7 @@ class Node:
         """Without a word to anybody."""
         assert self._scope is not None
         self._scope.cancel()
-        await self._down.wait()
+        await self.down.wait()
 
 
 class Cluster:
@@ -293,7 +293,7 @@ class Cluster:
         return {"election_timeout_ms": FIRST_ELECTION_TIMEOUT_MS} if node is self._impatient else {}
 
     def running(self) -> list[Node]:
-        return [n for n in self.nodes if hasattr(n, "driver") and not n._down.is_set()]
+        return [n for n in self.nodes if hasattr(n, "driver") and not n.down.is_set()]
 
     def propose(self, node: Node, *records: str) -> int:
         """The end offset of the batch."""

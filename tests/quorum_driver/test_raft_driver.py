@@ -112,7 +112,7 @@ async def test_goodbyes_are_waited_for_each_time(cluster: Clusters, eventually: 
             await eventually(lambda node=node: node.journal.leads is None, "the leader resigns")  # type: ignore[misc]
             node = await c.leader()
         heard = 0
-        answered = node.driver._peers._answered
+        answered = node.driver.peers.answered
 
         async def hear_later(*answer: Any) -> None:
             nonlocal heard
@@ -126,7 +126,7 @@ async def test_goodbyes_are_waited_for_each_time(cluster: Clusters, eventually: 
             else:
                 answered(api, *answer)
 
-        node.driver._peers._answered = hear
+        node.driver.peers.answered = hear
         await node.stop()
         assert heard == 2
 
@@ -248,14 +248,14 @@ async def test_a_fetch_that_waits_for_the_disk_does_not_keep_other_messages_back
         c.propose(leader, "not flushed by the follower")
         await eventually(lambda: follower.driver.statistics().held_messages, "the follower's fetch waits for its disk")
         asked: list[int] = []
-        step = other.driver._peers._step
+        step = other.driver.peers.step
 
         def listen(event: Event) -> None:
             if isinstance(event, RequestReceived) and isinstance(event.request, VoteRequest):
                 asked.append(event.sender.node_id)
             step(event)
 
-        other.driver._peers._step = listen
+        other.driver.peers.step = listen
         epoch = other.driver.leader.epoch
         await leader.crash()
 

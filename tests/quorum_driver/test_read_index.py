@@ -10,8 +10,9 @@ import pytest
 import trio
 import trio.testing
 
+from kraftlab.quorum.core.events import ReadIndexAsked
+from kraftlab.quorum.driver import raft_driver
 from kraftlab.quorum.driver.errors import NotLeader
-from kraftlab.quorum.driver.raft_driver import RaftDriver
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
@@ -26,14 +27,13 @@ async def test_a_read_reflects_what_is_committed(cluster: Clusters) -> None:
 
 
 async def test_reads_that_are_asked_together_share_one_question(cluster: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = []
-    step = RaftDriver._step
+    tokens: list[int] = []
 
-    def counting_step(self: RaftDriver, event: Any) -> None:
-        tokens.extend([event.token] if type(event).__name__ == "ReadIndexAsked" else [])
-        step(self, event)
+    def asked(token: int) -> ReadIndexAsked:
+        tokens.append(token)
+        return ReadIndexAsked(token)
 
-    monkeypatch.setattr(RaftDriver, "_step", counting_step)
+    monkeypatch.setattr(raft_driver, "ReadIndexAsked", asked)
     async with cluster() as c:
         leader = await c.leader()
         offsets: list[int] = []

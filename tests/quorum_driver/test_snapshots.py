@@ -119,8 +119,8 @@ async def test_a_running_follower_that_heard_nothing_for_long_loads_a_snapshot_b
         leader = await c.leader()
         follower = next(node for node in c.nodes if node is not leader)
         await fill(c, 5)
-        answered = follower.driver._peers._answered
-        follower.driver._peers._answered = lambda *answer: answered(*answer[:-1], PeerUnreachable("the test has cut the line"))
+        answered = follower.driver.peers.answered
+        follower.driver.peers.answered = lambda *answer: answered(*answer[:-1], PeerUnreachable("the test has cut the line"))
         others = [node for node in c.nodes if node is not follower]
         last = c.propose(leader, "the last answer that is heard")
         await eventually(lambda: follower.driver.end_offset == last, "the follower appends it")
@@ -129,7 +129,7 @@ async def test_a_running_follower_that_heard_nothing_for_long_loads_a_snapshot_b
         await c.committed(end_offset, *others)
         for node in others:
             await node.driver.take_snapshot()
-        follower.driver._peers._answered = answered
+        follower.driver.peers.answered = answered
         await eventually(lambda: follower.journal.loaded, "the follower gets a snapshot")
         end_offset = c.propose(await c.leader(), "after")
         await c.committed(end_offset)

@@ -341,7 +341,7 @@ async def test_a_call_that_comes_when_the_last_one_has_just_ended_is_told_that_t
             await trio.sleep_forever()
         finally:
             request = (METHODS[call.api], describe_cluster(2), late.append)
-            token.run_sync_soon(server._begin, Caller("User:ANONYMOUS", ""), [request])
+            token.run_sync_soon(server.begin, Caller("User:ANONYMOUS", ""), [request])
         raise AssertionError("nobody wakes this call")
 
     server = AdminServer(dispatch, "127.0.0.1", 0)

@@ -160,13 +160,13 @@ def test_a_table_is_read_while_a_vacuum_takes_old_manifests_away(lake: Lake, mon
     for lo, hi in ((0, 4), (4, 8), (0, 8)):
         _commit(lake, lo, hi)
     reader = Lake(lake.uri)
-    read = reader._manifest
+    read = reader.read_manifest
 
     def slowly(path: str) -> Manifest:
         lake.vacuum()
         return read(path)
 
-    monkeypatch.setattr(reader, "_manifest", slowly)
+    monkeypatch.setattr(reader, "read_manifest", slowly)
     assert _offsets(reader) == list(range(8))
 
 
@@ -198,7 +198,7 @@ def die(at, wrapped):
 
 lake = commits.Lake(place)
 lake._rows = die("write", lake._rows)
-lake._publish = die("publish", lake._publish)
+lake.publish = die("publish", lake.publish)
 commits._write = die("manifest", commits._write)
 table = "silver.configs"
 with lake.writing():

@@ -60,7 +60,7 @@ def test_however_many_ranges_there_are_rows_stay_and_few_ranges_are_left(
     lake: Lake, fan_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", fan_in)
-    monkeypatch.setattr(Lake, "_sync", lambda *_: None)
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
     sizes = [2, 0, 1, 3, 0, 0, 1, 1, 2, 0, 0, 0, 3, 1, 1, 2, 1]
     for at, rows in enumerate(sizes):
         commit(lake, TOPICS, at, at + 1, rows)
@@ -82,11 +82,11 @@ def test_nothing_that_was_made_of_them_is_stale(lake: Lake) -> None:
     assert inputs == {CHANGES: 2, TOPICS: 2}
     assert compact(lake, BATCHES, *build.TABLES) == 1 + len(build.TABLES)
     for _ in range(2):
-        assert build._next_offset(lake, build.TABLES, lake.active(BATCHES)) == 3
+        assert build.next_offset(lake, build.TABLES, lake.active(BATCHES)) == 3
         assert gold.stale(lake, ["gold.reassignments"]) == []
         lake.vacuum()
     commit(lake, BATCHES, 0, 3)
-    assert build._next_offset(lake, build.TABLES, lake.active(BATCHES)) == 0, "was taken in again"
+    assert build.next_offset(lake, build.TABLES, lake.active(BATCHES)) == 0, "was taken in again"
 
 
 def test_what_was_made_of_them_is_not_stale_if_it_stays_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +96,9 @@ def test_what_was_made_of_them_is_not_stale_if_it_stays_apart(lake: Lake, monkey
     monkeypatch.setattr(compaction, "SMALL_BYTES", sum(file.size_bytes for file in lake.active(CHANGES)[1].files) - 1)
     assert compact(lake, BATCHES, CHANGES) == 1
     assert ranges(lake, BATCHES) == [(0, 3)]
-    assert build._next_offset(lake, [CHANGES], lake.active(BATCHES)) == 3
+    assert build.next_offset(lake, [CHANGES], lake.active(BATCHES)) == 3
     commit(lake, BATCHES, 0, 3)
-    assert build._next_offset(lake, [CHANGES], lake.active(BATCHES)) == 0, "was taken in again"
+    assert build.next_offset(lake, [CHANGES], lake.active(BATCHES)) == 0, "was taken in again"
 
 
 def test_large_ranges_and_those_of_other_sources_stay_apart(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_killed_in_the_midst_it_leaves_the_table_as_it_was(lake: Lake, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Lake, "_publish", killed)
+        patch.setattr(Lake, "publish", killed)
         compact(lake, TOPICS)
     again = Lake(lake.uri)
     assert ranges(again) == [(0, 1), (1, 2), (2, 3)]

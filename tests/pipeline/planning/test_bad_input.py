@@ -300,7 +300,7 @@ def test_what_the_solver_prints_stays_out_of_standard_output(capfd: pytest.Captu
 
     from kraftlab.pipeline.planning import solver
 
-    with solver._silent():
+    with solver.silent():
         ctypes.CDLL(None).puts(b"a word of the solver's")
     print("a plan")
 

@@ -131,7 +131,7 @@ def test_a_topic_without_a_name_is_told_by_its_id(tmp_path: Path) -> None:
 def test_each_broker_has_the_quantiles_of_its_own_replicas() -> None:
     lags = [(3, 30), (1, 10), (3, None), (2, None), (1, 20), (3, 50)]
     rows = [{"replica": replica, "role": "adding", "lag_ms": lag} for replica, lag in lags]
-    found = content._catch_up(filled(content.REPLICAS, [*rows, {"replica": 9, "role": "removing"}]))
+    found = content.catch_up_of(filled(content.REPLICAS, [*rows, {"replica": 9, "role": "removing"}]))
     assert [(each.broker_id, each.replicas, each.never, each.quartiles_ms[1], each.max_ms) for each in found] == [
         (1, 2, 0, 15, 20),
         (2, 1, 1, 0, 0),
@@ -142,7 +142,7 @@ def test_each_broker_has_the_quantiles_of_its_own_replicas() -> None:
 def test_a_replica_that_was_in_sync_before_the_log_begins_is_not_told_to_have_never_been() -> None:
     rows = [{"replica": 1, "role": "adding", "caught_up_offset": 500}, {"replica": 2, "role": "adding", "caught_up_offset": 7}]
     waits = {"replica": 2, "role": "adding"}
-    found = content._catch_up(filled(content.REPLICAS, [*rows, waits, waits | {"caught_up_offset": 9, "lag_ms": 4}]))
+    found = content.catch_up_of(filled(content.REPLICAS, [*rows, waits, waits | {"caught_up_offset": 9, "lag_ms": 4}]))
     assert [(each.broker_id, each.replicas, each.never, each.max_ms) for each in found] == [(2, 2, 1, 4)]
 
 
@@ -207,7 +207,7 @@ def test_the_curve_of_what_runs_is_that_of_counting_at_every_moment(drawn: list[
         move(number, start, None if is_open else start + took, "open" if is_open else "completed")
         for number, (start, took, is_open) in enumerate(drawn)
     ]
-    curve = content._under_way(filled(content.REASSIGNMENTS, moves))
+    curve = content.under_way(filled(content.REASSIGNMENTS, moves))
     for moment in range(95):
         running = sum(each["start_ms"] <= moment and (each["end_ms"] is None or moment < each["end_ms"]) for each in moves)
         told = next((count for at_ms, count in reversed(curve) if at_ms <= moment), 0)
@@ -216,7 +216,7 @@ def test_the_curve_of_what_runs_is_that_of_counting_at_every_moment(drawn: list[
 
 def test_what_ended_before_it_began_by_a_clock_that_stepped_back_took_no_time() -> None:
     moves = [move(0, 100, 90), move(1, 95, 120), move(2, 50, None, "open")]
-    assert content._under_way(filled(content.REASSIGNMENTS, moves)) == ((50, 1), (95, 2), (120, 1))
+    assert content.under_way(filled(content.REASSIGNMENTS, moves)) == ((50, 1), (95, 2), (120, 1))
 
 
 def test_a_leader_that_no_record_names_is_unknown() -> None:
@@ -227,7 +227,7 @@ def test_a_leader_that_no_record_names_is_unknown() -> None:
 def test_each_move_that_is_listed_has_a_bar_however_it_ended() -> None:
     statuses = ("completed", "cancelled", "superseded", "open", "deleted", "unknown")
     moves = [move(number, 10, 20 + number, status) for number, status in enumerate(statuses)]
-    listed = content._longest(filled(content.REASSIGNMENTS, moves))
+    listed = content.longest_of(filled(content.REASSIGNMENTS, moves))
     _, *bars = figures.timeline(listed, ()).data
     assert sorted(bar.name for bar in bars) == sorted(statuses)
     assert sum(len(bar.y) for bar in bars) == len(listed) == len(moves)
@@ -237,7 +237,7 @@ def test_each_move_that_is_listed_has_a_bar_however_it_ended() -> None:
 @settings(deadline=None)
 def test_a_thinned_curve_keeps_its_peak_and_its_end(heights: list[int]) -> None:
     points = list(enumerate(heights))
-    thinned = content._thinned(points)
+    thinned = content.thinned(points)
     assert len(thinned) <= content.POINTS + 1
     assert max(height for _, height in thinned) == max(heights)
     assert thinned[-1] == points[-1]
@@ -251,7 +251,7 @@ def test_bars_in_one_lane_do_not_overlap_until_lanes_run_out(drawn: list[tuple[i
         content.Move(str(number), "t", number, "completed", None, None, start, start + took, took, number)
         for number, (start, took, _) in enumerate(sorted(drawn))
     ]
-    lanes = figures._lanes(moves, 0, 100)
+    lanes = figures.lanes_of(moves, 0, 100)
     used = Counter(lanes)
     if len(used) < figures._LANES:
         for lane in used:

@@ -155,7 +155,7 @@ class _Scripted:
 
 def _followed_to_its_end(follower: _Scripted, *, once: bool = False) -> list[str]:
     warnings: list[str] = []
-    streams._follow(follower, lambda: None, once, 0.0, warnings.append)  # type: ignore[arg-type, return-value]
+    streams.follow(follower, lambda: None, once, 0.0, warnings.append)  # type: ignore[arg-type, return-value]
     return warnings
 
 
@@ -187,7 +187,7 @@ def test_wrong_use_and_corrupt_input_are_not_tried_again() -> None:
 
 def test_a_quorum_that_went_away_is_waited_for_unless_only_what_is_there_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Followed] = []
-    monkeypatch.setattr(streams, "_wait_for", lambda source, pause_s: waited.append(source))
+    monkeypatch.setattr(streams, "wait_for", lambda source, pause_s: waited.append(source))
     gone = Unreachable("nobody answers")
     assert (
         _followed_to_its_end(_Scripted((0, gone), (1, gone), (0, gone), (0, gone), (0, None)))
@@ -205,8 +205,8 @@ def test_what_a_source_raised_in_spark_is_the_fault_that_it_was() -> None:
         ("kraftlab.pipeline.sources.streaming.LogMoved", LogMoved),
         ("kraftlab.pipeline.errors.CorruptInput", CorruptInput),
     ):
-        fault = streams._as_fault(RuntimeError(text.format(name)))
+        fault = streams.as_fault(RuntimeError(text.format(name)))
         assert type(fault) is kind
         assert str(fault) == "the reason"
     unknown = RuntimeError("java.lang.OutOfMemoryError")
-    assert streams._as_fault(unknown) is unknown
+    assert streams.as_fault(unknown) is unknown

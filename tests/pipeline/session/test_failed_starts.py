@@ -56,18 +56,16 @@ class FailingBuilder:
 def test_a_session_that_cannot_be_made_is_a_sentence_with_the_next_step(error: Exception, told: str) -> None:
     builder: Any = FailingBuilder(error)
     with pytest.raises(EnvironmentFault) as raised:
-        factory._built(builder, {"spark.driver.memory": "900g"}, "spark://h:1")
+        factory.built(builder, {"spark.driver.memory": "900g"}, "spark://h:1")
     assert told in str(raised.value)
     assert "Next step: " in str(raised.value)
 
 
 def test_a_jvm_that_is_interrupted_while_it_starts_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyspark import SparkContext
-
     java_gateway: Any = importlib.import_module("pyspark.java_gateway")
-    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(factory, "has_jvm", lambda: False)
     before = java_gateway.Popen
-    with pytest.raises(KeyboardInterrupt), factory._no_half_started_jvm():
+    with pytest.raises(KeyboardInterrupt), factory.no_half_started_jvm():
         process = java_gateway.Popen(["sleep", "60"])
         raise KeyboardInterrupt
     assert process.returncode == -signal.SIGKILL
@@ -79,6 +77,6 @@ def test_a_connect_server_that_is_not_there_is_told_at_once() -> None:
         unused.bind(("127.0.0.1", 0))
         remote = f"sc://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(EnvironmentFault, match=f"no session with the master {remote}: .*refused"):
-            factory._knock(remote)
+            factory.knock(remote)
     with pytest.raises(EnvironmentFault, match=r"no session with the master sc://127\.0\.0\.1:none"):
-        factory._knock("sc://127.0.0.1:none")
+        factory.knock("sc://127.0.0.1:none")

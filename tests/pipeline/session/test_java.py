@@ -67,7 +67,7 @@ def test_what_java_says_may_be_no_utf_8(fake_java: Make, tmp_path: Path) -> None
     assert java.find({"JAVA_HOME": str(odd)}).version == "21.0.8"
     script.write_text("#!/bin/sh\nprintf 'caf\\351\\n'; exit 1\n")
     with pytest.raises(EnvironmentFault, match="ended with 1: caf\ufffd"):
-        warmup._write_base(java.Java(odd, "21.0.8", FoundBy.JAVA_HOME), tmp_path / "base.jsa", tmp_path / "new.jsa")
+        warmup.write_base(java.Java(odd, "21.0.8", FoundBy.JAVA_HOME), tmp_path / "base.jsa", tmp_path / "new.jsa")
 
 
 @pytest.mark.usefixtures("without_package")
