@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from ..completion.values import complete_plans, complete_topics
 from ..credentials import caller_options, connect
 from ..output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, json_option, linearizable_option
 
 if TYPE_CHECKING:
-    from kraftlab.client import AdminClient
+    from kraftlab.client import AdminClient, MoveOptions
+
+    from .plan import Plan
 
 KAFKAS_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 ACTIONS = (*KAFKAS_ACTIONS, "rollback", "progress")
@@ -55,8 +59,66 @@ _ALWAYS = ("bootstrap-server", "command-config", "json")
 _CONTROLLER_ACTIONS = ("cancel", "list")
 
 
-def check_usage(given: dict[str, Any]) -> str:
-    """The one action of the options that were given (name → value, those left out missing). CommandFailed with Kafka's text."""
+class Options(msgspec.Struct, frozen=True):
+    """Values of the command's options, named as on the command line; None, False or empty if an option was not given."""
+
+    bootstrap_server: str | None
+    bootstrap_controller: str | None
+    rollback: str | None
+    reassignment_json_file: str | None
+    topics_to_move_json_file: str | None
+    broker_list: str | None
+    disable_rack_aware: bool
+    additional: bool
+    throttle: int | None
+    replica_alter_log_dirs_throttle: int | None
+    timeout: int | None
+    preserve_throttles: bool
+    disallow_replication_factor_change: bool
+    topic: tuple[str, ...]
+    force: bool
+    validate_only: bool
+    if_unchanged: bool
+    queue: bool
+    priority: int | None
+    plan_id: str | None
+    reason: str | None
+    throttle_ends_with_move: bool
+    throttle_expires: int | None
+    details: bool
+    watch: bool
+    kafka_exit_code: bool
+    linearizable: bool
+
+    @property
+    def timeout_ms(self) -> int:
+        return 10_000 if self.timeout is None else self.timeout
+
+    def plan(self) -> Plan:
+        """Return the plan of --reassignment-json-file. PlanError."""
+        from .plan import parse_plan, read_file
+
+        return parse_plan(read_file(self.reassignment_json_file or ""))
+
+    def moves(self) -> MoveOptions:
+        """Return what is to be said of the moves that an action starts or ends."""
+        from kraftlab.client import MoveOptions
+
+        owns_throttle = self.throttle_ends_with_move or self.throttle_expires is not None or self.rollback is not None
+        return MoveOptions(
+            validate_only=self.validate_only,
+            reason=self.reason or "",
+            plan_id=self.plan_id,
+            queued=self.queue,
+            priority=self.priority or 0,
+            throttle=self.throttle if owns_throttle else None,
+            throttle_expires_ms=self.throttle_expires,
+            force=self.force,
+        )
+
+
+def check_usage(given: Collection[str]) -> str:
+    """Return the one action among the names of the options that were given. CommandFailed with Kafka's text."""
     actions = [action for action in ACTIONS if action in given]
     if len(actions) != 1:
         _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in KAFKAS_ACTIONS))
@@ -151,113 +213,83 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @caller_options
 @linearizable_option
 @json_option
-def reassign_partitions(as_json: bool, **options: Any) -> int:
+def reassign_partitions(as_json: bool, **values: object) -> int:
     """Reassign partitions: generate, execute, verify, cancel, list, roll back or show progress."""
-    given = {
-        key.rstrip("_").replace("_", "-"): value
-        for key, value in options.items()
-        if not (value is None or value is False or value == ())
-    }
-    action = check_usage(given)
+    given = [name for name, value in values.items() if not (value is None or value is False or value == ())]
+    action = check_usage([name.rstrip("_").replace("_", "-") for name in given])
+    options = msgspec.convert(values, Options)
 
     from .actions import ReassignmentFailed
     from .plan import PlanError
 
-    out = Output(as_json)
+    servers = options.bootstrap_server or options.bootstrap_controller or ""
     try:
-        servers = given.get("bootstrap-server") or given["bootstrap-controller"]
-        prepared = _read_files(action, given)
-        with connect(servers, linearizable="linearizable" in given) as client:
-            return _RUN[action](client, out, given, prepared)
+        with connect(servers, linearizable=options.linearizable) as client:
+            return _RUN[action](client, Output(as_json), options)
     except PlanError as error:
         raise CommandFailed(f"Error: {error}", on_stdout=True) from None
     except ReassignmentFailed as error:
         raise CommandFailed(str(error), on_stdout=True) from None
 
 
-def _read_files(action: str, given: dict[str, Any]) -> Any:
-    """What the action's files hold, judged before anything is asked of the cluster."""
-    from . import plan
-
-    if action == "generate":
-        names = plan.parse_topics(plan.read_file(given["topics-to-move-json-file"]))
-        return names, plan.parse_brokers(given["broker-list"])
-    if "reassignment-json-file" in given:
-        return plan.parse_plan(plan.read_file(given["reassignment-json-file"]))
-    return None
-
-
-def _generate(client: AdminClient, out: Output, given: dict[str, Any], files: Any) -> int:
+def _generate(client: AdminClient, out: Output, options: Options) -> int:
     from .actions import generate
-    from .plan import format_plan
+    from .plan import format_plan, parse_brokers, parse_topics, read_file
     from .text import generate_lines
 
-    names, brokers = files
-    current, proposed = generate(client, names, brokers, "disable-rack-aware" not in given)
+    names = parse_topics(read_file(options.topics_to_move_json_file or ""))
+    brokers = parse_brokers(options.broker_list or "")
+    current, proposed = generate(client, names, brokers, not options.disable_rack_aware)
     out.lines(generate_lines(format_plan(current), format_plan(proposed)))
     out.result({"current": _raw(format_plan(current)), "proposed": _raw(format_plan(proposed))})
     return DONE
 
 
-def _execute(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
+def _execute(client: AdminClient, out: Output, options: Options) -> int:
     from .actions import Execution
     from .plan import format_plan
     from .text import name
 
+    plan = options.plan()
+    log_dir_rate = options.replica_alter_log_dirs_throttle
     execution = Execution(
         client,
         plan,
         out.lines,
-        rate=given.get("throttle", -1),
-        log_dir_rate=given.get("replica-alter-log-dirs-throttle", -1),
-        timeout_ms=given.get("timeout", 10_000),
-        allow_change="disallow-replication-factor-change" not in given,
-        options=_move_options(given),
-        expects_current="if-unchanged" in given,
+        rate=-1 if options.throttle is None else options.throttle,
+        log_dir_rate=-1 if log_dir_rate is None else log_dir_rate,
+        timeout_ms=options.timeout_ms,
+        allow_change=not options.disallow_replication_factor_change,
+        options=options.moves(),
+        expects_current=options.if_unchanged,
     )
-    execution.run("additional" in given)
+    execution.run(options.additional)
     moves = [{"replica": "-".join(map(str, replica)), "log_dir": path} for replica, path in plan.moves().items()]
     out.result(
         {
             "rollback": _raw(format_plan(execution.rollback)),
             "started": [name(key) for key in execution.started],
             "queued": [name(key) for key in execution.queued],
-            "validated": [name(key) for key in plan.targets()] if "validate-only" in given else [],
+            "validated": [name(key) for key in plan.targets()] if options.validate_only else [],
             "moves": moves,
         }
     )
     return DONE
 
 
-def _move_options(given: dict[str, Any]) -> Any:
-    """What is to be said of the moves that are started."""
-    from kraftlab.client import MoveOptions
-
-    owns_throttle = "throttle-ends-with-move" in given or "throttle-expires" in given
-    return MoveOptions(
-        validate_only="validate-only" in given,
-        reason=given.get("reason", ""),
-        plan_id=given.get("plan-id"),
-        queued="queue" in given,
-        priority=given.get("priority", 0),
-        throttle=given["throttle"] if owns_throttle or ("rollback" in given and "throttle" in given) else None,
-        throttle_expires_ms=given.get("throttle-expires"),
-        force="force" in given,
-    )
-
-
-def _rollback(client: AdminClient, out: Output, given: dict[str, Any], files: Any) -> int:
+def _rollback(client: AdminClient, out: Output, options: Options) -> int:
     from . import text
     from .moves import roll_back
 
-    done = roll_back(client, given["rollback"], _move_options(given), given.get("timeout", 10_000))
-    if "validate-only" in given:
+    plan_id = options.rollback or ""
+    done = roll_back(client, plan_id, options.moves(), options.timeout_ms)
+    if options.validate_only:
         out.lines(text.preview_lines(done.after))
     else:
-        out.lines([text.rolled_back_line(given["rollback"], list(done.after)), *text.moved_lines(done.moves)])
+        out.lines([text.rolled_back_line(plan_id, list(done.after)), *text.moved_lines(done.moves)])
     out.result(
         {
-            "plan": given["rollback"],
+            "plan": plan_id,
             "partitions": [text.name(key) for key in done.after],
             "moves": [{"replica": "-".join(map(str, replica)), "log_dir": path} for replica, path in done.moves.items()],
         }
@@ -265,12 +297,13 @@ def _rollback(client: AdminClient, out: Output, given: dict[str, Any], files: An
     return DONE
 
 
-def _progress(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
+def _progress(client: AdminClient, out: Output, options: Options) -> int:
     import time
 
     from . import text
     from .moves import replica_states
 
+    plan = options.plan()
     shown: list[str] = []
     while True:
         states = replica_states(client, plan)
@@ -279,7 +312,7 @@ def _progress(client: AdminClient, out: Output, given: dict[str, Any], plan: Any
             out.lines(["", *lines] if shown else lines)
             shown = lines
         progress = text.overall(states.values())
-        if "watch" not in given or progress is not text.Progress.RUNNING:
+        if not options.watch or progress is not text.Progress.RUNNING:
             break
         time.sleep(_WATCH_S)
     out.result(
@@ -303,13 +336,14 @@ def _progress(client: AdminClient, out: Output, given: dict[str, Any], plan: Any
     return {text.Progress.DONE: DONE, text.Progress.RUNNING: IN_PROGRESS, text.Progress.WRONG: FAILED}[progress]
 
 
-def _verify(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
+def _verify(client: AdminClient, out: Output, options: Options) -> int:
     from . import text
     from .actions import Verification, clear_throttles
 
+    plan = options.plan()
     state = Verification(client, plan)
     out.lines(text.verify_lines(state.partitions, state.moves))
-    clears = state.may_clear_throttles and "preserve-throttles" not in given
+    clears = state.may_clear_throttles and not options.preserve_throttles
     if clears:
         clear_throttles(client, plan.topics(), out.lines)
     progress = state.progress()
@@ -333,46 +367,40 @@ def _verify(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) 
             "throttles_cleared": clears,
         }
     )
-    if "kafka-exit-code" in given:
+    if options.kafka_exit_code:
         return DONE
     return {text.Progress.DONE: DONE, text.Progress.RUNNING: IN_PROGRESS, text.Progress.WRONG: FAILED}[progress]
 
 
-def _cancel(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
+def _cancel(client: AdminClient, out: Output, options: Options) -> int:
     from . import text
-    from .actions import cancel, clear_throttles
+    from .actions import cancel, clear_throttles, preview_cancel
 
-    if "validate-only" in given:
-        return _preview_cancel(client, out, given, plan)
-    partitions, moves, others = cancel(client, plan, given.get("topic"), _move_options(given))
+    plan = None if options.reassignment_json_file is None else options.plan()
+    topics = options.topic or None
+    if options.validate_only:
+        after = preview_cancel(client, plan, topics, options.moves())
+        out.lines(text.preview_lines(after) or [text.cancelled_line([])])
+        out.result({"would_cancel": [text.name(key) for key in after]})
+        return DONE
+    partitions, moves, others = cancel(client, plan, topics, options.moves())
     out.lines([text.cancelled_line(partitions), *text.cancelled_move_lines(moves)])
-    if "preserve-throttles" not in given:
+    if not options.preserve_throttles:
         if others:
             out.lines([text.THROTTLES_KEPT])
         else:
-            topics = {key[0] for key in partitions} if plan is None else set(plan.topics())
-            clear_throttles(client, topics, out.lines)
+            clear_throttles(client, {key[0] for key in partitions} if plan is None else set(plan.topics()), out.lines)
     out.result(
         {
             "cancelled": [text.name(key) for key in partitions],
             "cancelled_moves": [{"replica": "-".join(map(str, key)), "log_dir": path} for key, path in moves.items()],
-            "throttles_cleared": not others and "preserve-throttles" not in given,
+            "throttles_cleared": not others and not options.preserve_throttles,
         }
     )
     return DONE
 
 
-def _preview_cancel(client: AdminClient, out: Output, given: dict[str, Any], plan: Any) -> int:
-    from . import text
-    from .actions import preview_cancel
-
-    after = preview_cancel(client, plan, given.get("topic"), _move_options(given))
-    out.lines(text.preview_lines(after) or [text.cancelled_line([])])
-    out.result({"would_cancel": [text.name(key) for key in after]})
-    return DONE
-
-
-def _list(client: AdminClient, out: Output, given: dict[str, Any], files: Any) -> int:
+def _list(client: AdminClient, out: Output, options: Options) -> int:
     from . import moves_text, text
     from .actions import ongoing_of
     from .moves import directory_moves
@@ -380,17 +408,15 @@ def _list(client: AdminClient, out: Output, given: dict[str, Any], files: Any) -
     response = client.list_partition_reassignments()
     running = ongoing_of(response)
     out.lines(text.list_lines(running))
-    between_directories = directory_moves(client) if "details" in given else []
-    if "details" in given:
+    between_directories = directory_moves(client) if options.details else []
+    if options.details:
         out.lines(moves_text.detail_lines(response))
         out.lines(moves_text.directory_lines(between_directories))
     out.result(moves_text.document(response, between_directories))
     return DONE
 
 
-def _raw(document: str) -> Any:
-    import msgspec
-
+def _raw(document: str) -> msgspec.Raw:
     return msgspec.Raw(document.encode())
 
 
