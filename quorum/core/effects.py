@@ -370,3 +370,5 @@ Effect = (
     | Trace
 )
 Effects = list[Effect]
+CopyStep = OpenSnapshot | StoreSnapshotChunk | VerifySnapshot
+"""A step of the copy of a leader's snapshot: answered by one event, one step at a time."""

@@ -1,10 +1,8 @@
 """Feeds the state machine: a snapshot or committed batches in log order, and the leadership notices between them.
 
-Theory of operation. The high watermark only rises; everything below it is final, so the task reads the log from where it
-stopped, in chunks, and hands them on. A notice carries the offset through which the state machine must have applied before it
-hears of it: the end of its own epoch's first batch for "you lead", what was committed at that moment for the others. Notices
-and batches form one sequence, so a state machine never sees a batch of a later leader before it heard that it lost its own
-leadership. Batches come from the log's memory where they are still there; older ones are read and checked in a worker thread.
+Theory of operation. The order is that of `ApplyOrder`: the task reads the log from where it stopped, in chunks, and hands them
+on, with the notices between them. Batches come from the log's memory where they are still there; older ones are read and checked
+in a worker thread.
 
 At the start, and whenever the log begins beyond what was applied because a leader's snapshot has taken its place, the newest
 finished snapshot is loaded instead: read and understood in a worker thread, then put into the state machine between two applies.
@@ -16,13 +14,13 @@ Own snapshots are frozen here, between two applies, when `SnapshotTaker` thinks 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import trio
 
-from ..core.batch import HEADER_BYTES, decode_all, read_header
+from ..apply_order import ApplyOrder, committed_batches
+from ..core.batch import check_all, headers_of
 from ..core.errors import InvariantViolation
 from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, StateMachine
@@ -39,11 +37,9 @@ logger = logging.getLogger("kraftlab.quorum")
 CHUNK_BYTES = 256 * 1024
 """What is applied between two looks at the rest of the world; a larger batch still goes in one piece."""
 
-Notice = Callable[[], Awaitable[None]]
 
-
-class ApplyTask:
-    """Owns `applied_offset`: everything below it has been given to the state machine."""
+class ApplyTask(ApplyOrder):
+    """Feeds one state machine. `run` is its task."""
 
     def __init__(
         self,
@@ -54,36 +50,20 @@ class ApplyTask:
         state_machine: StateMachine,
         taker: SnapshotTaker,
     ) -> None:
+        super().__init__(state_machine)
         self._log = log
         self._snapshots = snapshots
         self._threads = threads
         self._newest_snapshot = newest_snapshot
-        self._state_machine = state_machine
         self._taker = taker
         self._wanted = Signal()
-        self._notices: deque[tuple[int, Notice]] = deque()
-        self.applied_offset = 0
-        self.high_watermark = 0
 
     @property
     def busy(self) -> bool:
         """True if there are committed batches to apply."""
         return self.applied_offset < self.high_watermark
 
-    def advance(self, high_watermark: int) -> None:
-        """Everything below `high_watermark` is committed."""
-        if high_watermark < self.high_watermark:
-            raise InvariantViolation(f"high watermark falls from {self.high_watermark} to {high_watermark}")
-        self.high_watermark = high_watermark
-        self._wanted.set()
-
-    def notify(self, notice: Notice, *, after_offset: int) -> None:
-        """Calls `notice` once everything below `after_offset` is applied, and after all earlier notices."""
-        self._notices.append((after_offset, notice))
-        self._wanted.set()
-
     def wake(self) -> None:
-        """A snapshot is wanted, or may be taken again."""
         self._wanted.set()
 
     def storage_completed(self) -> None:
@@ -101,13 +81,13 @@ class ApplyTask:
 
     async def _advance(self) -> bool:
         """One step: a snapshot, a notice or some batches. False if there is nothing to do now."""
-        notices = self._notices
         if self._log.start_offset > self.applied_offset:
             return await self._load_newest()
-        if notices and notices[0][0] <= self.applied_offset:
-            await notices.popleft()[1]()
+        notice = self.due_notice()
+        if notice is not None:
+            await notice()
             return True
-        end_offset = min(notices[0][0], self.high_watermark) if notices else self.high_watermark
+        end_offset = self.end_offset
         if self.applied_offset >= end_offset:
             return False
         batches = await self._read(end_offset)
@@ -155,7 +135,8 @@ class ApplyTask:
         """Some committed batches from where applying stopped; none if a snapshot has taken their place meanwhile."""
         start_offset = self.applied_offset
         if self._log.cached(start_offset):
-            batches = _split(self._log.read(start_offset, CHUNK_BYTES, end_offset=end_offset))
+            data = self._log.read(start_offset, CHUNK_BYTES, end_offset=end_offset)
+            batches = committed_batches(data, headers_of(data))
         else:
             batches = await self._threads.run(self._read_from_disk, start_offset, end_offset)
         if not batches and self._log.start_offset > start_offset:
@@ -166,22 +147,4 @@ class ApplyTask:
 
     def _read_from_disk(self, start_offset: int, end_offset: int) -> list[CommittedBatch]:
         data = self._log.read(start_offset, CHUNK_BYTES, end_offset=end_offset)
-        return [
-            CommittedBatch(
-                header.base_offset, header.end_offset, header.epoch, header.append_time_ms, b"" if header.is_control else body
-            )
-            for header, body, _ in decode_all(data)
-        ]
-
-
-def _split(data: bytes) -> list[CommittedBatch]:
-    """Batches that never left memory and were checked when they came in."""
-    batches: list[CommittedBatch] = []
-    position = 0
-    while position < len(data):
-        header = read_header(data, position)
-        end = position + header.size_bytes
-        body = b"" if header.is_control else data[position + HEADER_BYTES : end]
-        batches.append(CommittedBatch(header.base_offset, header.end_offset, header.epoch, header.append_time_ms, body))
-        position = end
-    return batches
+        return committed_batches(data, check_all(data))

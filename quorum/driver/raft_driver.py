@@ -21,9 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 import trio
@@ -32,30 +30,12 @@ from kraftlab.wire.line_limit import LineLimit
 from kraftlab.wire.transport import DirectHandler, PeerIdentity, PeerPool, PeerRequest, Responder
 
 from ..core.effects import (
-    Append,
-    Apply,
-    BecameLeader,
-    CleanLog,
     Effect,
-    InstallSnapshot,
-    LeaderChanged,
-    OpenSnapshot,
     Proposed,
-    ReadIndexReady,
-    ReadIndexRefused,
     ReadLog,
-    ReadSnapshot,
     Rejected,
     RepairEnded,
-    Reply,
-    Resigned,
-    RewriteSnapshot,
-    Send,
-    StoreElectionState,
-    StoreSnapshotChunk,
     Trace,
-    Truncate,
-    VerifySnapshot,
     VotersChanged,
 )
 from ..core.errors import ErrorCode, InvariantViolation
@@ -79,6 +59,7 @@ from ..core.messages import (
     VoterChangeResponse,
 )
 from ..core.raft_node import RaftNode
+from ..core.shell import Shell
 from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
 from ..state_machine import StateMachine
@@ -138,7 +119,7 @@ class RaftDriver:
         self._core: RaftNode | None = None
         self._stepping = False
         self._inbox: deque[Event] = deque()
-        self._reads: list[ReadLog] = []
+        self._reads: deque[ReadLog] = deque()
         self._read_index = ReadIndexDesk()
         self._deferred = Signal()
         self.peers = PeerDesk(config, self._step, self._inbox.append, self._say, self.met_newer_generation, self._end)
@@ -155,32 +136,6 @@ class RaftDriver:
         self._trace_file = TraceFile(config.trace_file, self._threads) if config.trace_file is not None else None
         self._has_begun = False
         self._ended = trio.Event()
-        self._carry_out: dict[type[Effect], Callable[[Any], None]] = {
-            StoreElectionState: self._on_store_election_state,
-            Append: self._on_append,
-            Truncate: self._on_truncate,
-            Send: self._on_message,
-            Reply: self._on_message,
-            ReadLog: self._on_read_log,
-            Apply: self._on_apply,
-            LeaderChanged: self._on_leader_changed,
-            BecameLeader: self._on_became_leader,
-            Resigned: self._on_resigned,
-            ReadSnapshot: self._on_read_snapshot,
-            RewriteSnapshot: self._on_rewrite_snapshot,
-            OpenSnapshot: self._on_copy_step,
-            StoreSnapshotChunk: self._on_copy_step,
-            VerifySnapshot: self._on_copy_step,
-            InstallSnapshot: self._on_install_snapshot,
-            CleanLog: self._on_clean_log,
-            RepairEnded: self._on_repair_ended,
-            VotersChanged: self._on_voters_changed,
-            Proposed: self._nothing,  # `propose` returns what these two say.
-            Rejected: self._nothing,
-            ReadIndexReady: self._read_index.answer,
-            ReadIndexRefused: self._read_index.answer,
-            Trace: self._on_trace,
-        }
 
     # --- what others ask -----------------------------------------------------------------------------------------------------
 
@@ -390,6 +345,21 @@ class RaftDriver:
             self._taker,
         )
         self._copies = SnapshotCopies(store.snapshots, self._threads, self._step, self._snapshot_rotted, self._storage_full)
+        self._handlers = Shell(
+            log=self._writer,
+            applier=self._applier,
+            store_election_state=self._election_writer.store,
+            send=self.peers.put,
+            reply=self.peers.put,
+            read_log=self._reads.append,
+            answer_read=self._read_index.answer,
+            read_snapshot=lambda effect: self._nursery.start_soon(self._copies.read, effect),
+            rewrite_snapshot=self._taker.rewrite,
+            copy_snapshot=self._copies.put,
+            repair_ended=self._on_repair_ended,
+            voters_changed=self._on_voters_changed,
+            trace=self._on_trace,
+        ).handlers()
         own = config.raft.endpoints.get(config.peer_listener)
         addresses = AddressBook(
             config.peer_listener, own, config.bootstrap_endpoints, core.endpoints_of, lambda: core.voters, self._random
@@ -453,7 +423,7 @@ class RaftDriver:
             if self._trace is not None:
                 self._trace.step(self._now_us(), event, effects)
             for effect in effects:
-                self._carry_out[type(effect)](effect)
+                self._handlers[type(effect)](effect)
         except Exception as error:
             if not (isinstance(error, ValueError) and isinstance(event, Propose)):
                 self._end(error)
@@ -478,9 +448,8 @@ class RaftDriver:
                 if self._applier.busy:
                     self._writer.kick()
                     await trio.lowlevel.checkpoint()
-                reads, self._reads = self._reads, []
-                for effect in reads:
-                    self._read_log(effect)
+                for _ in range(len(self._reads)):
+                    self._read_log(self._reads.popleft())
                 self._drain_inbox(self._core)
             self._writer.kick()
 
@@ -532,30 +501,6 @@ class RaftDriver:
 
     # --- storage -------------------------------------------------------------------------------------------------------------
 
-    def _on_store_election_state(self, effect: StoreElectionState) -> None:
-        self._election_writer.store(effect)
-
-    def _on_append(self, effect: Append) -> None:
-        self._writer.append(effect)
-
-    def _on_truncate(self, effect: Truncate) -> None:
-        self._writer.truncate(effect)
-
-    def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
-        self._writer.install(effect)
-
-    def _on_clean_log(self, effect: CleanLog) -> None:
-        self._writer.clean(effect.start)
-
-    def _on_read_snapshot(self, effect: ReadSnapshot) -> None:
-        self._nursery.start_soon(self._copies.read, effect)
-
-    def _on_rewrite_snapshot(self, effect: RewriteSnapshot) -> None:
-        self._taker.replace(effect.id)
-
-    def _on_copy_step(self, effect: OpenSnapshot | StoreSnapshotChunk | VerifySnapshot) -> None:
-        self._copies.put(effect)
-
     def _on_repair_ended(self, effect: RepairEnded) -> None:
         self._repairs.set()
         self._nursery.start_soon(self._end_repair)
@@ -605,9 +550,6 @@ class RaftDriver:
         if self._core is not None and self._core.is_leader:
             self._step(StorageFailed(reason))
 
-    def _on_read_log(self, effect: ReadLog) -> None:
-        self._reads.append(effect)
-
     def _read_log(self, effect: ReadLog) -> None:
         if self._log.cached(effect.start_offset):
             self._inbox.append(RecordsRead(effect.read_id, self._log.read(effect.start_offset, effect.max_bytes)))
@@ -619,24 +561,6 @@ class RaftDriver:
         self._step(RecordsRead(effect.read_id, data))
 
     # --- the state machine ---------------------------------------------------------------------------------------------------
-
-    def _on_apply(self, effect: Apply) -> None:
-        self._applier.advance(effect.high_watermark)
-
-    def _on_leader_changed(self, effect: LeaderChanged) -> None:
-        notice = partial(self._state_machine.leader_changed, effect.epoch, effect.leader_id, effect.endpoints)
-        self._applier.notify(notice, after_offset=self._applier.high_watermark)
-
-    def _on_became_leader(self, effect: BecameLeader) -> None:
-        notice = partial(self._state_machine.became_leader, effect.epoch)
-        self._applier.notify(notice, after_offset=self._applier.high_watermark)
-
-    def _on_resigned(self, effect: Resigned) -> None:
-        notice = partial(self._state_machine.resigned, effect.epoch, effect.reason)
-        self._applier.notify(notice, after_offset=self._applier.high_watermark)
-
-    def _nothing(self, effect: Effect) -> None:
-        pass
 
     def _on_voters_changed(self, effect: VotersChanged) -> None:
         logger.info("node %d: the voters are %r", self.config.raft.node_id, effect.voters)
@@ -656,9 +580,6 @@ class RaftDriver:
             logger.log(level, f"node %d: {message}%s", self.config.raft.node_id, *values, more)
 
     # --- peers ---------------------------------------------------------------------------------------------------------------
-
-    def _on_message(self, message: Send | Reply) -> None:
-        self.peers.put(message)
 
     def met_newer_generation(self, generation: int, who: str) -> None:
         """Somebody shows that the quorum was forced: this node's metadata is history, and `run` ends with GenerationOver."""

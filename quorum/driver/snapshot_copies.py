@@ -22,8 +22,8 @@ from collections.abc import Callable
 
 import trio
 
-from ..core.effects import OpenSnapshot, ReadSnapshot, StoreSnapshotChunk, VerifySnapshot
-from ..core.events import Event, SnapshotChunkStored, SnapshotRead, SnapshotRefused, SnapshotVerified
+from ..core.effects import CopyStep, ReadSnapshot
+from ..core.events import Event, SnapshotRead, SnapshotRefused
 from ..core.types import OffsetAndEpoch
 from ..storage.errors import StorageFull
 from ..storage.snapshot_file import SnapshotInvalid
@@ -39,8 +39,6 @@ CHECK_AGAIN_S = 10.0
 """A snapshot that was sound so long ago is checked again when somebody begins to copy it."""
 CHECK_PATIENCE_S = 0.1
 """How long the first piece waits for the check; far less than the follower waits for the answer."""
-
-Step = OpenSnapshot | StoreSnapshotChunk | VerifySnapshot
 
 
 class _Check:
@@ -73,7 +71,7 @@ class SnapshotCopies:
         self._has_ended = False
         self._checks: dict[OffsetAndEpoch, _Check] = {}
         self._readers = trio.CapacityLimiter(READS_AT_ONCE)
-        self._queue: deque[Step] = deque()
+        self._queue: deque[CopyStep] = deque()
         self._wanted = Signal()
 
     async def read(self, effect: ReadSnapshot) -> None:
@@ -112,7 +110,7 @@ class SnapshotCopies:
         check.ended_at = trio.current_time()
         check.ended.set()
 
-    def put(self, effect: Step) -> None:
+    def put(self, effect: CopyStep) -> None:
         """The next step of the copy; each is answered by one event."""
         self._queue.append(effect)
         self._wanted.set()
@@ -127,18 +125,9 @@ class SnapshotCopies:
             finally:
                 self._has_ended = True
 
-    async def _carry_out(self, effect: Step) -> Event:
+    async def _carry_out(self, effect: CopyStep) -> Event:
         complaint = f"the copy of snapshot {effect.id} cannot be written, trying again until space returns"
         try:
-            return await when_there_is_room(self._threads, complaint, self._do, effect)
+            return await when_there_is_room(self._threads, complaint, self._store.carry_out, effect)
         except SnapshotInvalid as error:
             return SnapshotRefused(effect.id, str(error))
-
-    def _do(self, effect: Step) -> Event:
-        """Worker thread."""
-        if isinstance(effect, OpenSnapshot):
-            return SnapshotChunkStored(effect.id, self._store.open_part(effect.id))
-        if isinstance(effect, StoreSnapshotChunk):
-            return SnapshotChunkStored(effect.id, self._store.store_part(effect.id, effect.position, effect.data))
-        verified = self._store.verify_part(effect.id)
-        return SnapshotVerified(effect.id, verified.last_crc, verified.control)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 import trio
 
+from ..core.effects import RewriteSnapshot
 from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
 from ..state_machine import CommittedBatch, FrozenState, StateMachine
@@ -149,9 +150,9 @@ class SnapshotTaker:
             if request in self._asked:
                 self._asked.remove(request)
 
-    def replace(self, snapshot: OffsetAndEpoch) -> None:
-        """The newest, `snapshot`, can not be read any more: another is taken as soon as there can be one, there or behind it."""
-        self._to_replace, self._hindrance = snapshot, ""
+    def rewrite(self, effect: RewriteSnapshot) -> None:
+        """The newest can not be read any more: another is taken as soon as there can be one, there or at a later offset."""
+        self._to_replace, self._hindrance = effect.id, ""
         self._wake()
 
     def close(self) -> None:

@@ -19,8 +19,7 @@ from types import TracebackType
 
 import trio
 
-from ..core.effects import Append, InstallSnapshot, StoreElectionState, Truncate
-from ..core.types import OffsetAndEpoch
+from ..core.effects import Append, CleanLog, InstallSnapshot, StoreElectionState, Truncate
 from ..storage.election_store import ElectionStateStore
 from ..storage.errors import StorageFull
 from ..storage.metadata_log import MetadataLog
@@ -80,9 +79,9 @@ class LogWriter:
         self._log.install(effect.id, effect.last_crc)
         self._staged(effect.append_id)
 
-    def clean(self, start: OffsetAndEpoch) -> None:
-        """What lies below `start` is to be removed, soon. Nobody waits for it."""
-        self._log.clean(start)
+    def clean(self, effect: CleanLog) -> None:
+        """What lies below the start is to be removed, soon. Nobody waits for it."""
+        self._log.clean(effect.start)
         self._has_rubbish = True
 
     def kick(self) -> None:

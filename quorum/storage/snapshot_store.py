@@ -22,7 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..core.batch import Batch, ControlRecord
+from ..core.effects import CopyStep, OpenSnapshot, StoreSnapshotChunk
 from ..core.errors import InvariantViolation
+from ..core.events import SnapshotChunkStored, SnapshotVerified
 from ..core.types import OffsetAndEpoch
 from .errors import DiskFailed, LogCorrupt, StorageFull
 from .file_system import File, FileReader, FileSystem
@@ -190,6 +192,15 @@ class SnapshotStore:
         return SnapshotReader(file, position)
 
     # --- copies of a leader's ------------------------------------------------------------------------------------------------
+
+    def carry_out(self, step: CopyStep) -> SnapshotChunkStored | SnapshotVerified:
+        """One step of the copy of a leader's snapshot, and what there is to report. SnapshotInvalid refuses the copy."""
+        if isinstance(step, OpenSnapshot):
+            return SnapshotChunkStored(step.id, self.open_part(step.id))
+        if isinstance(step, StoreSnapshotChunk):
+            return SnapshotChunkStored(step.id, self.store_part(step.id, step.position, step.data))
+        verified = self.verify_part(step.id)
+        return SnapshotVerified(step.id, verified.last_crc, verified.control)
 
     def open_part(self, position: OffsetAndEpoch) -> int:
         """Begin or go on with the copy of `position`: how many bytes it has. Unfinished copies of others are removed."""

@@ -1,17 +1,18 @@
 """The state machine of one process and what it is fed: batches from the log up to the high watermark, as late as the options
-say, and notices of leadership in between, as in the driver. Who waits for it (proposals, linearizable reads) hears when it has
-come so far. It is loaded from snapshots in snapshot_work.py.
+say, and notices of leadership in between (quorum/apply_order.py). Who waits for it (proposals, linearizable reads) hears when it
+has come so far. It is loaded from snapshots in snapshot_work.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kraftlab.quorum.core import batch
-from kraftlab.quorum.core.effects import BecameLeader, LeaderChanged, Resigned
+from kraftlab.quorum.apply_order import ApplyOrder, committed_batches
+from kraftlab.quorum.core.batch import check_all
+from kraftlab.quorum.core.effects import Apply, Resigned
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt
@@ -27,42 +28,19 @@ APPLY_BYTES = 64 * 1024
 
 
 @lru_cache(maxsize=128)
-def committed_batches(data: bytes) -> tuple[CommittedBatch, ...]:
-    """What the state machine is given of whole batches, whose crcs hold. All nodes apply the same ones, mostly."""
-    batches: list[CommittedBatch] = []
-    position = 0
-    for header in batch.check_all(data):
-        end, base_offset = position + header.size_bytes, header.base_offset
-        body = b"" if header.attributes & batch.CONTROL else data[position + batch.HEADER_BYTES : end]
-        end_offset = base_offset + header.record_count
-        batches.append(CommittedBatch(base_offset, end_offset, header.epoch, header.append_time_ms, body))
-        position = end
-    return tuple(batches)
+def batches_in(data: bytes) -> tuple[CommittedBatch, ...]:
+    """The batches of `data`, whose crcs are checked. All nodes apply the same ones, mostly."""
+    return tuple(committed_batches(data, check_all(data)))
 
 
-class Applying:
-    """One process's. `offset` is where the next batch begins that it applies, `commit_offset` the high watermark it goes by."""
-
-    __slots__ = (
-        "_is_late",
-        "_notices",
-        "_process",
-        "_proposals",
-        "_reads",
-        "_state_machine",
-        "commit_offset",
-        "offset",
-    )
+class Applying(ApplyOrder):
+    """The part of a process that feeds its state machine."""
 
     def __init__(self, process: SimulatedProcess) -> None:
+        super().__init__(process.state_machine)
         self._process = process
-        self._state_machine = process.state_machine
-        self.offset = 0
-        self.commit_offset = 0
         self._is_late = False
         """It goes on some time later."""
-        self._notices: deque[tuple[int, Callable[[], None]]] = deque()
-        """What the state machine is told of leadership, and what it must have applied before."""
         self._proposals: deque[tuple[int, int, int]] = deque()
         """Base offset, end offset and crc of what is acknowledged when it is applied."""
         self._reads: list[tuple[int, ReadDone]] = []
@@ -72,47 +50,37 @@ class Applying:
 
     def acknowledge(self, base_offset: int, end_offset: int, crc: int) -> None:
         """A batch of this process's, as soon as it is applied, unless the process resigns before."""
-        if end_offset <= self.offset:
+        if end_offset <= self.applied_offset:
             self._process.world.checkers.on_acknowledged(self._process, base_offset, end_offset, crc)
         else:
             self._proposals.append((base_offset, end_offset, crc))
 
     def show(self, offset: int, then: ReadDone) -> None:
         """`then` is called with True when the state machine has applied all below `offset`."""
-        if self.offset >= offset:
+        if self.applied_offset >= offset:
             then(True)
         else:
             self._reads.append((offset, then))
 
     # What it is told
 
-    def committed(self, high_watermark: int) -> None:
-        self.commit_offset = high_watermark
-        self._wake()
-
-    def leader_changed(self, effect: LeaderChanged) -> None:
-        self._notify(lambda: self._state_machine.leader_changed(effect.epoch, effect.leader_id, effect.endpoints))
-
-    def became_leader(self, effect: BecameLeader) -> None:
-        self._notify(lambda: self._state_machine.became_leader(effect.epoch))
+    def advance(self, effect: Apply) -> None:
+        self._process.world.checkers.on_apply(self._process, effect.high_watermark)
+        super().advance(effect)
 
     def resigned(self, effect: Resigned) -> None:
         """Nothing is acknowledged any more that was proposed before."""
         self._proposals.clear()
-        self._notify(lambda: self._state_machine.resigned(effect.epoch, effect.reason))
+        super().resigned(effect)
 
     def loaded(self, snapshot: OffsetAndEpoch) -> None:
         """The state machine has everything below the end of `snapshot`."""
         self._applied(snapshot.offset)
         self.go_on()
 
-    def _notify(self, notice: Callable[[], Coroutine[object, None, None]]) -> None:
-        self._notices.append((self.commit_offset, lambda: run_at_once(notice())))
-        self._wake()
-
     # Applying
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         process, delay_us = self._process, self._process.world.options.apply_delay_us
         if delay_us == 0:
             self._apply()
@@ -136,11 +104,11 @@ class Applying:
     def _apply(self) -> None:
         while self._apply_some():
             pass
-        while self._proposals and self._proposals[0][1] <= self.offset:
+        while self._proposals and self._proposals[0][1] <= self.applied_offset:
             self._process.world.checkers.on_acknowledged(self._process, *self._proposals.popleft())
         if self._reads:
-            ready = [then for offset, then in self._reads if offset <= self.offset]
-            self._reads = [(offset, then) for offset, then in self._reads if offset > self.offset]
+            ready = [then for offset, then in self._reads if offset <= self.applied_offset]
+            self._reads = [(offset, then) for offset, then in self._reads if offset > self.applied_offset]
             for then in ready:
                 then(True)
 
@@ -149,25 +117,24 @@ class Applying:
         process = self._process
         if process.snapshots.is_loading:
             return False
-        if process.log.start_offset > self.offset:
+        if process.log.start_offset > self.applied_offset:
             process.snapshots.load_newest()
             return False
-        end_offset, notices = self.commit_offset, self._notices
-        if notices:
-            if notices[0][0] <= self.offset:
-                notices.popleft()[1]()
-                return True
-            end_offset = min(end_offset, notices[0][0])
-        if self.offset >= end_offset:
+        notice = self.due_notice()
+        if notice is not None:
+            run_at_once(notice())
+            return True
+        end_offset = self.end_offset
+        if self.applied_offset >= end_offset:
             return False
-        data = process.log.read(self.offset, APPLY_BYTES, end_offset=end_offset)
-        batches = list(committed_batches(data))
-        run_at_once(self._state_machine.apply(batches, self.commit_offset))
+        data = process.log.read(self.applied_offset, APPLY_BYTES, end_offset=end_offset)
+        batches = list(batches_in(data))
+        run_at_once(self._state_machine.apply(batches, self.high_watermark))
         newest = batches[-1]
         process.snapshots.applied(newest.append_time_ms)
         self._applied(newest.end_offset)
         return True
 
     def _applied(self, end_offset: int) -> None:
-        self.offset = end_offset
-        self._process.world.checkers.on_applied(self._process, end_offset, self._state_machine.digest())
+        self.applied_offset = end_offset
+        self._process.world.checkers.on_applied(self._process, end_offset, self._process.state_machine.digest())

@@ -168,7 +168,7 @@ class Clients(Checker):
                 self._end(call, None)
             return
         call.end_offset = end_before + 2
-        if process.applying.offset >= call.end_offset:
+        if process.applying.applied_offset >= call.end_offset:
             self._acknowledge(call)
         else:
             self._appends[process, call.end_offset, process.local_log.view.crc_at(call.end_offset)] = call
@@ -215,7 +215,7 @@ class Clients(Checker):
         for call in self._current:
             if call is None or call.process.dead or not call.process.raft.is_leader:
                 continue
-            if call.value is None or call.end_offset <= call.process.applying.offset:
+            if call.value is None or call.end_offset <= call.process.applying.applied_offset:
                 return f"client {call.client} waits for n{call.process.node_id} since {call.invoked_us} us"
         return None
 

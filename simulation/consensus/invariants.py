@@ -286,8 +286,8 @@ class HighWatermarkIsMonotone(Checker):
         self._high_watermark = 0
 
     def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
-        if high_watermark <= process.applying.commit_offset:
-            raise Violation(f"S7 n{process.node_id} goes from {process.applying.commit_offset} back to {high_watermark}")
+        if high_watermark <= process.applying.high_watermark:
+            raise Violation(f"S7 n{process.node_id} goes from {process.applying.high_watermark} back to {high_watermark}")
         if leading and process.quorum.epoch >= self._epoch:
             if high_watermark < self._high_watermark:
                 raise Violation(f"S7 leader n{process.node_id} reports {high_watermark}, it was {self._high_watermark} before")
@@ -348,7 +348,7 @@ class CommittedIsNeverTruncated(Checker):
     """
 
     def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
-        committed = process.applying.commit_offset
+        committed = process.applying.high_watermark
         if to_offset < committed:
             raise Violation(f"S9 n{process.node_id} truncates to {to_offset}, its high watermark is {committed}")
         history = self.world.history

@@ -149,7 +149,7 @@ class Liveness:
         self._looks_before_rot -= 1
         if leader is None or leader.snapshots.take() or leader.raft.snapshots[-1:] == ():
             return
-        if leader.raft.snapshots[-1].offset == leader.applying.offset:
+        if leader.raft.snapshots[-1].offset == leader.applying.applied_offset:
             self._looks_before_rot = 0
             self._waits_from_us = self.world.now_us
             rot_newest_snapshot(self.world, leader, self._random)
@@ -293,7 +293,7 @@ def _change_under_way(liveness: Liveness) -> str | None:
     if state.change is not None:
         return f"n{leader.node_id} still pursues {state.change.request!r}"
     trail = leader.voter_trail
-    return None if trail.latest_offset < leader.applying.commit_offset else f"the voters {trail.latest} are not committed"
+    return None if trail.latest_offset < leader.applying.high_watermark else f"the voters {trail.latest} are not committed"
 
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -25,9 +25,9 @@ class VotersChangeOneByOne(Checker):
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}: more than one change")
         if not process.raft.is_leader or process.quorum.epoch != epoch or voters == trail.latest:
             return
-        if trail.latest_offset >= process.applying.commit_offset:
+        if trail.latest_offset >= process.applying.high_watermark:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}, which is not committed")
-        if process.applying.commit_offset <= process.raft.epoch_start_offset:
+        if process.applying.high_watermark <= process.raft.epoch_start_offset:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} and has not committed in its epoch {epoch}")
 
     def on_state(self, process: SimulatedProcess) -> None:
@@ -37,7 +37,7 @@ class VotersChangeOneByOne(Checker):
         trail = process.voter_trail
         if trail.latest.has(process.key):
             return
-        if not trail.previous_has(process.key) or trail.latest_offset < process.applying.commit_offset:
+        if not trail.previous_has(process.key) or trail.latest_offset < process.applying.high_watermark:
             raise Violation(f"S12 n{process.node_id} stands for election, and its log's voters are {trail.latest}")
 
 

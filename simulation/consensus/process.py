@@ -15,31 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from kraftlab.quorum.core.effects import (
     Append,
-    Apply,
-    BecameLeader,
     CleanLog,
     Effect,
     Effects,
     InstallSnapshot,
-    LeaderChanged,
-    OpenSnapshot,
     Proposed,
     ReadIndexReady,
     ReadIndexRefused,
     ReadLog,
-    ReadSnapshot,
-    Rejected,
-    RepairEnded,
     Reply,
-    Resigned,
-    RewriteSnapshot,
     Send,
     StoreElectionState,
-    StoreSnapshotChunk,
     Trace,
     Truncate,
-    VerifySnapshot,
-    VotersChanged,
 )
 from kraftlab.quorum.core.events import (
     ElectionStateStored,
@@ -59,6 +47,7 @@ from kraftlab.quorum.core.events import (
 from kraftlab.quorum.core.messages import Response, VoterChangeRequest, VoterChangeResponse
 from kraftlab.quorum.core.outbox import Outbox
 from kraftlab.quorum.core.raft_node import RaftNode
+from kraftlab.quorum.core.shell import Shell, ignore
 from kraftlab.quorum.storage import DiskFailed, FsyncFailed, LogCorrupt, MetadataStore, StorageFull
 from kraftlab.quorum.storage.metadata_log import Taken
 from kraftlab.quorum.trace import TraceWriter
@@ -191,41 +180,30 @@ class SimulatedProcess:
         self._record = world.transcript.gathered.append
         self._checkers = world.checkers
         self._network = world.network
-        self._execute = self._executors()
+        self._execute = self._handlers()
         self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
         self._is_watched = world.transcript.is_read or self._trace is not None or world.checkers.watch_steps
         self._deadline_ms = self.raft.next_deadline_ms()
         """As of the newest step."""
         self._arm_timer(self._deadline_ms)
 
-    def _executors(self) -> dict[type[Any], Callable[[Any], None]]:
-        """Who carries out which effect."""
-        return {
-            StoreElectionState: self._on_store_election_state,
-            Append: self._on_append,
-            Truncate: self._on_truncate,
-            Send: self._on_send,
-            Reply: self._on_reply,
-            ReadLog: self._on_read_log,
-            Apply: self._on_apply,
-            LeaderChanged: self.applying.leader_changed,
-            BecameLeader: self.applying.became_leader,
-            Resigned: self.applying.resigned,
-            Proposed: self._nothing,
-            Rejected: self._nothing,
-            ReadIndexReady: self._on_read_index_ready,
-            ReadIndexRefused: self._on_read_index_refused,
-            ReadSnapshot: self.snapshots.read,
-            RewriteSnapshot: self.snapshots.rewrite,
-            OpenSnapshot: self.snapshots.copy,
-            StoreSnapshotChunk: self.snapshots.copy,
-            VerifySnapshot: self.snapshots.copy,
-            InstallSnapshot: self._on_install_snapshot,
-            CleanLog: self._on_clean_log,
-            RepairEnded: lambda effect: self.snapshots.end_repair(),
-            VotersChanged: self._nothing,
-            Trace: self._on_trace,
-        }
+    def _handlers(self) -> dict[type[Effect], Callable[[Any], None]]:
+        """The handler of each type of effect."""
+        return Shell(
+            log=self,
+            applier=self.applying,
+            store_election_state=self._on_store_election_state,
+            send=self._on_send,
+            reply=self._on_reply,
+            read_log=self._on_read_log,
+            answer_read=self._on_read_answered,
+            read_snapshot=self.snapshots.read,
+            rewrite_snapshot=self.snapshots.rewrite,
+            copy_snapshot=self.snapshots.copy,
+            repair_ended=self.snapshots.end_repair,
+            voters_changed=ignore,
+            trace=self._on_trace,
+        ).handlers()
 
     # Steps
 
@@ -299,9 +277,6 @@ class SimulatedProcess:
     def _on_trace(self, trace: Trace) -> None:
         if trace.move is not None and trace.move.source:
             self.world.coverage.moved(trace.move.source, trace.move.target)
-
-    def _nothing(self, effect: Effect) -> None:
-        """For people or for the caller of `step`."""
 
     def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
         """True if the process is dead or stands still: the action comes never, or later.
@@ -437,25 +412,25 @@ class SimulatedProcess:
     def latency_us(self) -> int:
         return 20 + int(self._latency.random() * 2 * self.world.disk_latency_us(self.node_id))
 
-    def _on_append(self, effect: Append) -> None:
+    def append(self, effect: Append) -> None:
         self._checkers.on_append(self, effect)
         self.log.append(effect.base_offset, effect.end_offset, effect.data)
         self._staged_id = effect.append_id
         self._begin_flush()
 
-    def _on_truncate(self, effect: Truncate) -> None:
+    def truncate(self, effect: Truncate) -> None:
         self.world.checkers.on_truncate(self, effect)
         self.log.truncate(effect.to_offset)
         self._staged_id = effect.append_id
         self._begin_flush()
 
-    def _on_install_snapshot(self, effect: InstallSnapshot) -> None:
+    def install(self, effect: InstallSnapshot) -> None:
         self.world.checkers.on_install(self, effect)
         self.log.install(effect.id, effect.last_crc)
         self._staged_id = effect.append_id
         self._begin_flush()
 
-    def _on_clean_log(self, effect: CleanLog) -> None:
+    def clean(self, effect: CleanLog) -> None:
         self.log.clean(effect.start)
         self._has_rubbish = True
         self._begin_flush()
@@ -495,7 +470,7 @@ class SimulatedProcess:
             self.step(StorageCompleted(append_id))
         if not self.dead:
             self._checkers.on_flushed(self)
-            if self.log.start_offset > self.applying.offset:
+            if self.log.start_offset > self.applying.applied_offset:
                 self.applying.go_on()
         self._begin_flush()
 
@@ -553,10 +528,6 @@ class SimulatedProcess:
         if not self.is_still(self._read_done, event):
             self.step(event)
 
-    def _on_apply(self, effect: Apply) -> None:
-        self._checkers.on_apply(self, effect.high_watermark)
-        self.applying.committed(effect.high_watermark)
-
     # What is asked of it
 
     def ask(self, request: VoterChangeRequest, then: Answered) -> None:
@@ -588,16 +559,15 @@ class SimulatedProcess:
         self.reads[token] = (self.world.history.end_offset, then)
         self.step(ReadIndexAsked(token))
 
-    def _on_read_index_ready(self, effect: ReadIndexReady) -> None:
+    def _on_read_answered(self, effect: ReadIndexReady | ReadIndexRefused) -> None:
         asked_at_offset, then = self.reads.pop(effect.token)
+        if isinstance(effect, ReadIndexRefused):
+            if then is not None:
+                then(False)
+            return
         self.world.checkers.on_read(self, asked_at_offset, effect.offset)
         if then is not None:
             self.applying.show(effect.offset, then)
-
-    def _on_read_index_refused(self, effect: ReadIndexRefused) -> None:
-        _, then = self.reads.pop(effect.token)
-        if then is not None:
-            then(False)
 
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""

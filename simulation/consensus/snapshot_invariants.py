@@ -57,17 +57,17 @@ class SnapshotsAreCommitted(Checker):
             self._check_start(process)
 
     def _check_position(self, process: SimulatedProcess, snapshot: OffsetAndEpoch) -> None:
-        if snapshot.offset > process.applying.commit_offset or not self.world.history.is_position(snapshot):
+        if snapshot.offset > process.applying.high_watermark or not self.world.history.is_position(snapshot):
             raise Violation(
-                f"S13 n{process.node_id} has snapshot {snapshot}; it knows {process.applying.commit_offset} to be committed, "
+                f"S13 n{process.node_id} has snapshot {snapshot}; it knows {process.applying.high_watermark} to be committed, "
                 f"and {self.world.history.end_offset} is"
             )
 
     def _check_start(self, process: SimulatedProcess) -> None:
         start, ids = process.local_log.view.start, process.raft.snapshots
-        if start.offset > process.applying.commit_offset:
+        if start.offset > process.applying.high_watermark:
             raise Violation(
-                f"S13 the log of n{process.node_id} starts at {start}, above its high watermark {process.applying.commit_offset}"
+                f"S13 the log of n{process.node_id} starts at {start}, above its high watermark {process.applying.high_watermark}"
             )
         if start.offset and (not ids or ids[0] != start):
             raise Violation(f"S13 the log of n{process.node_id} starts at {start}, its snapshots are {ids}")

@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kraftlab.quorum.core.effects import OpenSnapshot, ReadSnapshot, RewriteSnapshot, StoreSnapshotChunk, VerifySnapshot
+from kraftlab.quorum.core.effects import CopyStep, ReadSnapshot, RepairEnded, RewriteSnapshot
 from kraftlab.quorum.core.events import (
     Event,
-    SnapshotChunkStored,
     SnapshotRead,
     SnapshotRefused,
     SnapshotTaken,
-    SnapshotVerified,
     StorageFailed,
 )
 from kraftlab.quorum.core.snapshots import SnapshotContext
@@ -33,7 +31,6 @@ from .state_machine import run_at_once
 if TYPE_CHECKING:
     from .process import SimulatedProcess
 
-Step = OpenSnapshot | StoreSnapshotChunk | VerifySnapshot
 RETRY_US = 30_000
 
 
@@ -70,8 +67,8 @@ class SnapshotWork:
         self._world = process.world
         self._store = store
         self._random = process.world.options.random(f"snapshots/{machine.node_id}/{machine.boots}")
-        self._copies: deque[Step] = deque()
-        self._copying: Step | None = None
+        self._copies: deque[CopyStep] = deque()
+        self._copying: CopyStep | None = None
         self._writing: Writing | None = None
         self._is_ending_repair = False
         self._append_time_ms = 0
@@ -86,7 +83,7 @@ class SnapshotWork:
         """What is on its way to the disk right now: the next step of each."""
         work: list[Callable[[], object]] = []
         if self._copying is not None:
-            work.append(partial(self._do, self._copying))
+            work.append(partial(self._store.snapshots.carry_out, self._copying))
         if self._writing is not None:
             work.append(self._writing.go_on)
         if self._is_ending_repair:
@@ -142,7 +139,7 @@ class SnapshotWork:
         if self._writing is not None or self.is_loading:
             return False
         context = process.raft.snapshot_context(
-            process.applying.offset,
+            process.applying.applied_offset,
             cluster_id=self._store.identity.cluster_id,
             generation=self._store.identity.generation,
             append_time_ms=self._append_time_ms,
@@ -213,7 +210,7 @@ class SnapshotWork:
             if not machine.has_rotten_log and not machine.file_system.broken:
                 raise LogCorrupt(str(error)) from error
 
-    def copy(self, effect: Step) -> None:
+    def copy(self, effect: CopyStep) -> None:
         """The next step of a copy; each is answered by one event, one after the other."""
         self._copies.append(effect)
         self._begin_copy()
@@ -228,7 +225,7 @@ class SnapshotWork:
         if effect is None or process.is_still(self._end_copy):
             return
         try:
-            event = self._do(effect)
+            event: Event = self._store.snapshots.carry_out(effect)
         except SnapshotInvalid as error:
             self._world.checkers.on_refused(process, effect.id, str(error))
             event = SnapshotRefused(effect.id, str(error))
@@ -241,15 +238,6 @@ class SnapshotWork:
         self._copying = None
         process.step(event)
         self._begin_copy()
-
-    def _do(self, effect: Step) -> Event:
-        store = self._store.snapshots
-        if isinstance(effect, OpenSnapshot):
-            return SnapshotChunkStored(effect.id, store.open_part(effect.id))
-        if isinstance(effect, StoreSnapshotChunk):
-            return SnapshotChunkStored(effect.id, store.store_part(effect.id, effect.position, effect.data))
-        verified = store.verify_part(effect.id)
-        return SnapshotVerified(effect.id, verified.last_crc, verified.control)
 
     # Loading
 
@@ -285,7 +273,7 @@ class SnapshotWork:
 
     # Repair
 
-    def end_repair(self) -> None:
+    def end_repair(self, effect: RepairEnded) -> None:
         self._is_ending_repair = True
         self._later(self._end_repair)
 

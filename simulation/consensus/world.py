@@ -386,7 +386,7 @@ class World:
             process = machine.process
             if process is None or process.is_stopping or process.reads:
                 return False
-            if process.raft.high_watermark != offset or process.applying.offset != offset:
+            if process.raft.high_watermark != offset or process.applying.applied_offset != offset:
                 return False
             digests.append(process.state_machine.digest())
         if len(set(digests)) != 1:

@@ -158,7 +158,7 @@ class SimulatedController:
 
         if not await waiting(begin):
             raise NotLeader(self.process.raft.leader_id, self.process.raft.epoch)
-        return self.process.applying.offset
+        return self.process.applying.applied_offset
 
     # Notices
 

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from kraftlab.quorum.core.batch import SnapshotHeader
+from kraftlab.quorum.core.effects import RewriteSnapshot
 from kraftlab.quorum.core.snapshots import SnapshotContext
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver.disk_threads import DiskThreads
@@ -121,9 +122,9 @@ async def test_a_snapshot_that_can_not_be_read_is_due_at_once_without_anything_n
         nursery.start_soon(taking.taker.run)
         await taking.apply(1_000)
         assert taking.taken == []
-        taking.taker.replace(OffsetAndEpoch(1, 1))
+        taking.taker.rewrite(RewriteSnapshot(OffsetAndEpoch(1, 1)))
         for _ in range(3):
-            taking.taker.replace(OffsetAndEpoch(1, 1))
+            taking.taker.rewrite(RewriteSnapshot(OffsetAndEpoch(1, 1)))
             taking.taker.consider(taking.offset)
         await taking.written()
         assert taking.taken == [1]
@@ -138,7 +139,7 @@ async def test_a_rotten_snapshot_is_replaced_unless_a_newer_one_was_loaded(tmp_p
     taking = Taking(tmp_path, 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.taker.run)
-        taking.taker.replace(OffsetAndEpoch(8, 1))
+        taking.taker.rewrite(RewriteSnapshot(OffsetAndEpoch(8, 1)))
         taking.taker.loaded(OffsetAndEpoch(loaded, 1), 1_000)
         taking.taker.consider(loaded)
         await taking.written()

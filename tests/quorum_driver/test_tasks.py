@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from kraftlab.quorum.core import batch
-from kraftlab.quorum.core.effects import Append
+from kraftlab.quorum.core.effects import Append, Apply, BecameLeader, LeaderChanged, Resigned
 from kraftlab.quorum.core.errors import InvariantViolation
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.driver import apply_task
@@ -197,9 +197,9 @@ async def test_committed_batches_come_in_order_and_control_batches_without_a_bod
     task = applying(log, listener)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(task.run)
-        task.advance(7)
+        task.advance(Apply(7))
         await eventually(lambda: task.applied_offset == 7, "seven are applied")
-        task.advance(20)
+        task.advance(Apply(20))
         await eventually(lambda: task.applied_offset == 20, "all are applied")
         nursery.cancel_scope.cancel()
     assert listener.heard == [(0, b"")] + [(offset, bytes([0x91, offset])) for offset in range(1, 20)]
@@ -211,17 +211,17 @@ async def test_notices_come_between_the_batches_where_they_belong(tmp_path: Path
     fill(log, 6)
     listener = Listener()
     task = applying(log, listener)
-    task.notify(lambda: listener.leader_changed(1, 3, {}), after_offset=0)
-    task.advance(4)
-    task.notify(lambda: listener.became_leader(2), after_offset=3)
-    task.notify(lambda: listener.resigned(2, "test"), after_offset=4)
-    task.advance(6)
+    task.leader_changed(LeaderChanged(1, 3, {}))
+    task.advance(Apply(4))
+    task.became_leader(BecameLeader(2, 3))
+    task.resigned(Resigned(2, "test"))
+    task.advance(Apply(6))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(task.run)
         await eventually(lambda: task.applied_offset == 6, "all are applied")
         nursery.cancel_scope.cancel()
     heard = [what if isinstance(what, str) else what[0] for what in listener.heard]
-    assert heard == ["leader 3", 0, 1, 2, "lead", 3, "resigned", 4, 5]
+    assert heard == ["leader 3", 0, 1, 2, 3, "lead", "resigned", 4, 5]
     log.close()
 
 
@@ -229,7 +229,7 @@ async def test_a_falling_high_watermark_is_a_broken_invariant(tmp_path: Path) ->
     log = open_log(tmp_path)
     fill(log, 6)
     task = applying(log, Listener())
-    task.advance(4)
+    task.advance(Apply(4))
     with pytest.raises(InvariantViolation, match="falls from 4 to 3"):
-        task.advance(3)
+        task.advance(Apply(3))
     log.close()

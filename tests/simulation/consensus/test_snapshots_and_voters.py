@@ -190,7 +190,7 @@ def test_a_snapshot_is_checked_whatever_else_has_rotted_on_its_disk() -> None:
     def take() -> None:
         machine = world.machines[0]
         damage(machine, targets(world, machine)[0], random.Random(1))
-        machine.process.state_machine.freeze = lambda: FrozenHash(1, machine.process.applying.offset)
+        machine.process.state_machine.freeze = lambda: FrozenHash(1, machine.process.applying.applied_offset)
         assert machine.process.snapshots.take()
 
     world.after(1_500_000, take)
@@ -241,7 +241,7 @@ def test_a_leader_that_has_committed_nothing_changes_no_voters_whatever_newer_on
     fewer = leader.voter_trail.latest.without(next(v.key.node_id for v in leader.voter_trail.latest.voters))
     [checker] = [checker for checker in world.checkers.all if isinstance(checker, VotersChangeOneByOne)]
     checker.on_voters(leader, leader.raft.log_end_offset, fewer, leader.quorum.epoch)
-    leader.applying.commit_offset = leader.raft.epoch_start_offset
+    leader.applying.high_watermark = leader.raft.epoch_start_offset
     with pytest.raises(Violation, match=r"S12 .* has not committed in its epoch"):
         checker.on_voters(leader, leader.raft.log_end_offset, fewer, leader.quorum.epoch)
 
