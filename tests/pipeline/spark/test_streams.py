@@ -39,8 +39,10 @@ SAME = ("silver.topics", "silver.partition_changes", "silver.brokers", "silver.c
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Killed at the end: a node that stops waits for streams that a worker of Spark's still holds open."""
     with LocalCluster(tmp_path / "cluster", 1, 1, 1) as cluster:
         yield cluster
+        cluster.kill()
 
 
 def create(admin: AdminClient, *names: str) -> None:

