@@ -20,7 +20,7 @@ from .verdicts import HARNESS, USAGE
 COMMANDS = {
     "doctor": "jepsen_lite.commands.doctor:doctor",
     "test": "jepsen_lite.commands.test:test",
-    "test-all": "jepsen_lite.commands.test:test_all",
+    "test-all": "jepsen_lite.commands.test_all:test_all",
     "replay": "jepsen_lite.commands.replay:replay",
     "shrink": "jepsen_lite.commands.shrink:shrink",
     "check": "jepsen_lite.commands.check:check",

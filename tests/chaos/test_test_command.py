@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from jepsen_lite import runs
 from jepsen_lite.checkers.run_health import Course
 from jepsen_lite.command import chaos
-from jepsen_lite.commands import test as command
+from jepsen_lite.commands import test_all
+from jepsen_lite.commands.trial_options import workers
 from jepsen_lite.fault_plan import Action, FaultPlan, Strike
 from jepsen_lite.faults.kinds import ALL, KINDS
 from jepsen_lite.history import History, Op
@@ -171,8 +172,8 @@ def test_who_ends_it_while_nothing_is_to_be_kept_yet_is_told_of_the_runs_before(
     code, told, _ = invoke(tmp_path, "test", "-w", "registers,topics,exactly-once", "--json")
     found = json.loads(told.splitlines()[-1])
     assert (code, found["ops"]["ok"], found["valid"]) == (2, 1, "unknown")
-    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
-    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    cells = [test_all.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     code, told, _ = invoke(tmp_path, "test-all")
     assert code == 2
     assert [line.split(";")[0] for line in told.splitlines()[-1:]] == ["1 runs: 1 valid, 2 not begun"]
@@ -205,8 +206,8 @@ def test_a_nemesis_may_strike_in_one_world_only(world, tmp_path):
 
 
 def test_a_matrix_prints_a_line_for_each_run_and_goes_on_after_one_that_failed(world, tmp_path, monkeypatch):
-    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
-    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    cells = [test_all.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     world.gives = {"registers": WorldFailed("no cluster"), "topics": {"not_ready": "no controller leads"}}
     code, told, _ = invoke(tmp_path, "test-all", "--time", "2")
     assert code == 3
@@ -221,8 +222,8 @@ def test_a_matrix_prints_a_line_for_each_run_and_goes_on_after_one_that_failed(w
 
 
 def test_a_matrix_goes_on_after_a_run_that_could_not_be_kept_unless_it_is_the_first(world, tmp_path, monkeypatch):
-    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
-    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    cells = [test_all.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     world.gives = {"topics": StoreError("cannot keep runs in there: No space left on device")}
     code, told, _ = invoke(tmp_path, "test-all")
     assert (code, told.splitlines()[-1].split(";")[0]) == (255, "3 runs: 2 valid, 1 unknown")
@@ -232,8 +233,8 @@ def test_a_matrix_goes_on_after_a_run_that_could_not_be_kept_unless_it_is_the_fi
 
 
 def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, monkeypatch):
-    cells = [command.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
-    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
+    cells = [test_all.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
+    monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     code, told, _ = invoke(tmp_path, "test-all", "--within", "0", "--seed", "3")
     assert code == 2, "nothing is known of what was not begun"
     assert told.startswith("0 runs: none, 3 not begun")
@@ -247,24 +248,24 @@ def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, mon
 
 
 def test_a_matrix_leaves_out_what_this_machine_cannot_do_and_says_so(world, tmp_path, monkeypatch):
-    cells = [command.Cell("topics", nemeses, 5.0) for nemeses in (("power-loss",), ("kill",), (ALL,))]
-    monkeypatch.setitem(command.MATRICES, "ci", lambda: cells)
-    monkeypatch.setattr(command, "available_kinds", lambda net: ("kill", "pause"))
+    cells = [test_all.Cell("topics", nemeses, 5.0) for nemeses in (("power-loss",), ("kill",), (ALL,))]
+    monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
+    monkeypatch.setattr(test_all, "available_kinds", lambda net: ("kill", "pause"))
     _, told, _ = invoke(tmp_path, "test-all")
     assert told.startswith("left out, since this machine cannot do it: power-loss; see kraftlab chaos doctor")
     assert [given.nemeses for given in world.given] == [("kill",), (ALL,)]
 
 
-@pytest.mark.parametrize("name", command.MATRICES)
+@pytest.mark.parametrize("name", test_all.MATRICES)
 def test_matrices_name_what_there_is(name):
-    cells = command.MATRICES[name]()
+    cells = test_all.MATRICES[name]()
     assert {cell.workload for cell in cells} <= set(NAMES)
     assert {kind for cell in cells for kind in cell.nemeses} <= {*KINDS, ALL}
     assert len(cells) == len({(cell.workload, cell.nemeses) for cell in cells}) >= 4
 
 
 def test_workers_are_a_number_or_so_many_per_node():
-    assert [command.workers(text, 6) for text in ("10", "2n", "n")] == [10, 12, 6]
+    assert [workers(text, 6) for text in ("10", "2n", "n")] == [10, 12, 6]
 
 
 def test_a_trial_says_what_runs_it_again():

@@ -14,7 +14,7 @@ from ..runs import Trial
 from ..store import DEFAULT_STORE, RunDirectory, RunRecord
 from ..workloads import UnknownWorkload, workload_named
 from ..worlds.world import WORLDS
-from .test import in_order, told
+from .trials import report_runs, run_in_order
 
 _OF_ANOTHER = "the run was made by another version"
 
@@ -54,4 +54,4 @@ def replay(run: str, times: int, store: str, as_json: bool) -> None:
     directory = RunDirectory.find(run, store)
     trial = trial_of(directory.record(), directory.plan())
     output = Output(as_json)
-    raise SystemExit(told(in_order([trial] * times, store, output), output))
+    raise SystemExit(report_runs(run_in_order([trial] * times, store, output), output))

@@ -27,7 +27,7 @@ from ..runs import Trial, Tried
 from ..store import DEFAULT_STORE, LEAST_RUN, SHRUNK, RunDirectory, StoreError
 from ..verdicts import Verdict
 from .replay import trial_of
-from .test import carried_out
+from .trials import run_trial
 
 Failure = tuple[str, str]
 """A checker, and the kind of what it found."""
@@ -126,7 +126,7 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
 
     def carry_out(smaller: Trial) -> Tried:
         try:
-            tried = carried_out(smaller, tries_store, output)
+            tried = run_trial(smaller, tries_store, output)
         except (HarnessError, StoreError) as error:
             output.findings([f"no run  {error}"])
             raise

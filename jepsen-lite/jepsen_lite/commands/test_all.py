@@ -1,0 +1,173 @@
+"""`kraftlab chaos test-all`: a matrix of workloads and faults, one line for each run."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from kraftlab.cli.output import Output
+
+from ..command import FiniteRange, HarnessError
+from ..faults.capabilities import available_kinds
+from ..faults.kinds import ALL, KINDS
+from ..faults.networks.back_ends import LINKS, NETS
+from ..faults.networks.network import own_network
+from ..history import FAIL, INFO, OK
+from ..runs import Tried
+from ..store import StoreError
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, worst
+from ..workloads import NAMES, workload_named
+from ..worlds.world import kinds_of
+from .trial_options import new_trial, seeds_from, shared_options
+from .trials import run_trial, word
+
+
+class Cell(NamedTuple):
+    """One run of a matrix."""
+
+    workload: str
+    nemeses: tuple[str, ...]
+    time_s: float
+
+
+_USUAL = ("registers", "topics", "exactly-once", "list-append")
+
+
+_SHORT_S, _LONG_S = 30.0, 60.0
+
+
+MATRICES: dict[str, Callable[[], list[Cell]]] = {
+    "ci": lambda: [
+        Cell(name, nemeses, _SHORT_S)
+        for name in _USUAL
+        for nemeses in (("kill",), ("pause",), ("partition",), ("isolate-leader", "one-way"), ("kill", "pause", "partition"))
+    ],
+    "nightly": lambda: [
+        Cell(name, nemeses, _LONG_S)
+        for name in NAMES
+        for nemeses in (*((kind,) for kind in KINDS), ("kill", "pause", "partition"), ("all",))
+    ],
+}
+"""Name → the runs; a workload that does not run in the world that is asked for is left out."""
+
+
+@click.command(
+    "test-all",
+    short_help="Run many workloads with many faults.",
+    epilog="""\b
+Examples:
+  kraftlab chaos test-all --matrix ci
+  kraftlab chaos test-all --matrix ci --time 10 --store /tmp/runs
+  kraftlab chaos test-all --matrix nightly --time 20 --within 3600""",
+)
+@click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Which.")
+@click.option("--time", "time_s", type=FiniteRange(min=0.1), metavar="SECONDS", help="Of each run, instead of the matrix's.")
+@click.option(
+    "--within",
+    "within_s",
+    type=FiniteRange(min=0),
+    metavar="SECONDS",
+    help="Begin no run after so long; the order is the seed's then, so that any part is a fair one.",
+)
+@shared_options
+def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
+    """Runs every workload of the matrix with each of its sets of faults, and prints one line for each, and one for all.
+
+    A run that the harness cannot carry out does not keep the others from being run. The exit code is the worst run's, that of
+    "unknown" if none was begun.
+    """
+    (seed,) = seeds_from(shared.pop("seed"), 1)
+    deadline = None if within_s is None else time.monotonic() + within_s
+    store = shared.pop("store")
+    output = Output(as_json)
+    cells = [cell for cell in MATRICES[matrix]() if shared["world"] not in workload_named(cell.workload).not_in]
+    net, is_real = shared["net"], shared["world"] == "real"
+    if is_real and NETS[net].module:
+        own_network()  # before anything is tried in threads
+    possible = {*(available_kinds(net) if is_real else kinds_of(shared["world"])), ALL}
+    missing = [kind for kind in KINDS if any(kind in cell.nemeses for cell in cells) and kind not in possible]
+    if missing:
+        by = f" with --net {net}" if net != LINKS else ""
+        who = f"this machine cannot do it{by}" if is_real else f"the world {shared['world']} has it not"
+        output.findings([f"left out, since {who}: {', '.join(missing)}" + ("; see kraftlab chaos doctor" if is_real else "")])
+    cells = [cell for cell in cells if possible.issuperset(cell.nemeses)]
+    if deadline is not None:
+        random.Random(f"{seed}/order").shuffle(cells)
+    trials = [new_trial(each.workload, each.nemeses, _seed_of(each, seed), time_s or each.time_s, **shared) for each in cells]
+    rows: list[Row] = []
+    codes: list[int] = []
+    for trial in trials:
+        if deadline is not None and time.monotonic() > deadline:
+            break
+        try:
+            tried = run_trial(trial, store, output)
+        except (HarnessError, StoreError) as error:
+            if isinstance(error, StoreError) and not rows:
+                raise  # none can be kept there
+            rows.append(Row(trial.workload, ",".join(trial.nemeses), UNKNOWN, {}, 0, "", str(error)))
+            codes.append(HARNESS)
+        except KeyboardInterrupt:
+            codes.append(NOT_KNOWN)
+            break
+        else:
+            rows.append(row_of(tried))
+            codes.append(exit_code(tried.verdicts))
+        output.findings([rows[-1].line()])
+        if codes[-1] != HARNESS and tried.run.cut_short:
+            break
+    output.findings([sum_line(rows, len(trials))])
+    output.result([msgspec.to_builtins(row._asdict()) for row in rows])
+    raise SystemExit(worst(codes or [NOT_KNOWN]))
+
+
+def _seed_of(cell: Cell, seed: str) -> str:
+    """Each run of a matrix has its own: with one for all, a kind of fault would strike the same targets in all of them."""
+    return str(random.Random(f"{seed}/{cell.workload}/{','.join(cell.nemeses)}").randrange(1 << 32))
+
+
+class Row(NamedTuple):
+    """One run in a table of many."""
+
+    workload: str
+    nemeses: str
+    valid: Validity
+    ops: dict[str, int]
+    lost: int
+    run: str
+    reason: str
+
+    def line(self) -> str:
+        counts = " ".join(f"{outcome} {self.ops.get(outcome, 0)}" for outcome in (OK, FAIL, INFO))
+        found = f"  {self.reason}" if self.reason else ""
+        return f"{word(self.valid):<8} {self.workload:<14} {self.nemeses or 'no faults':<24} {counts:<28} {self.run}{found}"
+
+
+def sum_line(rows: Sequence[Row], planned: int) -> str:
+    """All runs in one line."""
+    valid = Counter(word(row.valid) for row in rows)
+    ops = {outcome: sum(row.ops.get(outcome, 0) for row in rows) for outcome in (OK, FAIL, INFO)}
+    counted = ", ".join(f"{count} {word}" for word, count in valid.most_common())
+    told = " ".join(f"{outcome} {count:,}" for outcome, count in ops.items())
+    left = f", {planned - len(rows)} not begun" if len(rows) < planned else ""
+    return (
+        f"{len(rows)} runs: {counted or 'none'}{left}; operations: {told}; acknowledged and lost: {sum(row.lost for row in rows)}"
+    )
+
+
+def row_of(tried: Tried) -> Row:
+    reasons = [verdict.reason for verdict in tried.verdicts if verdict.valid is not True]
+    return Row(
+        tried.record.workload,
+        ",".join(tried.record.nemeses),
+        tried.record.valid,
+        tried.run.history.counts(),
+        sum(verdict.lost for verdict in tried.verdicts),
+        str(tried.directory.path),
+        reasons[0] if reasons else "",
+    )

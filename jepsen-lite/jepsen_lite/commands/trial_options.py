@@ -1,0 +1,151 @@
+"""The options that `kraftlab chaos test` and `test-all` share, and the trials that they describe."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kraftlab.cli.output import json_option
+
+from ..command import FiniteRange, WrongUse
+from ..faults.capabilities import refusal
+from ..faults.kinds import ALL
+from ..faults.networks.back_ends import LINKS, NETS
+from ..runs import Trial
+from ..store import DEFAULT_STORE
+from ..workload import Options
+from ..workloads import UnknownWorkload, workload_named
+from ..worlds.world import WORLDS, kinds_of
+
+
+class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
+    """A number, or a number of times the nodes: 10, 2n."""
+
+    name = "N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        digits = text.removesuffix("n") or "1"
+        if not digits.isdecimal() or int(digits) < 1:
+            self.fail(f"{value} is no number of workers; give one such as 10, or 2n for two per node", param, ctx)
+        return text
+
+
+def workers(text: str, nodes: int) -> int:
+    """How many workers "10" or "2n" is in a cluster of so many nodes."""
+    return int(text.removesuffix("n") or "1") * (nodes if text.endswith("n") else 1)
+
+
+def split_names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+
+
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that both commands have."""
+    for option in reversed(
+        (
+            click.option(
+                "--controllers", type=click.IntRange(min=1), metavar="N", help="Default: 3, or as many as the workload wants."
+            ),
+            click.option("--brokers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N"),
+            click.option(
+                "--world",
+                type=click.Choice(tuple(WORLDS)),
+                default="real",
+                show_default=True,
+                help="Processes of this machine, their code in one process on a mock clock (shell), or the simulator.",
+            ),
+            click.option(
+                "--net",
+                type=click.Choice(tuple(NETS)),
+                default=LINKS,
+                show_default=True,
+                help="What links between processes are broken by.",
+            ),
+            click.option(
+                "--rate",
+                type=FiniteRange(min=0),
+                default=200.0,
+                show_default=True,
+                metavar="N",
+                help="Operations per second over all workers; 0: as fast as they go.",
+            ),
+            click.option(
+                "--concurrency",
+                type=NumberOfWorkers(),
+                default="2n",
+                show_default=True,
+                help="Workers: a number, or 2n for two per node.",
+            ),
+            click.option(
+                "--ops-per-key",
+                type=click.IntRange(min=1),
+                default=120,
+                show_default=True,
+                metavar="N",
+                help="About how many operations a key gets before the next one's turn.",
+            ),
+            click.option("--seed", metavar="S", help="What all chance follows from; by chance if not given."),
+            click.option(
+                "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept."
+            ),
+            json_option,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def seeds_from(seed: str | None, count: int) -> list[str]:
+    """So many, from that one on."""
+    first = str(secrets.randbelow(1 << 32)) if seed is None else seed
+    if first.isdecimal():
+        return [str(int(first) + number) for number in range(count)]
+    return [first, *(f"{first}-{number}" for number in range(2, count + 1))]
+
+
+def new_trial(
+    name: str,
+    nemeses: tuple[str, ...],
+    seed: str,
+    time_s: float,
+    *,
+    controllers: int | None,
+    brokers: int,
+    world: str,
+    rate: float,
+    concurrency: str,
+    ops_per_key: int,
+    net: str,
+    leave_running: bool = False,
+) -> Trial:
+    """WrongUse if there is nothing of that name, or it does not run there."""
+    try:
+        workload = workload_named(name)
+    except UnknownWorkload as error:
+        raise WrongUse(str(error)) from None
+    controllers = controllers or workload.controllers
+    options = Options(
+        seed=seed,
+        time_s=time_s,
+        rate=rate,
+        concurrency=workers(concurrency, controllers + brokers),
+        controllers=controllers,
+        brokers=brokers,
+        ops_per_key=ops_per_key,
+    )
+    if world in workload.not_in:
+        others = ", ".join(sorted(WORLDS.keys() - workload.not_in.keys()))
+        raise WrongUse(f"{name} does not run in the world {world!r}: {workload.not_in[world]}; it runs in: {others}")
+    if unknown := sorted({*nemeses}.difference({ALL}, *map(kinds_of, WORLDS))):
+        raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(kinds_of(world))}, and all")
+    if strange := sorted({*nemeses}.difference(kinds_of(world), {ALL})):
+        raise WrongUse(f"{', '.join(strange)} cannot strike in --world {world}; what can: {', '.join(kinds_of(world))}, all")
+    if world != "real" and net != LINKS:
+        raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
+    if world == "real" and (refused := refusal(net, [kind for kind in nemeses if kind != ALL])):
+        raise WrongUse(refused)
+    return Trial(name, world, nemeses, options, leave_running=leave_running, net=net)

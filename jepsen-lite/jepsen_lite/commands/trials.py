@@ -1,0 +1,154 @@
+"""Run trials, show what came of them, and sum them up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from kraftlab.checking.workers import done_by
+from kraftlab.cli.output import CommandFailed, Output
+from kraftlab.lab import ClusterError
+
+from ..command import HarnessError
+from ..history import FAIL, INFO, OK
+from ..progress import Progress
+from ..report.index import Index
+from ..report.page import write_page
+from ..runs import Trial, Tried, run_test
+from ..scheduler import GeneratorStuck
+from ..store import StoreError
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, Validity, combined, exit_code, worst
+from ..workloads.admin import SetupFailed
+from ..worlds.world import WorldFailed
+
+logger = logging.getLogger("kraftlab.chaos")
+
+
+def report_runs(runs: Iterable[Tried], output: Output) -> int:
+    """Says what came of each run, and of all together: the exit code. After one that was cut short no other begins; nor after
+    Ctrl-C where nothing of the run that was on can be kept, or one that the harness cannot carry out: if that is the first,
+    HarnessError or StoreError.
+    """
+    tried: list[Tried] = []
+    codes: list[int] = []
+    try:
+        for one in runs:
+            tried.append(one)
+            codes.append(exit_code(one.verdicts))
+            output.lines(verdict_lines(one))
+            if one.close is not None:
+                _hold(one, output)
+            if one.run.cut_short:
+                break
+    except KeyboardInterrupt:
+        if not tried:
+            raise
+        codes.append(NOT_KNOWN)
+    except (HarnessError, StoreError) as error:
+        if not tried:
+            raise
+        codes.append(HARNESS)
+        output.findings([f"Error: {error}"])
+    code = worst(codes)
+    found = summary(tried)
+    output.result(found | {"valid": UNKNOWN} if found["valid"] is True and code != VALID else found)
+    return code
+
+
+def run_in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int = 1) -> Iterator[Tried]:
+    """HarnessError."""
+    if jobs == 1:
+        for trial in trials:
+            yield run_trial(trial, store, output)
+        return
+    yield from done_by(jobs, partial(run_trial, store=store, output=output, is_shown=False), trials)
+
+
+def run_trial(trial: Trial, store: str, output: Output, *, is_shown: bool = True) -> Tried:
+    """Runs it, shows how that goes if it is to be told, and writes its page. HarnessError."""
+    progress = Progress(trial.workload) if is_shown else Progress(trial.workload, is_terminal=False, write=lambda text: None)
+    try:
+        tried = run_test(trial, store, progress)
+        _write_pages(tried)
+        return tried
+    except (WorldFailed, ClusterError, SetupFailed, GeneratorStuck) as error:
+        raise HarnessError(str(error)) from error
+    except (CommandFailed, HarnessError, StoreError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        logger.exception("%s", trial.command)
+        raise HarnessError(f"the harness failed: {type(error).__name__}: {error}; run again: {trial.command}") from error
+    finally:
+        progress.done()
+
+
+def _write_pages(tried: Tried) -> None:
+    """The run's page and its store's index. They can be written later as well: a fault here does not end anything."""
+    try:
+        write_page(tried.directory)
+        index_of(tried.directory.path.parent.parent).write()
+    except Exception as error:
+        logger.warning("the page of %s was not written (%s); try: kraftlab chaos report", tried.directory.name, error)
+
+
+@cache
+def index_of(store: Path) -> Index:
+    """One for all runs of a command, so that none is read twice."""
+    return Index(store)
+
+
+def _hold(tried: Tried, output: Output) -> None:
+    """Keeps the cluster until somebody wants it to end."""
+    assert tried.close is not None, "it is running"
+    try:
+        output.findings(
+            [
+                f"the cluster runs at {tried.endpoints} until Ctrl-C",
+                f"break it: kraftlab cluster isolate leader --for 5s --data {tried.data}",
+            ]
+        )
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+    finally:
+        tried.close()
+
+
+def verdict_lines(tried: Tried) -> Iterator[str]:
+    """A run's verdicts as a table, what was counted, and where it stands."""
+    rows = [("checker", "valid", "kind", "seconds", "reason")]
+    rows += [
+        (verdict.checker, word(verdict.valid), verdict.kind, f"{verdict.seconds:.2f}", verdict.reason)
+        for verdict in tried.verdicts
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        yield "  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip()
+    counts, strikes = tried.run.history.counts(), [strike for strike in tried.run.strikes if not strike.error]
+    record = tried.record
+    yield ""
+    yield f"{word(record.valid)}: {counts[OK]:,} ok, {counts[FAIL]:,} fail, {counts[INFO]:,} info; {len(strikes)} faults struck"
+    yield f"run      {tried.directory.path}"
+    yield f"page     {tried.directory.report / 'index.html'}"
+    yield f"again    {record.command}"
+
+
+def summary(tried: Sequence[Tried]) -> dict[str, Any]:
+    """The one document of `--json`: of several runs, all counts together and the worst run."""
+    worst_code = worst(exit_code(one.verdicts) for one in tried)
+    shown = next(one for one in tried if exit_code(one.verdicts) == worst_code)
+    found: dict[str, Any] = {
+        "valid": combined(verdict for one in tried for verdict in one.verdicts),
+        "ops": {outcome: sum(one.run.history.counts()[outcome] for one in tried) for outcome in (OK, FAIL, INFO)},
+        "lost": sum(verdict.lost for one in tried for verdict in one.verdicts),
+        "run": str(shown.directory.path),
+    }
+    return found if len(tried) == 1 else {**found, "runs": [str(one.directory.path) for one in tried]}
+
+
+def word(valid: Validity) -> str:
+    return {True: "valid", False: "INVALID"}.get(valid, "unknown") if isinstance(valid, bool) else "unknown"
