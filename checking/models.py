@@ -138,17 +138,14 @@ Values = tuple[Any, ...]
 
 
 class AppendList:
-    """A list. Calls: `append` v → the list, or None if the answer had none; `subtract` v → likewise; `get` → the list.
+    """A list config. Calls: `append` v → the list, or None if the answer had none; `remove` v → likewise; `get` → the list.
 
-    `subtract` removes all equal values. With `once`, appending a value that is in the list changes nothing, as in list configs.
+    Appending a value that is in the list changes nothing, as does removing one that is not.
     """
 
-    functions = frozenset({"append", "subtract", "get"})
+    functions = frozenset({"append", "remove", "get"})
     reads = frozenset({"get"})
     refusals: frozenset[str] = frozenset()
-
-    def __init__(self, *, once: bool = False) -> None:
-        self._once = once
 
     def initial(self) -> Values:
         return ()
@@ -159,7 +156,7 @@ class AppendList:
         if f == "get":
             return state if operation.output == state else None
         if f == "append":
-            after = state if self._once and value in state else (*state, value)
+            after = state if value in state else (*state, value)
         else:
             after = tuple(item for item in state if item != value)
         return after if operation.is_unknown or operation.output in (None, after) else None

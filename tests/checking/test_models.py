@@ -85,13 +85,13 @@ class TopicObject:
 
 
 class ListObject:
-    model = AppendList(once=True)
+    model = AppendList()
 
     def __init__(self) -> None:
         self.values: list[int] = []
 
     def do(self, chance: random.Random, index: int) -> Done:
-        f = chance.choice(["append", "subtract", "get", "get"])
+        f = chance.choice(["append", "remove", "get", "get"])
         if f == "get":
             return Done(f, None, tuple(self.values))
         value = chance.choice([index, *self.values])

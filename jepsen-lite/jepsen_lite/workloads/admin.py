@@ -8,7 +8,7 @@ any node and need only not go back behind what this very client has seen (`newes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -92,6 +92,45 @@ class Caller:
             return self.random.choice(port.brokers)
         return None
 
+    async def change_configs(
+        self, port: Port, changes: Mapping[str, Mapping[str, str]], operation: int
+    ) -> tuple[Sent, list[int]]:
+        """Change configs of topics, {topic: {config: value}}, in one request; return the error code of each topic."""
+        resources = [
+            pb.AlterConfigsResource(
+                resource_type=RESOURCE_TOPIC,
+                resource_name=topic,
+                configs=[
+                    pb.AlterableConfig(name=name, config_operation=operation, value=value) for name, value in values.items()
+                ],
+            )
+            for topic, values in changes.items()
+        ]
+        sent = await self.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=resources))
+        return sent, [answer.error_code for answer in sent.reply.response.responses]
+
+    async def read_configs(
+        self, port: Port, names: Mapping[str, Sequence[str]], *, local: bool = False
+    ) -> tuple[Reply, dict[str, dict[str, str]], int]:
+        """Read configs of topics, {topic: names}, in one request; return those that the topics set, and the first error code."""
+        resources = [
+            pb.DescribeConfigsResource(
+                resource_type=RESOURCE_TOPIC, resource_name=topic, configuration_keys=pb.ConfigurationKeys(values=wanted)
+            )
+            for topic, wanted in names.items()
+        ]
+        reply = await self.read(port, "DescribeConfigs", pb.DescribeConfigsRequest(resources=resources), local=local)
+        results = reply.response.results
+        found = {
+            result.resource_name: {
+                entry.name: entry.value
+                for entry in result.configs
+                if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
+            }
+            for result in results
+        }
+        return reply, found, next((result.error_code for result in results if result.error_code), 0)
+
 
 def nodes(port: Port) -> Sequence[int]:
     """All of them."""
@@ -163,6 +202,11 @@ async def create_topics(options: Options, port: Port, topics: Iterable[pb.Creata
                     "controllers, and whether all brokers run"
                 )
             await port.sleep(_SETUP_PAUSE_S)
+
+
+async def create_single_topics(options: Options, port: Port, names: Iterable[str]) -> None:
+    """Create topics of one partition with one replica. SetupFailed."""
+    await create_topics(options, port, (topic_on(name, placed_on(port, 1)) for name in names))
 
 
 async def need_brokers(options: Options, port: Port) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kraftlab.admin.v1 import admin_pb2 as pb
-
 from ..checkers.fold import Change, Fold
 from ..checkers.list_append import ListAppend
 from ..checkers.stats import Stats
@@ -21,15 +19,12 @@ from ..history import FAIL, INFO, OK, Op
 from ..workload import Checker, Completion, Options, Port, Workload
 from .admin import (
     APPEND,
-    RESOURCE_TOPIC,
     Caller,
     asked_until_ok,
-    create_topics,
+    create_single_topics,
     ended,
     in_turn,
     length_of,
-    placed_on,
-    topic_on,
     topics_wanted,
 )
 from .tables import Tables
@@ -92,7 +87,7 @@ def _final(options: Options) -> Source:
 
 async def _setup(options: Options, port: Port) -> None:
     names = [key.partition("/")[0] for pool in _pools(options) for key in _lists(pool)[:: len(CONFIGS)]]
-    await create_topics(options, port, (topic_on(name, placed_on(port, 1)) for name in names))
+    await create_single_topics(options, port, names)
 
 
 class TransactionClient:
@@ -110,19 +105,9 @@ class TransactionClient:
         for _, key, item in steps:
             topic, _, name = key.partition("/")
             items.setdefault(topic, {}).setdefault(CONFIGS[name], []).append(item)
-        resources = [
-            pb.AlterConfigsResource(
-                resource_type=RESOURCE_TOPIC,
-                resource_name=topic,
-                configs=[
-                    pb.AlterableConfig(name=name, config_operation=APPEND, value=",".join(added))
-                    for name, added in configs.items()
-                ],
-            )
-            for topic, configs in items.items()
-        ]
-        sent = await self._caller.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=resources))
-        endings = [ended(sent.reply, steps, code=answer.error_code) for answer in sent.reply.response.responses]
+        changes = {topic: {name: ",".join(added) for name, added in configs.items()} for topic, configs in items.items()}
+        sent, codes = await self._caller.change_configs(port, changes, APPEND)
+        endings = [ended(sent.reply, steps, code=code) for code in codes]
         worst = min(endings, key=lambda ending: (INFO, FAIL, OK).index(ending.outcome))
         outcome = INFO if len({ending.outcome for ending in endings}) > 1 else worst.outcome
         return worst._replace(outcome=outcome, request_id=sent.request_id)
@@ -132,21 +117,11 @@ class TransactionClient:
         for _, key, _ in steps:
             topic, _, name = key.partition("/")
             wanted.setdefault(topic, []).append(CONFIGS[name])
-        resources = [
-            pb.DescribeConfigsResource(
-                resource_type=RESOURCE_TOPIC, resource_name=topic, configuration_keys=pb.ConfigurationKeys(values=names)
-            )
-            for topic, names in wanted.items()
-        ]
-        reply = await self._caller.read(port, "DescribeConfigs", pb.DescribeConfigsRequest(resources=resources))
-        shown: dict[tuple[str, str], str] = {}
-        for result in reply.response.results:
-            if result.error_code:
-                return ended(reply, code=result.error_code)
-            for entry in result.configs:
-                if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG:
-                    shown[result.resource_name, entry.name] = entry.value
-        return ended(reply, [["r", key, _items(shown.get(_place(key)))] for _, key, _ in steps])
+        reply, values, code = await self._caller.read_configs(port, wanted)
+        if code:
+            return ended(reply, code=code)
+        places = {key: _place(key) for _, key, _ in steps}
+        return ended(reply, [["r", key, _items(values[topic].get(name))] for key, (topic, name) in places.items()])
 
 
 def _place(key: str) -> tuple[str, str]:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.checking.calls import NamedModel, Operation
-from kraftlab.checking.models import Register
+from kraftlab.checking.calls import NamedModel
+from kraftlab.checking.models import AppendList, Register
 
 from ..checkers.fold import Change
 from ..checkers.linearizable import Linearizable
@@ -28,10 +28,9 @@ from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, independent, limit, mix
 from ..history import Op
-from ..workload import Checker, Completion, Options, Port, Reply, Workload
+from ..workload import Checker, Completion, Options, Port, Workload
 from .admin import (
     APPEND,
-    RESOURCE_TOPIC,
     SET,
     SUBTRACT,
     Caller,
@@ -192,10 +191,9 @@ class RegisterClient:
             return await self._arrange(topic, invocation, port)
         operation = {"set": SET, "append": APPEND, "remove": SUBTRACT}[invocation.f]
         names = (LIST,) if kind == "lists" else PAIRS[int(number)]
-        changes = [pb.AlterableConfig(name=name, config_operation=operation, value=str(invocation.value)) for name in names]
-        resource = pb.AlterConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic, configs=changes)
-        sent = await self._caller.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=[resource]))
-        return ended(sent.reply, code=sent.reply.response.responses[0].error_code, request_id=sent.request_id)
+        changes = {topic: dict.fromkeys(names, str(invocation.value))}
+        sent, (code,) = await self._caller.change_configs(port, changes, operation)
+        return ended(sent.reply, code=code, request_id=sent.request_id)
 
     async def _arrange(self, topic: str, invocation: Invocation, port: Port) -> Completion:
         value: Any = invocation.value
@@ -211,28 +209,15 @@ class RegisterClient:
         return ended(sent.reply, code=code, request_id=sent.request_id)
 
     async def _read(self, kind: str, topic: str, number: str, port: Port, is_local: bool) -> Completion:
-        request: Any
         if kind == "replicas":
             request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=[topic]))
             reply = await self._caller.read(port, "DescribeTopicPartitions", request, local=is_local)
             found = reply.response.topics[0]
-            shown: Any = ranks(found.partitions[0].replica_nodes) if found.partitions else None
-        else:
-            names = (LIST,) if kind == "lists" else PAIRS[int(number)]
-            resource = pb.DescribeConfigsResource(
-                resource_type=RESOURCE_TOPIC, resource_name=topic, configuration_keys=pb.ConfigurationKeys(values=names)
-            )
-            request = pb.DescribeConfigsRequest(resources=[resource])
-            reply = await self._caller.read(port, "DescribeConfigs", request, local=is_local)
-            found = reply.response.results[0]
-            shown = _shown(kind, _dynamic(reply))
-        return ended(reply, shown, code=found.error_code)
-
-
-def _dynamic(reply: Reply) -> dict[str, str]:
-    """What the first resource of an answer sets itself."""
-    entries = reply.response.results[0].configs
-    return {entry.name: entry.value for entry in entries if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG}
+            shown = ranks(found.partitions[0].replica_nodes) if found.partitions else None
+            return ended(reply, shown, code=found.error_code)
+        names = (LIST,) if kind == "lists" else PAIRS[int(number)]
+        reply, values, code = await self._caller.read_configs(port, {topic: names}, local=is_local)
+        return ended(reply, _shown(kind, values[topic]), code=code)
 
 
 def _shown(kind: str, values: dict[str, str]) -> Any:
@@ -253,33 +238,10 @@ def ranks(replicas: Sequence[int]) -> str:
 # -- what must hold ---------------------------------------------------------------------------------------------------------
 
 
-class ConfigList:
-    """A list config: `append` of what is there changes nothing, as `remove` of what is not; `get` gives the list in order."""
-
-    functions = frozenset({"append", "remove", "get"})
-    reads = frozenset({"get"})
-    refusals: frozenset[str] = frozenset()
-
-    def initial(self) -> tuple[str, ...]:
-        return ()
-
-    def step(self, state: tuple[str, ...], operation: Operation) -> tuple[str, ...] | None:
-        call: Any = operation.input
-        f, item = call
-        if f == "get":
-            return state if operation.output == state else None
-        if f == "append":
-            return state if item in state else (*state, item)
-        return tuple([each for each in state if each != item])
-
-    def describe(self, state: tuple[str, ...]) -> str:
-        return ",".join(state) or "empty"
-
-
 def model_of(key: str, replicas: int) -> NamedModel[Any]:
     """The object that a key is."""
     if key.startswith("lists/"):
-        return ConfigList()
+        return AppendList()
     if key.startswith("replicas/"):
         return Register(frozenset({MISMATCH}), _orders(replicas)[0])
     return Register()

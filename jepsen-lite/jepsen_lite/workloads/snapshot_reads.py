@@ -29,13 +29,11 @@ from .admin import (
     SET,
     Caller,
     asked_until_ok,
-    create_topics,
+    create_single_topics,
     ended,
     in_turn,
     length_of,
     nodes,
-    placed_on,
-    topic_on,
     topics_wanted,
 )
 from .scoped_checkers import Only
@@ -97,7 +95,7 @@ def _final(options: Options) -> Source:
 
 async def _setup(options: Options, port: Port) -> None:
     names = [name for pool in _pools(options) for name in _topics(pool)]
-    await create_topics(options, port, (topic_on(name, placed_on(port, 1)) for name in names))
+    await create_single_topics(options, port, names)
 
 
 class ReadingClient:
@@ -120,30 +118,12 @@ class ReadingClient:
                 return await self._describe(pool, port, ahead)
             case "peek":
                 return await self._describe(pool, port, 0)
-        resources = [pb.DescribeConfigsResource(resource_type=RESOURCE_TOPIC, resource_name=topic) for topic in _topics(pool)]
-        for resource in resources:
-            resource.configuration_keys.values.append(CONFIG)
-        reply = await self._caller.read(port, "DescribeConfigs", pb.DescribeConfigsRequest(resources=resources))
-        values = {
-            result.resource_name: entry.value
-            for result in reply.response.results
-            for entry in result.configs
-            if entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
-        }
-        return self._seen(reply, shown(pool, values))
+        reply, values, _ = await self._caller.read_configs(port, {topic: [CONFIG] for topic in _topics(pool)})
+        return self._seen(reply, shown(pool, {topic: found[CONFIG] for topic, found in values.items() if CONFIG in found}))
 
     async def _set(self, pool: str, value: Any, port: Port) -> Completion:
-        resources = [
-            pb.AlterConfigsResource(
-                resource_type=RESOURCE_TOPIC,
-                resource_name=topic,
-                configs=[pb.AlterableConfig(name=CONFIG, config_operation=SET, value=str(value))],
-            )
-            for topic in _topics(pool)
-        ]
-        sent = await self._caller.write(port, "IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest(resources=resources))
-        code = max(answer.error_code for answer in sent.reply.response.responses)
-        return ended(sent.reply, code=code, request_id=sent.request_id)
+        sent, codes = await self._caller.change_configs(port, {topic: {CONFIG: str(value)} for topic in _topics(pool)}, SET)
+        return ended(sent.reply, code=max(codes), request_id=sent.request_id)
 
     async def _describe(self, pool: str, port: Port, ahead: int) -> Completion:
         wanted = self._caller.newest + ahead
