@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 from urllib.parse import unquote
 
-from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, AuthenticationFailed, Users
+from kraftlab.access.users import PASSWORD_HEADER, USER_HEADER, Users
 
 from .methods import CLIENT_ID_HEADER
 
-if TYPE_CHECKING:
-    import grpc
+
+class Peer(Protocol):
+    """What gRPC knows about the other side of a call (`grpc.aio.ServicerContext`)."""
+
+    def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
+
+    def peer(self) -> str: ...
 
 
 class Caller(NamedTuple):
@@ -21,15 +27,10 @@ class Caller(NamedTuple):
     client_id: str = ""
 
 
-def caller_of(context: grpc.ServicerContext, users: Users) -> Caller:
-    """Who makes this call, or opens this stream. Ends it with the status UNAUTHENTICATED if it is not who it says."""
-    headers = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
-    try:
-        principal = users.principal(headers.get(USER_HEADER), headers.get(PASSWORD_HEADER))
-    except AuthenticationFailed as error:
-        import grpc
-
-        context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+def caller_of(context: Peer, users: Users) -> Caller:
+    """Who makes this call, or opens this stream. AuthenticationFailed if it is not who it says."""
+    headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+    principal = users.principal(headers.get(USER_HEADER), headers.get(PASSWORD_HEADER))
     return Caller(principal, host_of(context.peer()), headers.get(CLIENT_ID_HEADER, ""))
 
 

@@ -1,12 +1,12 @@
 """The admin API's gRPC server in front of a trio program.
 
-Theory of operation. grpcio has no trio event loop, so the plain threaded server runs beside the loop. A call is handed to the
-loop with `run_sync_soon`, is taken by `accept` or runs there as a task of `serve`'s nursery, and its answer wakes the thread that
-waits for it: some twenty thread switches per call, most of them gRPC's own. The bidirectional `Call` stream (`call_stream.py`)
-is the pipelined door, whose calls share those switches: it is the fast one. A stream keeps a thread while it is open, so only
-`MAX_STREAMS` are, and one more is refused. A call whose client is gone goes on, but keeps no thread waiting for its answer.
+Theory of operation. gRPC has no trio event loop, so its asyncio server runs on a loop and a thread of its own, beside trio's.
+Requests are decoded and answers encoded there. A decoded call goes to the trio loop, is taken by `accept` or runs there as a task
+of `serve`'s nursery, and its answer goes back; calls and answers that are under way together share the wake-up of the loop they
+go to (`Errands`). No thread waits for an answer: threads that all wake up for one commit would fight for the interpreter with the
+loop that commits. A call whose client is gone goes on, and nobody waits for its answer.
 
-grpc is imported on a worker thread when serving begins: it takes longer than electing a leader. `dispatch` should answer
+grpc is imported on that thread when serving begins: importing takes longer than electing a leader. `dispatch` should answer
 faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
 that have not been answered end with the gRPC status UNAVAILABLE. gRPC closes a connection that does not speak HTTP/2, and says
 nothing about it. Who calls is worked out once for a unary call or a stream (`caller.py`).
@@ -14,42 +14,45 @@ nothing about it. Who calls is worked out once for a unary call or a stream (`ca
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import os
-import queue
 import socket
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import trio
 from google.protobuf.message import DecodeError, Message
 
-from kraftlab.access.users import Users
+from kraftlab.access.users import AuthenticationFailed, Users
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 from kraftlab.quorum.core.types import Endpoint
+from kraftlab.quorum.driver.errors import only_cause
 from kraftlab.wire.line_limit import LineLimit
 from kraftlab.wire.transport import ListenError
 
 from .call_stream import Begin, ServedStream, Settle
 from .caller import Caller, caller_of
+from .errands import Errands
 from .methods import METHODS, SERVICE, STREAM_METHOD, Method, fault
 from .versions import refusal
 
 if TYPE_CHECKING:
     import grpc
+    import grpc.aio
+
+    Context = grpc.aio.ServicerContext[Any, Any]
 
 logger = logging.getLogger("kraftlab.rpc")
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-MAX_THREADS = 256
-MAX_STREAMS = 128
-"""Each keeps a thread for as long as it is open; the other threads are for unary calls."""
 MAX_CONCURRENT_CALLS = 4096
+MAX_STREAMS = 128
+"""Streams that are open at a time, of the calls above."""
 STOP_GRACE_S = 0.2
 MIN_PING_INTERVAL_MS = 500
 """Clients ping during a call, to tell a node that hangs from one that is slow."""
@@ -93,7 +96,6 @@ class AdminServer:
         self._accept = accept
         self._host = host
         self._port = port
-        self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._calls = 0
         self._faults = 0
@@ -101,77 +103,33 @@ class AdminServer:
         self._accepted: dict[int, Settle] = {}
         """Calls that `accept` took and has not answered, by a number of their own."""
         self._last_accepted = 0
-        self._stream_places = threading.BoundedSemaphore(MAX_STREAMS)
-        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
-        self._limit_lock = threading.Lock()
 
     def statistics(self) -> dict[str, int]:
         return {"calls": self._calls, "faults": self._faults, "in_flight": self._in_flight}
 
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
         """Serves until cancelled; reports the port once calls are accepted. ListenError if the port cannot be had."""
-        self._token = trio.lowlevel.current_trio_token()
-        server, port = await trio.to_thread.run_sync(self._build)
+        door = _Door(self.begin, self._users, self._host, self._port)
+        try:
+            async with trio.open_nursery() as threads:
+                await self._serve(door, await threads.start(door.run), task_status)
+        except BaseExceptionGroup as group:
+            raise only_cause(group) from None
+
+    async def _serve(self, door: _Door, port: int, task_status: trio.TaskStatus[int]) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 try:
-                    await trio.to_thread.run_sync(server.start)
                     task_status.started(port)
                     await trio.sleep_forever()
                 finally:
                     # Calls go on arriving, also when the last task has ended and the nursery with it.
                     self._nursery = None
         finally:
-            await self._stop(server)
-
-    async def _stop(self, server: grpc.Server) -> None:
-        """Ends the calls that have no answer."""
-        for number in tuple(self._accepted):
-            self._settle_accepted(number, None)
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(server.stop(STOP_GRACE_S).wait)
-
-    def _build(self) -> tuple[grpc.Server, int]:
-        """The server and its port. ListenError. Worker thread."""
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        import grpc
-
-        server = grpc.server(
-            ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="admin"),
-            options=(
-                ("grpc.so_reuseport", 0),
-                ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
-                ("grpc.http2.max_ping_strikes", 0),
-                ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
-                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-            ),
-            maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS,
-        )
-        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            method.api: grpc.unary_unary_rpc_method_handler(
-                functools.partial(self._unary, method), response_serializer=method.response.SerializeToString
-            )
-            for method in METHODS.values()
-        }
-        handlers[STREAM_METHOD] = grpc.stream_stream_rpc_method_handler(
-            self._stream, response_serializer=admin_pb2.CallResponses.SerializeToString
-        )
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        return server, _listen(server, self._host, self._port)
-
-    def _read(self, kind: type[Message], data: bytes) -> Any:
-        """None for bytes that are none. gRPC itself would log a traceback for each, and after some streams of them never stop."""
-        try:
-            return kind.FromString(data)
-        except DecodeError:
-            with self._limit_lock:
-                suppressed = self._limit.admit(time.monotonic())
-            if suppressed is not None:
-                more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-                logger.warning("refused a call: %d bytes that are no %s%s", len(data), kind.DESCRIPTOR.name, more)
-            return None
+            for number in tuple(self._accepted):
+                self._settle_accepted(number, None)
+            door.stop()
 
     def begin(self, caller: Caller, calls: Sequence[Begin]) -> None:
         """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
@@ -224,78 +182,157 @@ class AdminServer:
         logger.exception("%s failed", method.api)
         return fault(method, f"{method.api} failed on this node ({type(error).__name__}); its log says more")
 
-    def _hand_over(self, caller: Caller, calls: Sequence[Begin]) -> None:
-        """Begins calls on the event loop, all with one wake-up. On any other thread."""
-        assert self._token is not None, "calls arrive only while serving"
-        try:
-            self._token.run_sync_soon(self.begin, caller, calls)
-        except trio.RunFinishedError:
-            for _, _, settle in calls:
-                settle(None)
 
-    def _unary(self, method: Method, data: bytes, context: grpc.ServicerContext) -> Message:
-        answers: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-        caller = caller_of(context, self._users)
+class _Door:
+    """The asyncio side: gRPC's server on a loop of its own. `begin` is called on trio's loop, with calls that came together."""
+
+    def __init__(self, begin: Callable[[Caller, Sequence[Begin]], None], users: Users, host: str, port: int) -> None:
+        self._begin = begin
+        self._users = users
+        self._host = host
+        self._port = port
+        self._streams = 0
+        self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
+        self._calls: Errands
+        """What is to be done on trio's loop."""
+        self._answers: Errands
+        """What is to be done on this loop."""
+        self._stopped: asyncio.Event
+
+    async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serves until `stop`, cancelled or not; reports the port once calls are accepted. ListenError. On trio's loop."""
+        self._calls = Errands(trio.lowlevel.current_trio_token().run_sync_soon)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(asyncio.run, self._serve(task_status), thread_name="admin")
+
+    def stop(self) -> None:
+        """Lets `run` end, after the answers that were given before."""
+        self._answers.put(self._stopped.set)
+
+    async def _serve(self, task_status: trio.TaskStatus[int]) -> None:
+        self._answers = Errands(asyncio.get_running_loop().call_soon_threadsafe)
+        self._stopped = asyncio.Event()
+        server, port = self._build()
+        await server.start()
+        trio.from_thread.run_sync(task_status.started, port)
+        await self._stopped.wait()
+        await server.stop(STOP_GRACE_S)
+
+    def _build(self) -> tuple[grpc.aio.Server, int]:
+        """The server and its port. ListenError."""
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        import grpc
+        import grpc.aio
+
+        server = grpc.aio.server(
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
+                ("grpc.http2.max_ping_strikes", 0),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+            ),
+            maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS,
+        )
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            method.api: grpc.unary_unary_rpc_method_handler(
+                functools.partial(self._unary, method), response_serializer=method.response.SerializeToString
+            )
+            for method in METHODS.values()
+        }
+        handlers[STREAM_METHOD] = grpc.stream_stream_rpc_method_handler(
+            self._stream, response_serializer=admin_pb2.CallResponses.SerializeToString
+        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        return server, _listen(server, self._host, self._port)
+
+    async def _unary(self, method: Method, data: bytes, context: Context) -> Message:
+        caller = await self._caller(context)
         request = self._read(method.request, data)
         if request is None:
-            _abort_garbled(context)
-        if not context.add_callback(functools.partial(answers.put, None)):
-            return method.response()  # which nobody hears
-        self._hand_over(caller, [(method, request, answers.put)])
-        response = answers.get()
+            await _abort_garbled(context)
+        answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        settle = functools.partial(self._answer, functools.partial(_set, answer))
+        self._calls.put(functools.partial(self._begin, caller, ((method, request, settle),)))
+        response = await answer
         if response is None:
-            _abort_stopping(context)
-        assert response is not None
+            await _abort_stopping(context)
         return response
 
-    def _stream(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[admin_pb2.CallResponses]:
-        is_garbled = threading.Event()
+    def _answer(self, deliver: Settle, response: Message | None) -> None:
+        self._answers.put(functools.partial(deliver, response))
 
-        def messages() -> Iterator[admin_pb2.CallRequests]:
-            for data in requests:
-                message = self._read(admin_pb2.CallRequests, data)
-                if message is None:
-                    is_garbled.set()
-                    stream.close()
-                    return
-                yield message
+    async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[admin_pb2.CallResponses]:
+        caller = await self._caller(context)
+        if self._streams >= MAX_STREAMS:
+            await _abort_full(context)
 
-        stream = ServedStream(functools.partial(self._hand_over, caller_of(context, self._users)))
-        if not self._stream_places.acquire(blocking=False):
-            _abort_full(context)
+        def hand_over(calls: Sequence[Begin]) -> None:
+            self._calls.put(functools.partial(self._begin, caller, calls))
+
+        stream = ServedStream(hand_over, self._answer)
+        self._streams += 1
+        reader = asyncio.create_task(stream.read(functools.partial(self._read, admin_pb2.CallRequests), requests))
         try:
-            context.add_callback(stream.close)
-            threading.Thread(target=stream.read, args=(messages(),), name="admin-stream", daemon=True).start()
-            yield from stream.responses()
+            async for message in stream.responses():
+                yield message
         finally:
-            self._stream_places.release()
-        if is_garbled.is_set():
-            _abort_garbled(context)
-        if stream.stopping:
-            _abort_stopping(context)
+            self._streams -= 1
+            reader.cancel()
+            with suppress(asyncio.CancelledError):
+                await reader
+        if stream.is_garbled:
+            await _abort_garbled(context)
+        if stream.is_stopping:
+            await _abort_stopping(context)
+
+    async def _caller(self, context: Context) -> Caller:
+        try:
+            return caller_of(context, self._users)
+        except AuthenticationFailed as error:
+            import grpc
+
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+
+    def _read(self, kind: type[Message], data: bytes) -> Any:
+        """None for bytes that are none. gRPC itself would log a traceback for each, and after some streams of them never stop."""
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            suppressed = self._limit.admit(time.monotonic())
+            if suppressed is not None:
+                more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
+                logger.warning("refused a call: %d bytes that are no %s%s", len(data), kind.DESCRIPTOR.name, more)
+            return None
 
 
-def _abort_full(context: grpc.ServicerContext) -> None:
+def _set(answer: asyncio.Future[Message | None], response: Message | None) -> None:
+    if not answer.done():
+        answer.set_result(response)
+
+
+async def _abort_full(context: Context) -> NoReturn:
     import grpc
 
-    context.abort(
+    await context.abort(
         grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open at this node already; close one, or make unary calls"
     )
 
 
-def _abort_garbled(context: grpc.ServicerContext) -> None:
+async def _abort_garbled(context: Context) -> NoReturn:
     import grpc
 
-    context.abort(grpc.StatusCode.INTERNAL, "these bytes are no request; is this a client of another service?")
+    await context.abort(grpc.StatusCode.INTERNAL, "these bytes are no request; is this a client of another service?")
 
 
-def _abort_stopping(context: grpc.ServicerContext) -> None:
+async def _abort_stopping(context: Context) -> NoReturn:
     import grpc
 
-    context.abort(grpc.StatusCode.UNAVAILABLE, "this node is stopping; ask another one")
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "this node is stopping; ask another one")
 
 
-def _listen(server: grpc.Server, host: str, port: int) -> int:
+def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
     """Has the server listen at every address of `host`, or at all of this machine's if it is empty; returns the port.
 
     ListenError if the host cannot be resolved, or the port cannot be had at one of its addresses. Blocks.

@@ -6,6 +6,7 @@ import queue
 import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
 
 import grpc
 import pytest
@@ -188,20 +189,18 @@ async def test_a_connection_that_says_nothing_is_closed(nursery: trio.Nursery, e
 def throw(address: tuple[str, int], data: bytes | None) -> None:
     """Sends these bytes and half-closes, or does neither; then reads until the server closes the connection."""
     with socket.create_connection(address, timeout=5) as connection:
-        try:
-            if data is not None:
+        if data is not None:
+            with suppress(OSError):  # The server may have closed it by now.
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
             while connection.recv(65536):
                 pass
-        except ConnectionError:
-            pass
 
 
 async def test_streams_that_stay_open_leave_room_for_calls(echo, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each keeps a thread. The one too many is told so, and the next has room once another has ended."""
-    monkeypatch.setattr("kraftlab.rpc.server.MAX_THREADS", 3)
-    monkeypatch.setattr("kraftlab.rpc.server.MAX_STREAMS", 2, raising=False)
+    """One too many is refused, and the next one has room once another has ended."""
+    monkeypatch.setattr(server, "MAX_STREAMS", 2)
     port = await nursery.start(AdminServer(echo, "127.0.0.1", 0).serve)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
@@ -357,20 +356,34 @@ async def test_a_call_that_comes_when_the_last_one_has_just_ended_is_told_that_t
 
 
 async def test_calls_whose_clients_are_gone_keep_nobody_out(echo, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may wait for days, for an offset that is never reached; a thread that waited as well would be lost."""
-    monkeypatch.setattr(server, "MAX_THREADS", 2)
+    """Such a call may wait for days on this node, for an offset that is never reached."""
+    monkeypatch.setattr(server, "MAX_CONCURRENT_CALLS", 4)
     echo.gates[1] = trio.Event()
     port = await nursery.start(AdminServer(echo, "127.0.0.1", 0).serve)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         gone = [stub.DescribeCluster.future(describe_cluster(1)) for _ in range(4)]
         with trio.fail_after(10):
-            while len(echo.calls) < 2:
+            while len(echo.calls) < 4:
                 await trio.lowlevel.checkpoint()
+            with pytest.raises(grpc.RpcError) as refused:
+                await trio.to_thread.run_sync(functools.partial(stub.DescribeCluster, describe_cluster(2), timeout=9))
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             for call in gone:
                 call.cancel()
-            ask = functools.partial(stub.DescribeCluster, describe_cluster(2), timeout=9)
-            assert (await trio.to_thread.run_sync(ask)).header.metadata_offset == 2
+            while not await trio.to_thread.run_sync(answers, stub):
+                await trio.lowlevel.checkpoint()
+        echo.gates[1].set()
+
+
+def answers(stub: admin_pb2_grpc.AdminStub) -> bool:
+    """Whether the node takes one more call."""
+    try:
+        return stub.DescribeCluster(describe_cluster(2), timeout=9).header.metadata_offset == 2
+    except grpc.RpcError as error:
+        assert isinstance(error, grpc.Call)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        return False
 
 
 async def test_bytes_that_are_no_request_cause_few_log_lines(
