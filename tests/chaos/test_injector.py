@@ -386,14 +386,3 @@ async def test_a_change_of_voters_that_may_have_happened_is_undone(
     assert strike.error == "refused: leave 3002"
     assert not cluster.join_faults
     assert cluster.is_whole
-
-
-async def test_at_most_a_minority_of_the_voters_is_away(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
-    strikes = await carried_out(
-        cluster, action(1, "membership", "controller:2", 2), action(2, "membership", "controller:1", 2, 1)
-    )
-    assert [strike.error for strike in strikes] == [
-        "",
-        "without the log of node 3001, no majority of the voters 3000,3001 would be whole",
-    ]
-    assert cluster.is_whole

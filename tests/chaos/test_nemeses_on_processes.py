@@ -62,49 +62,6 @@ def log_of(cluster: LocalCluster, node: int) -> str:
     return cluster.log_path(node).read_text()
 
 
-def leader_of(cluster: LocalCluster) -> int:
-    with cluster.admin() as client:
-        return client.describe_quorum().leader_id
-
-
-@pytest.mark.parametrize(("kind", "target"), [("kill", "leader"), ("pause", "leader"), ("isolate-leader", "leader")])
-def test_another_leads_while_the_leader_is_struck(cluster: LocalCluster, kind: str, target: str) -> None:
-    before = leader_of(cluster)
-    struck = strike(cluster, kind, target, 2500)
-    assert struck.nodes == (before,)
-    assert not struck.error
-    assert leader_of(cluster) != before
-    assert not cluster.links_status()
-
-
-def test_a_leader_is_killed_right_after_its_election(cluster: LocalCluster) -> None:
-    before = leader_of(cluster)
-    began = time.monotonic_ns()
-    plan = FaultPlan(
-        seed="1",
-        actions=(
-            Action(at_ms=0, kind="kill", target="leader", for_ms=2000),
-            Action(at_ms=0, kind="pause", target="new-leader", for_ms=2000),
-        ),
-    )
-    kill, pause = trio.run(functools.partial(carry_out, plan, cluster, lambda: time.monotonic_ns() - began))
-    cluster.wait_ready(DEADLINE_S)
-    assert kill.nodes == (before,)
-    assert pause.nodes != kill.nodes
-    assert kill.begin_ns < pause.begin_ns
-    assert not pause.error
-
-
-def test_controllers_whose_clocks_run_too_fast_for_the_network_elect_again_and_again(cluster: LocalCluster) -> None:
-    with cluster.admin() as client:
-        before = client.describe_quorum().leader_epoch
-    struck = strike(cluster, "clock", "controllers", 1500, rate=500)
-    assert not struck.error
-    with cluster.admin() as client:
-        assert client.describe_quorum().leader_epoch > before
-    assert {cluster.clock(node).rate for node in cluster.controller_ids} == {1.0}
-
-
 def test_the_time_of_day_of_processes_is_not_set(cluster: LocalCluster) -> None:
     assert "share the machine's time of day" in strike(cluster, "clock", "leader", 10, set_ms=2000).error
 
@@ -157,18 +114,6 @@ def test_a_torn_tail_is_cut(cluster: LocalCluster) -> None:
     struck = strike(cluster, "torn", "controller:1", 300)
     assert not struck.error
     assert "node 3001: cut " in log_of(cluster, 3001)[said:]
-
-
-def test_no_majority_rots_at_a_time(cluster: LocalCluster) -> None:
-    began = time.monotonic_ns()
-    actions = tuple(Action(at_ms=0, kind="bit-rot", target=f"controller:{n}", for_ms=500, number=n) for n in range(3))
-    strikes = trio.run(
-        functools.partial(carry_out, FaultPlan(seed="1", actions=actions), cluster, lambda: time.monotonic_ns() - began)
-    )
-    cluster.wait_ready(DEADLINE_S)
-    refused = [strike.error for strike in strikes if strike.error]
-    assert len(refused) == 2
-    assert all("no majority of the voters 3000,3001,3002 would be whole" in error for error in refused)
 
 
 @pytest.mark.parametrize("wipe", [False, True])

@@ -13,7 +13,7 @@ from jepsen_lite.fault_plan import FaultPlan, Strike
 from jepsen_lite.faults.ledger import MARK
 from jepsen_lite.workload import Options, Workload
 from jepsen_lite.worlds import real
-from jepsen_lite.worlds.phases import ENDS_WITHIN_NS
+from jepsen_lite.worlds.node_exits import ENDS_WITHIN_NS, NodeExits, own_exits
 from kraftlab.lab import ClusterError
 
 
@@ -23,7 +23,7 @@ class Cluster:
     controller_ids, broker_ids = (3000,), (0, 1)
 
     def __init__(self):
-        self.codes, self.fault, self.waits, self.started = {}, None, 0, []
+        self.codes, self.fault, self.waits = {}, None, 0
 
     def wait_ready(self, timeout_s):
         self.waits += 1
@@ -36,13 +36,6 @@ class Cluster:
     def last_words(self, node_id):
         return f"node {node_id} says why"
 
-    def pid(self, node_id):
-        return None if node_id in self.codes else 1
-
-    def start_node(self, node_id):
-        del self.codes[node_id]
-        self.started.append(node_id)
-
 
 @pytest.fixture
 def cluster():
@@ -50,65 +43,46 @@ def cluster():
 
 
 @pytest.fixture
-async def run(cluster):
-    listener = SimpleNamespace(ended=lambda op: None, stands=lambda standing: None)
-    workload = Workload("made-up", lambda *_: None, lambda _: (), None, lambda _: ())
-    assignment = SimpleNamespace(workload=workload, options=Options(), listener=listener)
-    made = real._RealRun(assignment, cluster, FaultPlan(seed="1"), None, {})
-    made._drive = SimpleNamespace(now_ns=lambda: 100)
-    return made
+def exits(cluster):
+    cluster.now_ns = 100
+    return NodeExits(cluster, lambda: cluster.now_ns)
 
 
-async def test_a_cluster_that_is_ready_lacks_nothing(run, cluster):
-    await run._wait_ready(30)
-    assert (run._not_ready, cluster.waits) == ("", 1)
+STRIKE = Strike(kind="disk-error", begin_ns=50, end_ns=90, nodes=(3000,))
 
 
-async def test_one_that_does_not_come_back_is_waited_for_and_it_is_said_what_it_lacked(run, cluster, monkeypatch):
+async def test_a_cluster_that_is_ready_lacks_nothing(cluster):
+    assert (await real.lacking(cluster, 30), cluster.waits) == ("", 1)
+
+
+async def test_one_that_does_not_come_back_is_waited_for_and_it_is_said_what_it_lacked(cluster, monkeypatch):
     times = iter(range(0, 1_000, 2))
     monkeypatch.setattr(real.trio, "current_time", lambda: next(times))
     cluster.fault = ClusterError("the cluster is not ready after 2 s (no controller leads); see /tmp/gone/logs")
-    await run._wait_ready(30)
-    assert (run._not_ready, cluster.waits) == ("no controller leads, after 30 s", 14)
+    assert (await real.lacking(cluster, 30), cluster.waits) == ("no controller leads, after 30 s", 14)
 
 
-async def test_one_whose_node_has_ended_is_not_waited_for_any_longer(run, cluster):
+async def test_one_whose_node_has_ended_is_not_waited_for_any_longer(cluster):
     cluster.fault, cluster.codes = ClusterError("broker-1 ended with code 1: node 1 says why"), {1: 1}
-    await run._wait_ready(30)
-    assert (run._not_ready, cluster.waits) == ("broker-1 ended with code 1: node 1 says why", 1)
-    assert run._own_exits() == {1: "exit code 1: node 1 says why"}
+    assert (await real.lacking(cluster, 30), cluster.waits) == ("broker-1 ended with code 1: node 1 says why", 1)
 
 
-async def test_nodes_that_ended_by_themselves_are_noted_and_started_again(run, cluster):
+def test_nodes_that_ended_by_themselves_are_noted(exits, cluster):
     cluster.codes = {0: 1, 3000: -9}
-    run._note_exits(at_rest=False)
-    assert set(run._own_exits()) == {0}, "a kill -9 may be one of ours, still under way"
-    await run._start_dead()
-    assert (set(run._own_exits()), cluster.started) == ({0, 3000}, [3000, 0])
+    exits.look(at_rest=False)
+    assert own_exits(exits.found, []) == {0: "exit code 1: node 0 says why"}, "a kill -9 may be one of ours, still under way"
+    exits.look(at_rest=True)
+    assert set(own_exits(exits.found, [])) == {0, 3000}
 
 
-async def test_a_node_that_a_fault_was_to_end_has_not_ended_by_itself(run, cluster):
-    cluster.codes = {0: 1, 3000: 1}
-    run._note_exits(at_rest=True)
-    run._strikes = [Strike(kind="disk-error", begin_ns=50, end_ns=90, nodes=(3000,))]
-    assert set(run._own_exits()) == {0}
-
-
-async def test_a_fault_that_ended_a_node_does_not_excuse_how_it_ends_later(run, cluster, monkeypatch):
-    run._strikes = [Strike(kind="disk-error", begin_ns=50, end_ns=90, nodes=(3000,))]
-
-    def noted_at(now_ns, codes):
-        monkeypatch.setattr(run._drive, "now_ns", lambda: now_ns)
-        cluster.codes = codes
-        run._note_exits(at_rest=False)
-
-    noted_at(60, {3000: 1})
-    noted_at(70, {3000: 1})
-    assert run._own_exits() == {}
-    noted_at(80, {})  # it was started again
-    noted_at(ENDS_WITHIN_NS + 91, {3000: 1})
-    assert [at_ns for _, at_ns, _ in run._exits] == [60, ENDS_WITHIN_NS + 91]
-    assert set(run._own_exits()) == {3000}
+def test_a_fault_that_ended_a_node_excuses_its_end_once(exits, cluster):
+    for cluster.now_ns, cluster.codes in ((60, {3000: 1, 0: 1}), (70, {3000: 1, 0: 1}), (80, {0: 1})):
+        exits.look(at_rest=False)
+    assert set(own_exits(exits.found, [STRIKE])) == {0}
+    cluster.now_ns, cluster.codes = ENDS_WITHIN_NS + 91, {3000: 1}  # it was started again
+    exits.look(at_rest=False)
+    assert [at_ns for node, at_ns, _ in exits.found if node == 3000] == [60, ENDS_WITHIN_NS + 91]
+    assert set(own_exits(exits.found, [STRIKE])) == {0, 3000}
 
 
 TERMINATED = """
@@ -118,14 +92,14 @@ from jepsen_lite.fault_plan import FaultPlan
 from jepsen_lite.workload import Options
 from jepsen_lite.worlds import real
 
-def told_to_end(ledger, data, controllers):
+def told_to_end(data, *_, **__):
     (data / "file").touch()
     os.kill(os.getpid(), signal.SIGTERM)
     print("went on")
 
-real._needs = lambda plan, net: {"power"}
+real._needs = lambda plan, net: frozenset()
 real.probe = lambda needs: ()
-real.controllers_on_disks = told_to_end
+real.LocalCluster = told_to_end
 workload = SimpleNamespace(properties={})
 directory = SimpleNamespace(write_plan=lambda plan: None)
 try:
@@ -141,6 +115,16 @@ def test_a_run_that_is_terminated_before_it_begins_leaves_nothing(tmp_path):
     done = subprocess.run(words, env=os.environ | where, stdout=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "as Ctrl-C True\n")
     assert not [path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith(MARK)]
+
+
+@pytest.fixture
+async def run(cluster):
+    listener = SimpleNamespace(ended=lambda op: None, stands=lambda standing: None)
+    workload = Workload("made-up", lambda *_: None, lambda _: (), None, lambda _: ())
+    assignment = SimpleNamespace(workload=workload, options=Options(), listener=listener)
+    made = real._RealRun(assignment, cluster, FaultPlan(seed="1"), None)
+    made._drive = SimpleNamespace(now_ns=lambda: 100)
+    return made
 
 
 class Tail:

@@ -196,17 +196,6 @@ def test_an_order_within_another_does_not_end_it(lab: Lab, order: Order) -> None
     assert order("heal")["text"] == "healed everything: nothing was broken"
 
 
-def test_shapes_add_up_and_are_undone_apart(lab: Lab, order: Order) -> None:
-    order("slow", "broker-0", "broker-1", "--delay", "30ms", "--jitter", "5ms")
-    order("lossy", "broker-0", "broker-1", "--one-way", "--loss", "10%", "--reorder", "0.5")
-    shaped = {(link["source"], link["target"]): link for link in order("status")["links"]}  # type: ignore[attr-defined]
-    ahead, back = shaped["broker-0", "broker-1"], shaped["broker-1", "broker-0"]
-    assert (ahead["delay_ms"], ahead["jitter_ms"], ahead["loss"], ahead["reorder"]) == (30, 5, 0.1, 0.5)
-    assert (back["delay_ms"], back["loss"]) == (30, 0)
-    order("heal", "broker-0", "broker-1", "--one-way")
-    assert [link["source"] for link in order("status")["links"]] == ["broker-1"]  # type: ignore[attr-defined]
-
-
 def test_a_slow_cluster_works_slowly(lab: Lab, order: Order) -> None:
     order("slow", "controllers", "--delay", "40ms")
     begun = time.monotonic()

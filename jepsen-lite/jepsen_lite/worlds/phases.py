@@ -8,17 +8,14 @@ What is cancelled during the faults is healed all the same.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import trio
 
 from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan, Observation, Strike
-from ..faults.kind import Kind
-from ..faults.kinds import KINDS
 from ..history import History
 from ..scheduler import Interpreter
 from ..workload import Options, Port, Run, Workload
@@ -33,28 +30,8 @@ PROPERTIES: Mapping[str, str] = {
 """Of all nodes: a snapshot every two hundred records or so, and brokers that are fenced while a short run still goes on."""
 READY_WITHIN_S = 30.0
 FINAL_WITHIN_S = 60.0
-ENDS_WITHIN_NS = 10_000_000_000
-"""How long a node may take to end, and to be found, after its disk failed."""
 LOG_WITHIN_S = 15.0
 """How long the committed log may take to be read to its end."""
-
-
-def own_exits(
-    exits: Iterable[tuple[int, int, str]], strikes: Iterable[Strike], kinds: Mapping[str, Kind] = KINDS
-) -> dict[int, str]:
-    """Nodes that ended by themselves, of (node, when, last words), without those that were to be expected of what struck the node
-    then, or had just struck it.
-    """
-    expected = [
-        (strike.begin_ns, math.inf if strike.end_ns is None else strike.end_ns + ENDS_WITHIN_NS, strike.nodes)
-        for strike in strikes
-        if kinds[strike.kind].ends_nodes
-    ]
-    found: dict[int, str] = {}
-    for node, at_ns, words in exits:
-        if not any(begin_ns <= at_ns <= end_ns and node in nodes for begin_ns, end_ns, nodes in expected):
-            found.setdefault(node, words)
-    return found
 
 
 class PhasedRun(ABC):

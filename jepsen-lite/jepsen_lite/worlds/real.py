@@ -46,7 +46,8 @@ from ..faults.quorum_guard import QuorumGuard
 from ..workload import Port, Run
 from .grpc_port import GrpcPort, Nodes
 from .log_tail import LogTail
-from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
+from .node_exits import NodeExits, own_exits
+from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .sampler import sample
 from .trio_drive import first_of
 from .world import Assignment, Played, WorldFailed, newest
@@ -56,7 +57,6 @@ _START_WITHIN_S = 60.0
 _READY_STEP_S = 2.0
 _STANDING_S = 1.0
 _TAIL_PAUSE_S = 0.05
-_KILLED = -signal.SIGKILL
 _LACKING = re.compile(r"is not ready after .* s \((.*)\); see ")
 """What a cluster says while it is waited for step by step, in a directory that will be gone."""
 NOTHING_SEEN = Observation(at_ns=0, node=-1, is_up=False)
@@ -201,10 +201,7 @@ class _RealRun(PhasedRun):
         self._guard: QuorumGuard
         self._tail: LogTail
         self._watchers: trio.Nursery
-        self._exits: list[tuple[int, int, str]] = []
-        """(node, when, last words)."""
-        self._ended: set[int] = set()
-        """Nodes whose end was noted, and that were not started since."""
+        self._exits = NodeExits(cluster, self._drive.now_ns)
         self._violations: list[str] = []
         self._reading = trio.Lock()
 
@@ -227,7 +224,7 @@ class _RealRun(PhasedRun):
                 with trio.CancelScope(shield=True):
                     log = await self._wind_up()
                 self._watchers.cancel_scope.cancel()
-            return self._run(log, self._own_exits(), (*self._violations, *self._tail.violations))
+            return self._run(log, own_exits(self._exits.found, self._strikes), (*self._violations, *self._tail.violations))
         except Exception as error:
             if self._cut_short:
                 raise KeyboardInterrupt from error  # what failed did so on the way out, or would have had more time
@@ -285,26 +282,15 @@ class _RealRun(PhasedRun):
 
     async def _start_dead(self) -> None:
         """Nodes that ended by themselves are noted, and started again."""
-        self._note_exits(at_rest=True)
+        self._exits.look(at_rest=True)
         for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
             if self._cluster.pid(node_id) is None:
                 await _in_thread(self._cluster.start_node, node_id)
 
     async def _wait_ready(self, within_s: float) -> None:
-        """Step by step, so that it can be cut short."""
-        deadline, state = trio.current_time() + within_s, ""
-        while trio.current_time() < deadline:
-            try:
-                await _in_thread(self._cluster.wait_ready, _READY_STEP_S)
-            except ClusterError as error:
-                lacking = _LACKING.search(str(error))
-                state = f"{lacking[1]}, after {within_s:g} s" if lacking else str(error)
-                if self._cluster.exited():
-                    break
-            else:
-                return
-        self._not_ready = state
-        self._note_exits(at_rest=True)
+        self._not_ready = await lacking(self._cluster, within_s)
+        if self._not_ready:
+            self._exits.look(at_rest=True)
 
     async def _wind_up(self) -> CommittedLog | None:
         """The log to its end; None if it is not known where that is: nobody could say then that something is missing. It is known
@@ -357,22 +343,27 @@ class _RealRun(PhasedRun):
 
     async def _watch(self) -> None:
         while True:
-            self._note_exits(at_rest=False)
+            self._exits.look(at_rest=False)
             self._tell()
             await trio.sleep(_STANDING_S)
 
-    def _note_exits(self, *, at_rest: bool) -> None:
-        """Nodes that ended by themselves; while faults strike, a kill looks like an end by kill -9 for a moment."""
-        exited = self._cluster.exited()
-        self._ended &= exited.keys()
-        for node_id, code in exited.items():
-            if node_id not in self._ended and (at_rest or code != _KILLED):
-                words = f"exit code {code}: {self._cluster.last_words(node_id)}"
-                self._exits.append((node_id, self._drive.now_ns(), words))
-                self._ended.add(node_id)
 
-    def _own_exits(self) -> dict[int, str]:
-        return own_exits(self._exits, self._strikes)
+async def lacking(cluster: LocalCluster, within_s: float) -> str:
+    """Wait until the cluster is ready; return what it lacks if it is not in time, or if a node has ended, otherwise "". It waits
+    step by step, so that it can be cut short.
+    """
+    deadline, state = trio.current_time() + within_s, ""
+    while trio.current_time() < deadline:
+        try:
+            await _in_thread(cluster.wait_ready, _READY_STEP_S)
+        except ClusterError as error:
+            found = _LACKING.search(str(error))
+            state = f"{found[1]}, after {within_s:g} s" if found else str(error)
+            if cluster.exited():
+                break
+        else:
+            return ""
+    return state
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:

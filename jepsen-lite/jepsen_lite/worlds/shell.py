@@ -35,7 +35,8 @@ from ..history import Op
 from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Run, Workload
 from .cluster_port import ASIDE, ClusterPort
-from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun, own_exits
+from .node_exits import own_exits
+from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .shell_kinds import SHELL_KINDS
 from .trio_drive import first_of
 from .world import Assignment, Listener, Played, Standing, WorldFailed

@@ -44,11 +44,6 @@ def test_a_row_has_what_filters_need(new_run, tmp_path: Path) -> None:
         assert f"<option>{option}</option>" in text
 
 
-def test_counts_of_outcomes_are_those_of_the_history(new_run, tmp_path: Path) -> None:
-    new_run(OPS, VALID)
-    assert '<td class="n">1</td><td class="n">0</td><td class="n">1</td>' in Index(tmp_path).render()
-
-
 BROKEN = (Verdict(checker="witness", valid=False, reason="one lies"),)
 
 
