@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from . import catch_up, changes, chaos, checkers, commit, failover, large_cluster, pipeline, planner, sim, snapshot, start
+import click
+
+from kraftlab.cli.command_groups import LazyGroup
 
 MEASUREMENTS = {
-    "commit": commit.main,
-    "failover": failover.main,
-    "start": start.main,
-    "snapshot": snapshot.main,
-    "catch-up": catch_up.main,
-    "changes": changes.main,
-    "large-cluster": large_cluster.main,
-    "planner": planner.main,
-    "pipeline": pipeline.main,
-    "sim": sim.main,
-    "chaos": chaos.main,
-    "checkers": checkers.main,
+    "commit": "bench.commit:main",
+    "failover": "bench.failover:main",
+    "start": "bench.start:main",
+    "snapshot": "bench.snapshot:main",
+    "catch-up": "bench.catch_up:main",
+    "changes": "bench.changes:main",
+    "large-cluster": "bench.large_cluster:main",
+    "planner": "bench.planner:main",
+    "pipeline": "bench.pipeline:main",
+    "sim": "bench.sim:main",
+    "chaos": "bench.chaos:main",
+    "checkers": "bench.checkers:main",
 }
 
 
-def main(arguments: list[str]) -> int:
-    if arguments and arguments[0] in MEASUREMENTS:
-        return MEASUREMENTS[arguments[0]](arguments[1:])
-    names = ", ".join(MEASUREMENTS)
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description=f"Measures kraftlab on this machine. Each of {names} has arguments of its own (--help).",
-    )
-    parser.add_argument("measurement", nargs="?", default="all", help=f"{names} or all (default)", choices=[*MEASUREMENTS, "all"])
-    parser.add_argument("--json", action="store_true", help="print one JSON document per measurement, a line each")
-    parser.add_argument("--quick", action="store_true", help="less of everything: to see that it works")
-    chosen = parser.parse_args(arguments)
-    passed = [option for option in ("--json", "--quick") if getattr(chosen, option[2:])]
+@click.group("bench", cls=LazyGroup, modules=MEASUREMENTS, invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="print one JSON document per measurement, a line each")
+@click.option("--quick", is_flag=True, help="less of everything: to see that it works")
+@click.pass_context
+def bench(context: click.Context, /, as_json: bool, quick: bool) -> int:
+    """Measure kraftlab on this machine: one measurement, which has arguments of its own, or all of them."""
+    if context.invoked_subcommand is not None:
+        return 0
     worst = 0
-    for name, measurement in MEASUREMENTS.items():
-        if not chosen.json:
-            print(f"\n{name}\n", flush=True)
-        worst = max(worst, measurement(passed))
+    for name in MEASUREMENTS:
+        if not as_json:
+            click.echo(f"\n{name}\n")
+        options = [option for option, given in (("--json", as_json), ("--quick", quick)) if given]
+        command = bench.get_command(context, name)
+        assert command is not None
+        worst = max(worst, command.main(options, f"python -m bench {name}", standalone_mode=False))
     return worst
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(bench.main(prog_name="python -m bench", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)

@@ -8,13 +8,13 @@ everything. Only in the second run does the leader take a snapshot, and clean it
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable
 
+import click
 import msgspec
 import trio
 
@@ -32,7 +32,7 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.wire.transport import PeerServer
 
 from .large_metadata import history, memory_mib
-from .measure import free_ports, table
+from .measure import free_ports, measurement, table
 
 LEADER, OBSERVER = 0, 1
 NEVER_BYTES = 1 << 40
@@ -177,15 +177,12 @@ def render(results: list[CatchUpResult]) -> str:
     return table(rows)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench catch-up", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="50,000 records")
-    parser.add_argument("--records", type=int, help="how many (default 1,000,000)")
-    chosen = parser.parse_args(arguments)
-    total = chosen.records or (50_000 if chosen.quick else 1_000_000)
+@measurement("catch-up", __doc__, quick="50,000 records")
+@click.option("--records", type=int, help="how many (default 1,000,000)")
+def main(quick: bool, as_json: bool, records: int | None) -> int:
+    total = records or (50_000 if quick else 1_000_000)
     results = [measure(total, way) for way in ("log", "snapshot")]
-    print(msgspec.json.encode({"catch-up": results}).decode() if chosen.json else render(results))
+    print(msgspec.json.encode({"catch-up": results}).decode() if as_json else render(results))
     return 0
 
 

@@ -9,7 +9,6 @@ which must not depend on the size. *Listing*: ten thousand running reassignments
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import random
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeVar
 
+import click
 import msgspec
 import trio
 
@@ -42,7 +42,7 @@ from kraftlab.quorum.storage.metadata_log import MetadataLog
 from kraftlab.quorum.storage.metadata_store import MetadataStore
 
 from .large_metadata import memory_mib, records, reset_peak
-from .measure import table
+from .measure import measurement, table
 
 T = TypeVar("T")
 EPOCH = 1
@@ -355,16 +355,13 @@ def measure(partitions: int, runs: int) -> ChangesResult:
     return ChangesResult(fencing, sizes, listed, os.getloadavg()[0], os.cpu_count() or 0)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench changes", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the tables")
-    parser.add_argument("--quick", action="store_true", help="30,000 partitions, 3 runs")
-    parser.add_argument("--partitions", type=int, help="how many (default 1,000,000)")
-    parser.add_argument("--runs", type=int, help="how often a broker is fenced (default 10); the best counts")
-    chosen = parser.parse_args(arguments)
-    partitions = chosen.partitions or (30_000 if chosen.quick else 1_000_000)
-    result = measure(partitions, chosen.runs or (3 if chosen.quick else 10))
-    print(msgspec.json.encode({"changes": result}).decode() if chosen.json else render(result))
+@measurement("changes", __doc__, quick="30,000 partitions, 3 runs")
+@click.option("--partitions", type=int, help="how many (default 1,000,000)")
+@click.option("--runs", type=int, help="how often a broker is fenced (default 10); the best counts")
+def main(quick: bool, as_json: bool, partitions: int | None, runs: int | None) -> int:
+    partitions = partitions or (30_000 if quick else 1_000_000)
+    result = measure(partitions, runs or (3 if quick else 10))
+    print(msgspec.json.encode({"changes": result}).decode() if as_json else render(result))
     return 0
 
 

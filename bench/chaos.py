@@ -8,12 +8,11 @@ which those get through that faults let, or at most 10.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Iterator
 from itertools import count
 
+import click
 import msgspec
 
 from jepsen_lite.runs import Trial
@@ -22,7 +21,7 @@ from jepsen_lite.verdicts import VALID
 from jepsen_lite.workload import Options
 from jepsen_lite.workloads import WORKLOADS, workload_named
 
-from .measure import table
+from .measure import measurement, table
 
 RUN_S = 30.0
 NEMESES = ("all",)
@@ -69,20 +68,13 @@ def plain(total: Sum) -> dict[str, object]:
     return {**total._asdict(), "seeds_per_s": total.seeds_per_s, "simulated_s_per_s": total.simulated_s_per_s}
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench chaos", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="2 seconds for each only")
-    parser.add_argument("--seconds", type=float, help="how long to measure each (default 20)")
-    chosen = parser.parse_args(arguments)
-    seconds = chosen.seconds or (2.0 if chosen.quick else 20.0)
+@measurement("chaos", __doc__, quick="2 seconds for each only")
+@click.option("--seconds", type=float, help="how long to measure each (default 20)")
+def main(quick: bool, as_json: bool, seconds: float | None) -> int:
+    seconds = seconds or (2.0 if quick else 20.0)
     measured = {name: measure(trials, seconds) for name, trials in cases().items()}
-    if chosen.json:
+    if as_json:
         print(msgspec.json.encode({"chaos": {name: plain(sum_of(seeds)) for name, seeds in measured.items()}}).decode())
     else:
         print(render(measured))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

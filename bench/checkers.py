@@ -7,13 +7,13 @@ steps over lists. All are what a correct cluster would have shown: nothing is fo
 
 from __future__ import annotations
 
-import argparse
 import gc
 import random
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import click
 import msgspec
 
 from jepsen_lite.checkers.availability import Availability
@@ -33,7 +33,7 @@ from jepsen_lite.history import History, Op
 from jepsen_lite.workload import Checker, Options, Run
 from kraftlab.checking.models import Register
 
-from .measure import table
+from .measure import measurement, table
 
 CLIENTS = 10
 OPS_PER_KEY = 100
@@ -245,14 +245,11 @@ def measure(count: int) -> list[Row]:
     return rows
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench checkers", description=__doc__)
-    parser.add_argument("--operations", type=int, default=1_000_000, help="of each history (default 1000000)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--quick", action="store_true", help="histories of 20000 operations")
-    chosen = parser.parse_args(arguments)
-    rows = measure(20_000 if chosen.quick else chosen.operations)
-    if chosen.json:
+@measurement("checkers", __doc__, quick="histories of 20000 operations")
+@click.option("--operations", default=1_000_000, help="of each history (default 1000000)")
+def main(quick: bool, as_json: bool, operations: int) -> int:
+    rows = measure(20_000 if quick else operations)
+    if as_json:
         print(msgspec.json.encode({"measurement": "checkers", "rows": rows}).decode())
         return 0
     heading = ("history", "checker", "CPU s", "operations/s", "times a plain pass")

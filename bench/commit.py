@@ -6,15 +6,15 @@ second at 64 and 512 in flight, and one write of 10,000 records. A door is a way
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 
+import click
 import msgspec
 
 from . import commit_admin, commit_etcd, commit_quorum, floor
-from .measure import CommitParameters, CommitResult, NoResult, table
+from .measure import CommitParameters, CommitResult, NoResult, measurement, table
 
 Door = Callable[[CommitParameters], CommitResult]
 
@@ -82,29 +82,22 @@ def render(results: Sequence[CommitResult], parameters: CommitParameters) -> str
     return table(rows)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench commit", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="half a second per part")
-    parser.add_argument("--seconds", type=float, help="how long each part takes (default 2)")
-    parser.add_argument("--doors", default=",".join(OURS), help="which of our doors, of %(default)s")
-    parser.add_argument("--ours-only", action="store_true", help="do not measure other systems")
-    chosen = parser.parse_args(arguments)
-    names = chosen.doors.split(",")
+@measurement("commit", __doc__, quick="half a second per part")
+@click.option("--seconds", type=float, help="how long each part takes (default 2)")
+@click.option("--doors", default=",".join(OURS), show_default=True, help="which of our doors")
+@click.option("--ours-only", is_flag=True, help="do not measure other systems")
+def main(quick: bool, as_json: bool, seconds: float | None, doors: str, ours_only: bool) -> int:
+    names = doors.split(",")
     if unknown := set(names) - OURS.keys():
-        parser.error(f"no door is called {', '.join(sorted(unknown))}; choose from {', '.join(OURS)}")
-    parameters = CommitParameters(seconds=chosen.seconds or (0.5 if chosen.quick else 2.0))
-    doors = {name: OURS[name] for name in names} | ({} if chosen.ours_only else others())
-    results = measure(doors, parameters)
+        raise click.UsageError(f"no door is called {', '.join(sorted(unknown))}; choose from {', '.join(OURS)}")
+    parameters = CommitParameters(seconds=seconds or (0.5 if quick else 2.0))
+    measured = {name: OURS[name] for name in names} | ({} if ours_only else others())
+    results = measure(measured, parameters)
     if not results:
         return 1
     least = floor.measure(parameters.seconds)
-    if chosen.json:
+    if as_json:
         print(msgspec.json.encode({"commit": results, "floor": least}).decode())
     else:
         print(f"{render(results, parameters)}\n{least}")
-    return 0 if len(results) == len(doors) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    return 0 if len(results) == len(measured) else 1

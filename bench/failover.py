@@ -7,12 +7,11 @@ controller are in it. Then the killed one is started again, and the next run wai
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from typing import Any
 
+import click
 import msgspec
 
 from kraftlab.client import AdminClient
@@ -22,7 +21,7 @@ from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
-from .measure import NoResult, percentile, table
+from .measure import NoResult, measurement, percentile, table
 
 CAUGHT_UP_TIMEOUT_S = 20.0
 ELSEWHERE = {"ZooKeeper": "0.6–1.1 s", "etcd": "1.5–2.3 s", "Kafka": "2.0–3.5 s"}
@@ -80,16 +79,9 @@ def render(result: FailoverResult) -> str:
     return table([heading, ["kraftlab", str(len(result.seconds)), *values, *ELSEWHERE.values()]])
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench failover", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="5 runs only")
-    parser.add_argument("--runs", type=int, help="how often to kill (default 20)")
-    chosen = parser.parse_args(arguments)
-    result = measure(chosen.runs or (5 if chosen.quick else 20))
-    print(msgspec.json.encode({"failover": result}).decode() if chosen.json else render(result))
+@measurement("failover", __doc__, quick="5 runs only")
+@click.option("--runs", type=int, help="how often to kill (default 20)")
+def main(quick: bool, as_json: bool, runs: int | None) -> int:
+    result = measure(runs or (5 if quick else 20))
+    print(msgspec.json.encode({"failover": result}).decode() if as_json else render(result))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -8,15 +8,14 @@ every move has ended. Processor time is that of all nodes together, which share 
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import click
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -25,7 +24,7 @@ from kraftlab.client.admin import raise_first_error
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
-from .measure import NoResult, table
+from .measure import NoResult, measurement, table
 
 CONTROLLERS, BROKERS, LOG_DIRS, REPLICAS = 3, 4, 2, 3
 TOPICS, PARTITIONS_PER_TOPIC = 9, 1000
@@ -251,18 +250,11 @@ def render(result: LargeClusterResult) -> str:
     )
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench large-cluster", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="3 topics of 100 partitions")
-    parser.add_argument("--topics", type=int, help=f"how many (default {TOPICS})")
-    parser.add_argument("--partitions", type=int, help=f"of each topic (default {PARTITIONS_PER_TOPIC})")
-    chosen = parser.parse_args(arguments)
-    topics = chosen.topics or (3 if chosen.quick else TOPICS)
-    result = measure(topics, chosen.partitions or (100 if chosen.quick else PARTITIONS_PER_TOPIC))
-    print(msgspec.json.encode({"large-cluster": result}).decode() if chosen.json else render(result))
+@measurement("large-cluster", __doc__, quick="3 topics of 100 partitions")
+@click.option("--topics", type=int, help=f"how many (default {TOPICS})")
+@click.option("--partitions", type=int, help=f"of each topic (default {PARTITIONS_PER_TOPIC})")
+def main(quick: bool, as_json: bool, topics: int | None, partitions: int | None) -> int:
+    topics = topics or (3 if quick else TOPICS)
+    result = measure(topics, partitions or (100 if quick else PARTITIONS_PER_TOPIC))
+    print(msgspec.json.encode({"large-cluster": result}).decode() if as_json else render(result))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import click
 import msgspec
 
 
@@ -40,6 +41,17 @@ class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
     serial_p99_ms: float
     commits_per_second: dict[int, float]
     bulk_ms: float
+
+
+def measurement(name: str, about: str | None, *, quick: str) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a function a command of `python -m bench` with `--json` and `--quick`; `about` is the docstring of its module."""
+
+    def decorate(function: Callable[..., int]) -> click.Command:
+        as_json = click.option("--json", "as_json", is_flag=True, help="print one JSON document instead of tables")
+        less = click.option("--quick", is_flag=True, help=quick)
+        return click.command(name, help=about, short_help=(about or "").partition("\n")[0])(as_json(less(function)))
+
+    return decorate
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

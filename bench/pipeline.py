@@ -11,7 +11,6 @@ latter can be compared.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import shutil
@@ -24,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 from kraftlab.metadata import records as r
@@ -33,7 +33,7 @@ from kraftlab.quorum.core import batch
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, SegmentHeader, segment_name
 
-from .measure import table
+from .measure import measurement, table
 from .reassignment_log import RECORDS_PER_LOG_BATCH, ReassignmentLog, Row, Truth
 
 if TYPE_CHECKING:
@@ -272,15 +272,12 @@ def measure(changes: int, warm_runs: int) -> Result:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench pipeline", description=__doc__.partition("\n")[0])
-    parser.add_argument("--changes", type=int, default=1_000_000, help="changes of partitions in the log (default: %(default)s)")
-    parser.add_argument("--warm", type=int, default=1, help="runs after the cold one (default: %(default)s)")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="100,000 changes")
-    options = parser.parse_args(arguments)
-    result = measure(100_000 if options.quick else options.changes, options.warm)
-    if options.json:
+@measurement("pipeline", __doc__, quick="100,000 changes")
+@click.option("--changes", default=1_000_000, help="changes of partitions in the log (default: 1000000)")
+@click.option("--warm", default=1, help="runs after the cold one (default: 1)")
+def main(quick: bool, as_json: bool, changes: int, warm: int) -> int:
+    result = measure(100_000 if quick else changes, warm)
+    if as_json:
         print(msgspec.json.encode(result).decode())
     else:
         rows = [["step", "way", "s", "processor s", "records/s", "per processor s", "right"]]

@@ -8,9 +8,9 @@ a random start, and knows neither sizes nor what is where.
 
 from __future__ import annotations
 
-import argparse
 import time
 
+import click
 import msgspec
 import numpy as np
 
@@ -23,7 +23,7 @@ from kraftlab.pipeline.planning.options import PlanOptions, Scope
 from kraftlab.pipeline.planning.plan import encode_plan
 from kraftlab.pipeline.planning.propose import propose, solve
 
-from .measure import table
+from .measure import measurement, table
 
 TB = 1e12
 
@@ -236,19 +236,16 @@ def _range(state: GoalState) -> str:
     return f"{state.least:.3f}-{state.most:.3f}"
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench planner", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the cluster")
-    parser.add_argument("--large", action="store_true", help="also a million partitions over a thousand brokers")
-    parser.add_argument("--runs", type=int, default=3, help="the fastest of so many runs counts")
-    chosen = parser.parse_args(arguments)
-    shapes = [Shape(partitions=20_000, brokers=30, topics=383) if chosen.quick else Shape()]
-    if chosen.large:
+@measurement("planner", __doc__, quick="a tenth of the cluster")
+@click.option("--large", is_flag=True, help="also a million partitions over a thousand brokers")
+@click.option("--runs", default=3, help="the fastest of so many runs counts")
+def main(quick: bool, as_json: bool, large: bool, runs: int) -> int:
+    shapes = [Shape(partitions=20_000, brokers=30, topics=383) if quick else Shape()]
+    if large:
         shapes.append(Shape(partitions=1_000_000, brokers=1000, topics=19_155))
     for shape in shapes:
-        found = measure_plan(shape, 1 if chosen.quick else chosen.runs)
-        if chosen.json:
+        found = measure_plan(shape, 1 if quick else runs)
+        if as_json:
             print(msgspec.json.encode({"shape": shape, "plans": found}).decode(), flush=True)
             continue
         print(f"{shape.partitions} partitions x RF {shape.factor} over {shape.brokers} brokers in {shape.racks} racks\n")

@@ -10,12 +10,13 @@ The generator counts what it does, and that is the truth: nothing of it is compu
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
+
+import click
 
 BROKERS = 60
 ROWS_PER_BATCH = 100_000
@@ -204,13 +205,12 @@ def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
         yield chunk
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", help="Parquet file to write")
-    parser.add_argument("--changes", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    truth = asdict(write_parquet(arguments.path, arguments.changes, arguments.seed))
+@click.command(help=__doc__)
+@click.argument("path")
+@click.option("--changes", default=1_000_000, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+def main(path: str, changes: int, seed: int) -> None:
+    truth = asdict(write_parquet(path, changes, seed))
     print(json.dumps({name: value for name, value in truth.items() if name != "cycles"}))
 
 

@@ -7,19 +7,18 @@ strike a second, then convergence; most of that time nothing happens, and it sho
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Iterator
 from itertools import count
 
+import click
 import msgspec
 
 from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.options import NetworkOptions, SimulationOptions, draw_options
 from kraftlab.simulation.consensus.runner import SeedResult, Summary, Tally, play, run_seed
 
-from .measure import table
+from .measure import measurement, table
 
 PROPOSE_INTERVAL_US = 144_000
 """The workload proposes bursts, and passes over some: this makes ten batches a second."""
@@ -79,21 +78,14 @@ def render(summaries: dict[str, Summary]) -> str:
     return table(rows)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench sim", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="2 seconds for each workload only")
-    parser.add_argument("--seconds", type=float, help="how long to measure each workload (default 10)")
-    chosen = parser.parse_args(arguments)
-    seconds = chosen.seconds or (2.0 if chosen.quick else 10.0)
+@measurement("sim", __doc__, quick="2 seconds for each workload only")
+@click.option("--seconds", type=float, help="how long to measure each workload (default 10)")
+def main(quick: bool, as_json: bool, seconds: float | None) -> int:
+    seconds = seconds or (2.0 if quick else 10.0)
     summaries = {name: measure(play_all(), seconds) for name, play_all in WORKLOADS.items()}
-    if chosen.json:
+    if as_json:
         plain = {name: summary._asdict() for name, summary in summaries.items()}
         print(msgspec.json.encode({"sim": plain}).decode())
     else:
         print(render(summaries))
     return 1 if any(summary.failed_seeds for summary in summaries.values()) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

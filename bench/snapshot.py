@@ -7,7 +7,6 @@ holds it, loading in a new one; both in a worker thread, as on a node, beside an
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+import click
 import msgspec
 import trio
 
@@ -33,7 +33,7 @@ from kraftlab.quorum.storage.snapshot_file import read_summary, snapshot_name
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
 
 from .large_metadata import memory_mib, records, reset_peak
-from .measure import percentile, table
+from .measure import measurement, percentile, table
 
 T = TypeVar("T")
 IDENTITY = LogIdentity("bench", bytes(16))
@@ -160,14 +160,11 @@ def render(result: SnapshotResult) -> str:
     return table(rows)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench snapshot", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="50,000 partitions")
-    parser.add_argument("--partitions", type=int, help="how many (default 1,000,000)")
-    chosen = parser.parse_args(arguments)
-    result = measure(chosen.partitions or (50_000 if chosen.quick else 1_000_000))
-    print(msgspec.json.encode({"snapshot": result}).decode() if chosen.json else render(result))
+@measurement("snapshot", __doc__, quick="50,000 partitions")
+@click.option("--partitions", type=int, help="how many (default 1,000,000)")
+def main(quick: bool, as_json: bool, partitions: int | None) -> int:
+    result = measure(partitions or (50_000 if quick else 1_000_000))
+    print(msgspec.json.encode({"snapshot": result}).decode() if as_json else render(result))
     return 0
 
 

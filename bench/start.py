@@ -6,15 +6,14 @@ formatted before the clock starts. The second start follows a clean stop.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 
+import click
 import msgspec
 
 from kraftlab.lab import LocalCluster
 
-from .measure import percentile, table
+from .measure import measurement, percentile, table
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 4, 2
 ELSEWHERE = {"Kafka": "11.6 s"}
@@ -56,16 +55,9 @@ def render(result: StartResult) -> str:
     return table(rows)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench start", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
-    parser.add_argument("--quick", action="store_true", help="2 runs only")
-    parser.add_argument("--runs", type=int, help="how often to start a new cluster (default 7)")
-    chosen = parser.parse_args(arguments)
-    result = measure(chosen.runs or (2 if chosen.quick else 7))
-    print(msgspec.json.encode({"start": result}).decode() if chosen.json else render(result))
+@measurement("start", __doc__, quick="2 runs only")
+@click.option("--runs", type=int, help="how often to start a new cluster (default 7)")
+def main(quick: bool, as_json: bool, runs: int | None) -> int:
+    result = measure(runs or (2 if quick else 7))
+    print(msgspec.json.encode({"start": result}).decode() if as_json else render(result))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
