@@ -23,21 +23,12 @@ from kraftlab.checking.mutant import MutantDoesNotApply, Shown
 from kraftlab.cli import main
 
 QUICK = {
-    "R1": {"S17"},
     "R9": {"S19"},
-    "R13": {"S19", "LogTruncationRefused", "S0", "S9", "S7", "S11"},
-    "R15": {"S16", "witness", "linearizable"},
+    "R15": {"witness", "linearizable"},
     "C2": {"M3"},
-    "C5": {"M1"},
-    "C8": {"M12"},
-    "C10": {"M1", "M2", "M10", "ReplayError"},
-    "M6": {"image: kill"},
     "X2": {"image: the run itself"},
-    "X3": {"image: the run itself"},
-    "X8": {"M13"},
-    "X12": {"S19", "S8", "L2"},
 }
-"""Found within a few seeds; the rest is `kraftlab chaos mutants`."""
+"""One of each game, found within a few seeds; the tests of the simulators and of crash images have the others."""
 
 
 def test_the_table_has_every_mutation_once_and_says_how_each_is_hunted():
@@ -61,12 +52,6 @@ def test_a_planted_bug_is_seen(mutation_id: str):
     assert hunted.status == KILLED, hunted
     seen = {part for oracle in hunted.oracles for part in oracle.split("+")}
     assert seen & QUICK[mutation_id], hunted.oracles
-
-
-def test_what_clients_see_alone_shows_a_read_that_is_not_linearizable():
-    finding = hunt_bug("linearizable-read-as-it-is", 30.0)
-    assert finding.found
-    assert {"witness", "linearizable"} & set(finding.rule.split("+"))
 
 
 def test_without_a_bug_nothing_is_seen_and_the_budget_ends_the_hunt(monkeypatch: pytest.MonkeyPatch):

@@ -15,12 +15,13 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
 from random import Random
 from typing import NamedTuple
+from unittest import mock
 
 from .. import INSTALL
 from ..fault_plan import Action, FaultPlan
@@ -77,7 +78,14 @@ def sing(library: str, *, does_nothing: bool = True) -> Sung:
         actions.insert(0, Action(at_ms=0, kind=IGNORED, target="controllers", for_ms=int(OPTIONS.time_s * 1000)))
     plan = FaultPlan(seed=OPTIONS.seed, actions=tuple(actions))
     trial = Trial("registers", "real", (), OPTIONS, plan=plan)
-    with tempfile.TemporaryDirectory(prefix="canary-") as store, _planted(library), _preloaded(library if does_nothing else ""):
+    fault = _synced_once if library else _not_carried_out
+    kind = Kind(IGNORED, "fsyncs do nothing", _never, fault, needs=() if library else (STRACE,))
+    preloaded = ":".join(filter(None, (library, os.environ.get(PRELOAD))))
+    with (
+        tempfile.TemporaryDirectory(prefix="canary-") as store,
+        mock.patch.dict(KINDS, {IGNORED: kind}),
+        mock.patch.dict(os.environ, {PRELOAD: preloaded} if library and does_nothing else {}),
+    ):
         tried = run_test(trial, store, _Silence())
     failed = [strike for strike in tried.run.strikes if strike.error]
     if failed:
@@ -94,18 +102,8 @@ class _Silence:
         """Nobody looks."""
 
 
-@contextmanager
-def _planted(library: str) -> Iterator[None]:
-    """There is a kind of fault that no plan draws."""
-    fault = _synced_once if library else _not_carried_out
-    KINDS[IGNORED] = Kind(IGNORED, "fsyncs do nothing", _never, fault, needs=() if library else (STRACE,))
-    try:
-        yield
-    finally:
-        del KINDS[IGNORED]
-
-
 def _never(random: Random, shape: Shape) -> list[Draft]:
+    """Draw nothing: the kind of fault is for the canary's own plan."""
     return []
 
 
@@ -136,18 +134,3 @@ def _sync(path: os.PathLike[str]) -> None:
             raise OSError(ctypes.get_errno(), "syncfs failed", str(path))
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _preloaded(library: str) -> Iterator[None]:
-    """Processes that are started meanwhile have the library."""
-    before = os.environ.get(PRELOAD)
-    if library:
-        os.environ[PRELOAD] = library if before is None else f"{library}:{before}"
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ[PRELOAD] = before
-        else:
-            os.environ.pop(PRELOAD, None)

@@ -7,10 +7,10 @@ images, between processes or on a real node has no plan of faults that could bec
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kraftlab.checking.mutant import processor_s
 from kraftlab.simulation.consensus import runner
 from kraftlab.simulation.consensus.plan import Plan
 from kraftlab.simulation.consensus.runner import SeedResult
@@ -47,20 +47,6 @@ class Least(NamedTuple):
     is_least: bool
 
 
-class Clock:
-    """Of this process's processor time."""
-
-    def __init__(self, budget_s: float) -> None:
-        self._begun, self._budget_s = time.process_time(), budget_s
-
-    @property
-    def seconds(self) -> float:
-        return time.process_time() - self._begun
-
-    def is_over(self) -> bool:
-        return self.seconds >= self._budget_s
-
-
 def of_seed(result: SeedResult, has_controllers: bool, budget_s: float) -> Least:
     """Of a seed of a simulator, which broke a rule. The bug must be planted."""
     make_world = MetadataWorld if has_controllers else World
@@ -68,8 +54,8 @@ def of_seed(result: SeedResult, has_controllers: bool, budget_s: float) -> Least
     def replay(plan: Plan) -> SeedResult:
         return runner.play(plan.options, plan=plan, refine=plan.refine, make_world=make_world, with_tail=False)
 
-    clock = Clock(budget_s)
-    shrunk = shrink(result, replay, is_over=clock.is_over)
+    begun = processor_s()
+    shrunk = shrink(result, replay, is_over=lambda: processor_s() - begun >= budget_s)
     plan = shrunk.plan
     return Least(
         _size(shrunk.result),
@@ -77,7 +63,7 @@ def of_seed(result: SeedResult, has_controllers: bool, budget_s: float) -> Least
         tuple(sorted({strike.fault for strike in plan.strikes})),
         weather(plan.options),
         shrunk.runs,
-        clock.seconds,
+        processor_s() - begun,
         shrunk.is_least,
     )
 
@@ -89,11 +75,11 @@ def _size(result: SeedResult) -> Size:
 def of_run(played: SimulatedRun, replay: Callable[[Case], SimulatedRun], budget_s: float) -> Least:
     """Of a workload's run in the simulated world, in which checkers found something. The bug must be planted."""
     wanted = _wrong(played)
-    clock, replays, least = Clock(budget_s), 0, played
+    begun, replays, least = processor_s(), 0, played
 
     def fails(case: Case) -> bool:
         nonlocal replays, least
-        if clock.is_over():
+        if processor_s() - begun >= budget_s:
             return False
         replays += 1
         tried = replay(case)
@@ -110,8 +96,8 @@ def of_run(played: SimulatedRun, replay: Callable[[Case], SimulatedRun], budget_
         tuple(sorted({action.kind for action in case.actions})),
         (),
         replays,
-        clock.seconds,
-        not clock.is_over(),
+        processor_s() - begun,
+        processor_s() - begun < budget_s,
     )
 
 
