@@ -6,8 +6,7 @@ what it breaks later or elsewhere does not count. Every run ends soon after the 
 last (the bound on steps), so a candidate that breaks nothing costs little. The order pays: first no strikes at all, then a
 simpler world, since that is played faster, then kinds of strikes by delta debugging (checking/ddmin.py), then single strikes
 likewise, then milder ones in their place, then the world again. Rounds repeat until one brings nothing; a plan that was played
-in vain is not played again. Since every strike draws from its own generator, leaving one out does not
-change what the others are.
+in vain is not played again. Since every strike draws from its own generator, leaving one out does not change what the others are.
 
 The result is minimal in the sense that no single strike, and no single simplification, can be left out; there may be others.
 """
@@ -151,10 +150,10 @@ class _Shrinking:
         for _ in range(ROUNDS_MAX):
             before = self.plan
             if self.plan.strikes and not self.takes(self._with(())):
-                self._make_simpler()
+                self._make_simpler(SIMPLER, halvings=2)
             self._drop_strikes()
             self._take_milder_strikes()
-            self._make_simpler()
+            self._make_simpler(SIMPLER, halvings=len(SIMPLER))
             self._make_smaller()
             self._ask_less()
             self.tell(f"{len(self.plan.strikes)} strikes after {self.runs} runs")
@@ -180,17 +179,16 @@ class _Shrinking:
                 taken = msgspec.structs.replace(strike, fault=milder)
                 self.takes(self._with(taken if other == strike else other for other in self.plan.strikes))
 
-    def _make_simpler(self) -> None:
-        """Apply all simplifications but the fewest that hide the bug."""
-        steps = tuple(simpler for _, simpler in SIMPLER)
-
-        def fails_with(kept: Sequence[Simpler]) -> bool:
-            options = self.plan.options
-            for simpler in steps:
-                options = options if simpler in kept else simpler(options)
-            return options == self.plan.options or self.takes(msgspec.structs.replace(self.plan, options=options))
-
-        smallest(steps, fails_with)
+    def _make_simpler(self, steps: Sequence[tuple[str, Simpler]], halvings: int) -> None:
+        """Apply all of the steps at once, or what can be had of each half, and so on."""
+        options = self.plan.options
+        for _, simpler in steps:
+            options = simpler(options)
+        if options == self.plan.options or self.takes(msgspec.structs.replace(self.plan, options=options)):
+            return
+        if len(steps) > 1 and halvings:
+            self._make_simpler(steps[: len(steps) // 2], halvings - 1)
+            self._make_simpler(steps[len(steps) // 2 :], halvings - 1)
 
     def _make_smaller(self) -> None:
         for smaller in SMALLER:
