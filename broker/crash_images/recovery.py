@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +41,7 @@ from ..replication.replica_errors import ReplicaError
 from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, open_logs, run, start_logs
 from .protocol import Recorded
 from .recorder import Recorder
+from .watched_disks import lay_out
 
 NEXT_LEADER_EPOCH = 50
 KILL, IN_ORDER, ANY_ORDER = "kill", "power, names in order", "power, names in any order"
@@ -156,7 +156,7 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
     certain, which it is after a loss of power.
     """
     with own_directory() as root, quiet():
-        _materialise(Path(root), case.tree)
+        lay_out(Path(root), case.tree)
         disks = [Path(root, name) for name in recorded.disks]
         recorder = Recorder(disks)
         held = (("acked", demand.batches), ("durable", demand.batches), ("high watermark", demand.high_watermark))
@@ -167,15 +167,6 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
         return Recorded(
             f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, (), recorded.given_up
         )
-
-
-def _materialise(root: Path, tree: Tree) -> None:
-    for path, content in tree:
-        if content is None:
-            os.mkdir(root / path)
-        else:
-            with open(root / path, "xb") as file:
-                file.write(content)
 
 
 class Broken(Exception):
@@ -194,7 +185,7 @@ class _Judge:
         for without in ("", *self._recorded.disks) if case.crash == KILL else ("",):
             for disk in self._disks:
                 shutil.rmtree(disk, ignore_errors=True)
-            _materialise(self._root, case.tree)
+            lay_out(self._root, case.tree)
             fault = self._first_fault(case, demand, without)
             if fault:
                 found.append(Judged(case, fault, without))

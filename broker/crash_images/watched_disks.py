@@ -44,6 +44,19 @@ class NotRecorded(Exception):
     """The code under test reached its disks by a call that is not wrapped here; wrap it too."""
 
 
+def lay_out(root: Path, tree: Tree) -> None:
+    """Make the directories and files of a tree below `root`."""
+    for path, content in tree:
+        if content is None:
+            os.mkdir(root / path)
+            continue
+        descriptor = os.open(root / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            files.write_all(descriptor, content, 0)
+        finally:
+            os.close(descriptor)
+
+
 class Change(enum.Enum):
     """The kind of change that a call is about to make."""
 

@@ -28,10 +28,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from kraftlab.checking.facts import Observation, Strike
 from kraftlab.config.json_files import BadJson, read_json
 
 from .committed_log import CommittedLog, Entry
-from .fault_plan import FaultPlan, Observation, Strike
+from .fault_plan import FaultPlan
 from .history import FAIL, INFO, OK, History, Op
 from .verdicts import Validity, Verdict, combined
 from .workload import Options, Run

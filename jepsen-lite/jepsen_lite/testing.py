@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from kraftlab.checking.facts import Strike
+
 from . import INSTALL
-from .fault_plan import FaultPlan, Strike
+from .fault_plan import FaultPlan
 from .history import FAIL, INFO, OK, History, Op, Outcome
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from kraftlab.checking.facts import Observation, Strike
 from kraftlab.quorum.core.types import Endpoint
 
 from .committed_log import CommittedLog
-from .fault_plan import Observation, Strike
 from .generators import Invocation, Source
 from .history import History, Outcome
 from .verdicts import Verdict

@@ -13,8 +13,9 @@ rotten disk, neither a fault nor a client. A change that waits for its turn whil
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any
 
+from kraftlab.checking.facts import Observation, Strike
 from kraftlab.controller.cluster import controllers
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest
@@ -26,7 +27,8 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from ..consensus.fault_atlas import is_whole, sets_in_force
 from ..consensus.invariants import Violation
 from ..consensus.machine import ANCHOR_MS
-from ..consensus.options import CALM, SimulationOptions, Strike
+from ..consensus.options import CALM, SimulationOptions
+from ..consensus.options import Strike as Blow
 from ..consensus.process import SimulatedProcess
 from ..consensus.reference import Refinement
 from ..consensus.transcript import Transcript
@@ -47,29 +49,6 @@ ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
 ENDS = frozenset({"mend", "boot", "set_clock", "setattr", "pop", "_stop"})
 """Actions that a fault schedules as its end."""
 Play = Callable[[], Coroutine[Any, Any, None]]
-
-
-class Hit(NamedTuple):
-    """A fault that struck nodes. `detail` is for people."""
-
-    fault: str
-    begin_us: int
-    end_us: int
-    nodes: tuple[int, ...]
-    detail: str
-
-
-class Seen(NamedTuple):
-    """The state of a node at a time; everything else is -1 if it is down. `clock_ahead_ms`: its clock's lead over true time."""
-
-    at_us: int
-    node: int
-    is_up: bool
-    epoch: int = -1
-    leader: int = -1
-    high_watermark: int = -1
-    log_end: int = -1
-    clock_ahead_ms: int | None = None
 
 
 class ClientWorld(MetadataWorld):
@@ -93,8 +72,8 @@ class ClientWorld(MetadataWorld):
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
         self.batches: list[tuple[CommittedBatch, bool]] = []
         """The committed log, control batches with their bodies; whether each is a control batch."""
-        self.hits: list[Hit] = []
-        self.seen: list[Seen] = []
+        self.struck: list[Strike] = []
+        self.observations: list[Observation] = []
         self.play: Play | None = None
         self._has_converged = Signal()
         self._down_since_us: dict[int, int] = {}
@@ -175,7 +154,7 @@ class ClientWorld(MetadataWorld):
     def converged(self) -> None:
         self._has_converged.set()
 
-    def _strike(self, strike: Strike) -> None:
+    def _strike(self, strike: Blow) -> None:
         if not self.is_healed:
             super()._strike(strike)
 
@@ -200,7 +179,7 @@ class ClientWorld(MetadataWorld):
             self.batches.append((batch._replace(body=body), not batch.body))
         super().committed(asked, batch)
 
-    def strike_with(self, strike: Strike) -> tuple[int, ...]:
+    def strike_with(self, strike: Blow) -> tuple[int, ...]:
         """Strike as the simulator does, and note which nodes were hit, and the end as far as it is known by now."""
         begin_us, end_us, notes = self.now_us, self.now_us, list[str]()
         schedule, note, held_until_us = self.after, self.note, self.network.held_until_us
@@ -223,7 +202,7 @@ class ClientWorld(MetadataWorld):
         if self.network.held_until_us != held_until_us:
             end_us = max(end_us, self.network.held_until_us)
         end_us = max(end_us, *(self.machines[node].paused_until_us for node in nodes), 0)
-        self.hits.append(Hit(strike.fault, begin_us, end_us, nodes, "; ".join(notes)))
+        self._note_strike(strike.fault, begin_us, end_us, nodes, "; ".join(notes))
         return nodes
 
     def process_died(self, process: SimulatedProcess) -> None:
@@ -233,23 +212,32 @@ class ClientWorld(MetadataWorld):
     def booted(self, node_id: int) -> None:
         """Start a process. A death by no fault of that moment was a delayed fault, which is noted as well."""
         since_us = self._down_since_us.pop(node_id, None)
-        if since_us is not None and not any(node_id in hit.nodes and hit.begin_us == since_us for hit in reversed(self.hits)):
-            self.hits.append(Hit("down", since_us, self.now_us, (node_id,), "a crash"))
+        if since_us is not None and not any(
+            node_id in struck.nodes and struck.begin_ns == since_us * 1_000 for struck in reversed(self.struck)
+        ):
+            self._note_strike("down", since_us, self.now_us, (node_id,), "a crash")
+
+    def _note_strike(self, kind: str, begin_us: int, end_us: int, nodes: tuple[int, ...], detail: str) -> None:
+        self.struck.append(Strike(kind=kind, begin_ns=begin_us * 1_000, end_ns=end_us * 1_000, nodes=nodes, detail=detail))
 
     def _observe(self) -> None:
         self.after(OBSERVE_US, self._observe)
+        at_ns = self.now_us * 1_000
         for machine in self.machines:
             if machine.process is None:
-                self.seen.append(Seen(self.now_us, machine.node_id, False))
+                self.observations.append(Observation(at_ns=at_ns, node=machine.node_id, is_up=False))
                 continue
             raft = machine.process.raft
-            ahead_ms = machine.now_ms() - ANCHOR_MS - self.now_us // 1_000
-            self.seen.append(
-                Seen(
-                    *(self.now_us, machine.node_id, True, raft.epoch, raft.leader_id),
+            self.observations.append(
+                Observation(
+                    at_ns=at_ns,
+                    node=machine.node_id,
+                    is_up=True,
+                    epoch=raft.epoch,
+                    leader=raft.leader_id,
                     high_watermark=raft.high_watermark,
                     log_end=raft.log_end_offset,
-                    clock_ahead_ms=ahead_ms,
+                    clock_ahead_ms=machine.now_ms() - ANCHOR_MS - self.now_us // 1_000,
                 )
             )
 

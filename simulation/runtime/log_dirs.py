@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self
 
-from kraftlab.broker.crash_images.watched_disks import Change, WatchedDisks
+from kraftlab.broker.crash_images.watched_disks import Change, WatchedDisks, lay_out
 
 from ..consensus.simulated_file_system import PowerCut
 
@@ -90,23 +90,11 @@ class LogDirDisks(WatchedDisks):
         for path in sorted(root.iterdir()):
             shutil.rmtree(path)
         self.model.forget(disk.name)
-        for name, content in image[1:]:
-            path = root / name.removeprefix(f"{disk.name}/")
-            if content is None:
-                path.mkdir()
-            else:
-                self._write(path, content)
+        lay_out(root.parent, image[1:])
         self.settle(disk.name)
 
     def _close(self, disk: LogDirDisk) -> None:
         for descriptor in [each for each, inode in self._descriptors.items() if self._disk_name(inode) == disk.name]:
-            os.close(descriptor)
-
-    def _write(self, path: Path, content: bytes) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        try:
-            os.pwrite(descriptor, content, 0)
-        finally:
             os.close(descriptor)
 
     # -- the wrapped calls ----------------------------------------------------------------------------------------------

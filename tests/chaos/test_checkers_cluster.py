@@ -12,10 +12,10 @@ from jepsen_lite.checkers.exactly_once import ExactlyOnce
 from jepsen_lite.checkers.log_agreement import LogAgreement
 from jepsen_lite.checkers.node_crashes import LogScan, NodeCrashes
 from jepsen_lite.committed_log import CommittedLog, Entry
-from jepsen_lite.fault_plan import Observation, Strike
 from jepsen_lite.history import History, Op
 from jepsen_lite.verdicts import CRASH, LIVENESS, UNKNOWN, exit_code
 from jepsen_lite.workload import Checker, Options, Run
+from kraftlab.checking.facts import Observation, Strike
 
 SECOND = 1_000_000_000
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import trio
 
-from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.faults import cluster_under_faults
 from jepsen_lite.faults.cluster_under_faults import ClusterUnderFaults, Leads
 from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.faults.injector import carry_out, carry_out_in
 from jepsen_lite.faults.quorum_guard import QuorumGuard
+from kraftlab.checking.facts import Strike
 from kraftlab.client import ClusterUnreachable
 from kraftlab.config.errors import ConfigError
 from kraftlab.lab import ClusterError

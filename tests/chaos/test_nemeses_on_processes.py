@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 import trio
 
-from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.faults import capabilities, ledger
 from jepsen_lite.faults.injector import carry_out
 from jepsen_lite.faults.kinds import KINDS
 from jepsen_lite.faults.ledger import Ledger
 from jepsen_lite.faults.powered_disk import new_disk
 from kraftlab.admin.v1 import admin_pb2 as pb
+from kraftlab.checking.facts import Strike
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults import full_disk
 

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from jepsen_lite.fault_plan import FaultPlan, Strike
+from jepsen_lite.fault_plan import FaultPlan
 from jepsen_lite.faults.ledger import MARK
 from jepsen_lite.workload import Options, Workload
 from jepsen_lite.worlds import real
 from jepsen_lite.worlds.node_exits import ENDS_WITHIN_NS, NodeExits, own_exits
+from kraftlab.checking.facts import Strike
 from kraftlab.lab import ClusterError
 
 

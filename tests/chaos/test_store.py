@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from jepsen_lite import store
 from jepsen_lite.committed_log import CommittedLog, Entry
-from jepsen_lite.fault_plan import Action, FaultPlan, Observation, Strike
+from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.history import History, Op
 from jepsen_lite.report.index import Index, unfinished
 from jepsen_lite.store import RunDirectory, RunRecord, StoreError
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options, Run
+from kraftlab.checking.facts import Observation, Strike
 
 NOON = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
 

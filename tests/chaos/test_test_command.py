@@ -12,13 +12,14 @@ from jepsen_lite.checkers.run_health import Course
 from jepsen_lite.command import chaos
 from jepsen_lite.commands import test_all
 from jepsen_lite.commands.trial_options import workers
-from jepsen_lite.fault_plan import Action, FaultPlan, Strike
+from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.faults.kinds import ALL, KINDS
 from jepsen_lite.history import History, Op
 from jepsen_lite.store import RunDirectory, StoreError
 from jepsen_lite.workload import Options, Run, Workload
 from jepsen_lite.workloads import NAMES
 from jepsen_lite.worlds.world import Played, WorldFailed
+from kraftlab.checking.facts import Strike
 from kraftlab.cli.output import CommandFailed
 
 OK = Op(index=0, process=0, f="get", outcome="ok", invoked_ns=1, ended_ns=2, node=1)

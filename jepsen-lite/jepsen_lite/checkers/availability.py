@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ..fault_plan import Strike
+from kraftlab.checking.facts import Strike
+
 from ..history import OK, Op
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import Run

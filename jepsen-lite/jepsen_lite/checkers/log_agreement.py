@@ -16,8 +16,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import pairwise
 
+from kraftlab.checking.facts import Observation
+
 from ..committed_log import CommittedLog
-from ..fault_plan import Observation
 from ..verdicts import Verdict
 from ..workload import Run
 from .findings import Findings

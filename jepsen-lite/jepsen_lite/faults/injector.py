@@ -16,7 +16,9 @@ from typing import Any
 
 import trio
 
-from ..fault_plan import Action, FaultPlan, Strike
+from kraftlab.checking.facts import Strike
+
+from ..fault_plan import Action, FaultPlan
 from .cluster_under_faults import ClusterUnderFaults, FindLeader, Powered
 from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Hit, Kind

@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from kraftlab.checking.facts import Strike
+
 from .. import evidence
 from ..evidence import Cycle, Evidence
-from ..fault_plan import FaultPlan, Strike
+from ..fault_plan import FaultPlan
 from ..history import Op
 from ..store import TRACE, TRANSCRIPT, RunDirectory, RunRecord
 from ..verdicts import VALID, Verdict, exit_code

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..fault_plan import Observation, Strike
+from kraftlab.checking.facts import Observation, Strike
+
 from ..history import FAIL, INFO, OK
 
 LEADS, FOLLOWS, SEEKS, BROKER, DOWN, UNSEEN = "leads", "follows", "knows no leader", "broker", "down", "not seen yet"

@@ -12,8 +12,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from kraftlab.checking.facts import Observation
+
 from ..checkers import quantiles as by_rank
-from ..fault_plan import Observation
 from ..history import OK, Op
 
 BINS = 60

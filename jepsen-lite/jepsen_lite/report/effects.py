@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from kraftlab.checking.facts import Strike
+
 from ..checkers.availability import AroundStrike, Successes
-from ..fault_plan import Strike
 from ..history import Op
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ..fault_plan import Observation, Strike
+from kraftlab.checking.facts import Observation, Strike
 
 Process = TypeVar("Process", int, tuple[int, int])
 

@@ -17,8 +17,9 @@ from itertools import count
 
 import msgspec
 
+from kraftlab.checking.facts import Strike
+
 from ..evidence import Cycle, IllegalHistory, Orders, Partial
-from ..fault_plan import Strike
 from ..history import History, Op
 from .lanes import process_lanes, said_of
 from .words import operation

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..fault_plan import Strike
+from kraftlab.checking.facts import Strike
+
 from ..history import Op
 from . import words
 from .lanes import said_of

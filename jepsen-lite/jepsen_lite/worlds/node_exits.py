@@ -7,7 +7,8 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from ..fault_plan import Strike
+from kraftlab.checking.facts import Strike
+
 from ..faults.kind import Kind
 from ..faults.kinds import KINDS
 

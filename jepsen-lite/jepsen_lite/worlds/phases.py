@@ -14,8 +14,10 @@ from typing import Any
 
 import trio
 
+from kraftlab.checking.facts import Observation, Strike
+
 from ..committed_log import CommittedLog
-from ..fault_plan import FaultPlan, Observation, Strike
+from ..fault_plan import FaultPlan
 from ..history import History
 from ..scheduler import Interpreter
 from ..workload import Options, Port, Run, Workload

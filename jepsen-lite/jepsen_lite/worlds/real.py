@@ -26,6 +26,7 @@ from typing import Any
 
 import trio
 
+from kraftlab.checking.facts import Observation
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.server import ControlServer
@@ -33,7 +34,7 @@ from kraftlab.lab.layout import FIRST_CONTROLLER_ID
 from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
-from ..fault_plan import FaultPlan, Observation
+from ..fault_plan import FaultPlan
 from ..faults.capabilities import Found, available_kinds, needed, probe, refusal
 from ..faults.injector import carry_out
 from ..faults.kinds import ALL

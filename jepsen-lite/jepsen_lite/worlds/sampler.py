@@ -17,13 +17,13 @@ import msgspec
 import trio
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.checking.facts import Observation
 from kraftlab.client.data import PeerConnection
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM, QuorumDescription
 from kraftlab.wire.frames import FrameError
 
-from ..fault_plan import Observation
 from .grpc_port import Nodes, answer_to
 
 PERIOD_S = 0.2

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from kraftlab.checking.facts import Observation
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.simulation.metadata.admin_network import Unanswered
 from kraftlab.simulation.runtime.cluster import RuntimeCluster
@@ -26,7 +27,7 @@ from kraftlab.simulation.runtime.disks import MemoryPower, MemoryTampering
 from kraftlab.simulation.runtime.machine import STARTED_S, STEPS_MAX, Machine, run_seed
 
 from ..committed_log import LogBatch, decoded
-from ..fault_plan import FaultPlan, Observation
+from ..fault_plan import FaultPlan
 from ..faults.cluster_under_faults import ClusterUnderFaults, Leads
 from ..faults.injector import carry_out_in
 from ..faults.plan_generator import NoSuchNemesis, draw_plan

@@ -13,7 +13,7 @@ import hashlib
 import re
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -30,7 +30,7 @@ from kraftlab.simulation.metadata.coroutines import first_of
 from ..checkers.judgement import judge
 from ..checkers.run_health import Course
 from ..committed_log import CommittedLog, LogBatch, decoded
-from ..fault_plan import FaultPlan, Observation, Strike
+from ..fault_plan import FaultPlan
 from ..history import History, Op
 from ..scheduler import GeneratorStuck, Interpreter
 from ..store import TRANSCRIPT
@@ -230,8 +230,8 @@ class _Played:
             options=self._options,
             history=History(self._interpreter.ops),
             log=_log_of(world),
-            strikes=tuple(_strikes_of(world)),
-            observations=tuple(_observations_of(world)),
+            strikes=tuple(world.struck),
+            observations=tuple(world.observations),
             healed_ns=self._healed_ns or self._drive.now_ns(),
             ended_ns=self._drive.now_ns(),
             started_at_ms=ANCHOR_MS,
@@ -246,22 +246,3 @@ def _log_of(world: ClientWorld) -> CommittedLog:
         LogBatch(batch.base_offset, batch.end_offset, batch.epoch, batch.append_time_ms, is_control, batch.body)
         for batch, is_control in world.batches
     )
-
-
-def _strikes_of(world: ClientWorld) -> Iterator[Strike]:
-    for hit in world.hits:
-        yield Strike(kind=hit.fault, begin_ns=hit.begin_us * 1_000, end_ns=hit.end_us * 1_000, nodes=hit.nodes, detail=hit.detail)
-
-
-def _observations_of(world: ClientWorld) -> Iterator[Observation]:
-    for seen in world.seen:
-        yield Observation(
-            at_ns=seen.at_us * 1_000,
-            node=seen.node,
-            is_up=seen.is_up,
-            epoch=seen.epoch,
-            leader=seen.leader,
-            high_watermark=seen.high_watermark,
-            log_end=seen.log_end,
-            clock_ahead_ms=seen.clock_ahead_ms,
-        )

@@ -6,7 +6,9 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ..fault_plan import FaultPlan, Observation
+from kraftlab.checking.facts import Observation
+
+from ..fault_plan import FaultPlan
 from ..faults.kinds import KINDS
 from ..faults.networks.back_ends import LINKS
 from ..history import Op

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from jepsen_lite.checkers.linearizable import Linearizable
-from jepsen_lite.fault_plan import Action, FaultPlan, Observation, Strike
+from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.history import History, Op
 from jepsen_lite.store import RunDirectory, RunRecord
 from jepsen_lite.verdicts import Verdict
 from jepsen_lite.workload import Options, Run
+from kraftlab.checking.facts import Observation, Strike
 from kraftlab.checking.models import Register
 
 MS = 1_000_000

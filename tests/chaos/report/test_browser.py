@@ -18,11 +18,11 @@ import pytest
 
 from jepsen_lite import evidence
 from jepsen_lite.evidence import Cycle, Edge
-from jepsen_lite.fault_plan import Observation, Strike
 from jepsen_lite.report import page
 from jepsen_lite.report.index import Index
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import Verdict
+from kraftlab.checking.facts import Observation, Strike
 
 from .conftest import MS, operation
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jepsen_lite.fault_plan import Observation, Strike
 from jepsen_lite.history import Op
 from jepsen_lite.report.coverage import Met, coverage, growth, states_struck
 from jepsen_lite.report.index import Index, met_by
 from jepsen_lite.verdicts import Verdict
+from kraftlab.checking.facts import Observation, Strike
 
 OBSERVATIONS = (
     Observation(at_ns=10, node=3000, is_up=True, leader=3000),

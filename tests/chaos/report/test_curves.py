@@ -8,9 +8,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen_lite.fault_plan import Observation
 from jepsen_lite.history import History, Op
 from jepsen_lite.report import curves
+from kraftlab.checking.facts import Observation
 
 MS = 1_000_000
 SPAN_NS = 3_000 * MS

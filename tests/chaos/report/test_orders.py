@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jepsen_lite import evidence
 from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.evidence import Cycle, Edge, IllegalHistory, Orders, Partial
-from jepsen_lite.fault_plan import Strike
 from jepsen_lite.history import History, Op
 from jepsen_lite.report import orders
 from jepsen_lite.workload import Options, Run
+from kraftlab.checking.facts import Strike
 from kraftlab.checking.models import Register
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jepsen_lite.fault_plan import Strike
 from jepsen_lite.history import Op
 from jepsen_lite.report import content, page
 from jepsen_lite.report.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Happening, from_logs, from_trace
 from jepsen_lite.report.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import Verdict
+from kraftlab.checking.facts import Strike
 
 NAMES = {3000: "controller-3000", 3001: "controller-3001", 0: "broker-0"}
 

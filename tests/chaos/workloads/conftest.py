@@ -16,7 +16,6 @@ import trio
 import trio.testing
 
 from jepsen_lite.committed_log import CommittedLog, LogBatch, decoded
-from jepsen_lite.fault_plan import Observation
 from jepsen_lite.history import History
 from jepsen_lite.scheduler import Interpreter
 from jepsen_lite.verdicts import Verdict
@@ -24,6 +23,7 @@ from jepsen_lite.workload import CallFailed, Options, Reply, Run
 from jepsen_lite.workloads import workload_named
 from jepsen_lite.worlds.trio_drive import TrioDrive
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.checking.facts import Observation
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.api.request_ids import identity_of
 from kraftlab.controller.engine import exactly_once

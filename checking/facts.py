@@ -1,0 +1,34 @@
+"""Facts of a run beside the clients' history: the faults that struck, and the state of nodes as time went on."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Strike(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that struck nodes or links, from when until when (the run's nanoseconds); `end_ns` None: it was never undone, as a
+    kill of a node that stays down. `detail` is for people. `error`: the reason why it could not be done, "" if it could.
+    """
+
+    kind: str
+    begin_ns: int
+    end_ns: int | None
+    nodes: tuple[int, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    detail: str = ""
+    error: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's own view at a time: the leader, and how far its log goes. `clock_ahead_ms`: how far its clock is ahead of true
+    time, None where that is unknown, or where all nodes share one clock.
+    """
+
+    at_ns: int
+    node: int
+    is_up: bool
+    epoch: int = -1
+    leader: int = -1
+    high_watermark: int = -1
+    log_end: int = -1
+    clock_ahead_ms: int | None = None
