@@ -1,4 +1,4 @@
-"""Clocks of machines in the shell's world, which run wrong as one likes.
+"""Clocks of machines, which can be made to run wrong.
 
 Theory of operation. A machine shows how long it has run, which never goes back, and the time of day. Both follow trio's mock
 clock until a fault holds them: then they run at another rate, or jump ahead as on a machine that was suspended, or the time of

@@ -1,7 +1,7 @@
 """A node's disk under trio's clock: its work is done on the event loop, in a time that is drawn, without any thread.
 
-Theory of operation. A mock clock jumps ahead while a thread works, so nothing may run in one. What the shell hands to a thread is
-called here in one piece, between two waits: before the first the work has not happened, behind it nobody has heard of it yet. A
+Theory of operation. A mock clock jumps ahead while a thread works, so nothing may run in one. Work that the runtime gives to a
+thread is one call here, between two waits: before the first the work has not happened, after it nobody has heard of it yet. A
 node that is killed in the first finds its work undone, half done or done when it starts again: some work is carried on up to one
 of its file operations, as by a process that dies in the middle.
 """

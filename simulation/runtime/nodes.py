@@ -7,7 +7,6 @@ gives back what the kernel would take from its process: open files and locks.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,30 +43,6 @@ class NodeStatus(NamedTuple):
     log_end: int
 
 
-class RuntimeNode(ABC):
-    """One node, for one of its lives."""
-
-    driver: RaftDriver
-
-    @abstractmethod
-    async def live(self, nursery: trio.Nursery, opened: Callable[[], None]) -> None:
-        """Take part until cancelled, or raise the error that ends the node. Calls `opened` when clients are answered."""
-
-    @abstractmethod
-    def accept(self, call: Call, answer: Answer) -> bool:
-        """Take a call that needs no task of its own; False if it does."""
-
-    @abstractmethod
-    async def dispatch(self, call: Call) -> Message: ...
-
-    @abstractmethod
-    def status(self) -> NodeStatus: ...
-
-    @abstractmethod
-    def die(self) -> None:
-        """Gives back what a kernel would take from a dead process."""
-
-
 def report_committed(driver: RaftDriver, state_machine: Any, on_commit: OnCommit) -> None:
     """Have `on_commit` called before each batch is applied. A batch that a leader's snapshot has replaced in the log meanwhile is
     not reported.
@@ -91,8 +66,8 @@ class _InlineWaits(TrioWaits):
         return run()
 
 
-class RuntimeController(RuntimeNode):
-    """A controller."""
+class RuntimeController:
+    """A controller, for one of its lives."""
 
     def __init__(
         self,
@@ -107,6 +82,7 @@ class RuntimeController(RuntimeNode):
         report_committed(node.driver, node.controller, on_commit)
 
     async def live(self, nursery: trio.Nursery, opened: Callable[[], None]) -> None:
+        """Take part until cancelled, or raise the error that ends the node. Calls `opened` when clients are answered."""
         controller = self.node.controller
         await self.node.take_part(nursery)
         opened()
@@ -114,6 +90,7 @@ class RuntimeController(RuntimeNode):
         raise controller.failure or RuntimeError("the controller must end, and does not say why")
 
     def accept(self, call: Call, answer: Answer) -> bool:
+        """Take a call that needs no task of its own; False if it needs one."""
         return self.node.service.accept(call, answer)
 
     async def dispatch(self, call: Call) -> Message:
@@ -127,8 +104,8 @@ class RuntimeController(RuntimeNode):
         """Nothing to do: simulated files go with the process."""
 
 
-class RuntimeBroker(RuntimeNode):
-    """A broker, whose work on log directories `disk` does."""
+class RuntimeBroker:
+    """A broker, for one of its lives. `disk` does its work on log directories."""
 
     def __init__(
         self,
@@ -190,3 +167,6 @@ class RuntimeBroker(RuntimeNode):
     def die(self) -> None:
         if self._logs is not None:
             self._logs.abandon()
+
+
+RuntimeNode = RuntimeController | RuntimeBroker

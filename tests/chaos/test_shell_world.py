@@ -1,4 +1,4 @@
-"""Workloads on the real shell under a mock clock: a seed is a run, and what is wrong in the shell alone is seen."""
+"""Workloads on the real runtime under a mock clock: a seed is a run, and bugs of the runtime alone are found."""
 
 from __future__ import annotations
 

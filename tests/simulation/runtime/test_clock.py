@@ -1,4 +1,4 @@
-"""Clocks of machines in the shell's world: what they show while something is wrong with them, and whom they tell."""
+"""Clocks of machines: the time that they show while they run wrong, and the calls to their followers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers' log directories in the shell's world: what a death, a full disk and a loss of power leave of them."""
+"""Log directories of brokers: what a death, a full disk and a power cut leave of them."""
 
 from __future__ import annotations
 
