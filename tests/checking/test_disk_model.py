@@ -107,3 +107,16 @@ def test_sectors_survive_one_by_one_and_pages_as_a_whole_unless_they_are_torn() 
             left.add(survivor[::4096] if not tears_pages else survivor[::SECTOR_BYTES])
             assert tears_pages or all(len(set(survivor[at : at + 4096])) == 1 for at in (0, 4096))
         assert len(left) == 4 if not tears_pages else len(left) > 10
+
+
+def test_a_cut_that_is_lost_takes_all_later_changes_with_it() -> None:
+    before, left = b"synced" * 300, set[bytes]()
+    for seed in range(200):
+        file, random = FileModel(), Random(seed)
+        file.write(before, 0)
+        file.sync()
+        file.resize(SECTOR_BYTES)
+        file.write(b"new", SECTOR_BYTES)
+        left.add(bytes(file.survivor(random, random.random())))
+    cut = before[:SECTOR_BYTES]
+    assert left == {before, cut, cut + b"new", cut + bytes(3)}

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from kraftlab.checking.disk_model import SECTOR_BYTES
 from kraftlab.quorum.storage import FsyncFailed, StorageFull
 from kraftlab.simulation.consensus.simulated_file_system import PowerCut, SimulatedFileSystem
 
@@ -22,16 +21,13 @@ def disk_with_file(seed: int, *, synced: bytes, written: bytes) -> SimulatedFile
     return disk
 
 
-def test_synced_bytes_survive_and_unsynced_sectors_are_old_or_new():
-    outcomes = set()
-    for seed in range(60):
-        disk = disk_with_file(seed, synced=b"a" * 4 * SECTOR_BYTES, written=b"b" * 4 * SECTOR_BYTES)
+def test_synced_bytes_survive_a_power_cut_and_unsynced_ones_may():
+    left = set()
+    for seed in range(20):
+        disk = disk_with_file(seed, synced=b"old", written=b"new")
         disk.crash(power_cut=True)
-        data = disk.snapshot()["/d/f"]
-        sectors = [data[i : i + SECTOR_BYTES] for i in range(0, len(data), SECTOR_BYTES)]
-        assert all(s in (b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES) for s in sectors)
-        outcomes.add("".join(chr(s[0]) for s in sectors))
-    assert {"aaaa", "bbbb"} < outcomes, "never torn inside a page"
+        left.add(disk.snapshot()["/d/f"])
+    assert left == {b"old", b"new"}
 
 
 def test_a_killed_process_loses_nothing_but_its_handles():

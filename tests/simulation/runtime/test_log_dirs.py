@@ -78,18 +78,6 @@ def test_a_file_whose_directory_was_not_synced_may_be_gone(tmp_path: Path) -> No
     assert left == {SYNCED, None}
 
 
-def test_a_cut_that_was_not_synced_may_come_undone_with_all_that_came_after_it(tmp_path: Path) -> None:
-    def write(directory: Path) -> None:
-        appended(directory / "x", SYNCED, synced=True)
-        synced_name(directory)
-        os.truncate(directory / "x", 512)
-        appended(directory / "x", b"new", synced=False)
-
-    left = left_by_a_loss_of_power(tmp_path, write)
-    assert {SYNCED, SYNCED[:512] + b"new", SYNCED[:512]} <= left
-    assert all(content == SYNCED or (content or b"")[:512] == SYNCED[:512] for content in left)
-
-
 def test_a_death_loses_nothing_but_what_was_not_yet_written(tmp_path: Path) -> None:
     written: set[bytes] = set()
     for seed in range(20):
