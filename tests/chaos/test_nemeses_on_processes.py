@@ -192,7 +192,7 @@ from kraftlab.lab.faults import full_disk
 
 actions = (Action(at_ms=0, kind="pause", target="all", for_ms=600_000),)
 with Ledger() as book, LocalCluster(sys.argv[1], 1, 0) as cluster:
-    print(cluster.pid(3000), cluster._fork_server._process.pid, flush=True)
+    print(cluster.pid(3000), cluster.fork_server.process.pid, flush=True)
     plan = FaultPlan(seed="1", actions=actions)
     trio.run(functools.partial(
         carry_out, plan, cluster, time.monotonic_ns, ledger=book, begun=lambda action: print("struck", flush=True)
