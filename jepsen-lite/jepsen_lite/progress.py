@@ -21,8 +21,8 @@ class Progress:
         self._write = write or _to_stderr
         self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
         self._counts: Counter[str] = Counter()
-        self._told: Counter[str] = Counter()
-        self._told_ns = 0
+        self._shown_counts: Counter[str] = Counter()
+        self._shown_ns = 0
         self._phase = ""
         self._width = 0
 
@@ -31,7 +31,7 @@ class Progress:
 
     def stands(self, standing: Standing) -> None:
         is_new_phase = standing.phase != self._phase
-        if not is_new_phase and not self._is_terminal and standing.now_ns - self._told_ns < _LINE_EVERY_NS:
+        if not is_new_phase and not self._is_terminal and standing.now_ns - self._shown_ns < _LINE_EVERY_NS:
             return
         line = self.line(standing)
         if self._is_terminal:
@@ -39,12 +39,12 @@ class Progress:
             self._width = len(line)
         else:
             self._write(line + "\n")
-        self._phase, self._told_ns, self._told = standing.phase, standing.now_ns, Counter(self._counts)
+        self._phase, self._shown_ns, self._shown_counts = standing.phase, standing.now_ns, Counter(self._counts)
 
     def line(self, standing: Standing) -> str:
         """One line, of what happened since the last."""
-        seconds = max((standing.now_ns - self._told_ns) / 1e9, 1e-9)
-        since = self._counts - self._told
+        seconds = max((standing.now_ns - self._shown_ns) / 1e9, 1e-9)
+        since = self._counts - self._shown_counts
         rate = f"{since.total() / seconds:.0f}/s" if seconds > 0.1 else "-/s"
         parts = [
             f"{self._title} {standing.phase:<7} {max(standing.now_ns, 0) / 1e9:5.1f} s",

@@ -83,7 +83,7 @@ def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max
     record, run = directory.record(), directory.run()
     checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory.nodes)
     if answers is not None:
-        checkers = [_replaced(checker, partial(_told, str(directory.path), answers)) for checker in checkers]
+        checkers = [_replaced(checker, partial(_with_answers, str(directory.path), answers)) for checker in checkers]
     elif steps_max is not None:
         checkers = [_replaced(checker, lambda _, found: Linearizable(found.model, steps_max=steps_max)) for checker in checkers]
     record = msgspec.structs.replace(record, verdicts=tuple(judge(run, checkers)))
@@ -117,7 +117,7 @@ def _replaced(checker: Checker, change: Callable[[str, Linearizable], Linearizab
     return checker
 
 
-def _told(run: str, answers: Answers, name: str, checker: Linearizable) -> Linearizable:
+def _with_answers(run: str, answers: Answers, name: str, checker: Linearizable) -> Linearizable:
     """The checker, with what is known already."""
 
     def search(key: str, calls: Sequence[Operation]) -> Decision:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen_lite.faults.networks.addresses import OBSERVER, CannotMake, Wish, places
+from jepsen_lite.faults.networks.addresses import OBSERVER, CannotMake, LinkState, places
 from jepsen_lite.faults.networks.nft_network import rules
 from jepsen_lite.faults.networks.switch import HELD_BYTES_MAX, Sent, Switch
 from jepsen_lite.faults.networks.tcp_reset import checksum, reset_for
@@ -53,34 +53,34 @@ def test_frames_go_to_whom_they_are_for_at_once_and_those_for_all_to_nobody(swit
 
 
 def test_a_cut_is_of_one_direction_and_delivers_late_what_it_held(switch: Switch) -> None:
-    switch.change(Wish(A, B, "hold"), 0.0, drop=False)
+    switch.change(LinkState(A, B, "hold"), 0.0, drop=False)
     assert not list(switch.receive(A, numbered(A, B, 1), 1.0)) and not list(switch.receive(A, numbered(A, B, 2), 2.0))
     assert list(switch.receive(B, frame(B, A), 2.0)) == [Sent(A, frame(B, A))]
     assert switch.next_due is None
-    switch.change(Wish(A, B), 3.0, drop=False)
+    switch.change(LinkState(A, B), 3.0, drop=False)
     assert switch.next_due == 3.0
     assert delivered(switch, 3.0) == [numbered(A, B, 1), numbered(A, B, 2)]
 
 
 def test_what_was_held_is_lost_if_it_is_to_be_or_if_it_is_too_much(switch: Switch) -> None:
-    switch.change(Wish(A, B, "hold"), 0.0, drop=False)
+    switch.change(LinkState(A, B, "hold"), 0.0, drop=False)
     switch.receive(A, numbered(A, B, 1), 0.0)
-    switch.change(Wish(A, B), 1.0, drop=True)
+    switch.change(LinkState(A, B), 1.0, drop=True)
     assert switch.next_due is None
-    switch.change(Wish(A, B, "hold"), 2.0, drop=False)
+    switch.change(LinkState(A, B, "hold"), 2.0, drop=False)
     large = frame(A, B, bytes(HELD_BYTES_MAX // 2))
     for _ in range(3):
         switch.receive(A, large, 2.0)
-    switch.change(Wish(A, B), 3.0, drop=False)
+    switch.change(LinkState(A, B), 3.0, drop=False)
     assert delivered(switch, 3.0) == [large]
 
 
 def test_a_frame_that_is_due_while_its_link_is_cut_is_held_like_the_others(switch: Switch) -> None:
-    switch.change(Wish(A, B, shape=LinkShape(delay_ms=100)), 0.0, drop=False)
+    switch.change(LinkState(A, B, shape=LinkShape(delay_ms=100)), 0.0, drop=False)
     assert not list(switch.receive(A, numbered(A, B, 1), 0.0))
-    switch.change(Wish(A, B, "hold"), 0.05, drop=False)
+    switch.change(LinkState(A, B, "hold"), 0.05, drop=False)
     assert not delivered(switch, 0.1)
-    switch.change(Wish(A, B), 5.0, drop=False)
+    switch.change(LinkState(A, B), 5.0, drop=False)
     assert delivered(switch, 5.0) == [numbered(A, B, 1)]
 
 
@@ -97,7 +97,7 @@ shapes = st.builds(
 @given(shapes, st.integers(0, 9), st.lists(st.floats(0, 0.1), max_size=30))
 def test_a_shaped_link_does_to_its_frames_what_a_proxy_does_to_messages(shape: LinkShape, seed: int, pauses: list[float]) -> None:
     switch, chance = Switch(PLACES, seed), random.Random(f"frames {seed} {A} {B}")
-    switch.change(Wish(A, B, shape=shape), 0.0, drop=False)
+    switch.change(LinkState(A, B, shape=shape), 0.0, drop=False)
     now = not_before = 0.0
     expected: list[tuple[float, int, bytes]] = []
     for number, pause in enumerate(pauses):
@@ -124,7 +124,7 @@ def reset_of(answer: bytes) -> tuple[int, int, int]:
 
 
 def test_a_link_that_refuses_answers_a_segment_with_the_reset_that_its_sender_believes(switch: Switch) -> None:
-    switch.change(Wish(A, B, "reset"), 0.0, drop=False)
+    switch.change(LinkState(A, B, "reset"), 0.0, drop=False)
     (sent,) = switch.receive(A, segment(SYN, sequence=2**32 - 1), 0.0)
     assert (sent.node, reset_of(sent.frame)) == (A, (0, 0, RST | ACK))
     (sent,) = switch.receive(A, segment(ACK, sequence=5, acknowledged=77, payload=b"data"), 0.0)
@@ -144,14 +144,14 @@ def test_garbage_gets_no_answer_and_no_error(garbage: bytes) -> None:
 
 def test_nftables_are_told_what_is_wanted_of_a_link_and_nothing_else() -> None:
     chain = "netdev kraftlab link_1_2"
-    assert list(rules(Wish(A, B), PLACES)) == [f"flush chain {chain}"]
-    assert list(rules(Wish(A, B, "reset"), PLACES))[1:] == [
+    assert list(rules(LinkState(A, B), PLACES)) == [f"flush chain {chain}"]
+    assert list(rules(LinkState(A, B, "reset"), PLACES))[1:] == [
         f"add rule {chain} meta l4proto tcp reject with tcp reset",
         f"add rule {chain} drop",
     ]
-    assert list(rules(Wish(A, B, shape=LinkShape(loss=0.25, duplicate=1)), PLACES))[1:] == [
+    assert list(rules(LinkState(A, B, shape=LinkShape(loss=0.25, duplicate=1)), PLACES))[1:] == [
         f"add rule {chain} numgen random mod 1000000 < 250000 drop",
         f'add rule {chain} dup to "port2"',
     ]
     with pytest.raises(CannotMake, match=r"nftables cannot let packets be late \(jitter_ms, reorder\), only lose"):
-        list(rules(Wish(A, B, shape=LinkShape(jitter_ms=1, reorder=0.1)), PLACES))
+        list(rules(LinkState(A, B, shape=LinkShape(jitter_ms=1, reorder=0.1)), PLACES))

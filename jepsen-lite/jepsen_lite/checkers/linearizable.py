@@ -116,7 +116,7 @@ class Linearizable:
         indices = tuple(ops[number].index for number in kept.numbers)
         return IllegalHistory(
             key=key,
-            text=f"key {key!r}: these operations cannot have happened one at a time: {_told(kept.calls, indices)}",
+            text=f"key {key!r}: these operations cannot have happened one at a time: {_list_of(kept.calls, indices)}",
             minimal=indices,
             stuck=ops[kept.stuck_at].index,
             picture=_named(picture(kept.calls, model), indices),
@@ -137,12 +137,12 @@ def _named(found: Picture, indices: Sequence[int]) -> Orders:
     return Orders(tuple(indices), partials, dict(zip(indices, found.longest, strict=True)))
 
 
-def _told(calls: Sequence[Operation], indices: Sequence[int], calls_max: int = 8) -> str:
-    parts = [f"{index} {told(call)}" for call, index in zip(calls, indices, strict=True)]
+def _list_of(calls: Sequence[Operation], indices: Sequence[int], calls_max: int = 8) -> str:
+    parts = [f"{index} {text_of(call)}" for call, index in zip(calls, indices, strict=True)]
     return ", ".join(parts[:calls_max]) + (f" and {len(parts) - calls_max} more" if len(parts) > calls_max else "")
 
 
-def told(call: Operation) -> str:
+def text_of(call: Operation) -> str:
     """A call for people: "set 5 -> ?"."""
     request: Any = call.input
     f, value = request

@@ -52,7 +52,7 @@ class ListAppend:
         lists.check_reads()
         graph = lists.dependencies()
         cycles = graph.cycles()
-        shown = [lists.told(cycle) for cycle in cycles]
+        shown = [lists.evidence_of(cycle) for cycle in cycles]
         for cycle in shown:
             members = list(dict.fromkeys(edge.source for edge in cycle.edges))
             lists.findings.add(cycle.name, f"{cycle.name}: " + ", ".join(edge.why for edge in cycle.edges), members)
@@ -284,7 +284,7 @@ class _Lists:
 
     # -- for people ------------------------------------------------------------------------------------------------------
 
-    def told(self, cycle: Cycle) -> evidence.Cycle:
+    def evidence_of(self, cycle: Cycle) -> evidence.Cycle:
         """A circle with the reason for each edge."""
         edges = [
             evidence.Edge(

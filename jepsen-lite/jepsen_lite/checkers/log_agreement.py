@@ -57,13 +57,13 @@ class LogAgreement:
 
 def _one_leader_per_epoch(observations: list[Observation], findings: Findings) -> list[dict[str, int]]:
     first: dict[int, Observation] = {}
-    told: set[tuple[int, int]] = set()
+    reported: set[tuple[int, int]] = set()
     for seen in observations:
         if seen.leader < 0 or seen.epoch < 0:
             continue
         other = first.setdefault(seen.epoch, seen)
-        if other.leader != seen.leader and (seen.epoch, seen.leader) not in told:
-            told.add((seen.epoch, seen.leader))
+        if other.leader != seen.leader and (seen.epoch, seen.leader) not in reported:
+            reported.add((seen.epoch, seen.leader))
             text = f"epoch {seen.epoch} has two leaders: {other.leader} (node {other.node}) and {seen.leader} (node {seen.node})"
             findings.add("two leaders", text)
     return [{"epoch": epoch, "leader": seen.leader, "at_ns": seen.at_ns} for epoch, seen in sorted(first.items())]

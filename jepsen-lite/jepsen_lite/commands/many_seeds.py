@@ -66,13 +66,13 @@ class _Progress:
     def __init__(self, total: int) -> None:
         self._total = total
         self._is_shown = sys.stderr.isatty()
-        self._told_s = 0.0
+        self._shown_s = 0.0
         self._width = 0
 
     def shows(self, done: int) -> None:
         now_s = time.monotonic()
-        if self._is_shown and now_s - self._told_s >= 1.0:
-            self._told_s = now_s
+        if self._is_shown and now_s - self._shown_s >= 1.0:
+            self._shown_s = now_s
             line = f"{done} of {self._total} seeds"
             self._width = len(line)
             sys.stderr.write(f"\r{line}")

@@ -152,12 +152,11 @@ def sum_line(rows: Sequence[Row], planned: int) -> str:
     """All runs in one line."""
     valid = Counter(word(row.valid) for row in rows)
     ops = {outcome: sum(row.ops.get(outcome, 0) for row in rows) for outcome in (OK, FAIL, INFO)}
-    counted = ", ".join(f"{count} {word}" for word, count in valid.most_common())
-    told = " ".join(f"{outcome} {count:,}" for outcome, count in ops.items())
+    counted = ", ".join(f"{count} {name}" for name, count in valid.most_common())
+    totals = " ".join(f"{outcome} {count:,}" for outcome, count in ops.items())
     left = f", {planned - len(rows)} not begun" if len(rows) < planned else ""
-    return (
-        f"{len(rows)} runs: {counted or 'none'}{left}; operations: {told}; acknowledged and lost: {sum(row.lost for row in rows)}"
-    )
+    lost = sum(row.lost for row in rows)
+    return f"{len(rows)} runs: {counted or 'none'}{left}; operations: {totals}; acknowledged and lost: {lost}"
 
 
 def row_of(tried: Tried) -> Row:

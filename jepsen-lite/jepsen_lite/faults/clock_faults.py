@@ -27,9 +27,9 @@ def drawing(ways: Mapping[str, Sequence[float]]) -> Callable[[Random, Shape], li
 
 def clock(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """The clocks by which nodes wait and measure run at another rate (`rate`) for a while, or jump ahead once (`jump_ms`)."""
-    told = hit.arguments
-    others = told.keys() - OF_PROCESSES.keys()
+    arguments = hit.arguments
+    others = arguments.keys() - OF_PROCESSES.keys()
     if others:
         raise CannotStrike(f"{', '.join(sorted(others))}: processes share the machine's time of day; --world shell has others")
-    hit.detail = ", ".join(f"{way} {value}" for way, value in told.items())
-    return victim.kept_wrong(hit.nodes, rate=float(told.get("rate", 1)), jump_s=told.get("jump_ms", 0) / 1000)
+    hit.detail = ", ".join(f"{way} {value}" for way, value in arguments.items())
+    return victim.kept_wrong(hit.nodes, rate=float(arguments.get("rate", 1)), jump_s=arguments.get("jump_ms", 0) / 1000)

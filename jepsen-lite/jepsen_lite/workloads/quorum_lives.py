@@ -106,11 +106,11 @@ def _check_votes(offset: int, record: dict[str, Any], in_force: list[int] | None
 
 
 def _agree(leaders: dict[int, tuple[int, str]], said: Iterable[tuple[int, int, str]], findings: Findings) -> None:
-    told = set()
+    reported = set()
     for epoch, leader, who in said:
         if leader == NOBODY or epoch < 0:
             continue
         first, where = leaders.setdefault(epoch, (leader, who))
-        if first != leader and (epoch, leader) not in told:
-            told.add((epoch, leader))
+        if first != leader and (epoch, leader) not in reported:
+            reported.add((epoch, leader))
             findings.add("two leaders", f"epoch {epoch} is led by {first} ({where}), and by {leader} ({who})")

@@ -159,10 +159,10 @@ class TopicClient:
             return ended(reply)
         self._seen[name] = found.topic_id
         configs = {config.name: config.value for config in found.configs}
-        return ended(reply, [found.topic_id, told(configs, len(found.partitions))], code=found.error_code)
+        return ended(reply, [found.topic_id, tag_of(configs, len(found.partitions))], code=found.error_code)
 
 
-def told(configs: dict[str, str], partitions: int) -> Any:
+def tag_of(configs: dict[str, str], partitions: int) -> Any:
     """The tag of the creation that made a topic as it looks; a text if none could have."""
     tags = [configs.get(name, "") for name in TAGGED]
     tag = int(tags[0]) if tags[0].isdigit() else -1
@@ -249,7 +249,7 @@ class TopicsFold:
             return "" if found is not None and found.topic_id == op.result else f"created was {found and found.topic_id}"
         shown = None
         if found is not None:
-            shown = [found.topic_id, told(self._tables.configs.get(op.key, {}), len(found.partitions))]
+            shown = [found.topic_id, tag_of(self._tables.configs.get(op.key, {}), len(found.partitions))]
         return "" if shown == op.result else f"the topic is {shown}"
 
     def _lists(self, op: Op) -> str:

@@ -1,4 +1,4 @@
-"""Where nodes are in a network that a run makes for itself, and the words in which its holder is told what to do.
+"""Places of nodes in a network that a run makes for itself, and the messages between the run and the holder of the network.
 
 Addresses are of 198.18.0.0/24, which is reserved for tests of networks (RFC 2544). Everybody knows the hardware address of
 everybody else from the beginning: nobody asks for one, so a link that is cut for long is no address that was forgotten.
@@ -56,7 +56,7 @@ class Setup(msgspec.Struct, frozen=True):
     seed: int = 0
 
 
-class Wish(msgspec.Struct, frozen=True):
+class LinkState(msgspec.Struct, frozen=True):
     """What a link is to do from now on. `cut` is "hold", "reset" or None, as in `links/link.py`."""
 
     source: int
@@ -72,11 +72,11 @@ class Wish(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """All at one instant. `drop`: what links held that are not cut any more is lost, else it comes late."""
 
-    wishes: tuple[Wish, ...]
+    states: tuple[LinkState, ...]
     drop: bool = False
 
 
-class Told(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True):
     """Setup or change was carried out, or `error` says why not. `namespaces` are paths to those of the nodes."""
 
     error: str = ""

@@ -1,4 +1,4 @@
-"""The process that holds a network: it makes it, changes it when told to, and the network is gone when it is.
+"""The process that holds a network: it makes the network, changes it on order, and takes it away when it ends.
 
 Theory of operation. Namespaces here have no names: the holder has each of them open as a file, through which others get in
 (`/proc/PID/fd/N`). Devices live in those namespaces, or belong to a file of the holder. So nothing has to be removed: when the
@@ -19,7 +19,7 @@ import msgspec
 
 from kraftlab.lab import namespaces
 
-from .addresses import OBSERVER, CannotMake, Change, Place, Setup, Told, places
+from .addresses import OBSERVER, CannotMake, Change, Place, Reply, Setup, places
 
 _READ_BYTES = 1 << 16
 _decode = msgspec.json.Decoder(Change).decode
@@ -83,10 +83,10 @@ def _standing(make: Make) -> Iterator[Held | None]:
         everybody = {**paths, OBSERVER: setup.observer} if setup.observer else paths
         held = make(places(setup.nodes), everybody, setup.seed)
     except (CannotMake, OSError) as error:
-        _say(Told(error=str(error)))
+        _say(Reply(error=str(error)))
         yield None
         return
-    _say(Told(namespaces=paths))
+    _say(Reply(namespaces=paths))
     try:
         yield held
     finally:
@@ -113,9 +113,9 @@ class _Orders:
             try:
                 held.change(_decode(line))
             except (CannotMake, OSError) as error:
-                _say(Told(error=str(error)))
+                _say(Reply(error=str(error)))
             else:
-                _say(Told())
+                _say(Reply())
         return bool(data)
 
 
@@ -130,6 +130,6 @@ def _first_line() -> bytes:
     return line
 
 
-def _say(told: Told) -> None:
+def _say(reply: Reply) -> None:
     with contextlib.suppress(BrokenPipeError):
-        os.write(1, _encode(told) + b"\n")
+        os.write(1, _encode(reply) + b"\n")

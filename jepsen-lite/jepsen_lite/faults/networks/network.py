@@ -22,12 +22,12 @@ from kraftlab.lab.links.network import Links
 from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
 
 from ..ledger import Ledger
-from .addresses import PLACES_MAX, CannotMake, Change, Place, Setup, Told, Wish, ip, places
+from .addresses import PLACES_MAX, CannotMake, Change, LinkState, Place, Reply, Setup, ip, places
 from .back_ends import HOLD, NETS
 
 _END_WITHIN_S = 10.0
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Told).decode
+_decode = msgspec.json.Decoder(Reply).decode
 
 
 @functools.cache
@@ -62,7 +62,7 @@ class HeldNetwork:
             raise ClusterError(f"{len(setup.nodes)} nodes have no place in a network of their own; take {PLACES_MAX} at most")
         self.holds = any(HOLD in net.does for net in NETS.values() if net.module == module)
         self._places = places(setup.nodes)
-        self._wishes: dict[tuple[int, int], Wish] = {}
+        self._states: dict[tuple[int, int], LinkState] = {}
         self._turn = threading.Lock()
         self._ledger = ledger
         self._holder = subprocess.Popen(
@@ -92,29 +92,29 @@ class HeldNetwork:
             raise ClusterError(f"node {node_id} has no place in this network, which was made for others") from None
 
     def cut(self, pairs: Links, cut: Cut) -> None:
-        self._change(pairs, lambda wish: msgspec.structs.replace(wish, cut=cut.value))
+        self._change(pairs, lambda state: msgspec.structs.replace(state, cut=cut.value))
 
     def heal(self, pairs: Links, *, drop: bool = False) -> None:
-        self._change(pairs, lambda wish: Wish(wish.source, wish.target), drop=drop)
+        self._change(pairs, lambda state: LinkState(state.source, state.target), drop=drop)
 
     def shape(self, pairs: Links, shape: LinkShape) -> None:
-        self._change(pairs, lambda wish: msgspec.structs.replace(wish, shape=shape))
+        self._change(pairs, lambda state: msgspec.structs.replace(state, shape=shape))
 
     def heal_all(self, *, drop: bool = False) -> None:
-        self.heal(list(self._wishes), drop=drop)
+        self.heal(list(self._states), drop=drop)
 
-    def _change(self, pairs: Links, change: Callable[[Wish], Wish], *, drop: bool = False) -> None:
+    def _change(self, pairs: Links, change: Callable[[LinkState], LinkState], *, drop: bool = False) -> None:
         with self._turn:
-            wishes = [change(self._wishes.get(pair) or Wish(*pair)) for pair in dict.fromkeys(pairs)]
-            for wish in wishes:
-                self._place(wish.source), self._place(wish.target)
-            if not wishes:
+            states = [change(self._states.get(pair) or LinkState(*pair)) for pair in dict.fromkeys(pairs)]
+            for state in states:
+                self._place(state.source), self._place(state.target)
+            if not states:
                 return
-            self._ask(Change(tuple(wishes), drop))
-            self._wishes.update({wish.link: wish for wish in wishes})
-            self._wishes = {link: wish for link, wish in self._wishes.items() if wish.cut is not None or wish.shape != PLAIN}
+            self._ask(Change(tuple(states), drop))
+            self._states.update({state.link: state for state in states})
+            self._states = {link: state for link, state in self._states.items() if state.cut is not None or state.shape != PLAIN}
 
-    def _ask(self, order: Setup | Change) -> Told:
+    def _ask(self, order: Setup | Change) -> Reply:
         assert self._holder.stdin is not None and self._holder.stdout is not None, "they are pipes"
         try:
             self._holder.stdin.write(_encode(order) + b"\n")
@@ -124,10 +124,10 @@ class HeldNetwork:
             line = b""
         if not line:
             raise ClusterError(f"the process that holds the network ({self._holder.pid}) has ended; its message stands above")
-        told = _decode(line)
-        if told.error:
-            raise ClusterError(f"the network: {told.error}")
-        return told
+        reply = _decode(line)
+        if reply.error:
+            raise ClusterError(f"the network: {reply.error}")
+        return reply
 
     def close(self) -> None:
         """The network goes, with everything that it has made."""

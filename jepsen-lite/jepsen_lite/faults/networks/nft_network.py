@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kraftlab.lab import namespaces
 
-from .addresses import OBSERVER, CannotMake, Change, Place, Wish, configure, ip, run
+from .addresses import OBSERVER, CannotMake, Change, LinkState, Place, configure, ip, run
 from .namespace_holder import hold
 
 BRIDGE = "kraftlab"
@@ -58,7 +58,7 @@ class NftNetwork:
         """The kernel does."""
 
     def change(self, change: Change) -> None:
-        lines = [line for wish in change.wishes for line in rules(wish, self._places)]
+        lines = [line for state in change.states for line in rules(state, self._places)]
         run("nft", "-f", "-", text="\n".join(lines))
 
     def close(self) -> None:
@@ -94,20 +94,20 @@ def _table(places: Mapping[int, Place]) -> Iterator[str]:
         yield f"add rule {ingress} ether daddr vmap {{ {verdicts} }}"
 
 
-def rules(wish: Wish, places: Mapping[int, Place]) -> Iterator[str]:
+def rules(state: LinkState, places: Mapping[int, Place]) -> Iterator[str]:
     """Lines of nft that make a link do what is wanted of it, and nothing else. CannotMake if it cannot."""
-    shape = wish.shape
+    shape = state.shape
     late = [name for name in ("delay_ms", "jitter_ms", "reorder") if getattr(shape, name)]
     if late:
         raise CannotMake(
             f"nftables cannot let packets be late ({', '.join(late)}), only lose and double them; --net links and netns can"
         )
-    source, target = places[wish.source], places[wish.target]
+    source, target = places[state.source], places[state.target]
     chain = _chain(source, target)
     yield f"flush chain {chain}"
-    if wish.cut == "reset":
+    if state.cut == "reset":
         yield f"add rule {chain} meta l4proto tcp reject with tcp reset"
-    if wish.cut is not None:
+    if state.cut is not None:
         yield f"add rule {chain} drop"
     for chance, verdict in ((shape.loss, "drop"), (shape.duplicate, f'dup to "{_port(target)}"')):
         parts = round(chance * _PARTS)

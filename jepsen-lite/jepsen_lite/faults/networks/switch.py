@@ -1,4 +1,4 @@
-"""A switch that does to frames what it is told: hold, refuse, lose, double, delay, reorder. Pure: frames in, frames out.
+"""A switch of frames: hold, refuse, lose, double, delay, reorder. Pure: frames in, frames out.
 
 Theory of operation. A frame goes to the place that has its target's hardware address, and nowhere else: nobody here asks for
 addresses, so frames for all are noise and are dropped. From which place to which it goes names its link. A link that nothing is
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
 
-from .addresses import Place, Wish
+from .addresses import LinkState, Place
 from .tcp_reset import reset_for
 
 HELD_BYTES_MAX = 4 * 1024 * 1024
@@ -106,16 +106,16 @@ class Switch:
             found += (Sent(target, frame),) if lane.cut is None else self._stopped(node, lane, frame)
         return found
 
-    def change(self, wish: Wish, now: float, *, drop: bool) -> None:
+    def change(self, state: LinkState, now: float, *, drop: bool) -> None:
         """From now on the link does that. What it held is due now if it is not cut any more, or lost if `drop`."""
-        lane = self._lanes.get(wish.link)
+        lane = self._lanes.get(state.link)
         if lane is None:
-            lane = self._lanes[wish.link] = _Lane(self._seed, *wish.link)
-        lane.cut = None if wish.cut is None else Cut(wish.cut)
-        lane.shape = PLAIN if wish.shape.is_plain else wish.shape
+            lane = self._lanes[state.link] = _Lane(self._seed, *state.link)
+        lane.cut = None if state.cut is None else Cut(state.cut)
+        lane.shape = PLAIN if state.shape.is_plain else state.shape
         if lane.cut is Cut.HOLD:
             return
         held, lane.held, lane.held_bytes = lane.held, [], 0
         if lane.cut is None and not drop:
             for frame in held:
-                self._wait(now, wish.link, frame)
+                self._wait(now, state.link, frame)

@@ -67,8 +67,8 @@ class TapNetwork:
 
     def change(self, change: Change) -> None:
         now = time.monotonic()
-        for wish in change.wishes:
-            self._switch.change(wish, now, drop=change.drop)
+        for state in change.states:
+            self._switch.change(state, now, drop=change.drop)
 
     def _send(self, frames: Iterable[Sent]) -> None:
         for node, frame in frames:
