@@ -19,9 +19,9 @@ class AddressedGroup(CommandGroup):
     """A group whose subcommands talk to a cluster."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._placed(ctx, args))
+        return super().parse_args(ctx, self.placed(ctx, args))
 
-    def _placed(self, context: click.Context, arguments: list[str]) -> list[str]:
+    def placed(self, context: click.Context, arguments: list[str]) -> list[str]:
         """The same arguments, each option where it is declared."""
         own = _names(self.get_params(context))
         at = _subcommand_index(arguments)

@@ -52,7 +52,7 @@ class Channels:
             if value is not None and not (value.isascii() and value.isprintable()):
                 raise ValueError(f"the {what} has characters that are not printable ASCII; no node can have one like that")
         who = () if user is None else ((USER_HEADER, user), (PASSWORD_HEADER, password or ""))
-        self._metadata = (*who, (CLIENT_ID_HEADER, client_id)) if client_id else who
+        self.metadata = (*who, (CLIENT_ID_HEADER, client_id)) if client_id else who
         self._lock = threading.Lock()
         self._channels: dict[Endpoint, grpc.Channel] = {}
         self._calls: dict[tuple[Endpoint, str], _UnaryCall] = {}
@@ -65,8 +65,8 @@ class Channels:
             call = self._channel(endpoint).unary_unary(
                 f"/{SERVICE}/{api}", method.request.SerializeToString, method.response.FromString
             )
-            if self._metadata:
-                call = partial(call, metadata=self._metadata)
+            if self.metadata:
+                call = partial(call, metadata=self.metadata)
             self._calls[endpoint, api] = call
         return call
 
@@ -75,7 +75,7 @@ class Channels:
         call = self._channel(endpoint).stream_stream(
             f"/{SERVICE}/{STREAM_METHOD}", admin_pb2.CallRequests.SerializeToString, admin_pb2.CallResponses.FromString
         )
-        return partial(call, metadata=self._metadata) if self._metadata else call
+        return partial(call, metadata=self.metadata) if self.metadata else call
 
     def _channel(self, endpoint: Endpoint) -> grpc.Channel:
         with self._lock:

@@ -67,7 +67,7 @@ class TraceWriter:
         self._write = write
         self._node = node
         self._encode = msgspec.json.Encoder().encode
-        self._senders: dict[int, int] = {}
+        self.senders: dict[int, int] = {}
         election = node.election
         self._state = node.state_name
         self._epoch = election.epoch
@@ -81,10 +81,10 @@ class TraceWriter:
     def step(self, now_us: int, event: Event, effects: Effects) -> None:
         """One step of the node."""
         if isinstance(event, RequestReceived):
-            self._senders[event.correlation] = event.sender.node_id
+            self.senders[event.correlation] = event.sender.node_id
             self._message(now_us, "receive", event.sender.node_id, event.request)
         elif isinstance(event, RequestAbandoned):
-            self._senders.pop(event.correlation, None)
+            self.senders.pop(event.correlation, None)
         elif isinstance(event, ResponseReceived):
             self._message(now_us, "answer", event.source, event.response)
         elif isinstance(event, ElectionStateStored):
@@ -121,7 +121,7 @@ class TraceWriter:
         elif isinstance(effect, Send):
             self._message(now_us, "send", effect.destination, effect.request)
         elif isinstance(effect, Reply):
-            self._message(now_us, "reply", self._senders.pop(effect.correlation, -1), effect.response)
+            self._message(now_us, "reply", self.senders.pop(effect.correlation, -1), effect.response)
 
     def _message(self, now_us: int, event: str, peer: int, message: object) -> None:
         self._line(now_us, event, peer=peer, message=type(message).__name__, about=repr(message))

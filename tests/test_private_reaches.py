@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent
-CEILING = 92
-"""As many are left; it only goes down."""
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 SETTERS = {"setattr", "delattr", "getattr", "object"}
 
@@ -22,6 +20,8 @@ def reaches(tree: ast.AST) -> Iterator[int]:
     """Lines that name a private attribute of anything but `self`, `cls` and `super()`."""
     for node in ast.walk(tree):
         match node:
+            case ast.Attribute() if ast.unparse(node).startswith("trio._core"):
+                pass  # trio offers no other way of seeding the order of its tasks
             case ast.Attribute(value=ast.Name(id="self" | "cls") | ast.Call(func=ast.Name(id="super"))):
                 pass
             case ast.Attribute(attr=name) if is_private(name):
@@ -39,4 +39,4 @@ def test_tests_reach_into_no_private_attributes() -> None:
         for path in sorted(ROOT.rglob("*.py"))
         for line in reaches(ast.parse(path.read_text("utf-8")))
     ]
-    assert len(found) <= CEILING, "\n".join(found)
+    assert not found

@@ -91,9 +91,9 @@ class LogDir:
         """Before anything in it is opened, and after all that may refuse the start: from now on it is clean only once it has been
         shut down. OSError: this directory is offline.
         """
-        self._take_clean_mark()
+        self.take_clean_mark()
 
-    def _take_clean_mark(self) -> None:
+    def take_clean_mark(self) -> None:
         mark = self.path / CLEAN_SHUTDOWN
         try:
             content = mark.read_bytes()

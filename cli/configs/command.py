@@ -18,7 +18,7 @@ from .text import KINDS, Changes, Entity
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
-_SHORT = {
+SHORT_OPTIONS = {
     "topic": "topics",
     "broker": "brokers",
     "broker-logger": "broker-loggers",
@@ -29,7 +29,7 @@ _SHORT = {
     "ip": "ips",
 }
 """Option → the type of entity that its value names."""
-_SHORT_DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients", "ip-defaults": "ips"}
+SHORT_DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients", "ip-defaults": "ips"}
 
 
 class Defaults(NamedTuple):
@@ -45,11 +45,11 @@ def _placed(context: click.Context, parameter: click.Parameter, value: int) -> D
 
 
 def _short_options(command: Any) -> Any:
-    for name, plural in reversed(_SHORT.items()):
+    for name, plural in reversed(SHORT_OPTIONS.items()):
         metavar = "ID" if name.startswith("broker") else "NAME"
         text = f"Short for --entity-type {plural} --entity-name {metavar}."
         command = click.option(f"--{name}", metavar=metavar, help=text)(command)
-    for name, plural in reversed(_SHORT_DEFAULTS.items()):
+    for name, plural in reversed(SHORT_DEFAULTS.items()):
         command = click.option(f"--{name}", is_flag=True, help=f"Short for --entity-type {plural} --entity-default.")(command)
     return command
 
@@ -104,7 +104,7 @@ def configs(
 
     out = Output(as_json)
     try:
-        entities = _entities(entity_types, entity_names, entity_default, short)
+        entities = entities_of(entity_types, entity_names, entity_default, short)
         changes = _changes(add_config, add_config_file, delete_config)
         if alter:
             _check_alter(entities, changes)
@@ -132,14 +132,14 @@ def _usage(message: str) -> CommandFailed:
     return CommandFailed(f"{message}\nSee: kraftlab configs --help")
 
 
-def _entities(types: Sequence[str], names: Sequence[str], defaults: Defaults, short: Mapping[str, Any]) -> list[Entity]:
+def entities_of(types: Sequence[str], names: Sequence[str], defaults: Defaults, short: Mapping[str, Any]) -> list[Entity]:
     """What the command is about: one entity, or a user and a client of it. Names and defaults go to the types in their order."""
     entities = [
         Entity(KINDS[plural], short[option.replace("-", "_")])
-        for option, plural in _SHORT.items()
+        for option, plural in SHORT_OPTIONS.items()
         if short[option.replace("-", "_")] is not None
     ]
-    entities += [Entity(KINDS[plural], None) for option, plural in _SHORT_DEFAULTS.items() if short[option.replace("-", "_")]]
+    entities += [Entity(KINDS[plural], None) for option, plural in SHORT_DEFAULTS.items() if short[option.replace("-", "_")]]
     if types and entities:
         raise _usage("--topic, --broker and the like stand for --entity-type and --entity-name; give one or the other")
     nameless: list[str | None] = [None] * defaults.times

@@ -79,8 +79,8 @@ def up(
         seconds = _wait_ready(cluster, stop)
         if seconds is not None:
             with _control(cluster) if allow_chaos else nullcontext() as socket_path:
-                _announce(cluster, seconds, socket_path, as_json)
-                _watch(cluster, stop)
+                announce(cluster, seconds, socket_path, as_json)
+                watch(cluster, stop)
     finally:
         try:
             if not as_json:
@@ -126,7 +126,7 @@ def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
     return outcome[0]
 
 
-def _announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
+def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as_json: bool) -> None:
     if as_json:
         socket = {} if socket_path is None else {"control_socket": str(socket_path)}
         print_json({"ready_seconds": round(seconds, 3), **cluster.endpoints(), **socket})
@@ -150,7 +150,7 @@ def _announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, a
     console.print("Ctrl-C stops the cluster; its data stays.")
 
 
-def _watch(cluster: LocalCluster, stop: threading.Event) -> None:
+def watch(cluster: LocalCluster, stop: threading.Event) -> None:
     """Waits for the end, and tells of nodes that end by themselves; the others go on."""
     told: set[int] = set()
     while not stop.wait(_POLL_S):

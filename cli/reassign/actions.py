@@ -212,8 +212,8 @@ class Execution:
             return
         self._set_throttles(current, running)
         births = {replica: path for replica, path in self._plan.moves().items() if replica[2] not in current[replica[:2]]}
-        self._ask_for_births(births)
-        self._start(births, current)
+        self.ask_for_births(births)
+        self.start(births, current)
         self._move_directories({replica: path for replica, path in births.items() if replica[:2] in self.queued})
 
     def _preview(self, current: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -254,14 +254,14 @@ class Execution:
         resources += [config_changes(ResourceType.BROKER, str(broker), values) for broker, values in sorted(rates.items())]
         alter_configs(self._client, resources)
 
-    def _ask_for_births(self, births: Mapping[TopicPartitionReplica, str]) -> None:
+    def ask_for_births(self, births: Mapping[TopicPartitionReplica, str]) -> None:
         """Tells brokers where to create replicas that the reassignment will add; any refusal ends the run before it starts."""
         for replica, error in alter_directories(self._client, births).items():
             if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
                 alter_directories(self._client, dict.fromkeys(births, ANY))
                 raise ReassignmentFailed(move_failure(replica, error))
 
-    def _start(self, births: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
+    def start(self, births: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
         try:
             response = self._request(current)
         except ApiError as error:

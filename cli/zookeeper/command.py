@@ -80,7 +80,7 @@ def import_znode(
     done = {"created": [], "existing": [], "moved": []}  # type: dict[str, list[str]]
     if bootstrap_server is not None:
         with connect(bootstrap_server) as client:
-            done = _apply(client, topics, plan, validate_only)
+            done = apply_plan(client, topics, plan, validate_only)
     out.lines(_summary(done, validate_only, bootstrap_server is not None))
     out.result(
         {
@@ -115,13 +115,13 @@ def _read(
     return topics, overrides
 
 
-def _apply(
+def apply_plan(
     client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[PartitionImport], validate_only: bool
 ) -> dict[str, list[str]]:
     """Creates what is not there, then starts the moves. CommandFailed names what the cluster refuses."""
     existing = _existing(client, topics, plan)
     created = {znode.topic for znode in topics}.difference(existing)
-    _create(client, [entry for entry in plan if entry.topic in created], validate_only)
+    create_topics(client, [entry for entry in plan if entry.topic in created], validate_only)
     moving = {(entry.topic, entry.partition): entry.target for entry in plan if entry.target is not None}
     if not validate_only:
         _place(client, plan)
@@ -174,7 +174,7 @@ def _existing(client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[
     return existing
 
 
-def _create(client: AdminClient, plan: Sequence[PartitionImport], validate_only: bool) -> None:
+def create_topics(client: AdminClient, plan: Sequence[PartitionImport], validate_only: bool) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
 
     creations: dict[str, pb.CreatableTopic] = {}

@@ -524,7 +524,7 @@ class QuorumController:
         )
         answer: Answer[None] = Answer()
         answer.when_done(self._activation_ended)
-        run = partial(self._run_write, "activation", self._activation, answer)
+        run = partial(self._run_write, "activation", self.activation, answer)
         self.queue.prepend(Event("activation", run, answer.fail))
         self._fencing.activate()
         self._background.activate()
@@ -558,7 +558,7 @@ class QuorumController:
 
     # --- activation ----------------------------------------------------------------------------------------------------------
 
-    def _activation(self, state: ControllerState, context: Context) -> Outcome[None]:
+    def activation(self, state: ControllerState, context: Context) -> Outcome[None]:
         """The bootstrap records of a new cluster, the end of what a predecessor left open."""
         records = activation_records(state.image, self.settings.first_records())
         if records:

@@ -328,10 +328,10 @@ class QuorumState:
 
     def _move(self, new: State, reason: str) -> None:
         old = self.state
-        self._check(old, new)
+        self.check(old, new)
         self._enter(new, reason, old)
 
-    def _check(self, old: EpochState, new: EpochState) -> None:
+    def check(self, old: EpochState, new: EpochState) -> None:
         row = _LEGAL.get((type(old), type(new)))
         if row is None or not _RELATIONS[row.epoch](old.epoch, new.epoch):
             raise InvariantViolation(f"illegal transition: {old!r} -> {new!r}")

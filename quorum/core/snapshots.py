@@ -85,9 +85,9 @@ class Snapshots:
         if position is None or not (is_newer or position == self._lost):
             return None
         header = SnapshotHeader(0, cluster_id, generation, view.crc_at(offset), append_time_ms)
-        return SnapshotContext(position, (header, *self._voters_at(offset)))
+        return SnapshotContext(position, (header, *self.voters_at(offset)))
 
-    def _voters_at(self, offset: int) -> tuple[ControlRecord, ...]:
+    def voters_at(self, offset: int) -> tuple[ControlRecord, ...]:
         history = self._membership.history
         version = history.kraft_version_at(offset)
         return (KRaftVersion(0, version), KRaftVoters(0, history.at(offset))) if version else ()

@@ -11,19 +11,19 @@ class Signal:
     Unlike trio.Event it resets itself, which a loop that drains a queue wants.
     """
 
-    __slots__ = ("_lot", "_set")
+    __slots__ = ("_set", "sleepers")
 
     def __init__(self) -> None:
         self._set = False
-        self._lot = trio.lowlevel.ParkingLot()
+        self.sleepers = trio.lowlevel.ParkingLot()
 
     def set(self) -> None:
         self._set = True
-        self._lot.unpark()
+        self.sleepers.unpark()
 
     async def wait(self) -> None:
         if self._set:
             await trio.lowlevel.checkpoint()
         else:
-            await self._lot.park()
+            await self.sleepers.park()
         self._set = False

@@ -41,7 +41,7 @@ class LogWriter:
         self, log: MetadataLog, threads: Threads, on_durable: Callable[[int], None], on_full: Callable[[str], None]
     ) -> None:
         self._log = log
-        self._on_durable = on_durable
+        self.on_durable = on_durable
         self._on_full = on_full
         self._idle = trio.Event()
         self._idle.set()
@@ -120,7 +120,7 @@ class LogWriter:
                     self._idle.set()
                 self.kick()
                 if is_news:
-                    self._on_durable(durable_id)
+                    self.on_durable(durable_id)
         finally:
             self._has_ended = True
             await self._worker.settle(SETTLE_TIMEOUT_S)

@@ -127,7 +127,7 @@ class Clients(Checker):
         self._random = world.options.random("clients")
         self._next_value = 1
         self._calls = 0
-        self._current: list[Call | None] = [None] * world.options.clients
+        self.current: list[Call | None] = [None] * world.options.clients
         self._appends: dict[tuple[SimulatedProcess, int, int], Call] = {}
         """By process, end offset and crc: the same process may lead again later, and put something else there."""
         self.history: list[Operation] = []
@@ -152,7 +152,7 @@ class Clients(Checker):
         self._calls += 1
         process = asked[int(self._random.random() * len(asked))]
         call = Call(client, int(self._random.random() * LISTS), None, self.world.now_us, process)
-        self._current[client] = call
+        self.current[client] = call
         self.world.after(PATIENCE_US, self._give_up, call)
         if self._random.random() < 0.5:
             process.read(lambda is_served: self._read_done(call, is_served))
@@ -180,13 +180,13 @@ class Clients(Checker):
 
     def _acknowledge(self, call: Call) -> None:
         assert call.value is not None
-        if self._current[call.client] is not call:
+        if self.current[call.client] is not call:
             return
         self.acknowledged.append(call.value)
         self._end(call, Operation(call.key, call.invoked_us, self.world.now_us, ("append", call.value)))
 
     def _read_done(self, call: Call, is_served: bool) -> None:
-        if self._current[call.client] is not call:
+        if self.current[call.client] is not call:
             return
         state_machine = call.process.state_machine
         if not is_served:
@@ -195,7 +195,7 @@ class Clients(Checker):
         self._end(call, Operation(call.key, call.invoked_us, self.world.now_us, ("read",), state_machine.read(call.key)))
 
     def _give_up(self, call: Call) -> None:
-        if self._current[call.client] is not call:
+        if self.current[call.client] is not call:
             return
         self.unknown += 1
         unknown = None if call.value is None else Operation(call.key, call.invoked_us, NEVER, ("append", call.value))
@@ -205,14 +205,14 @@ class Clients(Checker):
         """The call is over; without an operation it has left no trace that matters."""
         if operation is not None:
             self.history.append(operation)
-        self._current[call.client] = None
+        self.current[call.client] = None
         self._call_later(call.client)
 
     # The end
 
     def unanswered(self) -> str | None:
         """A call that ought to have its answer: its process lives and leads as when it was asked, and all is applied."""
-        for call in self._current:
+        for call in self.current:
             if call is None or call.process.dead or not call.process.raft.is_leader:
                 continue
             if call.value is None or call.end_offset <= call.process.applying.applied_offset:
@@ -223,7 +223,7 @@ class Clients(Checker):
         """The cluster has come together and `process` shows what it came to. Violation of S15 or S16."""
         state_machine = process.state_machine
         assert isinstance(state_machine, ListsStateMachine)
-        for call in self._current:
+        for call in self.current:
             if call is not None and call.value is not None:
                 self.history.append(Operation(call.key, call.invoked_us, NEVER, ("append", call.value)))
         there = {value for values in state_machine.lists for value in values}

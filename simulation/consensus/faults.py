@@ -184,7 +184,7 @@ def partition(world: World, random: Random) -> Struck:
     random.shuffle(ids)
     at = random.randrange(1, len(ids)) if len(ids) > 1 else 1
     pairs = [(a, b) for a in ids[:at] for b in ids[at:]]
-    _cut(world, pairs + [(b, a) for a, b in pairs], random.randint(100_000, 2_500_000))
+    cut_links(world, pairs + [(b, a) for a, b in pairs], random.randint(100_000, 2_500_000))
     return tuple(ids[at:])
 
 
@@ -195,7 +195,7 @@ def isolate(world: World, random: Random) -> Struck:
     mode = random.choice(("hears nobody", "is heard by nobody", "both"))
     pairs = [(other, node_id) for other in others] if mode != "is heard by nobody" else []
     pairs += [(node_id, other) for other in others] if mode != "hears nobody" else []
-    _cut(world, pairs, random.randint(100_000, 2_500_000))
+    cut_links(world, pairs, random.randint(100_000, 2_500_000))
     return (node_id,)
 
 
@@ -204,7 +204,7 @@ def broken_link(world: World, random: Random) -> Struck:
     if len(world.machines) < 2:
         return ()
     a, b = random.sample([machine.node_id for machine in world.machines], 2)
-    _cut(world, [(a, b), (b, a)] if random.random() < 0.5 else [(a, b)], random.randint(100_000, 3_000_000))
+    cut_links(world, [(a, b), (b, a)] if random.random() < 0.5 else [(a, b)], random.randint(100_000, 3_000_000))
     return (a, b)
 
 
@@ -308,7 +308,7 @@ def rot(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def _cut(world: World, pairs: list[tuple[int, int]], duration_us: int) -> None:
+def cut_links(world: World, pairs: list[tuple[int, int]], duration_us: int) -> None:
     world.note(f"cut {' '.join(f'{a}>{b}' for a, b in pairs)} for {duration_us // 1000} ms")
     for a, b in pairs:
         world.network.cut(a, b)

@@ -75,7 +75,7 @@ class Liveness:
         world = self.world
         self.healed_at_us = self._waits_from_us = world.now_us
         if not world.options.heals_everything:
-            self._choose_core()
+            self.choose_core()
         if self.outside:
             world.note(f"a core heals for good: {', '.join(f'n{machine.node_id}' for machine in self.core)}")
         else:
@@ -88,7 +88,7 @@ class Liveness:
             break_for_good(world, machine, self._random)
         world.after(POLL_US, self._look)
 
-    def _choose_core(self) -> None:
+    def choose_core(self) -> None:
         world, random = self.world, self._random
         everybody = [machine.node_id for machine in world.machines]
         for _ in range(CORES_TRIED):

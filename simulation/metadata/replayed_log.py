@@ -75,7 +75,7 @@ class ReplayedLog:
     def compare(self, node_id: int, offset: int, image: MetadataImage) -> None:
         """Raises Violation if a node's image at `offset` is another."""
         replayed = self._images.get(offset)
-        if replayed is None or not _is_equal(image, replayed, self._found_equal.get(node_id)):
+        if replayed is None or not is_equal(image, replayed, self._found_equal.get(node_id)):
             self._violated(f"M2 the image of n{node_id} at offset {offset} is not the one replayed from scratch")
         else:
             self._found_equal[node_id] = image, replayed
@@ -124,7 +124,7 @@ class ReplayedLog:
                 delta = MetadataDelta(snapshot)
                 delta.replay_all(records, position)
                 snapshot = delta.apply(image.provenance)
-            if not _is_equal(snapshot, image):
+            if not is_equal(snapshot, image):
                 self._judge(batch, ("not so: the image is what a snapshot and the log behind it say",))
         self._tail = (image_from(body for body, _ in ImageSnapshot(image).batches()), [])
 
@@ -133,7 +133,7 @@ class ReplayedLog:
             self._violated(f"M1 batch {batch.base_offset}..{batch.end_offset}: {'; '.join(broken)}")
 
 
-def _is_equal(image: MetadataImage, other: MetadataImage, known: tuple[MetadataImage, MetadataImage] | None = None) -> bool:
+def is_equal(image: MetadataImage, other: MetadataImage, known: tuple[MetadataImage, MetadataImage] | None = None) -> bool:
     """Whether they say the same. `known`: an older pair that does."""
     if known is None:
         return all(getattr(image, part) == getattr(other, part) for part in _PARTS)

@@ -312,7 +312,7 @@ class MetadataWorld(World):
         for operation in self.operations:
             if operation.answer is None and operation.asked.is_alive:
                 self.violated(f"M7 {operation} has no answer although everything is committed")
-        self._check_configs(self.replayed.state.image)
+        self.check_configs(self.replayed.state.image)
         return self._has_settled_moves(self.active_controllers()[0])
 
     def _has_settled_moves(self, active: SimulatedController) -> bool:
@@ -326,7 +326,7 @@ class MetadataWorld(World):
             self.violated(f"M11 a queued move waits at {state.image.provenance}, and there is a slot for it")
         return True
 
-    def _check_configs(self, image: MetadataImage) -> None:
+    def check_configs(self, image: MetadataImage) -> None:
         """The last acknowledged value of each key is there, or one that was written at a later place of the log."""
         written: dict[str, dict[str | None, int]] = {}
         acknowledged: dict[str, int] = {}

@@ -32,7 +32,7 @@ class HeldTasks(trio.abc.Instrument):
 
     def __init__(self) -> None:
         self._held: dict[object, dict[trio.lowlevel.Task, None]] = {}
-        self._has_tasks = self.has_resumed = False
+        self.has_tasks = self.has_resumed = False
 
     def __contains__(self, owner: object) -> bool:
         return owner in self._held
@@ -40,7 +40,7 @@ class HeldTasks(trio.abc.Instrument):
     def task_spawned(self, task: trio.lowlevel.Task) -> None:
         owner = task.context.get(OWNER)
         if owner is not None:
-            self._has_tasks = True
+            self.has_tasks = True
             task.coro = _Pausing(task, owner, self)  # type: ignore[assignment]
 
     def keep(self, task: trio.lowlevel.Task, owner: object) -> bool:
@@ -53,7 +53,7 @@ class HeldTasks(trio.abc.Instrument):
 
     def hold(self, owner: object) -> None:
         """Its tasks stand still, until `release`. CannotHold."""
-        if self._has_tasks and not self.has_resumed:
+        if self.has_tasks and not self.has_resumed:
             raise CannotHold(_refusal("no step of any task was made through what was put in place of its coroutine"))
         self._held.setdefault(owner, {})
 

@@ -70,7 +70,7 @@ def controller():
 @pytest.fixture
 def tail(controller):
     made = LogTail({}, "a-cluster")
-    made._connections = {1: controller}
+    made.connections = {1: controller}
     return made
 
 
@@ -114,7 +114,7 @@ def test_where_the_log_ends_is_what_a_leader_says_that_has_no_more(controller, t
 def test_who_refuses_says_who_leads_and_that_one_is_asked_at_once(controller, tail):
     deposed = Controller()
     deposed.leads, deposed.view = 0, LeaderView(7, 1)
-    tail._connections[2] = deposed
+    tail.connections[2] = deposed
     controller.append(3, count=2)
     controller.leads, controller.high_watermark = 7, 2
     assert tail.advance(2, 3) is True and offsets(tail) == [0, 1]
@@ -124,7 +124,7 @@ def test_who_refuses_says_who_leads_and_that_one_is_asked_at_once(controller, ta
 def test_a_leader_is_found_though_nobody_was_heard_to_lead(controller, tail):
     standby = Controller()
     standby.leads, standby.view = -1, LeaderView(7, 1)
-    tail._connections[2] = standby
+    tail.connections[2] = standby
     controller.append(7)
     controller.leads, controller.view, controller.high_watermark = 7, LeaderView(7, 1), 1
     assert tail.advance() is False and tail.advance() is True
@@ -136,7 +136,7 @@ def test_who_is_not_believed_to_lead_is_asked_in_an_epoch_that_changes_nothing(c
     tail.advance(1, 7)
     other = Controller()
     other.leads, other.view = -1, LeaderView(9, 2)
-    tail._connections[2] = other
+    tail.connections[2] = other
     controller.is_dead = True
     assert tail.advance() is False and other.asked == [(0, 0)]
     other.leads, other.log, other.high_watermark = 9, controller.log, 1
@@ -145,10 +145,10 @@ def test_who_is_not_believed_to_lead_is_asked_in_an_epoch_that_changes_nothing(c
 
 
 def test_who_led_an_older_epoch_is_not_asked_any_more(controller, tail):
-    tail._connections[2] = Controller()
+    tail.connections[2] = Controller()
     tail.advance(1, 7)
     tail.advance(2, 6)
-    assert ([epoch for epoch, _ in controller.asked], tail._connections[2].asked) == ([7, 7], [])
+    assert ([epoch for epoch, _ in controller.asked], tail.connections[2].asked) == ([7, 7], [])
 
 
 @pytest.mark.parametrize("wrong", [{"epoch": 1}, {"epoch": 2, "previous_crc": 77}], ids=["epoch", "chain"])
@@ -190,7 +190,7 @@ def behind_a_snapshot(controller, tail, epoch=1):
 def test_what_a_leader_holds_no_more_is_read_from_the_disks_of_others(controller, tail, tmp_path):
     behind_a_snapshot(controller, tail)
     lacking = on_disk(tmp_path / "lacking", [controller.log[1]])
-    tail._disks = [tmp_path / "gone", lacking, on_disk(tmp_path / "whole", controller.log)]
+    tail.disks = [tmp_path / "gone", lacking, on_disk(tmp_path / "whole", controller.log)]
     assert tail.advance(1, 1) is True and tail.end == 5
     controller.outcome = None
     tail.advance(1, 1)
@@ -212,7 +212,7 @@ def test_what_is_on_a_disk_counts_only_if_it_leads_to_the_snapshot_in_one_chain(
         log[2] = base, end, data[:-1] + bytes([data[-1] ^ 1])
     elif wrong == "hole":
         del log[1]
-    tail._disks = [on_disk(tmp_path / "disk", log)]
+    tail.disks = [on_disk(tmp_path / "disk", log)]
     assert tail.advance(1, 1) is True and (tail.end, tail.log().start) == (5, 5)
 
 

@@ -205,7 +205,7 @@ def test_processes_that_do_not_end_in_time_are_not_waited_for(monkeypatch: pytes
         started.append(subprocess.Popen(["sleep", "30"], stdout=subprocess.PIPE, text=True))
         return started[-1]
 
-    monkeypatch.setattr(hash_seeds, "_started", stuck)
+    monkeypatch.setattr(hash_seeds, "started", stuck)
     monkeypatch.setattr(hash_seeds, "_TIMEOUT_S", 0.01)
     with pytest.raises(subprocess.TimeoutExpired):
         hash_seeds.compared("", 0)

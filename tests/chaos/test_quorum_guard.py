@@ -65,7 +65,7 @@ class Quorum:
         self.leader, self.epoch = self.controller_ids[0], 1
         self.least_whole: list[tuple[frozenset[int], set[int]]] = []
         for node in self.controller_ids:
-            self._fill(node)
+            self.fill(node)
 
     # -- what faults do to it ------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class Quorum:
     def _segment(self, node: int) -> Path:
         return log_directory(self.metadata_dir(node)) / f"{0:020}.log"
 
-    def _fill(self, node: int) -> None:
+    def fill(self, node: int) -> None:
         self._segment(node).parent.mkdir(parents=True, exist_ok=True)
         self._segment(node).write_bytes(WHOLE)
 
@@ -163,7 +163,7 @@ class Quorum:
 
     def _repair(self, node: int) -> None:
         if not self.is_whole(node):
-            self._fill(node)
+            self.fill(node)
 
     def step(self) -> None:
         if self._is_led() and self.random.random() < 0.9:
@@ -333,7 +333,7 @@ async def test_nobody_leaves_while_the_log_of_another_is_damaged_and_everybody_m
     with pytest.raises(CannotStrike, match="without node 3000 among the voters, no majority of the voters 3001,3002 would be"):
         async with guard.changing(3000, leaves=True):
             pass
-    quorum._fill(3001)
+    quorum.fill(3001)
     async with guard.changing(3000, leaves=True):
         pass
 

@@ -123,8 +123,8 @@ async def run(cluster):
     listener = SimpleNamespace(ended=lambda op: None, stands=lambda standing: None)
     workload = Workload("made-up", lambda *_: None, lambda _: (), None, lambda _: ())
     assignment = SimpleNamespace(workload=workload, options=Options(), listener=listener)
-    made = real._RealRun(assignment, cluster, FaultPlan(seed="1"), None)
-    made._drive = SimpleNamespace(now_ns=lambda: 100)
+    made = real.RealRun(assignment, cluster, FaultPlan(seed="1"), None)
+    made.drive = SimpleNamespace(now_ns=lambda: 100)
     return made
 
 
@@ -147,10 +147,10 @@ class Tail:
 async def test_a_log_whose_end_nobody_knows_is_not_judged(run, monkeypatch, leads, log):
     """What was answered beyond it is lost if a leader says so, and else only unread."""
     monkeypatch.setattr(real, "LOG_WITHIN_S", 0.1)
-    run._tail, run._tell = Tail(7, leads=leads), lambda: None
-    run._interpreter.ops.append(SimpleNamespace(offset=9))
-    assert await run._wind_up() == log
-    assert run._not_ready == "the committed log could not be read to its end within 0.1 s"
+    run.tail, run.tell = Tail(7, leads=leads), lambda: None
+    run.interpreter.ops.append(SimpleNamespace(offset=9))
+    assert await run.wind_up() == log
+    assert run.not_ready == "the committed log could not be read to its end within 0.1 s"
 
 
 @pytest.mark.parametrize(("cut_short", "error"), [("", ClusterError), ("SIGINT in the phase 'start'", KeyboardInterrupt)])
@@ -158,10 +158,10 @@ async def test_what_fails_after_ctrl_c_is_told_as_ctrl_c(run, cluster, monkeypat
     """As a failure of the harness it would not keep the next run from being begun."""
 
     async def phases():
-        run._cut_short = cut_short
+        run.cut_short = cut_short
         raise ClusterError("no node has come up")
 
-    monkeypatch.setattr(run, "_phases", phases)
+    monkeypatch.setattr(run, "run_phases", phases)
     for name in ("Nodes", "LeaderFinder", "LogTail"):
         monkeypatch.setattr(real, name, lambda *_: SimpleNamespace(close=lambda: None, voters=None))
     cluster.node = lambda node_id: SimpleNamespace(listens=None)

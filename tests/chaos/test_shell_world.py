@@ -130,7 +130,7 @@ def test_a_broker_that_trusts_what_lies_on_its_disk_after_a_crash_is_found(monke
     plan = on_brokers(("bit-rot", "broker:0", {}), ("kill", "broker:1", {}), for_ms=2_500)
     options = msgspec.structs.replace(with_seed(3), time_s=9, brokers=2, rate=60)
     assert not bad("log-dirs", run_shell(workload_named("log-dirs"), options, plan))
-    monkeypatch.setattr(LogDir, "_take_clean_mark", lambda log_dir: setattr(log_dir, "was_clean", True))
+    monkeypatch.setattr(LogDir, "take_clean_mark", lambda log_dir: setattr(log_dir, "was_clean", True))
     monkeypatch.setattr(phases, "FINAL_WITHIN_S", 1.0)
     found = bad("log-dirs", run_shell(workload_named("log-dirs"), options, plan))
     assert "moved-data" in {verdict.checker for verdict in found}
@@ -179,7 +179,7 @@ def test_a_driver_that_answers_before_the_batch_is_on_the_disk_is_found(monkeypa
 
     def answering(writer: LogWriter, effect: Append) -> None:
         append(writer, effect)
-        writer._on_durable(effect.append_id)
+        writer.on_durable(effect.append_id)
 
     def waiting_for_more(writer: LogWriter) -> None:
         if writer.staged_bytes > 4_000:
@@ -208,7 +208,7 @@ def test_a_log_whose_fsync_does_nothing_is_found_when_the_power_goes(monkeypatch
 
 
 def test_a_wake_up_that_comes_while_nobody_sleeps_and_is_lost_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Signal, "set", lambda signal: signal._lot.unpark())
+    monkeypatch.setattr(Signal, "set", lambda signal: signal.sleepers.unpark())
     with pytest.raises(WorldFailed, match=r"the cluster did not come up: .*, after 30 s"):
         run_shell(workload_named("registers"), with_seed(4))
 

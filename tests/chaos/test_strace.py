@@ -26,7 +26,7 @@ async def test_a_tracer_that_nobody_can_write_down_is_not_left_behind(monkeypatc
         begun.append(subprocess.Popen(["sleep", "600"], stderr=subprocess.PIPE, text=True))
         return begun[0]
 
-    monkeypatch.setattr(tracing, "_start", start)
+    monkeypatch.setattr(tracing, "start_strace", start)
     with pytest.raises(ClusterError, match="no space left"):
         async with tracing.kept_injected(1, ["fsync:error=EIO"], cast(Ledger, cast(Any, FullLedger()))):
             pytest.fail("it was attached")

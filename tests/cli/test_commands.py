@@ -146,7 +146,7 @@ def test_up_speaks_to_people_or_to_programs(as_json: bool, tmp_path: Path, capsy
     cluster: Any = SimpleNamespace(
         plan=SimpleNamespace(nodes=[node]), pid=lambda node_id: 7, directory=tmp_path, endpoints=lambda: {"nodes": [{"id": 0}]}
     )
-    up._announce(cluster, 1.5, tmp_path / "control", as_json)
+    up.announce(cluster, 1.5, tmp_path / "control", as_json)
     told = capsys.readouterr()
     assert told.err == ""
     if as_json:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.configs.command import _SHORT, _SHORT_DEFAULTS, _entities, configs
+from kraftlab.cli.configs.command import SHORT_DEFAULTS, SHORT_OPTIONS, configs, entities_of
 
-SHORT = [option.replace("-", "_") for option in (*_SHORT, *_SHORT_DEFAULTS)]
+SHORT = [option.replace("-", "_") for option in (*SHORT_OPTIONS, *SHORT_DEFAULTS)]
 
 
 def entities(*arguments: str) -> list[tuple[str, str | None, bool]]:
     """Type, name, and whether any name is meant."""
     given = configs.make_context("configs", ["--bootstrap-server", "h:1", *arguments]).params
-    found = _entities(given["entity_types"], given["entity_names"], given["entity_default"], {key: given[key] for key in SHORT})
+    found = entities_of(given["entity_types"], given["entity_names"], given["entity_default"], {key: given[key] for key in SHORT})
     return [(entity.kind.plural, entity.name, entity.is_any) for entity in found]
 
 

@@ -14,7 +14,7 @@ AT = "127.0.0.1:9092"
 
 
 def placed(group: click.Group, *arguments: str) -> list[str]:
-    return group._placed(click.Context(group), list(arguments))  # type: ignore[attr-defined, no-any-return]
+    return group.placed(click.Context(group), list(arguments))  # type: ignore[attr-defined, no-any-return]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def execution(brokers: Any) -> Execution:
 def test_a_broker_that_refuses_a_whole_request_has_the_others_forget_theirs() -> None:
     brokers = Brokers()
     with pytest.raises(ReassignmentFailed, match="Error: Failed to alter dir for t-0-2: not allowed"):
-        execution(brokers)._ask_for_births({("t", 0, 1): "/d1", ("t", 0, 2): "/d2"})
+        execution(brokers).ask_for_births({("t", 0, 1): "/d1", ("t", 0, 2): "/d2"})
     assert brokers.paths() == ["/d1", "any"]
 
 
@@ -51,9 +51,9 @@ def test_a_reassignment_that_is_refused_as_a_whole_has_brokers_forget_what_they_
     brokers = Brokers()
     births = {("t", 0, 1): "/d1"}
     run = execution(brokers)
-    run._ask_for_births(births)
+    run.ask_for_births(births)
     with pytest.raises(ApiError, match="such a plan already"):
-        run._start(births, {})
+        run.start(births, {})
     assert brokers.paths() == ["/d1", "any"]
 
 

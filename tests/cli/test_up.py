@@ -31,7 +31,7 @@ class Cluster:
 
 def test_a_node_that_ends_again_is_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster()
-    up._watch(cluster, cluster)  # type: ignore[arg-type]
+    up.watch(cluster, cluster)  # type: ignore[arg-type]
     assert [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()] == ["broker-1", "broker-1", "broker-2"]
 
 

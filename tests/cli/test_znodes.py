@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cli.output import CommandFailed
-from kraftlab.cli.zookeeper.command import _apply, _create
+from kraftlab.cli.zookeeper.command import apply_plan, create_topics
 from kraftlab.cli.zookeeper.znodes import (
     Override,
     ZnodeError,
@@ -249,12 +249,12 @@ def test_a_large_dump_is_imported_in_portions_that_the_controller_takes(topics: 
     }
     znodes = [parse_topic("f", f"t{number}", topic_json(2, **moving)) for number in range(0, 2 * topics, 2)]
     controller: Any = Controller()
-    _apply(controller, znodes, plan_import(znodes, {}), validate_only=False)
+    apply_plan(controller, znodes, plan_import(znodes, {}), validate_only=False)
     assert sorted(controller.created) == sorted(znode.topic for znode in znodes)
     assert len(set(controller.moved)) == len(controller.moved) == topics * partitions
     refused = parse_topic("f", "t1", topic_json(1, partitions={"0": [1]}))
     with pytest.raises(CommandFailed, match=f"1 of {topics + 1} topics were refused, t1"):
-        _create(controller, plan_import([*znodes, refused], {}), validate_only=False)
+        create_topics(controller, plan_import([*znodes, refused], {}), validate_only=False)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from google.protobuf.message import Message
 from kraftlab.access.users import Users
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client.admin import AdminClient
+from kraftlab.client.channels import Channels
 from kraftlab.client.stream import CallStream
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
@@ -73,8 +75,8 @@ def test_a_wrong_password_is_told_at_once_with_the_next_step(guarded: Guarded) -
 
 def test_a_stream_tells_a_wrong_password_as_well(guarded: Guarded) -> None:
     with (
-        AdminClient(f"127.0.0.1:{guarded.port}", user="alice", password="x") as client,
-        CallStream(client._channels, Endpoint("127.0.0.1", guarded.port)) as stream,
+        contextlib.closing(Channels("alice", "x")) as channels,
+        CallStream(channels, Endpoint("127.0.0.1", guarded.port)) as stream,
     ):
         with pytest.raises(ApiError) as refused:
             stream.submit("DescribeCluster", pb.DescribeClusterRequest()).result(10)

@@ -8,9 +8,9 @@ from kraftlab.client.channels import Channels
 
 
 def test_a_client_id_is_sent_with_every_call_beside_who_asks() -> None:
-    assert Channels()._metadata == ()
-    assert Channels(client_id="loader")._metadata == (("kraftlab-client-id", "loader"),)
-    assert Channels("alice", "secret", "loader")._metadata == (
+    assert Channels().metadata == ()
+    assert Channels(client_id="loader").metadata == (("kraftlab-client-id", "loader"),)
+    assert Channels("alice", "secret", "loader").metadata == (
         ("kraftlab-user", "alice"),
         ("kraftlab-password", "secret"),
         ("kraftlab-client-id", "loader"),

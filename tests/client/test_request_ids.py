@@ -9,6 +9,7 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, OutcomeUnknown
+from kraftlab.client.request_ids import RequestIds
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 ID = tuple[bytes, int]
@@ -155,22 +156,22 @@ def test_an_id_that_the_caller_gives_is_left_alone(cluster) -> None:
 
 def test_calls_at_the_same_time_never_share_a_client_id(cluster) -> None:
     under_way = threading.Barrier(8)
-    with AdminClient(cluster.nodes[0].server) as client:
+    request_ids = RequestIds(enabled=True)
 
-        def work() -> None:
-            request = pb.CreateTopicsRequest()
-            with client._request_ids.of("CreateTopics", request):
-                under_way.wait(10)
-                seen.append(request.header.request_id.client_id)
-                under_way.wait(10)
+    def work() -> None:
+        request = pb.CreateTopicsRequest()
+        with request_ids.of("CreateTopics", request):
+            under_way.wait(10)
+            seen.append(request.header.request_id.client_id)
+            under_way.wait(10)
 
-        seen: list[bytes] = []
-        for _ in range(2):
-            workers = [threading.Thread(target=work) for _ in range(8)]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join(10)
+    seen: list[bytes] = []
+    for _ in range(2):
+        workers = [threading.Thread(target=work) for _ in range(8)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(10)
     assert len(set(seen[:8])) == 8
     assert set(seen[8:]) == set(seen[:8])
 

@@ -1,7 +1,5 @@
 """A leader that is not where a node thinks it is: others are asked, and believed, until it is found."""
 
-import random
-
 import pytest
 
 from kraftlab.quorum.core import ElectionState, Endpoint, Voter
@@ -31,7 +29,6 @@ def following(driven):
 
     def make(**options):
         node = driven(**{"dynamic": True, "election": LED_BY_2} | options)
-        node.node._quorum._random = random.Random(2)
         node.tick()
         node.fetch = fetch_of(node)
         assert (node.node.state_name, node.fetch.destination) == ("follower", 2)

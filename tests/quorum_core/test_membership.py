@@ -1,7 +1,5 @@
 """The voters are a function of the log: effective on append, undone on truncation, the same after a restart."""
 
-import random
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -338,7 +336,6 @@ def test_a_vote_meant_for_another_disk_is_refused(driven, key_of) -> None:
 
 def test_an_observer_also_asks_bootstrap_endpoints_for_its_voters_may_all_be_gone(driven) -> None:
     node = driven(node_id=9, dynamic=True)
-    node.node._quorum._random = random.Random(1)
     asked = []
     for _ in range(40):
         node.tick(200)

@@ -1,5 +1,7 @@
 """Repair of a log that rot has damaged: what the node must not do until it has everything again, and when that is."""
 
+import random
+
 import pytest
 
 from kraftlab.quorum.core import ElectionState, LogTruncationRefused, OffsetAndEpoch, Voter
@@ -110,7 +112,7 @@ def test_a_stamp_above_the_own_end_means_that_all_of_it_is_committed(driven) -> 
     plain = driven(log=((1, 10),))
     view = plain.node.log
     view.high_watermark_stamp = 25
-    node = type(plain.node)(plain.config, view, None, plain.node._quorum._random, 0, BootState(repair_until=30))
+    node = type(plain.node)(plain.config, view, None, random.Random(0), 0, BootState(repair_until=30))
     assert node.high_watermark == 10
 
 
@@ -124,7 +126,7 @@ def test_the_repair_ends_once_when_everything_is_durable_again(driven, key_of, b
     assert node.node.log_end_offset == 35
     assert node.all(RepairEnded) == []
     assert node.node.is_repairing
-    node.step(StorageCompleted(node.node._log.flushes.last_id))
+    node.step(StorageCompleted(node.node.local_log.flushes.last_id))
     assert node.all(RepairEnded) == [RepairEnded()]
     assert not node.node.is_repairing
     answer(node, batches_of(((2, 5),), 35, node.node.log.last_crc)[0])
@@ -165,7 +167,7 @@ def test_a_repair_that_was_complete_before_the_restart_ends_at_boot(driven) -> N
 
 def test_a_leader_that_lacks_what_is_left_is_refused(driven, key_of) -> None:
     node = following(driven, key_of, log=((1, 10), (3, 5)), until=30)
-    node.node._log.commit(15)
+    node.node.local_log.commit(15)
     with pytest.raises(LogTruncationRefused, match="knows everything below offset 15 as committed"):
         node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 0, 0, Diverging(1, 10)))
 
@@ -186,7 +188,7 @@ def test_a_snapshot_beyond_the_damage_ends_the_repair_when_it_is_durable(driven,
 
 def test_no_snapshot_is_made_of_a_log_under_repair(driven) -> None:
     node = repairing(driven)
-    node.node._log.commit(10)
+    node.node.local_log.commit(10)
     assert node.node.snapshot_context(10, cluster_id="c", generation=0, append_time_ms=0) is None
 
 

@@ -183,7 +183,7 @@ def test_records_may_leave_before_they_are_durable_but_not_before_the_leadership
     node.step(RecordsRead(node.only(ReadLog).read_id, b"unflushed"))
     after = node.only(Reply).after
     assert after.append_id == 0
-    assert after.election_version == node.node._quorum.election_version
+    assert after.election_version == node.node.quorum.election_version
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_fetch_claims_only_what_is_durable(driven, key_of, batches_of) -> None
     assert (append.base_offset, append.end_offset) == (0, 3)
     assert next_fetch.request.fetch_offset == 3
     assert next_fetch.after.append_id == append.append_id
-    assert next_fetch.after.election_version == node.node._quorum.election_version
+    assert next_fetch.after.election_version == node.node.quorum.election_version
 
 
 def test_only_one_fetch_is_in_flight(driven, key_of) -> None:

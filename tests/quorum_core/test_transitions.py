@@ -59,10 +59,10 @@ def test_exactly_the_rows_of_the_table_are_allowed(gate, source, target) -> None
             if old.leader_id >= 0:
                 new.leader_id = old.leader_id
         if is_in_table(source, target, step):
-            gate._check(old, new)
+            gate.check(old, new)
         else:
             with pytest.raises(InvariantViolation, match="illegal transition"):
-                gate._check(old, new)
+                gate.check(old, new)
 
 
 def test_no_pair_of_states_has_two_rows() -> None:

@@ -33,7 +33,7 @@ def command(pid: int, injections: Sequence[str]) -> list[str]:
 @asynccontextmanager
 async def kept_injected(pid: int, injections: Sequence[str], ledger: Ledger) -> AsyncIterator[None]:
     """The process's system calls are tampered with. CannotStrike."""
-    tracer = _start(command(pid, injections))
+    tracer = start_strace(command(pid, injections))
     assert tracer.stderr is not None, "it is a pipe"
     entry: Process | None = None
     try:
@@ -52,7 +52,7 @@ async def kept_injected(pid: int, injections: Sequence[str], ledger: Ledger) -> 
             ledger.drop(entry)
 
 
-def _start(words: list[str]) -> subprocess.Popen[str]:
+def start_strace(words: list[str]) -> subprocess.Popen[str]:
     try:
         return subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -26,7 +26,7 @@ _TIMEOUT_S = 300.0
 def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[Any]:
     """Play so many seeds in both processes, with the bug of that name, "" for none, until one differs."""
     with ExitStack() as stack:
-        playing = [stack.enter_context(_started(name, first, count, hash_seed)) for hash_seed in PROCESSES]
+        playing = [stack.enter_context(started(name, first, count, hash_seed)) for hash_seed in PROCESSES]
         for process in playing:
             stack.callback(process.kill)
         shown = [process.communicate(timeout=_TIMEOUT_S)[0].splitlines() for process in playing]
@@ -41,7 +41,7 @@ def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[Any]:
     return Shown(attempts=count)
 
 
-def _started(name: str, first: int, count: int, hash_seed: str) -> subprocess.Popen[str]:
+def started(name: str, first: int, count: int, hash_seed: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", __name__, name, str(first), str(count)],
         env=os.environ | {"PYTHONHASHSEED": hash_seed},

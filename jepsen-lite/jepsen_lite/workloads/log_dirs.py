@@ -82,7 +82,7 @@ def _generator(options: Options) -> Source:
     return mix(append, move, get, weights=(20, 1, 1))
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     topic_id: Uuid
     leader: Endpoint
     cluster_id: str
@@ -94,7 +94,7 @@ class MovingClient:
     def __init__(self, options: Options, process: int) -> None:
         self._options = options
         self._caller = Caller(options, process)
-        self._places: dict[str, _Place] = {}
+        self.places: dict[str, Place] = {}
 
     async def invoke(self, invocation: Invocation, port: Port) -> Completion:
         if invocation.f == "move":
@@ -107,12 +107,12 @@ class MovingClient:
         append = invocation.f == "append"
         ended = await (self._append(data, place, str(invocation.value)) if append else self._get(data, place))
         if ended.outcome != OK:
-            self._places.pop(invocation.key, None)
+            self.places.pop(invocation.key, None)
         return ended
 
-    async def _place(self, port: Port, key: str) -> _Place:
+    async def _place(self, port: Port, key: str) -> Place:
         """Who leads the key's partition, as the metadata say. CallFailed."""
-        if key not in self._places:
+        if key not in self.places:
             cluster = (await self._caller.read(port, "DescribeCluster", pb.DescribeClusterRequest())).response
             request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=[key]))
             [topic] = (await self._caller.read(port, "DescribeTopicPartitions", request)).response.topics
@@ -120,15 +120,15 @@ class MovingClient:
             leader = peers.get(topic.partitions[0].leader_id) if topic.partitions else None
             if leader is None:
                 raise CallFailed(FAIL, "nobody who is up leads it")
-            self._places[key] = _Place(from_text(topic.topic_id), leader, cluster.cluster_id)
-        return self._places[key]
+            self.places[key] = Place(from_text(topic.topic_id), leader, cluster.cluster_id)
+        return self.places[key]
 
-    async def _append(self, port: DataPort, place: _Place, value: str) -> Completion:
+    async def _append(self, port: DataPort, place: Place, value: str) -> Completion:
         timeout_ms = self._options.timeout_ms
         batch = build_batch([Record(None, value.encode(), 1)])
         request = ProduceRequest(place.topic_id, 0, -1, timeout_ms, batch)
         try:
-            answer = await self._ask(port, place, Api.PRODUCE, request)
+            answer = await self.ask(port, place, Api.PRODUCE, request)
         except ConnectionRefusedError:
             return Completion(FAIL, error="never sent, the connection was refused")
         except (OSError, FrameError, ApiError) as error:
@@ -138,7 +138,7 @@ class MovingClient:
             return Completion(INFO, error=error_name(response.error))
         return Completion(OK, response.base_offset)
 
-    async def _get(self, port: DataPort, place: _Place) -> Completion:
+    async def _get(self, port: DataPort, place: Place) -> Completion:
         """[offset, value] of all records. An answer may be empty though there is more: the log was being swapped, say."""
         records: list[tuple[int, str]] = []
         offset = 0
@@ -146,7 +146,7 @@ class MovingClient:
             wanted = FetchPartition(place.topic_id, 0, -1, offset, -1, -1, _FETCH_BYTES)
             try:
                 request = ReplicaFetchRequest(-1, -1, 0, 0, _FETCH_BYTES, (wanted,))
-                answer = await self._ask(port, place, Api.REPLICA_FETCH, request)
+                answer = await self.ask(port, place, Api.REPLICA_FETCH, request)
             except (OSError, FrameError, ApiError) as error:
                 return Completion(FAIL, error=f"{type(error).__name__}")
             response = msgspec.msgpack.decode(answer, type=ReplicaFetchResponse)
@@ -164,7 +164,7 @@ class MovingClient:
                 return Completion(OK, [list(record) for record in records])
         return Completion(FAIL, error=f"{_FETCHES_MAX} fetches have not brought all")
 
-    async def _ask(self, port: DataPort, place: _Place, api: int, request: msgspec.Struct) -> bytes:
+    async def ask(self, port: DataPort, place: Place, api: int, request: msgspec.Struct) -> bytes:
         """Sends a peer request once. OSError, FrameError, ApiError."""
         return await port.ask_peer(place.leader, api, msgspec.msgpack.encode(request), self._options.timeout_ms)
 

@@ -50,8 +50,8 @@ class LogTail:
     nodes. Not thread-safe; `violations` are sentences."""
 
     def __init__(self, controllers: Mapping[int, Endpoint], cluster_id: str, disks: Sequence[Path] = ()) -> None:
-        self._connections = {node_id: PeerConnection(at, cluster_id) for node_id, at in controllers.items()}
-        self._disks = disks
+        self.connections = {node_id: PeerConnection(at, cluster_id) for node_id, at in controllers.items()}
+        self.disks = disks
         self._batches: list[LogBatch] = []
         self._position = _BEGINNING
         self._start = 0
@@ -62,7 +62,7 @@ class LogTail:
         self.violations: list[str] = []
 
     def close(self) -> None:
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             connection.close()
 
     @property
@@ -75,7 +75,7 @@ class LogTail:
         epoch, -1 if nobody was. CorruptBatch."""
         self._believe(leader, epoch)
         asked: set[Leads] = set()
-        while self._leads.node in self._connections and self._leads not in asked:
+        while self._leads.node in self.connections and self._leads not in asked:
             asked.add(self._leads)
             answer = self._fetch(*self._leads)
             if answer is None:
@@ -88,7 +88,7 @@ class LogTail:
 
     def _look_around(self) -> None:
         """Asks all who leads."""
-        for node in self._connections:
+        for node in self.connections:
             if node != self._leads.node:
                 answer = self._fetch(node, _NO_EPOCH)
                 if answer is not None:
@@ -99,7 +99,7 @@ class LogTail:
 
     def _believe(self, node: int, epoch: int) -> None:
         """Of two leaders the one of the later epoch leads; nobody leads an epoch after another."""
-        if node in self._connections and epoch > self._leads.epoch:
+        if node in self.connections and epoch > self._leads.epoch:
             self._leads = Leads(node, epoch)
 
     def _fetch(self, node: int, epoch: int) -> FetchResponse | None:
@@ -107,7 +107,7 @@ class LogTail:
         position = self._position if epoch != _NO_EPOCH else _BEGINNING
         request = FetchRequest(epoch, _OBSERVER, position.offset, position.epoch, -1, 0, _FETCH_BYTES)
         try:
-            return _decode(self._connections[node].request(API_OF[FetchRequest], msgspec.msgpack.encode(request), TIMEOUT_S))
+            return _decode(self.connections[node].request(API_OF[FetchRequest], msgspec.msgpack.encode(request), TIMEOUT_S))
         except (ApiError, FrameError, OSError):
             return None
 
@@ -136,7 +136,7 @@ class LogTail:
 
     def _from_disks(self, until: OffsetAndEpoch) -> list[Batch]:
         """All batches from here up to that position, if any disk has them; else none."""
-        for disk in self._disks:
+        for disk in self.disks:
             try:
                 found = self._chain(segments(disk).values())
             except OSError:

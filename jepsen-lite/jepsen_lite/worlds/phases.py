@@ -45,13 +45,13 @@ class PhasedRun(ABC):
         self._workload, self._options, self._plan, self._listener = workload, options, plan, listener
         self._observations: list[Observation] = []
         self._last: dict[int, Observation] = {}
-        self._strikes: list[Strike] = []
+        self.strikes: list[Strike] = []
         self._striking: list[str] = []
-        self._phase, self._not_ready, self._cut_short = "start", "", ""
+        self._phase, self.not_ready, self.cut_short = "start", "", ""
         self._healed_ns = self._started_at_ms = 0
         self._data: dict[str, Any] = {}
-        self._drive = TrioDrive(self._new_port, options.concurrency)
-        self._interpreter = Interpreter(workload, options, self._drive, listener.ended)
+        self.drive = TrioDrive(self._new_port, options.concurrency)
+        self.interpreter = Interpreter(workload, options, self.drive, listener.ended)
 
     # -- what a world has of its own -----------------------------------------------------------------------------------
 
@@ -79,69 +79,69 @@ class PhasedRun(ABC):
         """Links, nodes and disks are whole and run, whatever struck them."""
 
     @abstractmethod
-    async def _wait_ready(self, within_s: float) -> None:
-        """Returns when the cluster is ready; else `_not_ready` says what it lacks."""
+    async def wait_ready(self, within_s: float) -> None:
+        """Returns when the cluster is ready; else `not_ready` says what it lacks."""
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
-    async def _phases(self) -> None:
+    async def run_phases(self) -> None:
         """WorldFailed."""
         self._enter("start")
         await self._start()
-        await self._wait_ready(self.start_within_s)
-        if self._not_ready:
-            raise WorldFailed(f"the cluster did not come up: {self._not_ready}")
+        await self.wait_ready(self.start_within_s)
+        if self.not_ready:
+            raise WorldFailed(f"the cluster did not come up: {self.not_ready}")
         await self._came_up()
         self._enter("setup")
-        await self._interpreter.setup()
-        self._drive.begin()
+        await self.interpreter.setup()
+        self.drive.begin()
         self._observations.clear()
         self._started_at_ms = self._begin()
         self._enter("clients")
         try:
             async with trio.open_nursery() as both:
                 both.start_soon(self._strike)
-                await self._interpreter.clients()
+                await self.interpreter.clients()
                 both.cancel_scope.cancel()
         finally:
             await self._heal()
-        if not self._not_ready:
+        if not self.not_ready:
             self._enter("final")
             with trio.move_on_after(FINAL_WITHIN_S) as final:
-                await self._interpreter.final()
+                await self.interpreter.final()
             if final.cancelled_caught:
-                self._not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
+                self.not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
         self._enter("collect")
-        self._data = await self._interpreter.collect()
+        self._data = await self.interpreter.collect()
 
     async def _heal(self) -> None:
         self._enter("heal")
         with trio.CancelScope(shield=True):
             await self._mend()
-            self._healed_ns = self._drive.now_ns()
-        await self._wait_ready(READY_WITHIN_S)
+            self._healed_ns = self.drive.now_ns()
+        await self.wait_ready(READY_WITHIN_S)
 
     def _run(self, log: CommittedLog | None, node_exits: dict[int, str], violations: tuple[str, ...]) -> Run:
         return Run(
             options=self._options,
-            history=History(self._interpreter.ops),
+            history=History(self.interpreter.ops),
             log=log,
-            strikes=tuple(sorted(self._strikes, key=lambda strike: (strike.begin_ns, strike.kind))),
+            strikes=tuple(sorted(self.strikes, key=lambda strike: (strike.begin_ns, strike.kind))),
             observations=tuple(sorted(self._observations, key=lambda observation: (observation.at_ns, observation.node))),
-            healed_ns=self._healed_ns or self._drive.now_ns(),
-            ended_ns=self._drive.now_ns(),
+            healed_ns=self._healed_ns or self.drive.now_ns(),
+            ended_ns=self.drive.now_ns(),
             started_at_ms=self._started_at_ms,
             node_exits=node_exits,
             violations=violations,
-            not_ready=self._not_ready,
-            cut_short=self._cut_short,
+            not_ready=self.not_ready,
+            cut_short=self.cut_short,
             data=self._data,
         )
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
     def _struck(self, strike: Strike) -> None:
-        self._strikes.append(strike)
+        self.strikes.append(strike)
         if strike.kind in self._striking:
             self._striking.remove(strike.kind)
 
@@ -151,10 +151,10 @@ class PhasedRun(ABC):
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
-        self._tell()
+        self.tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         leader, epoch, committed, lag = newest(self._last)
         down = tuple(node for node, seen in sorted(self._last.items()) if not seen.is_up)
         striking = tuple(dict.fromkeys(self._striking))
-        self._listener.stands(Standing(self._phase, self._drive.now_ns(), leader, epoch, committed, lag, down, striking))
+        self._listener.stands(Standing(self._phase, self.drive.now_ns(), leader, epoch, committed, lag, down, striking))

@@ -186,10 +186,10 @@ def _copy_logs(cluster: LocalCluster, target: Path) -> None:
 
 
 async def _play(assignment: Assignment, cluster: LocalCluster, plan: FaultPlan, ledger: Ledger) -> Run:
-    return await _RealRun(assignment, cluster, plan, ledger).play()
+    return await RealRun(assignment, cluster, plan, ledger).play()
 
 
-class _RealRun(PhasedRun):
+class RealRun(PhasedRun):
     """One run, under trio."""
 
     start_within_s = _START_WITHIN_S
@@ -200,14 +200,14 @@ class _RealRun(PhasedRun):
         self._nodes: Nodes
         self._leaders: LeaderFinder
         self._guard: QuorumGuard
-        self._tail: LogTail
+        self.tail: LogTail
         self._watchers: trio.Nursery
-        self._exits = NodeExits(cluster, self._drive.now_ns)
+        self.exits = NodeExits(cluster, self.drive.now_ns)
         self._violations: list[str] = []
         self._reading = trio.Lock()
 
     def _new_port(self, process: int) -> Port:
-        return GrpcPort(self._nodes, self._options, process, self._drive.now_ns, self._guard)
+        return GrpcPort(self._nodes, self._options, process, self.drive.now_ns, self._guard)
 
     async def play(self) -> Run:
         cluster = self._cluster
@@ -216,23 +216,23 @@ class _RealRun(PhasedRun):
         self._guard = QuorumGuard(cluster, self._leaders.voters)
         listens = {node_id: cluster.node(node_id).listens for node_id in cluster.controller_ids}
         disks = [cluster.metadata_dir(node_id) for node_id in (*cluster.controller_ids, *cluster.broker_ids)]
-        self._tail = LogTail(listens, cluster.cluster_id, disks)
+        self.tail = LogTail(listens, cluster.cluster_id, disks)
         try:
             async with _errors_alone(), trio.open_nursery() as self._watchers:
                 with trio.CancelScope() as phases:
                     self._watchers.start_soon(self._stop_on_signal, phases)
-                    await self._phases()
+                    await self.run_phases()
                 with trio.CancelScope(shield=True):
-                    log = await self._wind_up()
+                    log = await self.wind_up()
                 self._watchers.cancel_scope.cancel()
-            return self._run(log, own_exits(self._exits.found, self._strikes), (*self._violations, *self._tail.violations))
+            return self._run(log, own_exits(self.exits.found, self.strikes), (*self._violations, *self.tail.violations))
         except Exception as error:
-            if self._cut_short:
+            if self.cut_short:
                 raise KeyboardInterrupt from error  # what failed did so on the way out, or would have had more time
             raise
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            self._tail.close()
+            self.tail.close()
             self._leaders.close()
             self._nodes.close()
 
@@ -242,7 +242,7 @@ class _RealRun(PhasedRun):
             number = await anext(aiter(signals))
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
-        self._cut_short = f"{signal.Signals(number).name} in the phase {self._phase!r}"
+        self.cut_short = f"{signal.Signals(number).name} in the phase {self._phase!r}"
         phases.cancel()
 
     # -- phases --------------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class _RealRun(PhasedRun):
         await carry_out(
             self._plan,
             self._cluster,
-            self._drive.now_ns,
+            self.drive.now_ns,
             find_leader=self._leaders,
             guard=self._guard,
             tell=self._struck,
@@ -279,33 +279,33 @@ class _RealRun(PhasedRun):
         for disk in self._cluster.disks.values():
             if not disk.has_power:
                 await _in_thread(disk.restore_power)
-        await self._start_dead()
+        await self.start_dead()
 
-    async def _start_dead(self) -> None:
+    async def start_dead(self) -> None:
         """Nodes that ended by themselves are noted, and started again."""
-        self._exits.look(at_rest=True)
+        self.exits.look(at_rest=True)
         for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
             if self._cluster.pid(node_id) is None:
                 await _in_thread(self._cluster.start_node, node_id)
 
-    async def _wait_ready(self, within_s: float) -> None:
-        self._not_ready = await lacking(self._cluster, within_s)
-        if self._not_ready:
-            self._exits.look(at_rest=True)
+    async def wait_ready(self, within_s: float) -> None:
+        self.not_ready = await lacking(self._cluster, within_s)
+        if self.not_ready:
+            self.exits.look(at_rest=True)
 
-    async def _wind_up(self) -> CommittedLog | None:
+    async def wind_up(self) -> CommittedLog | None:
         """The log to its end; None if it is not known where that is: nobody could say then that something is missing. It is known
         if a leader says it, even if more was answered, which is lost.
         """
         self._enter("log")
-        tail = self._tail
-        if not self._interpreter.ops:
+        tail = self.tail
+        if not self.interpreter.ops:
             return None
         tail.ends_at = -1
-        answered = max((op.offset for op in self._interpreter.ops), default=0)
+        answered = max((op.offset for op in self.interpreter.ops), default=0)
         is_whole = await self._read_to_end(answered)
-        if not is_whole and not self._not_ready and not self._cut_short:
-            self._not_ready = f"the committed log could not be read to its end within {LOG_WITHIN_S:g} s"
+        if not is_whole and not self.not_ready and not self.cut_short:
+            self.not_ready = f"the committed log could not be read to its end within {LOG_WITHIN_S:g} s"
         return tail.log() if is_whole or 0 < tail.end == tail.ends_at else None
 
     async def _read_to_end(self, least: int) -> bool:
@@ -315,7 +315,7 @@ class _RealRun(PhasedRun):
             while True:
                 more = await self._advance()
                 end = max(least, *(observation.high_watermark for observation in (NOTHING_SEEN, *self._last.values())))
-                if not more and 0 < end <= self._tail.end:
+                if not more and 0 < end <= self.tail.end:
                     return True
                 if not more:
                     await trio.sleep(_TAIL_PAUSE_S)
@@ -326,7 +326,7 @@ class _RealRun(PhasedRun):
         leader, epoch, _, _ = newest(self._last)
         async with self._reading:
             try:
-                more: bool = await _in_thread(self._tail.advance, leader, epoch)
+                more: bool = await _in_thread(self.tail.advance, leader, epoch)
             except CorruptBatch:
                 return False
             return more
@@ -334,7 +334,7 @@ class _RealRun(PhasedRun):
     # -- watching ------------------------------------------------------------------------------------------------------
 
     async def _sample(self) -> None:
-        await sample(self._cluster, self._nodes, self._drive.now_ns, self._observed)
+        await sample(self._cluster, self._nodes, self.drive.now_ns, self._observed)
 
     async def _follow(self) -> None:
         """Reads the log as it grows."""
@@ -344,8 +344,8 @@ class _RealRun(PhasedRun):
 
     async def _watch(self) -> None:
         while True:
-            self._exits.look(at_rest=False)
-            self._tell()
+            self.exits.look(at_rest=False)
+            self.tell()
             await trio.sleep(_STANDING_S)
 
 

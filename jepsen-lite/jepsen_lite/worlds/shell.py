@@ -158,7 +158,7 @@ class _ShellRun(PhasedRun):
     async def _play(self) -> Run:
         async with trio.open_nursery() as self._nursery:
             with self._steps.scope:
-                await self._phases()
+                await self.run_phases()
                 await self._read_log()
             run = self._told()
             self._nursery.cancel_scope.cancel()
@@ -168,7 +168,7 @@ class _ShellRun(PhasedRun):
         return self._options.random(f"shell/{name}")
 
     def _new_port(self, process: int) -> Port:
-        return ShellPort(self._cluster, self._options, process, self._drive.now_ns, self._guard)
+        return ShellPort(self._cluster, self._options, process, self.drive.now_ns, self._guard)
 
     async def _find_leader(self, above: int | None = None) -> Leads | None:
         await trio.lowlevel.checkpoint()
@@ -200,7 +200,7 @@ class _ShellRun(PhasedRun):
         await carry_out_in(
             victim,
             self._plan,
-            self._drive.now_ns,
+            self.drive.now_ns,
             tell=self._struck,
             begun=lambda action: begun(action.kind),
             kinds=SHELL_KINDS,
@@ -209,35 +209,35 @@ class _ShellRun(PhasedRun):
     async def _mend(self) -> None:
         self._cluster.heal_all()
 
-    async def _wait_ready(self, within_s: float) -> None:
+    async def wait_ready(self, within_s: float) -> None:
         deadline = trio.current_time() + within_s
         while lacking := self._cluster.lacking():
             if trio.current_time() >= deadline:
-                self._not_ready = f"{lacking}, after {within_s:g} s"
+                self.not_ready = f"{lacking}, after {within_s:g} s"
                 return
             await trio.sleep(_LOOK_S)
 
     async def _read_log(self) -> None:
-        answered = max((op.offset for op in self._interpreter.ops), default=0)
+        answered = max((op.offset for op in self.interpreter.ops), default=0)
         deadline = trio.current_time() + LOG_WITHIN_S
         while self._cluster.committed.end < answered:
             if trio.current_time() >= deadline:
-                self._not_ready = self._not_ready or f"offset {answered}, which was answered, is not committed anywhere"
+                self.not_ready = self.not_ready or f"offset {answered}, which was answered, is not committed anywhere"
                 return
             await trio.sleep(_LOOK_S)
 
     def _told(self) -> Run:
         if self._steps.scope.cancelled_caught:
-            self._not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
+            self.not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
         return self._run(
             decoded(map(LogBatch.of, self._cluster.committed.batches)),
-            own_exits(self._exits(), self._strikes, SHELL_KINDS),
+            own_exits(self.exits(), self.strikes, SHELL_KINDS),
             tuple(self._cluster.committed.violations),
         )
 
-    def _exits(self) -> Iterator[tuple[int, int, str]]:
+    def exits(self) -> Iterator[tuple[int, int, str]]:
         for at_s, node, words in self._cluster.exits:
-            yield node, self._drive.ns_at(at_s), words
+            yield node, self.drive.ns_at(at_s), words
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
@@ -246,14 +246,14 @@ class _ShellRun(PhasedRun):
         while True:
             self._observe()
             if looks % _STANDING_EVERY == 0:
-                self._tell()
+                self.tell()
             looks += 1
             await trio.sleep(_OBSERVE_S)
 
     def _observe(self) -> None:
         up = self._cluster.up()
         for node in self._cluster.node_ids:
-            at_ns, life = self._drive.now_ns(), up.get(node)
+            at_ns, life = self.drive.now_ns(), up.get(node)
             status = {} if life is None else life.status()._asdict()
             self._observed(Observation(at_ns=at_ns, node=node, is_up=life is not None, **status))
 

@@ -35,7 +35,7 @@ def snapshot_named_by_the_last_epoch(
 
 @MUTANTS.row(
     Snapshots,
-    "_voters_at",
+    "voters_at",
     Seeds(
         "S13",
         most=150,

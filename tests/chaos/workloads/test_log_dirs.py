@@ -101,8 +101,8 @@ async def test_a_read_of_rotten_bytes_says_so(monkeypatch: pytest.MonkeyPatch) -
         return msgspec.msgpack.encode(ReplicaFetchResponse(0, None, (found,)))
 
     client = MovingClient(Options(), 0)
-    client._places[KEY] = log_dirs._Place(ZERO, Endpoint("127.0.0.1", 1), "cluster")
-    monkeypatch.setattr(client, "_ask", ask)
+    client.places[KEY] = log_dirs.Place(ZERO, Endpoint("127.0.0.1", 1), "cluster")
+    monkeypatch.setattr(client, "ask", ask)
     ended = await client.invoke(Invocation("get", KEY), None)  # type: ignore[arg-type]
     assert ended.outcome == FAIL and ended.error.startswith(log_dirs.ROTTEN)
 
@@ -119,8 +119,8 @@ async def test_a_read_goes_on_behind_an_empty_answer_as_long_as_there_is_more(
         return msgspec.msgpack.encode(ReplicaFetchResponse(0, None, (found,)))
 
     client = MovingClient(Options(), 0)
-    client._places[KEY] = log_dirs._Place(ZERO, Endpoint("127.0.0.1", 1), "cluster")
-    monkeypatch.setattr(client, "_ask", ask)
+    client.places[KEY] = log_dirs.Place(ZERO, Endpoint("127.0.0.1", 1), "cluster")
+    monkeypatch.setattr(client, "ask", ask)
     ended = await client.invoke(Invocation("get", KEY), None)  # type: ignore[arg-type]
     assert ended.outcome == outcome
     assert ended.result == ([[0, "a"]] if outcome == OK else None)

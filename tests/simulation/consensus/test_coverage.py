@@ -37,7 +37,7 @@ NOTES = {
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     seen: Counter[str] = Counter()
-    cut, receive, note, crash = faults._cut, SimulatedProcess.receive, Transcript.note, SimulatedFileSystem.crash
+    cut, receive, note, crash = faults.cut_links, SimulatedProcess.receive, Transcript.note, SimulatedFileSystem.crash
     newest: dict[tuple[object, object], int] = {}
 
     def counting_cut(world, pairs, duration_us):
@@ -62,7 +62,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         seen["a directory entry lost"] += bool(before.keys() - self._names.keys())
         seen["a replaced or removed file back again"] += any(before.get(p) is not inode for p, inode in self._names.items())
 
-    monkeypatch.setattr(faults, "_cut", counting_cut)
+    monkeypatch.setattr(faults, "cut_links", counting_cut)
     monkeypatch.setattr(SimulatedProcess, "receive", counting_receive)
     monkeypatch.setattr(Transcript, "note", counting_note)
     monkeypatch.setattr(SimulatedFileSystem, "crash", counting_crash)

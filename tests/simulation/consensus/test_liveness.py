@@ -52,7 +52,7 @@ def test_everything_heals_in_half_of_the_seeds() -> None:
 def test_a_core_is_a_majority_of_the_voters() -> None:
     for seed in range(30):
         world = World(options_of(seed, voters=5, observers=2), Transcript())
-        world.liveness._choose_core()
+        world.liveness.choose_core()
         voters = [machine for machine in world.liveness.core if machine.node_id < 5]
         assert len(voters) >= 3
         assert len(world.liveness.core) + len(world.liveness.outside) == 7
@@ -119,7 +119,7 @@ def test_a_call_without_an_answer_is_noticed() -> None:
     assert leader is not None
     assert len(clients.history) > 10
     assert clients.unanswered() is None
-    clients._current[1] = Call(client=1, key=0, value=None, invoked_us=7, process=leader)
+    clients.current[1] = Call(client=1, key=0, value=None, invoked_us=7, process=leader)
     assert clients.unanswered() == f"client 1 waits for n{leader.node_id} since 7 us"
 
 

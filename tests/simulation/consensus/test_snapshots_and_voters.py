@@ -78,7 +78,7 @@ def test_a_snapshot_names_the_voters_if_they_live_in_the_log_and_none_else(
 ) -> None:
     """Found where it is written: nobody need install it for that."""
     control = () if dynamic_voters else (KRaftVersion(0, 1), KRaftVoters(0, voters(0, 1, 2)))
-    monkeypatch.setattr(Snapshots, "_voters_at", lambda self, offset: control)
+    monkeypatch.setattr(Snapshots, "voters_at", lambda self, offset: control)
     world = churning(0, (), observers=0, dynamic_voters=dynamic_voters)
     with pytest.raises(Violation, match=r"^S13 snapshot .* names the voters"):
         world.run()

@@ -8,7 +8,7 @@ from immutables import Map
 
 from kraftlab.metadata.image import EMPTY, MetadataImage, TopicsImage
 from kraftlab.metadata.requests import AnsweredRequest, RequestingClient, RequestsImage
-from kraftlab.simulation.metadata.replayed_log import _is_equal
+from kraftlab.simulation.metadata.replayed_log import is_equal
 
 ANSWERS = st.dictionaries(st.sampled_from([b"a" * 16, b"b" * 16, b"c" * 16]), st.integers(0, 2))
 NAMES = st.dictionaries(st.sampled_from("xyz"), st.integers(0, 1))
@@ -44,4 +44,4 @@ def test_the_answer_is_that_of_comparing_all_of_them(
     if are_told_the_same:
         other_answers, other_names = later_answers, later_names
     one, other = _image(later_answers, later_names, known[0]), _image(other_answers, other_names, known[1])
-    assert _is_equal(one, other, known) == _is_equal(one, other) == (one == other)
+    assert is_equal(one, other, known) == is_equal(one, other) == (one == other)

@@ -82,7 +82,7 @@ def test_a_manager_that_fails_unexpectedly_is_noticed(monkeypatch):
     def fails(self: QuorumController, state: object, context: object) -> None:
         raise KeyError("nobody expects this")
 
-    monkeypatch.setattr(QuorumController, "_activation", fails)
+    monkeypatch.setattr(QuorumController, "activation", fails)
     violation = runner.run_seed(2).violations[0]
     assert violation.startswith("M8")
     assert "nobody expects this" in violation

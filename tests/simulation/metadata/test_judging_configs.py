@@ -30,7 +30,7 @@ def judge(in_the_end: str, *operations: Any) -> None:
         raise Violation(text)
 
     world: Any = SimpleNamespace(operations=operations, violated=violated)
-    MetadataWorld._check_configs(world, delta.apply(Provenance(101, 1, 0)))
+    MetadataWorld.check_configs(world, delta.apply(Provenance(101, 1, 0)))
 
 
 def test_an_older_value_than_the_one_acknowledged_last_is_noticed() -> None:

@@ -155,7 +155,7 @@ def test_what_a_held_task_raises_and_returns_comes_as_from_any_other() -> None:
 
 def test_a_trio_that_resumes_tasks_in_another_way_is_named_instead_of_holding_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if trio kept what it calls from before an instrument hears of a task."""
-    monkeypatch.setattr(HeldTasks, "task_spawned", lambda held, task: setattr(held, "_has_tasks", True))
+    monkeypatch.setattr(HeldTasks, "task_spawned", lambda held, task: setattr(held, "has_tasks", True))
 
     async def main(held: HeldTasks, nursery: trio.Nursery) -> None:
         begin("a", nursery, trio.lowlevel.checkpoint)
