@@ -137,14 +137,14 @@ class FileModel:
         self._pending.clear()
 
     def durable(self) -> bytearray:
-        """What is certain to be on the disk."""
+        """The content that is certain to be on the disk."""
         data = self.data[:]
         for change in reversed(self._pending):
             _undo(data, change)
         return data
 
     def content(self, policy: str) -> bytes:
-        """What a power cut leaves under one of `POLICIES`."""
+        """The content after a power cut, under one of `POLICIES`."""
         if policy == ALL or not self._pending:
             return bytes(self.data)
         if policy == LOST:
@@ -273,7 +273,7 @@ class DiskModel:
     # -- images ---------------------------------------------------------------------------------------------------------------
 
     def as_seen(self) -> Tree:
-        """What programs see, and what a killed process leaves."""
+        """The tree that programs see, which is also what a killed process leaves."""
         return self._tree(self.names, partial(self._content, {}), self.roots)
 
     def after_power_loss(self, disk: str, random: Random) -> Tree:

@@ -3,9 +3,9 @@
     DIR/disks/NODE.image        an ext4, as a file that grows with what is written
     DIR/NODE/                   where it is mounted while the cluster runs
 
-A cluster that was laid out like that has its disks for good: whoever starts it mounts them, and needs root for that. They are
+A cluster that was laid out like that has its disks for good: each start mounts them, and needs root for that. They are
 unmounted with the last of its processes, however those end: the fork server sees to it, which outlives a parent that was killed
-and hears of each disk before that is mounted. If both were killed, whoever starts the cluster the next time does.
+and hears of each disk before that is mounted. If both were killed, the next start of the cluster does.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .processes import ForkServerProcess
 
 SIZE_MIB = 2048
-"""Of each disk. Files that nobody has written take no space."""
+"""Size of each disk. Unwritten blocks take no space."""
 _DIRECTORY = "disks"
 
 
 class NodeDisks:
-    """Those of the cluster in `directory`; none unless it was laid out with them, or is new and they are `wanted`. `server` is
+    """Disks of the cluster in `directory`; none unless it was laid out with them, or is new and they are `wanted`. `server` is
     asked for as soon as one is to be mounted.
     """
 
@@ -83,7 +83,7 @@ class NodeDisks:
             raise
 
     def sync(self) -> None:
-        """What was written on them so far is there to stay: that is how a machine was before it lost its power."""
+        """Write everything to the disks, as it was before a machine loses its power."""
         for disk in self.by_node.values():
             disk.sync()
 

@@ -1,7 +1,7 @@
 """A disk whose power can be taken: an ext4 of its own in a file, mounted by a loop device.
 
 Theory of operation. The ioctl EXT4_IOC_SHUTDOWN with the flag "without writing the log" stops a file system within an instant:
-nothing that was not synced reaches its disk any more, and whoever has files open gets EIO from then on. That is what a loss of
+nothing that was not synced reaches its disk any more, and processes with open files get EIO from then on. That is what a loss of
 power leaves, torn files and names included. Mounting it again replays its journal, as after a reboot. Only root may do this.
 """
 

@@ -83,7 +83,7 @@ class WatchedDisks:
             self._adopt(name)
 
     def _adopt(self, name: str) -> None:
-        """What lies on a disk is certain to be there; the model knows nothing of it yet."""
+        """Take the content of a disk into the model, as certain."""
         for path in sorted(self.disks[name].rglob("*")):
             inode = self._create(str(path), is_directory=path.is_dir())
             if path.is_file():
@@ -98,7 +98,7 @@ class WatchedDisks:
                 self._note(SyncDirectory(inode) if self.model.is_directory(inode) else SyncFile(inode))
 
     def tree(self) -> Tree:
-        """What really lies on the disks."""
+        """The real content of the disks."""
         found: list[tuple[str, bytes | None]] = []
         for name, disk in self.disks.items():
             found.append((name, None))

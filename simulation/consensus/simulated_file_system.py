@@ -219,7 +219,7 @@ class SimulatedFileSystem:
             unsynced.clear()
 
     def durable_bytes(self, path: str) -> bytes:
-        """What the platter holds of a file; empty if it has no durable name."""
+        """The durable content of a file; empty if it has no durable name."""
         inode = self._durable_names.get(path)
         return bytes(inode.durable()) if inode is not None and self._names.get(path) is inode else b""
 

@@ -5,7 +5,7 @@ clock until a fault holds them: then they run at another rate, or jump ahead as 
 day alone is set to another one. Faults overlap: rates multiply, and what the time of day is set by adds up. When the last one
 ends all goes at the usual rate, and the time of day is corrected (which may set it back); how long the machine has run is not.
 
-Timers of the node's core and controller ring when its own clock says so: whoever follows the clock is told of each change.
+Timers of the node's core and controller go off by its own clock: its followers are called at each change.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import trio
 from .machine import STARTED_S
 
 LEAST_WAIT_S = 1e-6
-"""What is due on a clock that runs wrong is looked at so much later: by then the clock has certainly come so far."""
+"""Delay of a look at a time on a clock that runs wrong: by then the clock has certainly reached it."""
 
 
 class Skew(NamedTuple):
-    """What one fault does to a machine's clocks."""
+    """The effect of one fault on a machine's clocks."""
 
     rate: float = 1.0
     jump_s: float = 0.0

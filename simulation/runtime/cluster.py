@@ -55,7 +55,7 @@ from .nodes import RuntimeBroker, RuntimeController, RuntimeNode
 
 HOST = "127.0.0.1"
 GRPC_PORT = 20_000
-"""Of node 0; nobody listens there."""
+"""The port of node 0; nobody listens there."""
 CONTROLLER = "CONTROLLER"
 CLIENT = -1
 """Node id of clients that speak the peer protocol; no fault strikes their links."""
@@ -63,10 +63,10 @@ LOOK_S = 0.05
 LEFT_WITHIN_S = 6.0
 """Time for the controllers to replace a broker."""
 LOG_DIRS = 2
-"""Of each broker."""
+"""Log directories of each broker."""
 CHANGE_TIMEOUT_MS = 5_000
 GRACE_S = 0.5
-"""How much longer than a node's own deadline an operator waits for the answer."""
+"""Time that an operator waits for the answer beyond the node's own deadline."""
 
 C = TypeVar("C", ControllerConfig, BrokerConfig)
 Chance = Callable[[str], random.Random]

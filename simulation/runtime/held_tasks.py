@@ -28,7 +28,7 @@ class CannotHold(RuntimeError):
 
 
 class HeldTasks(trio.abc.Instrument):
-    """Of one `trio.run`."""
+    """The held tasks of one `trio.run`."""
 
     def __init__(self) -> None:
         self._held: dict[object, dict[trio.lowlevel.Task, None]] = {}
@@ -44,7 +44,7 @@ class HeldTasks(trio.abc.Instrument):
             task.coro = _Pausing(task, owner, self)  # type: ignore[assignment]
 
     def keep(self, task: trio.lowlevel.Task, owner: object) -> bool:
-        """Whether the owner stands still; then the task is rescheduled when it goes on."""
+        """Keep the task until its owner goes on; False if the owner is not held."""
         held = self._held.get(owner)
         if held is None:
             return False

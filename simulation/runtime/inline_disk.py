@@ -1,7 +1,7 @@
 """A node's disk under trio's clock: its work is done on the event loop, in a time that is drawn, without any thread.
 
 Theory of operation. A mock clock jumps ahead while a thread works, so nothing may run in one. Work that the runtime gives to a
-thread is one call here, between two waits: before the first the work has not happened, after it nobody has heard of it yet. A
+thread is one call here, between two waits: before the first the work has not happened, after it no task knows its result yet. A
 node that is killed in the first finds its work undone, half done or done when it starts again: some work is carried on up to one
 of its file operations, as by a process that dies in the middle.
 """
@@ -27,7 +27,7 @@ WAITS_S = (0.0001, 0.0001, 0.0003, 0.001, 0.005, 0.03)
 LAST_OPERATIONS = 8
 """Fewer than so many file operations are what a dying node still does of one piece of work."""
 BEGUN_RATE = 0.5
-"""How often work that waits for the disk has begun when its node dies."""
+"""Share of the waiting work that has begun when its node dies."""
 
 
 class Medium(Protocol):
@@ -131,6 +131,6 @@ class InlineWorker:
             self.is_working = False
 
     async def settle(self, timeout_s: float) -> None:
-        """Who ends here dies: what has not been done is not done any more."""
+        """Drop the work: a node that ends here dies."""
         self._function, self.is_working = None, False
         await trio.lowlevel.cancel_shielded_checkpoint()

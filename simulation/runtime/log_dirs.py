@@ -39,7 +39,7 @@ class LogDirDisk:
         self.operations_left: int | None = None
         """Changes that a node still makes which dies; None: it lives."""
         self.is_still = False
-        """Who works on it has died."""
+        """The node that works on it has died."""
         self.is_laid_out = False
 
     def crash(self, *, power_cut: bool) -> None:

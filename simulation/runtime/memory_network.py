@@ -29,18 +29,18 @@ from kraftlab.wire.network import CONNECT_TIMEOUT_S, Accept
 
 LENGTH_BYTES = 4
 WINDOW_BYTES = 128 * 1024
-"""What a pipe takes before it tells its sender to wait."""
+"""Bytes that a pipe takes before its sender has to wait."""
 TRAVEL_S = (0.0002, 0.0002, 0.0004, 0.001, 0.004)
-"""How long a message is under way, more or less."""
+"""Times that a message is under way, more or less."""
 TORN_RATE = 0.05
-"""How often a reader gets only a part of what is there."""
+"""Share of the reads that return only a part of what has arrived."""
 
 Pair = tuple[int, int]
 """(source, target)."""
 
 
 class MemoryLink:
-    """What happens to messages from one node to another."""
+    """The way of messages from one node to another."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -181,7 +181,7 @@ class Pipe:
         self._stir()
 
     def drop(self) -> None:
-        """What is under way is lost, but for the end."""
+        """Lose the messages under way, but not the end of the stream."""
         self._under_way = [message for message in self._under_way if not message[2]]
         self._waiting_bytes = 0
         self._stir()
@@ -285,7 +285,7 @@ class MemoryPort:
 
 
 class Place:
-    """Where one node is, for one of its lives: `kraftlab.wire.network.Network`."""
+    """The network as one node sees it in one of its lives (`kraftlab.wire.network.Network`)."""
 
     def __init__(self, network: MemoryNetwork, node: int, chance: random.Random) -> None:
         self.network, self.node, self.chance = network, node, chance

@@ -22,7 +22,7 @@ from ..faults.kind import Draft, Hit, Kind, Shape
 from ..faults.kinds import KINDS
 
 BROKERS_RATE = 0.4
-"""How many of the strikes that fall on one disk or on several fall on a broker's."""
+"""Share of the strikes on disks that fall on a broker's disk."""
 
 Fault = Callable[[ClusterUnderFaults, Hit], AbstractAsyncContextManager[None]]
 Choose = Callable[[Mapping[Path, bytes], Random], copies.Patch | None]
@@ -71,7 +71,7 @@ async def _bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _torn(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """A broker dies while it appends: a batch that was not finished stands at the end of a log; it must be cut away."""
+    """A broker dies while it appends: the beginning of a batch is left at the end of a log, and must be cut away."""
     (node,) = hit.nodes
     async with victim.kept_down([node]):
         await victim.cluster.until_ended(node)

@@ -184,7 +184,7 @@ class _Played:
         self._data: dict[str, object] = {}
 
     def play(self) -> str:
-        """What broke, "" if nothing did."""
+        """Play the run; return the broken rule, "" if none broke."""
         self._violation = self._run()
         return self._violation
 

@@ -1,4 +1,4 @@
-"""What goes wrong in the simulated world: options and strikes by seed, and plans of them.
+"""Faults of the simulated world: options and strikes by seed, and plans of them.
 
 The simulator has faults of its own, finer than those that can be brought about from outside: power that goes between two effects
 of one step, an election state caught half-way. The words of nemeses stand for groups of them. A plan names the simulator's own
@@ -21,7 +21,7 @@ from ..workload import Options
 
 ALL = "all"
 ALWAYS = ("take-snapshot",)
-"""What is no fault, and happens in every run."""
+"""Happens in every run, and is harmless."""
 FAULTS_OF: dict[str, tuple[str, ...]] = {
     "kill": ("kill", "graceful-restart", "crash-between-effects"),
     "pause": ("pause",),
