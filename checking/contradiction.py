@@ -20,7 +20,7 @@ from .calls import NEVER, NamedModel, Operation, Refused
 from .ddmin import smallest
 
 STEPS_MAX = 800_000
-"""Of the model, over all searches."""
+"""The steps of the model that all searches together may take."""
 STEPS_EACH_MAX = 100_000
 
 
@@ -64,7 +64,7 @@ class _Shrinker:
         return answer.legal is False
 
     def leave_out(self, candidates: Sequence[int]) -> None:
-        """As many of these as can be."""
+        """Leave out as many of the candidates as possible."""
         left = smallest(candidates, lambda left: self.is_illegal_without({*candidates} - {*left}))
         self.kept = [number for number in self.kept if number in left or number not in candidates]
         self.hidden += [number for number in candidates if number not in left and not self.changes_nothing(number)]
@@ -77,7 +77,7 @@ def _request(call: Operation) -> tuple[str, Hashable]:
 
 
 def _atoms(value: Hashable) -> set[Hashable]:
-    """What tells one write from another: the numbers and texts that a value is made of."""
+    """The numbers and texts that a value is made of: they tell one write from another."""
     if isinstance(value, tuple):
         return {atom for item in value for atom in _atoms(item)}
     return set() if value is None or isinstance(value, bool) else {value}

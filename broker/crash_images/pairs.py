@@ -21,8 +21,8 @@ from .protocol import SCRIPTS
 SHOW_TOGETHER = {"M1-swap+M1-ends", "X1-align+X3-cut"}
 """Bugs that do no harm alone: with the other, what would have stopped them is gone."""
 HIDE_EACH_OTHER = {"M5+X1-level", "M5+X3-align", "M1-ends+X3-align"}
-"""With the first, the second is never in the situation where it shows: the move ends before the leader changes, or is not held up
-by ends that differ."""
+"""Bugs of which the first keeps the second from showing: the move ends before the leader changes, or is not held up by ends that
+differ."""
 
 
 def pairs(ids: Iterable[str] = ()) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How long each planted bug stays hidden: the seeds until an invariant breaks, and which one breaks.
+"""Hunts for the planted bugs of the simulators: the seeds until an invariant breaks, and which one breaks.
 
 The number of seeds measures the simulator (and luck: compare it over versions, not between bugs).
 """

@@ -74,7 +74,7 @@ CALMER: tuple[tuple[str, Simpler], ...] = (
     ("everything heals", _options(heals_everything=True)),
     ("nothing rots in the end", _options(rots_in_the_end=False)),
 )
-"""What goes wrong in a world all the time, and how it does no more."""
+"""The troubles that a world has all the time, each with the change that ends it."""
 SIMPLER: tuple[tuple[str, Simpler], ...] = (
     ("a good network", _options(network=CALM)),
     *CALMER,
@@ -96,7 +96,7 @@ SIMPLER: tuple[tuple[str, Simpler], ...] = (
     ("a quiet workload", _rarely("propose_interval_us", 150_000)),
     ("hardly any workload", _rarely("propose_interval_us", 1_000_000)),
 )
-"""What can be made simpler about a world, and how."""
+"""The simplifications of a world."""
 MILDER = {
     "power-cut-everywhere": "power-cut",
     "crash-in-recovery": "power-cut",
@@ -111,11 +111,11 @@ MILDER = {
     "replace-disk": "kill",
     "clock-rate": "pause",
 }
-"""What may be tried in a strike's place."""
+"""The milder fault that may take the place of a fault."""
 
 
 def weather(options: SimulationOptions) -> tuple[str, ...]:
-    """What goes wrong in that world without any strike, as what is not so: "no request is lost"."""
+    """The troubles of a world that are not strikes, each by the name of its absence: "no request is lost"."""
     return tuple(name for name, calmer in CALMER if calmer(options) != options)
 
 
@@ -127,7 +127,7 @@ class _Shrinking:
         self.is_over = is_over
         self.runs = 0
         self.asked = result.asked
-        """In the run of `plan`."""
+        """The requests in the run of `plan`."""
         self.plan = _cut_off(msgspec.structs.replace(result.plan, rule=result.rule), result.ended_us)
         self._in_vain: set[bytes] = set()
 

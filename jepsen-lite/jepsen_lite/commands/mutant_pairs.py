@@ -51,7 +51,7 @@ def score_lines(score: dict[str, Any]) -> list[str]:
 
 
 def document(hunted: Sequence[Finding[str]], real_s: float) -> dict[str, Any]:
-    """For --json."""
+    """The document for --json."""
     return {
         "pairs": len(hunted),
         "shown": sum(one.found for one in hunted),

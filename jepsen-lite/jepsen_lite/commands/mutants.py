@@ -131,7 +131,7 @@ def _least_line(least: Least) -> str:
 
 
 def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
-    """How many were killed of those that were hunted here, and how fast."""
+    """The number killed of those that were hunted here, and the time it took."""
     score = document(hunted, real_s)["score"]
     lines = []
     for name, what in (("core", "of Raft, controllers and moves"), ("stretch", "further ones (X)")):
@@ -144,12 +144,12 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
         )
     shrunk = score["shrunk"]
     if shrunk is not None:
-        faults, operations, nodes = shrunk["faults"], shrunk["operations"], shrunk["nodes"]
         lines.append(
             f"{shrunk['bugs']} shrunk, in {shrunk['seconds']:.0f} s of a core, {shrunk['replays']} replays; "
             f"{shrunk['not_ended']} not to the end"
         )
-        for name, sizes in (("faults", faults), ("operations", operations), ("nodes", nodes)):
+        for name in Size._fields:
+            sizes = shrunk[name]
             lines.append(
                 f"  {name:<10} {sizes['median']:g} in the median, {sizes['p90']} in 90 %, {sizes['worst']} at most; "
                 f"at most {sizes['goal']} in {sizes['within_goal_percent']:g} %"
@@ -162,7 +162,7 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
 
 
 def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
-    """For --json."""
+    """The document for --json."""
     here = [one for one in hunted if one.status != NOT_HERE]
     core = [one for one in here if one.id != CANARY and not one.id.startswith(STRETCH)]
     stretch = [one for one in here if one.id.startswith(STRETCH)]
@@ -210,7 +210,7 @@ def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
 
 
 GOALS = Size(faults=8, operations=10, nodes=5)
-"""What somebody can still read."""
+"""The size of an example that a person can still read."""
 
 
 def _shrunk_score(least: Sequence[Least]) -> dict[str, Any] | None:

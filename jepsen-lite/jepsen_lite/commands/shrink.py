@@ -38,56 +38,49 @@ REFUSALS_MAX = 3
 class Search:
     """Tries cases, and remembers the last run that failed. `run` carries one out."""
 
-    def __init__(
-        self, trial: Trial, failed: frozenset[Failure], tries: int, deadline: float, run: Callable[[Trial], Tried]
-    ) -> None:
-        self.trial, self.runs = trial, 0
+    def __init__(self, failed: frozenset[Failure], tries: int, deadline: float, run: Callable[[Case], Tried]) -> None:
         self._failed, self._tries, self._deadline, self._run = failed, tries, deadline, run
         self._is_ended = False
         self._refusals = 0
+        self.runs = 0
         self.found: Tried | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is over, or somebody has ended it."""
+        """True once the time is over, or somebody has ended the search."""
         return self._is_ended or time.monotonic() > self._deadline
 
     def fails(self, case: Case) -> bool:
-        """Whether it fails as the original did, within as many tries as there are; no if the search is over. If runs cannot be
-        had any more, that ends it too, or is HarnessError or StoreError as long as nothing was found.
-        """
-        trial = self.trial_of(case)
-        for _ in range(self._tries):
-            if self.is_over:
-                return False
-            self.runs += 1
-            try:
-                tried = self._run(trial)
-            except (HarnessError, StoreError):
-                self._refusals += 1
-                if self._refusals <= REFUSALS_MAX:
-                    continue
-                if self.found is None:
-                    raise
-                self._is_ended = True
-                return False
-            except KeyboardInterrupt:
-                self._is_ended = True
-                return False
-            self._is_ended = bool(tried.run.cut_short)
-            if failing(tried.verdicts) & self._failed:
-                self.found = tried
-                return True
-        return False
+        """Return True if the case fails as the original did, within as many tries as there are, before the search is over.
 
-    def trial_of(self, case: Case) -> Trial:
-        assert self.trial.plan is not None, "a stored run has one"
-        plan = msgspec.structs.replace(self.trial.plan, actions=case.actions)
-        return self.trial._replace(options=case.options, plan=plan)
+        Too many runs that cannot be had end the search, or are HarnessError or StoreError as long as nothing was found.
+        """
+        return any(self._fails_once(case) for _ in range(self._tries))
+
+    def _fails_once(self, case: Case) -> bool:
+        if self.is_over:
+            return False
+        self.runs += 1
+        try:
+            tried = self._run(case)
+        except KeyboardInterrupt:
+            self._is_ended = True
+            return False
+        except (HarnessError, StoreError):
+            self._refusals += 1
+            self._is_ended = self._refusals > REFUSALS_MAX
+            if self._is_ended and self.found is None:
+                raise
+            return False
+        self._is_ended = bool(tried.run.cut_short)
+        if not failing(tried.verdicts) & self._failed:
+            return False
+        self.found = tried
+        return True
 
 
 def failing(verdicts: Iterable[Verdict]) -> frozenset[Failure]:
-    """Who found what: a checker may see both a broken rule and a cluster that does not come back."""
+    """The checkers that found something, with its kind: one may see both a broken rule and a cluster that does not come back."""
     return frozenset((verdict.checker, verdict.kind) for verdict in verdicts if verdict.valid is False)
 
 
@@ -119,51 +112,54 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     failed = failing(record.verdicts)
     if not failed:
         raise WrongUse(f"{directory.name} did not fail, so there is nothing to shrink; name a run that is INVALID")
-    trial = trial_of(record, directory.plan())
+    plan = directory.plan()
+    trial = trial_of(record, plan)
     output = Output(as_json)
     tries = tries or (2 if record.world == "real" else 1)
     tries_store = str(Path(store) / "shrinking")
 
-    def carry_out(smaller: Trial) -> Tried:
+    def trial_with(case: Case) -> Trial:
+        return trial._replace(options=case.options, plan=msgspec.structs.replace(plan, actions=case.actions))
+
+    def carry_out(case: Case) -> Tried:
         try:
-            tried = run_trial(smaller, tries_store, output)
+            tried = run_trial(trial_with(case), tries_store, output)
         except (HarnessError, StoreError) as error:
             output.findings([f"no run  {error}"])
             raise
         word = "fails" if failing(tried.verdicts) & failed else "passes"
-        output.findings([f"{word:<6}  {_size(smaller)}"])
+        output.findings([f"{word:<6}  {_size(case)}"])
         return tried
 
-    search = Search(trial, failed, tries, time.monotonic() + time_box, carry_out)
-    assert trial.plan is not None, "a stored run has one"
-    whole = Case(trial.options, trial.plan.actions)
+    search = Search(failed, tries, time.monotonic() + time_box, carry_out)
+    whole = Case(trial.options, plan.actions)
     if not search.fails(whole):
         raise HarnessError(f"{directory.name} did not fail again in {tries} runs; try more with --tries, or replay it first")
-    least = search.trial_of(smallest_case(whole, search.fails))
+    least = smallest_case(whole, search.fails)
     assert search.found is not None, "the whole failed"
-    test, plan = write(least, search.found, target or directory.path / SHRUNK)
+    test_file, plan_file = write(trial_with(least), search.found, target or directory.path / SHRUNK)
     write_page(directory)
     is_least = "the least that fails" if not search.is_over else "not everything was tried, since the search was ended"
-    output.lines([f"{_size(trial)}", f"{_size(least)}: {is_least}, after {search.runs} runs", f"plan  {plan}", f"test  {test}"])
-    assert least.plan is not None, "as above"
+    output.lines(
+        [_size(whole), f"{_size(least)}: {is_least}, after {search.runs} runs", f"plan  {plan_file}", f"test  {test_file}"]
+    )
     output.result(
         {
-            "actions": len(least.plan.actions),
-            "of": len(trial.plan.actions),
+            "actions": len(least.actions),
+            "of": len(whole.actions),
             "runs": search.runs,
             "is_least": not search.is_over,
-            "plan": str(plan),
-            "test": str(test),
+            "plan": str(plan_file),
+            "test": str(test_file),
             "run": str(search.found.directory.path),
         }
     )
 
 
-def _size(trial: Trial) -> str:
-    options = trial.options
-    faults = len(trial.plan.actions) if trial.plan is not None else 0
+def _size(case: Case) -> str:
+    options = case.options
     return (
-        f"{faults} faults in {options.time_s:g} s, {options.concurrency} clients, {options.rate:g} operations/s, "
+        f"{len(case.actions)} faults in {options.time_s:g} s, {options.concurrency} clients, {options.rate:g} operations/s, "
         f"{options.controllers} controllers, {options.brokers} brokers"
     )
 

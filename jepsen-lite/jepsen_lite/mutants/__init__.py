@@ -1,1 +1,1 @@
-"""Whether the harness finds bugs: the field's classics, planted one at a time in the code under test."""
+"""The field's classic bugs, planted one at a time in the code under test, to see that the harness finds them."""

@@ -45,21 +45,21 @@ _POWER_LOST_MS, _DARK_MS = 2_500, 500
 
 
 class Means(NamedTuple):
-    """How fsyncs are taken away. `why`: why they cannot be, or the power not, "" if they can; `library` "" is strace."""
+    """The means to take fsyncs away: `library`, or strace if that is "". `why` says what the machine lacks; "" if nothing."""
 
     library: str = ""
     why: str = ""
 
 
 class Sung(NamedTuple):
-    """What became of a canary: the verdicts that are not good, those on safety first, and how much was acknowledged."""
+    """The end of a canary: the verdicts that are not good, those on safety first, and the number of acknowledged operations."""
 
     wrong: tuple[Verdict, ...]
     acknowledged: int
 
 
 def means() -> Means:
-    """What this machine has, tried now; libeatmydata if it is installed."""
+    """Try what this machine has: libeatmydata if it is installed."""
     if find_spec("pyarrow") is None:
         return Means(why=f"pyarrow, which keeps runs, is not installed; install it with: {INSTALL}")
     found = {row.name: row for row in probe((POWER, EATMYDATA, STRACE))}
@@ -72,7 +72,7 @@ def means() -> Means:
 
 
 def sing(library: str, *, does_nothing: bool = True) -> Sung:
-    """Lets the canary live and die. `does_nothing` False: its fsyncs are what they should be. WorldFailed, ClusterError."""
+    """Let the canary live and die. `does_nothing` False: its fsyncs are what they should be. WorldFailed, ClusterError."""
     actions = [Action(at_ms=_POWER_LOST_MS, kind="power-loss", target="controllers", for_ms=_DARK_MS, number=1)]
     if does_nothing:
         actions.insert(0, Action(at_ms=0, kind=IGNORED, target="controllers", for_ms=int(OPTIONS.time_s * 1000)))
@@ -96,10 +96,10 @@ def sing(library: str, *, does_nothing: bool = True) -> Sung:
 
 class _Silence:
     def ended(self, op: Op) -> None:
-        """Nobody looks."""
+        """Ignore it."""
 
     def stands(self, standing: Standing) -> None:
-        """Nobody looks."""
+        """Ignore it."""
 
 
 def _never(random: Random, shape: Shape) -> list[Draft]:
@@ -119,7 +119,7 @@ async def _not_carried_out(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterato
 
 @asynccontextmanager
 async def _synced_once(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """For nodes that have not synced anything since they began."""
+    """Make durable what the nodes have written so far: they have not synced anything since they began."""
     for node in hit.nodes:
         await in_thread(partial(_sync, victim.cluster.metadata_dir(node)))
     hit.detail = f"by {os.environ[PRELOAD]}"

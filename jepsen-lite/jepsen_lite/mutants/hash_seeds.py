@@ -52,7 +52,7 @@ def started(name: str, first: int, count: int, hash_seed: str) -> subprocess.Pop
 
 
 def main(name: str, first: int, count: int) -> None:
-    """In one of the processes: prints a line for each seed."""
+    """Print a line for each seed; runs in one of the processes."""
     with planted(FOR_TWO_PROCESSES[name] if name else None):
         for seed in range(first, first + count):
             result = run_seed(seed)

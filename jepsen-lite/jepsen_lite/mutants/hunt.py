@@ -32,7 +32,7 @@ from .table import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, MUTATIONS, PROC
 
 KILLED, SURVIVED, NOT_HERE = "killed", "survived", "not here"
 ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
-"""Of the runs of workloads."""
+"""The options of workloads' runs."""
 _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
 """A run that breaks so has found nothing: the bug does not fit the code any more."""
 

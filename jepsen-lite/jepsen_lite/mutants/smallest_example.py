@@ -25,7 +25,7 @@ from ..worlds.simulated import SimulatedRun, run_simulated
 
 
 class Size(NamedTuple):
-    """Of a run. `operations`: proposals, reads and calls of clients, or what an administrator did."""
+    """The size of a run. `operations`: proposals, reads and calls of clients, or what an administrator did."""
 
     faults: int
     operations: int
@@ -48,7 +48,7 @@ class Least(NamedTuple):
 
 
 def of_seed(result: SeedResult, has_controllers: bool, budget_s: float) -> Least:
-    """Of a seed of a simulator, which broke a rule. The bug must be planted."""
+    """Shrink a seed of a simulator that broke a rule. The bug must be planted."""
     make_world = MetadataWorld if has_controllers else World
 
     def replay(plan: Plan) -> SeedResult:
@@ -73,7 +73,7 @@ def _size(result: SeedResult) -> Size:
 
 
 def of_run(played: SimulatedRun, replay: Callable[[Case], SimulatedRun], budget_s: float) -> Least:
-    """Of a workload's run in the simulated world, in which checkers found something. The bug must be planted."""
+    """Shrink a workload's run in the simulated world in which checkers found something. The bug must be planted."""
     wanted = _wrong(played)
     begun, replays, least = processor_s(), 0, played
 

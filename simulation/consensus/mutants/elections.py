@@ -1,4 +1,4 @@
-"""Bugs of elections: votes, pre-votes, epochs and who is told of them."""
+"""Bugs of elections: votes, pre-votes, epochs and their announcement."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MUTANTS: Table[Seeds] = Table()
 
 
 def _two_voters_and_late_messages(options: SimulationOptions) -> SimulationOptions:
-    """Nobody else has what a replica seems to lack, once a fetch of its past has come in again."""
+    """Two voters and late messages: once an old fetch of a replica comes in again, no other replica has what it seems to lack."""
     return msgspec.structs.replace(
         options,
         voters=2,
