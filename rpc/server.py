@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import os
 import socket
 import time
@@ -112,11 +113,14 @@ class AdminServer:
         door = _Door(self.begin, self._users, self._host, self._port)
         try:
             async with trio.open_nursery() as threads:
-                await self._serve(door, await threads.start(door.run), task_status)
+                try:
+                    await self._serve(await threads.start(door.run), task_status)
+                finally:
+                    door.stop()
         except BaseExceptionGroup as group:
             raise only_cause(group) from None
 
-    async def _serve(self, door: _Door, port: int, task_status: trio.TaskStatus[int]) -> None:
+    async def _serve(self, port: int, task_status: trio.TaskStatus[int]) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -129,7 +133,6 @@ class AdminServer:
         finally:
             for number in tuple(self._accepted):
                 self._settle_accepted(number, None)
-            door.stop()
 
     def begin(self, caller: Caller, calls: Sequence[Begin]) -> None:
         """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
@@ -184,7 +187,7 @@ class AdminServer:
 
 
 class _Door:
-    """The asyncio side: gRPC's server on a loop of its own. `begin` is called on trio's loop, with calls that came together."""
+    """The asyncio side: gRPC's server on a loop of its own. `begin` is called on trio's loop, where this is made."""
 
     def __init__(self, begin: Callable[[Caller, Sequence[Begin]], None], users: Users, host: str, port: int) -> None:
         self._begin = begin
@@ -193,30 +196,44 @@ class _Door:
         self._port = port
         self._streams = 0
         self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
-        self._calls: Errands
-        """What is to be done on trio's loop."""
+        self._calls = Errands(trio.lowlevel.current_trio_token().run_sync_soon)
         self._answers: Errands
-        """What is to be done on this loop."""
         self._stopped: asyncio.Event
+        self._is_serving = False
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serves until `stop`, cancelled or not; reports the port once calls are accepted. ListenError. On trio's loop."""
-        self._calls = Errands(trio.lowlevel.current_trio_token().run_sync_soon)
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(asyncio.run, self._serve(task_status), thread_name="admin")
+        """Serves until `stop`; reports the port once calls are accepted. Can be cancelled only before that. ListenError."""
+        try:
+            await trio.to_thread.run_sync(self._run, task_status, thread_name="admin", limiter=trio.CapacityLimiter(1))
+        finally:
+            self._is_serving = False
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     def stop(self) -> None:
-        """Lets `run` end, after the answers that were given before."""
-        self._answers.put(self._stopped.set)
+        """Lets `run` end, after the answers that were given before. On trio's loop."""
+        if self._is_serving:
+            self._answers.put(self._stopped.set)
+
+    def _run(self, task_status: trio.TaskStatus[int]) -> None:
+        asyncio.run(self._serve(task_status))
 
     async def _serve(self, task_status: trio.TaskStatus[int]) -> None:
         self._answers = Errands(asyncio.get_running_loop().call_soon_threadsafe)
         self._stopped = asyncio.Event()
         server, port = self._build()
         await server.start()
-        trio.from_thread.run_sync(task_status.started, port)
-        await self._stopped.wait()
-        await server.stop(STOP_GRACE_S)
+        try:
+            if trio.from_thread.run_sync(self._started, port, task_status):
+                await self._stopped.wait()
+        finally:
+            await server.stop(STOP_GRACE_S)
+
+    def _started(self, port: int, task_status: trio.TaskStatus[int]) -> bool:
+        """False if `run` has been cancelled by now. On trio's loop."""
+        if trio.current_effective_deadline() > -math.inf:
+            self._is_serving = True
+            task_status.started(port)
+        return self._is_serving
 
     def _build(self) -> tuple[grpc.aio.Server, int]:
         """The server and its port. ListenError."""

@@ -297,6 +297,16 @@ async def test_a_host_is_listened_at_with_all_its_addresses_on_one_port(
     assert [call.host for call in echo.calls] == callers
 
 
+@pytest.mark.parametrize("checkpoints", [0, 1, 2, 3, 1000])
+async def test_serving_can_be_cancelled_before_it_has_begun(echo, checkpoints: int) -> None:
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(AdminServer(echo, "127.0.0.1", 0).serve)
+            for _ in range(checkpoints):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("accepts", [True, False])
 async def test_stopping_ends_calls_that_wait_with_unavailable(echo, accepts: bool) -> None:
     def accept(call: Call, answer: Callable[[Message], None]) -> bool:
