@@ -9,7 +9,7 @@ the same). The set is the bits of one integer.
 
 A call whose outcome is unknown has no return: its point may come at any time after its invocation, or never. Objects that do not
 affect each other are checked separately (`by_key`), which keeps the search cheap. The problem is NP-complete, so the
-search gives up after `steps_max` model steps and says so: Verdict.legal is None then, which is no proof of anything.
+search gives up after `steps_max` model steps and says so: Verdict.legal is None then, which proves nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
     operations: tuple[Operation, ...] = ()
 
     def explanation(self) -> str:
-        """The first call that can not be placed, for people; "" if the history is legal."""
+        """Explain which call cannot be placed first; "" if the history is legal."""
         if self.legal is not False:
             return ""
         placed = set(self.longest)

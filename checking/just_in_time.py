@@ -42,7 +42,7 @@ class _GivenUp(Exception):
 
 
 class _Frontier:
-    """The configurations that are possible: {(state, done under way): [(used without return, path)]}, minimal sets only."""
+    """The possible configurations: {(state, done under way): [(used without return, path)]}, minimal sets only."""
 
     def __init__(self) -> None:
         self.configurations: dict[tuple[Hashable, int], list[tuple[int, Path]]] = {}
@@ -51,7 +51,7 @@ class _Frontier:
         """Sets that new ones were compared with: where dominance finds little, that is most of the work."""
 
     def add(self, state: Hashable, done: int, used: int, path: Path) -> bool:
-        """Whether it is new and nothing that is there can do all that it can."""
+        """Add a configuration; return True if it is new and no known configuration dominates it."""
         known = self.configurations.setdefault((state, done), [])
         self.compared += len(known)
         for other, _ in known:
@@ -97,7 +97,7 @@ class _Search:
         return Answer(True, self.steps, _longest(frontier), configurations_max=largest)
 
     def _returned(self, frontier: _Frontier, number: int) -> _Frontier:
-        """What is possible once this call has had its point."""
+        """Return the configurations that are possible after this call has had its point."""
         bit = 1 << number
         following, seen = _Frontier(), _Frontier()
         work: list[tuple[Hashable, int, int, Path]] = []

@@ -190,7 +190,7 @@ class ValueSet:
 
 
 class Topic(NamedTuple):
-    """What is known of the topic; None is not known."""
+    """The known fields of a topic; None is unknown."""
 
     id: Any = None
     tag: Any = None
@@ -279,9 +279,9 @@ class AppendModel:
                 return state + 1 if state < len(self.final) and self.final[state] == value else None
             case ("read",):
                 return state if operation.is_unknown or operation.output == (state, self._digests[state]) else None
-        raise ValueError(f"{operation!r} is no call of a list")
+        raise ValueError(f"{operation!r} is not a call of a list")
 
 
 def digest(before: int, value: int) -> int:
-    """The digest of a list with `value` behind what has digest `before`: FNV-1a over whole values, 64 bits."""
+    """The digest of a list with `value` after the list with digest `before`: FNV-1a over whole values, 64 bits."""
     return (before ^ value ^ 0xCBF29CE484222325) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF

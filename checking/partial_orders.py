@@ -1,4 +1,4 @@
-"""How far orders of an illegal history get: what the report draws (in the manner of Porcupine).
+"""Partial orders of an illegal history, for the report to draw (in the manner of Porcupine).
 
 A *partial* is an order of some calls that works and cannot be continued. For each call the longest partial that contains it is
 kept, with the calls that could come next by their times but that the model refuses: together they are the reason why no order
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from .calls import NamedModel, Operation
 
 NODES_MAX = 50_000
-"""Of the search; what was found till then is shown."""
+"""Limit of the search; orders found until then are shown."""
 
 
 class Partial(NamedTuple):
@@ -34,14 +34,14 @@ class Picture(NamedTuple):
 
 
 def next_in_time(calls: Sequence[Operation], done: int) -> list[int]:
-    """The calls that may come next: none that has no place yet had returned before they began."""
+    """Return the calls that may come next: no call without a place had returned before they began."""
     left = [number for number in range(len(calls)) if not done >> number & 1]
     first_return = min((calls[number].returned for number in left), default=0)
     return [number for number in left if calls[number].invoked <= first_return]
 
 
 def walked(calls: Sequence[Operation], model: NamedModel[Any], order: Sequence[int]) -> Partial:
-    """An order that works, with its states and what is refused behind it."""
+    """Walk an order that works; return it with its states and the calls that are refused after it."""
     state, done, states = model.initial(), 0, []
     for number in order:
         state = model.step(state, calls[number])
@@ -57,7 +57,7 @@ def walked(calls: Sequence[Operation], model: NamedModel[Any], order: Sequence[i
 
 
 def picture(calls: Sequence[Operation], model: NamedModel[Any], *, nodes_max: int = NODES_MAX) -> Picture:
-    """Searches all orders, as far as `nodes_max` goes. For a history of a few dozen calls."""
+    """Search all orders of a few dozen calls, up to `nodes_max` nodes."""
     best: list[tuple[int, ...]] = [()] * len(calls)
     seen: set[tuple[int, Any]] = set()
     work: list[tuple[Any, int, tuple[int, ...]]] = [(model.initial(), 0, ())]

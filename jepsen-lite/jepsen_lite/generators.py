@@ -1,4 +1,4 @@
-"""What is asked next, as pure data: generators are values, and asking one gives an invocation and the generator that follows.
+"""Generators of invocations as pure data: values that answer with an invocation and the generator that follows.
 
 In the manner of Jepsen: `next(context)` answers with an invocation for the process that is free, with `Pending` if there is one
 only later, or with None when nobody gets one any more. Nothing here reads a clock or rolls a die of its own: time, the free
@@ -31,7 +31,7 @@ _BEHIND_MAX = 10
 
 
 class Invocation(NamedTuple):
-    """What is to be done."""
+    """An operation to carry out."""
 
     f: str
     key: str = ""
@@ -191,7 +191,7 @@ def time_limit(seconds: float, source: Source) -> Generator:
 class _UntilOk(msgspec.Struct, frozen=True):
     inner: Generator
     before: Map[int, int] = Map()
-    """What each worker had done when it first asked."""
+    """By worker, its successes when it first asked."""
 
     def next(self, context: Context) -> Answer:
         worker, before = context.worker, self.before
@@ -264,7 +264,7 @@ def any_of(*sources: Source) -> Generator:
 
 
 def _among(context: Context, members: Sequence[int]) -> Context:
-    """What the asking worker sees if these were all workers; it is one of them."""
+    """Return the context of the asking worker as if these were all workers; it is one of them."""
     place = members.index(context.worker)
     return context._replace(worker=place, workers=len(members))
 
@@ -299,7 +299,7 @@ class _Independent(msgspec.Struct, frozen=True):
     limit: int | None
     next_key: int = 0
     current: Map[int, tuple[str, Generator] | None] = Map()
-    """Of each group of workers: its key, and what is left of it; None once there are no keys."""
+    """By group of workers: its key, and the rest of its source; None once there are no keys."""
 
     def next(self, context: Context) -> Answer:
         place, current, next_key = context.worker // self.group, self.current, self.next_key

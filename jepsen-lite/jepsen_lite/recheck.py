@@ -39,7 +39,7 @@ class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a task."""
+    """The answer of a task."""
 
     run: str
     checker: str

@@ -56,7 +56,7 @@ class StoreError(Exception):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was. `world` is "simulated", "shell" or "real"; `links` which back end cut them ("proxy", "netns", …), "" if
+    """A run. `world` is "simulated", "shell" or "real"; `links` which back end cut them ("proxy", "netns", …), "" if
     none did; `command` replays it. `properties` are keys of server.properties that all nodes had.
     """
 
@@ -134,7 +134,7 @@ class RunDirectory:
 
     @property
     def nodes(self) -> Path:
-        """Where the logs of nodes stand."""
+        """The directory of the logs of nodes."""
         return self.path / "nodes"
 
     @property

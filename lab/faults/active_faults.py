@@ -74,7 +74,7 @@ class ActiveFaults:
         self.orders = [order for order in self.orders if self.holds.held_by(order)]
         if reasons:
             left = ", ".join(sorted({self._shown(fault) for fault in stuck}))
-            raise ClusterError("; ".join(reasons) + (f"; still in force: {left}; mend that, then heal again" if left else ""))
+            raise ClusterError("; ".join(reasons) + (f"; still in force: {left}; fix that, then heal again" if left else ""))
 
     def _shown(self, fault: Fault) -> str:
         names = [self._cluster.node(node_id).name for node_id in (fault.node, fault.other) if node_id is not None]

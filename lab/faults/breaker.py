@@ -1,7 +1,7 @@
 """Carries out orders on a local cluster.
 
 `ORDERS` is the table of what can be ordered: how many groups of names it takes, and what it does. Everything that blocks happens
-in the thread of whoever gave the order; one order is carried out at a time. An order with a time is undone by a timer of this
+in the thread that gave the order; one order is carried out at a time. An order with a time is undone by a timer of this
 process, so it does not matter what becomes of the command that gave it.
 """
 
@@ -37,7 +37,7 @@ Links = list[Link]
 
 
 class Breaker:
-    """Breaks `cluster` as ordered, and mends it. Thread-safe. `tell` gets a line about what happens later, on its own."""
+    """Breaks `cluster` as ordered, and heals it. Thread-safe. `tell` gets a line about orders that end later, by themselves."""
 
     def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
         self._cluster = cluster
@@ -212,7 +212,7 @@ class Breaker:
         return Done(f"{self._names(nodes)}: started again", nodes=tuple(self._cluster.node(node_id).name for node_id in nodes))
 
     def status(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """How everything stands."""
+        """Report the state of nodes, orders and links."""
         leader, now = self.leader(), time.monotonic()
         name = self._cluster.node
         nodes = tuple(

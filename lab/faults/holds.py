@@ -93,7 +93,7 @@ class Holds(Generic[Holder]):
         return self._holders[fault][-1] if fault in self._holders else None
 
     def is_off(self, node: int) -> bool:
-        """Whether the node is to be down."""
+        """Return True if a fault keeps the node off."""
         return any(Fault(kind, node) in self for kind in OFF)
 
     def rate(self, node: int) -> float:

@@ -74,7 +74,7 @@ def test_a_node_whose_disk_cannot_be_mounted_stays_without_power_until_it_can(
     breaker.carry_out(Order("power-loss", (("brokers",),)))
     cluster.unmountable.add(0)
     for _ in range(2):
-        with pytest.raises(ClusterError, match="no loop device is free; still in force: broker-0 dark; mend that, then heal"):
+        with pytest.raises(ClusterError, match="no loop device is free; still in force: broker-0 dark; fix that, then heal"):
             breaker.carry_out(mends)
         assert cluster.up == {1}
         assert states(breaker)[0][0] == "dark"

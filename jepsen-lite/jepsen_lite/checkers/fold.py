@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
     @property
     def is_answer_alone(self) -> bool:
-        """Whether nothing was done: the answer of a request that was refused in all its entries is remembered, too."""
+        """True if nothing was done: the answer of a request that was refused in all its entries is remembered, too."""
         return all(entry.kind == _ANSWER for entry in self.entries)
 
 
@@ -46,19 +46,19 @@ class Fold(Protocol):
         """Takes in the next change; gives the keys (of operations) whose state is another one now."""
 
     def wrote(self, op: Op, change: Change | None) -> str:
-        """Whether this change is what a write asked for; None: it was acknowledged, and there is none of its name in the log."""
+        """Compare a write with its change; None: it was acknowledged, and the log has no change of its name."""
 
     def permits(self, op: Op) -> str:
-        """Whether the state just before the change of a write let it happen."""
+        """Check that the state just before the change of a write let it happen."""
         return ""
 
     def answers(self, op: Op) -> str:
-        """Whether the result of an acknowledged operation is what this state gives: of a read, the state at its offset; of a
+        """Compare the result of an acknowledged operation with what this state gives: of a read, the state at its offset; of a
         write, the state just after its change.
         """
 
     def refuses(self, op: Op) -> str:
-        """Whether this state justifies the error of an operation that failed; asked only of errors in `refusals`."""
+        """Check that this state justifies the error of an operation that failed; asked only of errors in `refusals`."""
         return f"{op.error} says nothing of the state"
 
 
@@ -67,7 +67,7 @@ _BEGIN, _END, _ABORT = "BeginTransaction", "EndTransaction", "AbortTransaction"
 
 
 def changes(log: CommittedLog) -> list[Change]:
-    """What became visible, in order. Several requests in one batch are changes of their own."""
+    """Return the changes of a log in order. Several requests in one batch are changes of their own."""
     found: list[Change] = []
     transaction: list[Entry] | None = None
     together: list[Entry] = []

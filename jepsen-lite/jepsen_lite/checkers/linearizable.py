@@ -1,4 +1,4 @@
-"""Whether what clients saw of each object could have come from one that does one thing at a time. Offsets are not looked at.
+"""Linearizability of the operations of each key. Offsets are not looked at.
 
 Each key is an object of its own, judged by itself: first by the search of Wing and Gong, which is fast on histories that are
 legal; if that takes too many steps, by just-in-time linearization, which is fast on those that are not; if that takes too many
@@ -56,7 +56,7 @@ class Linearizable:
         return decide(calls, self.model(key), self.steps_max)
 
     def keys_of(self, run: Run) -> dict[str, tuple[list[Op], list[Operation]]]:
-        """What is judged of a run, by key; what never happened is left out, and a request that was sent again is one call."""
+        """Return the judged operations of a run by key, without those that never happened; a request sent again is one call."""
         history = one_per_request(run.history)
         return self.calls_by_key(history if run.log is None else resolved(history, run.log).history)
 

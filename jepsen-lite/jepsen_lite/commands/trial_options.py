@@ -35,7 +35,7 @@ class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
 
 
 def workers(text: str, nodes: int) -> int:
-    """How many workers "10" or "2n" is in a cluster of so many nodes."""
+    """Return the number of workers that "10" or "2n" means in a cluster of so many nodes."""
     return int(text.removesuffix("n") or "1") * (nodes if text.endswith("n") else 1)
 
 
@@ -88,7 +88,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 metavar="N",
                 help="About how many operations a key gets before the next one's turn.",
             ),
-            click.option("--seed", metavar="S", help="What all chance follows from; by chance if not given."),
+            click.option("--seed", metavar="S", help="Seed of everything random; random if not given."),
             click.option(
                 "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept."
             ),

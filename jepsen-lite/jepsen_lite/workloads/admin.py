@@ -1,4 +1,4 @@
-"""What the clients of all workloads share: how they name requests, whom they ask, and what an answer's codes mean.
+"""Requests of the clients of all workloads: their names, the nodes they go to, and the meaning of an answer's codes.
 
 Every write has a request id of its own, so that what it did can be found in the log; a client's id comes from the chance of
 its process, and its sequences count. A *linearizable* read reflects all that was acknowledged before; a *local* one is asked of
@@ -23,7 +23,7 @@ from ..workload import CallFailed, Completion, Options, Port, Reply
 RESOURCE_TOPIC = 2
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NODE_OF_CHOICE_RATE = 0.3
-"""How many requests go to a node drawn by chance, and not to one that is likely to answer."""
+"""Share of the requests that go to a random node instead of one that is likely to answer."""
 SETUP_TIMEOUT_S = 60.0
 CREATED_AT_ONCE = 10
 """Topics in one request: so many fit the smallest logs that a simulated cluster may have."""
@@ -146,7 +146,7 @@ def ended(reply: Reply, result: Any = None, *, code: int = 0, request_id: str = 
 
 
 def length_of(options: Options, key: str) -> int:
-    """How many operations a key gets: as many as the options say, more or less, so that keys end at different times."""
+    """Return the number of operations of a key: about as many as the options say, so that keys end at different times."""
     return max(1, int(options.ops_per_key * options.random(f"length/{key}").uniform(0.8, 1.2)))
 
 
@@ -158,7 +158,7 @@ def asked_until_ok(*invocations: Invocation) -> Source:
 
 
 def keys_wanted(options: Options) -> int:
-    """How many keys a run uses up, if each gets as many operations as the options say."""
+    """Return the number of keys that a run uses up, if each gets as many operations as the options say."""
     return math.ceil((options.rate or _UNLIMITED_RATE) * options.time_s / max(1, options.ops_per_key)) + options.concurrency
 
 
@@ -168,7 +168,7 @@ def in_turn(keys: Sequence[str]) -> Callable[[int], str]:
 
 
 def topics_wanted(options: Options, keys_per_topic: float) -> int:
-    """How many topics have to be there for so many keys, within reason."""
+    """Return the number of topics for so many keys, within reason."""
     return max(2, min(_TOPICS_MAX, math.ceil(keys_wanted(options) / keys_per_topic)))
 
 
