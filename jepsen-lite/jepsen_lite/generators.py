@@ -13,7 +13,7 @@ ends by answering None), or a sequence of sources, one after the other.
     stagger(s) · delay(s)                             s seconds apart: on average · exactly
     time_limit(s) · until_ok(a)                       until then · until one has ended as ok
     any_of(a, b) · mapped(f, a)                       whichever has something · each as f makes it
-    independent(keys, source_of, group=5, limit=120)  workers in groups, each at one key after the other
+    independent(key_of, source_of, group=5)           workers in groups, each at one key after the other
 """
 
 from __future__ import annotations
@@ -293,60 +293,35 @@ def mapped(function: Callable[[Invocation], Invocation], source: Source) -> Gene
 
 
 class _Independent(msgspec.Struct, frozen=True):
-    key_of: Callable[[int], str | None]
+    key_of: Callable[[int], str]
     source_of: Callable[[str], Source]
     group: int
-    limit: int | None
     next_key: int = 0
-    current: Map[int, tuple[str, Generator] | None] = Map()
-    """By group of workers: its key, and the rest of its source; None once there are no keys."""
+    current: Map[int, tuple[str, Generator]] = Map()
+    """By group of workers: its key, and the rest of its source."""
 
     def next(self, context: Context) -> Answer:
-        place, current, next_key = context.worker // self.group, self.current, self.next_key
+        place, next_key = context.worker // self.group, self.next_key
         members = range(place * self.group, min((place + 1) * self.group, context.workers))
         inside = _among(context, members)
-        keyed = current.get(place) if place in current else self._begun(next_key)
-        next_key += place not in current
-        while keyed is not None:
-            key, inner = keyed
+        key, inner = self.current.get(place, ("", NOTHING))
+        while True:
             answer = inner.next(inside)
             if answer is not None:
                 what, after = answer
                 what = what._replace(key=key) if isinstance(what, Invocation) else what
-                return what, self._then(next_key, current.set(place, (key, after)))
-            keyed, next_key = self._begun(next_key), next_key + 1
-        current = current.set(place, None)
-        groups = -(-context.workers // self.group)
-        if len(current) == groups and all(left is None for left in current.values()):
-            return None
-        return Pending(), self._then(next_key, current)
-
-    def _begun(self, number: int) -> tuple[str, Generator] | None:
-        key = self.key_of(number)
-        if key is None:
-            return None
-        source = generator(self.source_of(key))
-        return key, source if self.limit is None else _Limit(self.limit, source)
-
-    def _then(self, next_key: int, current: Map[int, tuple[str, Generator] | None]) -> _Independent:
-        return _Independent(self.key_of, self.source_of, self.group, self.limit, next_key, current)
+                current = self.current.set(place, (key, after))
+                return what, _Independent(self.key_of, self.source_of, self.group, next_key, current)
+            key, next_key = self.key_of(next_key), next_key + 1
+            inner = generator(self.source_of(key))
 
 
-def independent(
-    keys: Sequence[str] | Callable[[int], str | None],
-    source_of: Callable[[str], Source],
-    *,
-    group: int,
-    limit: int | None = None,
-) -> Generator:
-    """Workers in groups of `group`; each group works on a key until its source has ended or given `limit` invocations, and goes
-    on to the next. `keys` are a sequence, or a function of their number that answers None beyond the last.
+def independent(key_of: Callable[[int], str], source_of: Callable[[str], Source], *, group: int) -> Generator:
+    """Put workers into groups of `group`; each group works on a key until its source has ended, and goes on to the next key.
+    `key_of` gives the keys by number, without end.
 
     Checkers search key by key: short histories of few processes keep that cheap.
     """
     if group < 1:
         raise ValueError(f"a group of {group} workers does nothing; give one at least")
-    if callable(keys):
-        return _Independent(keys, source_of, group, limit)
-    names = tuple(keys)
-    return _Independent(lambda number: names[number] if number < len(names) else None, source_of, group, limit)
+    return _Independent(key_of, source_of, group)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from kraftlab.checking.facts import Strike
 
 from .. import evidence
+from ..checkers.availability import AroundStrike, Successes
 from ..evidence import Cycle, Evidence
 from ..fault_plan import FaultPlan
 from ..history import Op
@@ -24,7 +25,6 @@ from ..verdicts import VALID, Verdict, exit_code
 from ..workload import Run
 from . import words
 from .curves import Clock, Curve, Quantiles, Rate, bin_width_ns, clock_curves, offset_curves, overall, quantiles, rates, sample
-from .effects import Effect, effects
 from .lanes import Lane, fault_lanes, node_lanes, process_lanes
 from .messages import from_logs, from_trace
 from .orders import Illegal, Ring, illegal, ring
@@ -39,6 +39,13 @@ LISTED = 200
 """Operations of a minimal run, steps of a simulation."""
 DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json", TRANSCRIPT, TRACE)
 _NUMBER = re.compile(r"(\d+)$")
+
+
+class Effect(NamedTuple):
+    """A strike, and how well operations went around it, as the availability checker counts it."""
+
+    strike: Strike
+    around: AroundStrike
 
 
 class Download(msgspec.Struct, frozen=True):
@@ -172,7 +179,7 @@ def gather(directory: RunDirectory) -> Report:
         timeline=(first, last),
         overall={f: overall(ops) for f, ops in by_function.items()},
         struck=len(done),
-        effects=effects(run.history, run.strikes, span_ns),
+        effects=_effects(run.history, done, span_ns),
         not_done=tuple(strike for strike in run.strikes if strike.error),
         cycles=cycles,
         minimal=_minimal(directory),
@@ -206,6 +213,14 @@ def gather(directory: RunDirectory) -> Report:
             illegal=histories,
         ),
     )
+
+
+def _effects(ops: Sequence[Op], strikes: Iterable[Strike], ended_ns: int) -> tuple[Effect, ...]:
+    """The effect of each strike, by the time of its begin; none if nothing was asked."""
+    if not ops:
+        return ()
+    successes = Successes(ops, ended_ns)
+    return tuple(Effect(strike, successes.around(strike)) for strike in sorted(strikes, key=lambda strike: strike.begin_ns))
 
 
 def _minimal(directory: RunDirectory) -> Minimal | None:
