@@ -13,7 +13,7 @@ from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
 from kraftlab.quorum.driver.cluster_generation import begin_anew
-from kraftlab.quorum.driver.errors import GenerationOver, only_cause
+from kraftlab.quorum.driver.errors import GenerationOver, first_cause, only_cause
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import RealFileSystem
@@ -49,7 +49,7 @@ async def run_to_end(
             await serve()
     except BaseExceptionGroup as group:
         if group.split(fatal)[1] is None:
-            raise SystemExit(f"Error: {_first_of(group)}") from None
+            raise SystemExit(f"Error: {first_cause(group)}") from None
         raise only_cause(group) from None
     except fatal as error:
         raise SystemExit(f"Error: {error}") from None
@@ -63,14 +63,6 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:
             logger.warning("the limit of open files stays at %d: %s", soft, error)
-
-
-def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first of errors that came together, as when a disk fails under two threads at once."""
-    cause: BaseException = group
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[0]
-    return cause
 
 
 async def through_generations(

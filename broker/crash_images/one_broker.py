@@ -33,6 +33,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import AnyRecord, Config, Listener, PartitionChange, RegisterBroker, Topic
 from kraftlab.metadata.records import Partition as PartitionRecord
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid
+from kraftlab.quorum.driver.errors import first_cause
 
 from ..api.log_dirs import LogDirsApi
 from ..control.alter_partition import AlterPartitionManager
@@ -300,9 +301,4 @@ def run(make: Callable[[], OneBroker], work: Callable[[OneBroker], Awaitable[Non
     try:
         return trio.run(with_broker, clock=MockClock(autojump_threshold=0))
     except BaseExceptionGroup as group:
-        raise _first_of(group) from group
-
-
-def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+        raise first_cause(group) from group

@@ -40,3 +40,10 @@ def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
         cause = cause.exceptions[0]
     return cause
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The first of errors that came together, as when a disk fails under two threads at once."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -35,6 +35,7 @@ from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
 from kraftlab.quorum.driver.environment import Outside
+from kraftlab.quorum.driver.errors import first_cause
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
@@ -426,6 +427,5 @@ class RuntimeCluster:
 
 def last_words(error: BaseException) -> str:
     """The error that ended a node, as its process would have reported it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
+    cause = first_cause(error)
+    return f"{type(cause).__name__}: {cause}"
