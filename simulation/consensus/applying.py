@@ -51,9 +51,13 @@ class Applying(ApplyOrder):
     def acknowledge(self, base_offset: int, end_offset: int, crc: int) -> None:
         """A batch of this process's, as soon as it is applied, unless the process resigns before."""
         if end_offset <= self.applied_offset:
-            self._process.world.checkers.on_acknowledged(self._process, base_offset, end_offset, crc)
+            self._acknowledged(base_offset, end_offset, crc)
         else:
             self._proposals.append((base_offset, end_offset, crc))
+
+    def _acknowledged(self, base_offset: int, end_offset: int, crc: int) -> None:
+        self._process.world.acknowledged += 1
+        self._process.world.checkers.on_acknowledged(self._process, base_offset, end_offset, crc)
 
     def show(self, offset: int, then: ReadDone) -> None:
         """`then` is called with True when the state machine has applied all below `offset`."""
@@ -105,7 +109,7 @@ class Applying(ApplyOrder):
         while self._apply_some():
             pass
         while self._proposals and self._proposals[0][1] <= self.applied_offset:
-            self._process.world.checkers.on_acknowledged(self._process, *self._proposals.popleft())
+            self._acknowledged(*self._proposals.popleft())
         if self._reads:
             ready = [then for offset, then in self._reads if offset <= self.applied_offset]
             self._reads = [(offset, then) for offset, then in self._reads if offset > self.applied_offset]

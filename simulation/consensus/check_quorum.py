@@ -7,15 +7,13 @@ has jumped since the last look, a period begins. Who stood still until this very
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from kraftlab.quorum.core.leader import Leader
 
 from .invariants import Violation
-
-if TYPE_CHECKING:
-    from .process import SimulatedProcess
-    from .world import World
+from .observed import Observed, ObservedProcess
 
 LOOK_US = 200_000
 SLACK_MS = 200
@@ -33,23 +31,24 @@ class _Reign(NamedTuple):
 class CheckQuorum:
     """Watches a world from `start` on."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed, after: Callable[[int, Callable[[], None]], None]) -> None:
         self._world = world
-        self._reigns: dict[SimulatedProcess, _Reign] = {}
+        self._after = after
+        self._reigns: dict[ObservedProcess, _Reign] = {}
 
     def start(self) -> None:
-        self._world.after(LOOK_US, self._look)
+        self._after(LOOK_US, self._look)
 
     def _look(self) -> None:
         world = self._world
-        world.after(LOOK_US, self._look)
+        self._after(LOOK_US, self._look)
         reigns = {process: self._reign(process) for process in world.leaders}
         self._reigns = reigns
         for process, reign in reigns.items():
             if process.machine.paused_until_us < world.now_us:
                 self._judge(process, reign)
 
-    def _reign(self, process: SimulatedProcess) -> _Reign:
+    def _reign(self, process: ObservedProcess) -> _Reign:
         state = process.quorum.state
         voters = tuple(sorted(state.voters)) if isinstance(state, Leader) else ()
         known, now_ms = self._reigns.get(process), process.machine.now_ms()
@@ -59,7 +58,7 @@ class CheckQuorum:
             return known._replace(ahead_ms=ahead_ms, since_ms=now_ms if has_jumped else known.since_ms)
         return _Reign(state.epoch, voters, now_ms, ahead_ms)
 
-    def _judge(self, process: SimulatedProcess, reign: _Reign) -> None:
+    def _judge(self, process: ObservedProcess, reign: _Reign) -> None:
         state, membership = process.quorum.state, process.quorum.membership
         needed = membership.majority - membership.is_voter
         if not isinstance(state, Leader) or needed <= 0:

@@ -23,6 +23,7 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from .invariants import Checker, Violation
+from .observed import ObservedProcess
 from .state_machine import FrozenHash, HashingStateMachine, SimulatedStateMachine
 
 if TYPE_CHECKING:
@@ -124,11 +125,12 @@ class Clients(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._world = world
         self._random = world.options.random("clients")
         self._next_value = 1
         self._calls = 0
         self.current: list[Call | None] = [None] * world.options.clients
-        self._appends: dict[tuple[SimulatedProcess, int, int], Call] = {}
+        self._appends: dict[tuple[ObservedProcess, int, int], Call] = {}
         """By process, end offset and crc: the same process may lead again later, and put something else there."""
         self.history: list[Operation] = []
         self.acknowledged: list[int] = []
@@ -136,24 +138,24 @@ class Clients(Checker):
         self.is_search_complete = True
 
     def start(self) -> None:
-        for client in range(self.world.options.clients):
+        for client in range(self._world.options.clients):
             self._call_later(client)
 
     def _call_later(self, client: int) -> None:
-        self.world.after(1 + int(self._random.random() * 2 * self.world.options.client_interval_us), self._call, client)
+        self._world.after(1 + int(self._random.random() * 2 * self._world.options.client_interval_us), self._call, client)
 
     def _call(self, client: int) -> None:
-        if self.world.is_healed or self._calls >= CALLS_MAX:
+        if self._world.is_healed or self._calls >= CALLS_MAX:
             return
-        asked = self.world.leaders
+        asked = self._world.leaders
         if not asked:
             self._call_later(client)
             return
         self._calls += 1
         process = asked[int(self._random.random() * len(asked))]
-        call = Call(client, int(self._random.random() * LISTS), None, self.world.now_us, process)
+        call = Call(client, int(self._random.random() * LISTS), None, self._world.now_us, process)
         self.current[client] = call
-        self.world.after(PATIENCE_US, self._give_up, call)
+        self._world.after(PATIENCE_US, self._give_up, call)
         if self._random.random() < 0.5:
             process.read(lambda is_served: self._read_done(call, is_served))
         else:
@@ -173,7 +175,7 @@ class Clients(Checker):
         else:
             self._appends[process, call.end_offset, process.local_log.view.crc_at(call.end_offset)] = call
 
-    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
+    def on_acknowledged(self, process: ObservedProcess, base_offset: int, end_offset: int, crc: int) -> None:
         call = self._appends.pop((process, end_offset, crc), None)
         if call is not None:
             self._acknowledge(call)
@@ -183,7 +185,7 @@ class Clients(Checker):
         if self.current[call.client] is not call:
             return
         self.acknowledged.append(call.value)
-        self._end(call, Operation(call.key, call.invoked_us, self.world.now_us, ("append", call.value)))
+        self._end(call, Operation(call.key, call.invoked_us, self._world.now_us, ("append", call.value)))
 
     def _read_done(self, call: Call, is_served: bool) -> None:
         if self.current[call.client] is not call:
@@ -192,7 +194,7 @@ class Clients(Checker):
         if not is_served:
             self._end(call, None)
             return
-        self._end(call, Operation(call.key, call.invoked_us, self.world.now_us, ("read",), state_machine.read(call.key)))
+        self._end(call, Operation(call.key, call.invoked_us, self._world.now_us, ("read",), state_machine.read(call.key)))
 
     def _give_up(self, call: Call) -> None:
         if self.current[call.client] is not call:

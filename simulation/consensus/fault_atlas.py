@@ -20,7 +20,8 @@ from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 from kraftlab.quorum.storage.snapshot_file import BOOTSTRAP_ID, snapshot_id, snapshot_name
 
-from .machine import DIRECTORY, Rot
+from .machine import DIRECTORY
+from .observed import Rot
 
 if TYPE_CHECKING:
     from .machine import Machine

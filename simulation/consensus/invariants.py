@@ -8,11 +8,10 @@ What concerns voters, snapshots and repair alone is judged in membership_invaria
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.quorum.core.batch import BatchHeader, check_all
 from kraftlab.quorum.core.effects import Append, Effects, ElectionState, InstallSnapshot, Reply, Send, Truncate
@@ -31,14 +30,9 @@ from kraftlab.quorum.core.snapshots import SnapshotContext
 from kraftlab.quorum.core.types import OffsetAndEpoch, ReplicaKey, VoterSet
 from kraftlab.quorum.storage import MetadataStore, SnapshotStore
 
-from .network import Inbound
+from .durable_log import DurableLog
+from .observed import Observed, ObservedMachine, ObservedProcess, ObservedRequest
 from .voter_trail import VoterTrail
-
-if TYPE_CHECKING:
-    from .durable_log import DurableLog
-    from .machine import Machine
-    from .process import SimulatedProcess
-    from .world import World
 
 
 class Violation(Exception):
@@ -71,58 +65,58 @@ class Checker:
     The code that runs at every step compares types by identity: isinstance of a Struct that is none takes a long way round.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         self.world = world
 
-    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None: ...
+    def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None: ...
 
-    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+    def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
         """The node has taken a step, none of whose effects is carried out so far."""
 
-    def on_state(self, process: SimulatedProcess) -> None: ...
+    def on_state(self, process: ObservedProcess) -> None: ...
 
-    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None: ...
+    def on_append(self, process: ObservedProcess, batches: list[AppendedBatch]) -> None: ...
 
-    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None: ...
+    def on_truncate(self, process: ObservedProcess, to_offset: int) -> None: ...
 
-    def on_voters(self, process: SimulatedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
+    def on_voters(self, process: ObservedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
         """A record that names voters is about to be appended; `process.voter_trail` does not have it yet."""
 
-    def on_frozen(self, process: SimulatedProcess, context: SnapshotContext) -> None:
+    def on_frozen(self, process: ObservedProcess, context: SnapshotContext) -> None:
         """A snapshot of what is applied is about to be written."""
 
-    def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
+    def on_snapshot(self, process: ObservedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
         """An own snapshot is finished, and the node has been told."""
 
-    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+    def on_refused(self, process: ObservedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
         """The copy of a leader's snapshot does not hold."""
 
-    def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
+    def on_install(self, process: ObservedProcess, effect: InstallSnapshot) -> None:
         """A leader's snapshot is about to replace the log."""
 
-    def on_sent(self, process: SimulatedProcess, request: Request) -> None: ...
+    def on_sent(self, process: ObservedProcess, request: Request) -> None: ...
 
-    def on_replied(self, process: SimulatedProcess, response: Response) -> None: ...
+    def on_replied(self, process: ObservedProcess, response: Response) -> None: ...
 
-    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+    def on_vote(self, process: ObservedProcess, epoch: int, candidate: ReplicaKey) -> None:
         """A standard vote leaves: granted to another, or its own with the request for votes. Comes after the other two."""
 
-    def on_stored(self, machine: Machine, state: ElectionState) -> None: ...
+    def on_stored(self, machine: ObservedMachine, state: ElectionState) -> None: ...
 
-    def on_flushed(self, process: SimulatedProcess) -> None:
+    def on_flushed(self, process: ObservedProcess) -> None:
         """A flush has ended, and the node has been told."""
 
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None: ...
+    def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None: ...
 
-    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None: ...
+    def on_applied(self, process: ObservedProcess, end_offset: int, digest: int) -> None: ...
 
-    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None: ...
+    def on_acknowledged(self, process: ObservedProcess, base_offset: int, end_offset: int, crc: int) -> None: ...
 
-    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+    def on_read(self, process: ObservedProcess, asked_at_offset: int, offset: int) -> None:
         """A linearizable read is answered; when it was asked, everything below `asked_at_offset` was committed."""
 
 
-def crc_in_log(process: SimulatedProcess, offset: int) -> int | None:
+def crc_in_log(process: ObservedProcess, offset: int) -> int | None:
     """The crc of the batch that ends at `offset` in the log as the node sees it; None if none does."""
     try:
         return process.local_log.view.crc_at(offset)
@@ -130,39 +124,19 @@ def crc_in_log(process: SimulatedProcess, offset: int) -> int | None:
         return None
 
 
-class CommittedHistory(Checker):
+class CommitsAreOneHistory(Checker):
     """State machine safety: whatever any node ever reported committed is one sequence, the same for all (etcd's LogInv).
 
-    Equal crcs at equal offsets mean equal prefixes, so the sequence is kept as batch ends and crcs, with the epoch of the
-    leader that first reported each end. Other checkers read it. Only a leader may extend it.
+    Only a leader may extend it.
     """
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.ends = array("q", [0])
-        self.crcs = array("I", [0])
-        self.epochs = array("q", [0])
-        self.commit_epochs = array("q", [0])
-
-    @property
-    def end_offset(self) -> int:
-        return self.ends[-1]
-
-    def crc_at(self, offset: int) -> int | None:
-        position = bisect_left(self.ends, offset)
-        return self.crcs[position] if position < len(self.ends) and self.ends[position] == offset else None
-
-    def is_position(self, position: OffsetAndEpoch) -> bool:
-        """Whether a committed batch of that epoch ends there."""
-        place = bisect_left(self.ends, position.offset)
-        return place < len(self.ends) and (self.ends[place], self.epochs[place]) == position
-
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
-        end_offset = self.ends[-1]
+    def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
+        history = self.world.history
+        end_offset = history.end_offset
         if high_watermark <= end_offset:
-            expected, offset = self.crc_at(high_watermark), high_watermark
+            expected, offset = history.crc_at(high_watermark), high_watermark
         else:
-            expected, offset = self.crcs[-1], end_offset
+            expected, offset = history.crcs[-1], end_offset
         found = crc_in_log(process, offset)
         if expected is None or found != expected:
             raise Violation(f"S0 n{process.node_id} commits another batch below {offset}: crc {found} instead of {expected}")
@@ -171,33 +145,24 @@ class CommittedHistory(Checker):
                 raise Violation(f"S0 n{process.node_id} commits up to {high_watermark}, which is inside a batch")
             self._extend(process, high_watermark)
 
-    def _extend(self, process: SimulatedProcess, high_watermark: int) -> None:
-        for header in process.log.batches(self.end_offset):
+    def _extend(self, process: ObservedProcess, high_watermark: int) -> None:
+        history, commit_epoch = self.world.history, process.quorum.epoch
+        for header in process.log.batches(history.end_offset):
             if header.end_offset > high_watermark:
                 break
-            self.ends.append(header.end_offset)
-            self.crcs.append(header.crc)
-            self.epochs.append(header.epoch)
+            history.extend(header.end_offset, header.crc, header.epoch, commit_epoch)
             if header.is_control:
                 self.world.voters.commit(header.crc)
-            self.commit_epochs.append(process.quorum.epoch)
-
-    def end_before_epoch(self, epoch: int) -> int:
-        """The end of what leaders of epochs below `epoch` have committed."""
-        position = len(self.ends) - 1
-        while position > 0 and self.commit_epochs[position] >= epoch:
-            position -= 1
-        return self.ends[position]
 
 
 class OneLeaderPerEpoch(Checker):
     """S1: in every epoch ever seen at most one node leads, and nobody believes in another."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._leaders: dict[int, int] = {}
 
-    def on_state(self, process: SimulatedProcess) -> None:
+    def on_state(self, process: ObservedProcess) -> None:
         epoch, leader_id = process.quorum.epoch, process.quorum.state.leader_id
         if leader_id >= 0 and self._leaders.setdefault(epoch, leader_id) != leader_id:
             raise Violation(f"S1 epoch {epoch} is led by n{self._leaders[epoch]} and, says n{process.node_id}, by n{leader_id}")
@@ -206,16 +171,16 @@ class OneLeaderPerEpoch(Checker):
 class DurableEpochIsMonotone(Checker):
     """S2: a node's stored epoch never falls, not even over a crash, and its epoch in memory is at least its log's last one."""
 
-    def on_stored(self, machine: Machine, state: ElectionState) -> None:
+    def on_stored(self, machine: ObservedMachine, state: ElectionState) -> None:
         if machine.stored is not None and state.epoch < machine.stored.epoch:
             raise Violation(f"S2 n{machine.node_id} stores {state} after {machine.stored}")
 
-    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+    def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
         allowed = [machine.stored] if machine.possibly_stored is None else [machine.stored, machine.possibly_stored]
         if store.election not in allowed:
             raise Violation(f"S2 n{machine.node_id} had stored {allowed} and finds {store.election}")
 
-    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+    def on_append(self, process: ObservedProcess, batches: list[AppendedBatch]) -> None:
         base_offset, epoch, _ = batches[-1]
         if epoch > process.quorum.epoch:
             raise Violation(f"S2 n{process.node_id} of epoch {process.quorum.epoch} appends {base_offset}@{epoch}")
@@ -224,11 +189,11 @@ class DurableEpochIsMonotone(Checker):
 class OneVotePerEpoch(Checker):
     """S3: a replica gives at most one standard vote per epoch, over all its incarnations; its own candidacy is a vote."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
 
-    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+    def on_vote(self, process: ObservedProcess, epoch: int, candidate: ReplicaKey) -> None:
         first = self._votes.setdefault((process.key, epoch), candidate)
         if first != candidate:
             raise Violation(f"S3 n{process.node_id} votes in epoch {epoch} for {first} and for {candidate}")
@@ -237,11 +202,11 @@ class OneVotePerEpoch(Checker):
 class LogMatching(Checker):
     """S4: the same (offset, epoch) is the same batch, with the same prefix, in every log. The crc chain covers the prefix."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._batches: dict[tuple[int, int], int] = {}
 
-    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+    def on_append(self, process: ObservedProcess, batches: list[AppendedBatch]) -> None:
         for base_offset, epoch, crc in batches:
             first = self._batches.setdefault((base_offset, epoch), crc)
             if first != crc:
@@ -253,7 +218,7 @@ class LogMatching(Checker):
 class LeaderIsAppendOnly(Checker):
     """S5: who leads never truncates."""
 
-    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
+    def on_truncate(self, process: ObservedProcess, to_offset: int) -> None:
         if process.raft.is_leader:
             raise Violation(f"S5 n{process.node_id} leads epoch {process.quorum.epoch} and truncates to {to_offset}")
 
@@ -261,16 +226,16 @@ class LeaderIsAppendOnly(Checker):
 class LeaderCompleteness(Checker):
     """S6: a leader's log contains everything that leaders of earlier epochs ever reported committed."""
 
-    def on_state(self, process: SimulatedProcess) -> None:
+    def on_state(self, process: ObservedProcess) -> None:
         if process.raft.is_leader:
             self._check(process)
 
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+    def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
         for other in self.world.leaders:
             if other is not process and other.quorum.epoch > process.quorum.epoch:
                 self._check(other)
 
-    def _check(self, process: SimulatedProcess) -> None:
+    def _check(self, process: ObservedProcess) -> None:
         history = self.world.history
         offset = history.end_before_epoch(process.quorum.epoch)
         if offset >= process.local_log.view.start_offset and crc_in_log(process, offset) != history.crc_at(offset):
@@ -280,12 +245,12 @@ class LeaderCompleteness(Checker):
 class HighWatermarkIsMonotone(Checker):
     """S7: a high watermark never falls, neither in one process nor along the leaders of ever newer epochs."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._epoch = 0
         self._high_watermark = 0
 
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+    def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
         if high_watermark <= process.applying.high_watermark:
             raise Violation(f"S7 n{process.node_id} goes from {process.applying.high_watermark} back to {high_watermark}")
         if leading and process.quorum.epoch >= self._epoch:
@@ -299,7 +264,7 @@ class CommittedIsDurable(Checker):
     counts with what it held, for its acknowledgements may still be on their way. What that costs is S6's business.
     """
 
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+    def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
         if not leading:
             return
         crc = crc_in_log(process, high_watermark)
@@ -317,7 +282,7 @@ class CommittedSurvivesAnyElection(Checker):
     This is what the rule against committing older epochs by counting replicas is for (Raft §5.4.2, figure 8; KAFKA-12619).
     """
 
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+    def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
         if not leading:
             return
         crc = crc_in_log(process, high_watermark)
@@ -347,7 +312,7 @@ class CommittedIsNeverTruncated(Checker):
     committed. What a newer leader has committed without it may go: it follows one who is deposed and has not heard of that.
     """
 
-    def on_truncate(self, process: SimulatedProcess, to_offset: int) -> None:
+    def on_truncate(self, process: ObservedProcess, to_offset: int) -> None:
         committed = process.applying.high_watermark
         if to_offset < committed:
             raise Violation(f"S9 n{process.node_id} truncates to {to_offset}, its high watermark is {committed}")
@@ -365,11 +330,11 @@ class CommittedIsNeverTruncated(Checker):
 class WrittenOnce(Checker):
     """S10: a leader writes each (offset, epoch) once in the life of the cluster (KAFKA-10527)."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._written: set[tuple[int, int]] = set()
 
-    def on_append(self, process: SimulatedProcess, batches: list[AppendedBatch]) -> None:
+    def on_append(self, process: ObservedProcess, batches: list[AppendedBatch]) -> None:
         if not process.raft.is_leader or batches[0][1] != process.quorum.epoch:
             return
         for base_offset, epoch, _ in batches:
@@ -381,7 +346,7 @@ class WrittenOnce(Checker):
 class FollowersCommitAfterLeaders(Checker):
     """S11: nobody but a leader is the first to call anything committed."""
 
-    def on_apply(self, process: SimulatedProcess, high_watermark: int, leading: bool) -> None:
+    def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
         if not leading and high_watermark > self.world.history.end_offset:
             raise Violation(f"S11 n{process.node_id} reports {high_watermark}, leaders only {self.world.history.end_offset}")
 
@@ -389,24 +354,15 @@ class FollowersCommitAfterLeaders(Checker):
 class EqualOffsetsEqualState(Checker):
     """S14: nodes that have applied up to the same offset have the same state."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._digests: dict[int, int] = {}
-
-    def digest_at(self, offset: int) -> int | None:
-        """Of the state there; None if nobody has come to a stop there."""
-        return self._digests.get(offset)
-
-    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:
-        if self._digests.setdefault(end_offset, digest) != digest:
+    def on_applied(self, process: ObservedProcess, end_offset: int, digest: int) -> None:
+        if self.world.history.digests.setdefault(end_offset, digest) != digest:
             raise Violation(f"S14 n{process.node_id} has another state at offset {end_offset}")
 
 
 class AcknowledgedIsCommitted(Checker):
     """S15: a batch that its proposer was told to be committed stands in the committed history at its place."""
 
-    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
-        self.world.acknowledged += 1
+    def on_acknowledged(self, process: ObservedProcess, base_offset: int, end_offset: int, crc: int) -> None:
         if self.world.history.crc_at(end_offset) != crc:
             raise Violation(f"S15 n{process.node_id} acknowledges [{base_offset}, {end_offset}), which is not committed")
 
@@ -418,8 +374,7 @@ class ReadsAreLinearizable(Checker):
     a read is linearizable if its offset lies between the ends at its asking and at its answer.
     """
 
-    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
-        self.world.reads += 1
+    def on_read(self, process: ObservedProcess, asked_at_offset: int, offset: int) -> None:
         committed = self.world.history.end_offset
         if not asked_at_offset <= offset <= committed:
             raise Violation(
@@ -435,7 +390,7 @@ class ClaimsAreDurable(Checker):
     BeginQuorumEpoch: the leadership. Any message: an epoch at least as high.
     """
 
-    def on_sent(self, process: SimulatedProcess, request: Request) -> None:
+    def on_sent(self, process: ObservedProcess, request: Request) -> None:
         stored = process.machine.stored
         if request.epoch > (stored.epoch if stored is not None else 0):
             raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
@@ -446,22 +401,22 @@ class ClaimsAreDurable(Checker):
         ):
             raise Violation(f"S17 n{process.node_id} sends {request} but has stored {stored}")
 
-    def on_replied(self, process: SimulatedProcess, response: Response) -> None:
+    def on_replied(self, process: ObservedProcess, response: Response) -> None:
         stored = process.machine.stored
         if response.leader.epoch > (stored.epoch if stored is not None else 0):
             raise Violation(f"S17 n{process.node_id} sends {response} but has stored {stored}")
 
-    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+    def on_vote(self, process: ObservedProcess, epoch: int, candidate: ReplicaKey) -> None:
         stored = process.machine.stored
         if stored is None or stored.epoch < epoch or (stored.epoch == epoch and stored.voted_key != candidate):
             raise Violation(f"S17 n{process.node_id} votes for {candidate} in epoch {epoch} but has stored {stored}")
 
-    def on_flushed(self, process: SimulatedProcess) -> None:
+    def on_flushed(self, process: ObservedProcess) -> None:
         believed, durable = process.local_log.flushes.durable_end_offset, process.machine.durable.end_offset
         if believed > durable:
             raise Violation(f"S17 n{process.node_id} takes its log for durable up to {believed}, but its disk ends at {durable}")
 
-    def _check_fetch(self, process: SimulatedProcess, request: FetchRequest) -> None:
+    def _check_fetch(self, process: ObservedProcess, request: FetchRequest) -> None:
         """A fetch of an epoch that the node has left behind since speaks of a log that it may have cut meanwhile."""
         offset, durable = request.fetch_offset, process.machine.durable
         if offset > 0 and durable.epoch_at_end(offset) != request.last_fetched_epoch and request.epoch == process.quorum.epoch:
@@ -473,7 +428,7 @@ class DurableSurvives(Checker):
     only once: when a damaged log is set aside, to be repaired.
     """
 
-    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+    def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
         expected = machine.durable
         history = self.world.history
         if log.start.offset and (not history.is_position(log.start) or history.crc_at(log.start.offset) != log.start_crc):
@@ -494,7 +449,7 @@ class DurableSurvives(Checker):
                 f"finds those from {log.start} up to {log.end_offset}"
             )
 
-    def _check_rotten(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+    def _check_rotten(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
         """A damaged log must not be taken for a short one."""
         assert machine.rot is not None
         if store.boot.repair_until < machine.rot.until and log.end_offset < min(machine.rot.until, machine.durable.end_offset):
@@ -516,7 +471,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     CommittedIsNeverTruncated,
     WrittenOnce,
     FollowersCommitAfterLeaders,
-    CommittedHistory,
+    CommitsAreOneHistory,
     LeaderCompleteness,
     EqualOffsetsEqualState,
     AcknowledgedIsCommitted,
@@ -530,7 +485,7 @@ CHECKERS: tuple[type[Checker], ...] = (
 class Checkers:
     """Calls each checker only for what it overrides."""
 
-    def __init__(self, world: World, more: Iterable[type[Checker]] = ()) -> None:
+    def __init__(self, world: Observed, more: Iterable[type[Checker]] = ()) -> None:
         self.world = world
         self.all = [checker(world) for checker in (*CHECKERS, *more)]
         self._hooks = {
@@ -550,10 +505,7 @@ class Checkers:
             if getattr(type(checker), name) is not getattr(Checker, name):
                 hooks.append(getattr(checker, name))
 
-    def history(self) -> CommittedHistory:
-        return next(c for c in self.all if isinstance(c, CommittedHistory))
-
-    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+    def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
         for check in self._hooks["on_boot"]:
             check(machine, log, store)
 
@@ -562,22 +514,22 @@ class Checkers:
         """Whether anybody wants to see every step: then `on_step` is to be called."""
         return bool(self._hooks["on_step"])
 
-    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+    def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
         for check in self._hooks["on_step"]:
             check(process, event, effects)
 
-    def on_state(self, process: SimulatedProcess) -> None:
+    def on_state(self, process: ObservedProcess) -> None:
         for check in self._state:
             check(process)
 
-    def on_append(self, process: SimulatedProcess, effect: Append) -> None:
+    def on_append(self, process: ObservedProcess, effect: Append) -> None:
         headers, batches, has_control = appended(effect.data)
         for check in self._append:
             check(process, batches)
         if has_control:
             self._on_control(process, headers, effect.data)
 
-    def _on_control(self, process: SimulatedProcess, headers: list[BatchHeader], data: bytes) -> None:
+    def _on_control(self, process: ObservedProcess, headers: list[BatchHeader], data: bytes) -> None:
         control = control_of(headers, data)
         for header in headers:
             if header.is_control:
@@ -587,29 +539,29 @@ class Checkers:
                         check(process, offset, voters, header.epoch)
                     process.voter_trail.append(offset, voters)
 
-    def on_frozen(self, process: SimulatedProcess, context: SnapshotContext) -> None:
+    def on_frozen(self, process: ObservedProcess, context: SnapshotContext) -> None:
         for check in self._hooks["on_frozen"]:
             check(process, context)
 
-    def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
+    def on_snapshot(self, process: ObservedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
         for check in self._hooks["on_snapshot"]:
             check(process, store, snapshot)
 
-    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+    def on_refused(self, process: ObservedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
         for check in self._hooks["on_refused"]:
             check(process, snapshot, reason)
 
-    def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
+    def on_install(self, process: ObservedProcess, effect: InstallSnapshot) -> None:
         for check in self._hooks["on_install"]:
             check(process, effect)
         process.voter_trail = VoterTrail(self.world.voters.committed.at(effect.id.offset))
 
-    def on_truncate(self, process: SimulatedProcess, effect: Truncate) -> None:
+    def on_truncate(self, process: ObservedProcess, effect: Truncate) -> None:
         for check in self._hooks["on_truncate"]:
             check(process, effect.to_offset)
         process.voter_trail.truncate(effect.to_offset)
 
-    def on_sent(self, process: SimulatedProcess, send: Send) -> None:
+    def on_sent(self, process: ObservedProcess, send: Send) -> None:
         request = send.request
         for check in self._sent:
             check(process, request)
@@ -617,7 +569,7 @@ class Checkers:
             for check in self._vote:
                 check(process, request.epoch, process.key)
 
-    def on_replied(self, process: SimulatedProcess, inbound: Inbound, reply: Reply) -> None:
+    def on_replied(self, process: ObservedProcess, inbound: ObservedRequest, reply: Reply) -> None:
         request, response = inbound.request, reply.response
         for check in self._replied:
             check(process, response)
@@ -625,27 +577,27 @@ class Checkers:
             for check in self._vote:
                 check(process, request.epoch, request.candidate)
 
-    def on_stored(self, machine: Machine, state: ElectionState) -> None:
+    def on_stored(self, machine: ObservedMachine, state: ElectionState) -> None:
         for check in self._hooks["on_stored"]:
             check(machine, state)
 
-    def on_flushed(self, process: SimulatedProcess) -> None:
+    def on_flushed(self, process: ObservedProcess) -> None:
         for check in self._flushed:
             check(process)
 
-    def on_apply(self, process: SimulatedProcess, high_watermark: int) -> None:
+    def on_apply(self, process: ObservedProcess, high_watermark: int) -> None:
         leading = process.is_leading or process.raft.is_leader
         for check in self._apply:
             check(process, high_watermark, leading)
 
-    def on_applied(self, process: SimulatedProcess, end_offset: int, digest: int) -> None:
+    def on_applied(self, process: ObservedProcess, end_offset: int, digest: int) -> None:
         for check in self._applied:
             check(process, end_offset, digest)
 
-    def on_acknowledged(self, process: SimulatedProcess, base_offset: int, end_offset: int, crc: int) -> None:
+    def on_acknowledged(self, process: ObservedProcess, base_offset: int, end_offset: int, crc: int) -> None:
         for check in self._hooks["on_acknowledged"]:
             check(process, base_offset, end_offset, crc)
 
-    def on_read(self, process: SimulatedProcess, asked_at_offset: int, offset: int) -> None:
+    def on_read(self, process: ObservedProcess, asked_at_offset: int, offset: int) -> None:
         for check in self._hooks["on_read"]:
             check(process, asked_at_offset, offset)

@@ -8,7 +8,7 @@ be cut short.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
@@ -19,6 +19,7 @@ from kraftlab.quorum.storage.metadata_log import Taken
 
 from .durable_log import DurableLog
 from .network import LISTENER
+from .observed import Rot
 from .process import SimulatedProcess
 from .simulated_file_system import PowerCut, SimulatedFileSystem
 
@@ -38,17 +39,6 @@ FULL_RATE = 1_000
 MILLISECOND = 1000 * FULL_RATE
 """Of a clock: so many of its smallest parts."""
 """A clock's rate in thousandths: 1000 runs true."""
-
-
-class Rot(NamedTuple):
-    """`file` was damaged. Everything below `until` was known to be committed and was there. `unreadable`: offsets of records that
-    may be gone with it. `is_fatal`: a start must refuse.
-    """
-
-    file: str
-    until: int
-    unreadable: range
-    is_fatal: bool
 
 
 def _directory_id(node_id: int, disks: int) -> bytes:

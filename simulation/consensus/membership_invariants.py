@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kraftlab.quorum.core.states import Candidate, Prospective
 from kraftlab.quorum.core.types import ReplicaKey, VoterSet
 
 from .invariants import Checker, Violation
+from .observed import ObservedProcess
 from .voter_trail import differ_by_one
-
-if TYPE_CHECKING:
-    from .process import SimulatedProcess
 
 
 class VotersChangeOneByOne(Checker):
@@ -19,7 +15,7 @@ class VotersChangeOneByOne(Checker):
     in its own epoch (Ongaro, raft-dev 2015). The set that a new quorum's first leader copies into the log is no change.
     """
 
-    def on_voters(self, process: SimulatedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
+    def on_voters(self, process: ObservedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
         trail = process.voter_trail
         if not differ_by_one(trail.latest, voters):
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}: more than one change")
@@ -30,7 +26,7 @@ class VotersChangeOneByOne(Checker):
         if process.applying.high_watermark <= process.raft.epoch_start_offset:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} and has not committed in its epoch {epoch}")
 
-    def on_state(self, process: SimulatedProcess) -> None:
+    def on_state(self, process: ObservedProcess) -> None:
         """Who is not in its own set stands only if the set without it may never have been committed."""
         if type(process.quorum.state) not in (Candidate, Prospective):
             return
@@ -46,18 +42,18 @@ class RepairersDoNotVote(Checker):
     that is over for good: a later leader may cut what was never committed.
     """
 
-    def _is_repairing(self, process: SimulatedProcess) -> bool:
+    def _is_repairing(self, process: ObservedProcess) -> bool:
         return process.machine.durable.end_offset < process.repair_until
 
-    def on_flushed(self, process: SimulatedProcess) -> None:
+    def on_flushed(self, process: ObservedProcess) -> None:
         if process.repair_until and not self._is_repairing(process):
             process.repair_until = 0
 
-    def on_vote(self, process: SimulatedProcess, epoch: int, candidate: ReplicaKey) -> None:
+    def on_vote(self, process: ObservedProcess, epoch: int, candidate: ReplicaKey) -> None:
         if self._is_repairing(process):
             raise Violation(f"S18 n{process.node_id} repairs up to {process.repair_until} and votes for {candidate} in {epoch}")
 
-    def on_state(self, process: SimulatedProcess) -> None:
+    def on_state(self, process: ObservedProcess) -> None:
         if process.repair_until and process.raft.is_leader and self._is_repairing(process):
             raise Violation(f"S18 n{process.node_id} repairs up to {process.repair_until} and leads epoch {process.quorum.epoch}")
 

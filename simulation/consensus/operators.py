@@ -21,6 +21,7 @@ from kraftlab.quorum.core.messages import (
 from kraftlab.quorum.core.types import ReplicaKey
 
 from .invariants import Checker, Violation
+from .observed import ObservedProcess
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -51,6 +52,7 @@ class Operators(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._world = world
         self._random = world.options.random("operators")
         self._waiting: dict[int, Asked] = {}
         self._next = 0
@@ -65,23 +67,23 @@ class Operators(Checker):
         self, request: VoterChangeRequest, timeout_ms: int, process: SimulatedProcess | None = None, left: int = PATIENCE
     ) -> None:
         """Of that process, else of the newest leader or, one time in ten, anybody. While nobody leads it is mostly put off."""
-        if self.world.is_healed:
+        if self._world.is_healed:
             return
         if process is None:
-            if left and not self.world.leaders and self._random.random() < 0.95:
-                self.world.after(LEADERLESS_US, self.ask, request, timeout_ms, None, left - 1)
+            if left and not self._world.leaders and self._random.random() < 0.95:
+                self._world.after(LEADERLESS_US, self.ask, request, timeout_ms, None, left - 1)
                 return
-            everybody = [machine.process for machine in self.world.machines if machine.process is not None]
-            if self.world.leaders and self._random.random() < 0.9:
-                process = max(self.world.leaders, key=lambda leading: leading.quorum.epoch)
+            everybody = [machine.process for machine in self._world.machines if machine.process is not None]
+            if self._world.leaders and self._random.random() < 0.9:
+                process = max(self._world.leaders, key=lambda leading: leading.quorum.epoch)
             elif everybody:
                 process = everybody[int(self._random.random() * len(everybody))]
         if process is None or process.dead:
             return
-        if process.machine.paused_until_us > self.world.now_us:
+        if process.machine.paused_until_us > self._world.now_us:
             return
         number, self._next = self._next, self._next + 1
-        due_ms, sets = process.machine.now_ms() + timeout_ms + GRACE_MS, len(self.world.voters.committed.entries)
+        due_ms, sets = process.machine.now_ms() + timeout_ms + GRACE_MS, len(self._world.voters.committed.entries)
         self._waiting[number] = Asked(process, request, due_ms, sets)
         process.ask(request, lambda response: self._answered(number, response))
 
@@ -99,7 +101,7 @@ class Operators(Checker):
         if response.error is not ErrorCode.NONE:
             return
         self.done += 1
-        committed = [voters for _, voters in self.world.voters.committed.entries[asked.sets - 1 :]]
+        committed = [voters for _, voters in self._world.voters.committed.entries[asked.sets - 1 :]]
         request = asked.request
         if isinstance(request, AddVoterRequest):
             is_done = any(voters.has(request.voter.key) for voters in committed)
@@ -115,9 +117,9 @@ class Operators(Checker):
         for number, (process, request, due_ms, _) in list(self._waiting.items()):
             if process.dead:
                 del self._waiting[number]
-            elif process.machine in self.world.liveness.outside:
+            elif process.machine in self._world.liveness.outside:
                 continue
-            elif process.machine.paused_until_us <= self.world.now_us and process.machine.now_ms() > due_ms:
+            elif process.machine.paused_until_us <= self._world.now_us and process.machine.now_ms() > due_ms:
                 return f"n{process.node_id} has not answered {request!r} in time"
         return None
 
@@ -127,13 +129,13 @@ class Operators(Checker):
         """The next leader is asked for a change before it can have committed anything."""
         self._hasty += 1
 
-    def on_state(self, process: SimulatedProcess) -> None:
+    def on_state(self, process: ObservedProcess) -> None:
         if self._hasty and process.raft.is_leader:
             self._hasty -= 1
-            self.world.after(1, self._ask_at_once, process)
+            self._world.after(1, self._ask_at_once, self._world.machines[process.node_id].process)
 
-    def _ask_at_once(self, process: SimulatedProcess) -> None:
-        if process.dead or not process.raft.is_leader or self.world.is_healed:
+    def _ask_at_once(self, process: SimulatedProcess | None) -> None:
+        if process is None or process.dead or not process.raft.is_leader or self._world.is_healed:
             return
         others = [voter.key for voter in process.raft.voters.voters if voter.key != process.key]
         if others:
@@ -143,13 +145,13 @@ class Operators(Checker):
 
     def follow_up(self, machine: Machine, former: ReplicaKey, left: int = FOLLOW_UPS_MAX) -> None:
         """See to it that `machine` votes again, under its new key."""
-        if not left or self.world.is_healed or self.world.options.auto_join or machine.key == former:
+        if not left or self._world.is_healed or self._world.options.auto_join or machine.key == former:
             return
-        voters = self.world.newest_voters()
+        voters = self._world.newest_voters()
         if voters.has(machine.key):
             return
         if voters.has(former):
             self.remove(former, 600)
         elif machine.process is not None:
             self.add(machine, 2_000)
-        self.world.after(FOLLOW_UP_US, self.follow_up, machine, former, left - 1)
+        self._world.after(FOLLOW_UP_US, self.follow_up, machine, former, left - 1)

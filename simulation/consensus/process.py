@@ -565,6 +565,7 @@ class SimulatedProcess:
             if then is not None:
                 then(False)
             return
+        self.world.reads += 1
         self.world.checkers.on_read(self, asked_at_offset, effect.offset)
         if then is not None:
             self.applying.show(effect.offset, then)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,11 +12,8 @@ from kraftlab.quorum.core.snapshots import SnapshotContext
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.storage import SnapshotReader, SnapshotStore
 
-from .invariants import Checker, EqualOffsetsEqualState, Violation
-
-if TYPE_CHECKING:
-    from .process import SimulatedProcess
-    from .world import World
+from .invariants import Checker, Violation
+from .observed import Observed, ObservedProcess
 
 
 class SnapshotsAreCommitted(Checker):
@@ -25,20 +21,20 @@ class SnapshotsAreCommitted(Checker):
     its bytes are the state at that position, the chain's crc there and the voters then in force.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self._contents: dict[int, int] = {}
 
-    def on_frozen(self, process: SimulatedProcess, context: SnapshotContext) -> None:
+    def on_frozen(self, process: ObservedProcess, context: SnapshotContext) -> None:
         self._check_position(process, context.id)
 
-    def on_snapshot(self, process: SimulatedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
+    def on_snapshot(self, process: ObservedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
         if snapshot in store.ids():
             self._check_position(process, snapshot)
             self._check_content(process, store.reader(snapshot))
         self._check_start(process)
 
-    def on_install(self, process: SimulatedProcess, effect: InstallSnapshot) -> None:
+    def on_install(self, process: ObservedProcess, effect: InstallSnapshot) -> None:
         """What comes in has been verified, but must also be the right one."""
         crc = self.world.history.crc_at(effect.id.offset)
         if not self.world.history.is_position(effect.id) or crc != effect.last_crc:
@@ -47,23 +43,23 @@ class SnapshotsAreCommitted(Checker):
         if self.world.options.dynamic_voters and process.raft.voters != committed:
             raise Violation(f"S13 n{process.node_id} installs {effect.id}: its voters are {process.raft.voters}, not {committed}")
 
-    def on_refused(self, process: SimulatedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
+    def on_refused(self, process: ObservedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
         """What comes from a leader holds as long as no snapshot has rotted; logs may have."""
         if self.world.has_equal_snapshots and not self.world.has_rotten_snapshots:
             raise Violation(f"D3 n{process.node_id} refuses its copy of {snapshot}, and no snapshot has rotted: {reason}")
 
-    def on_flushed(self, process: SimulatedProcess) -> None:
+    def on_flushed(self, process: ObservedProcess) -> None:
         if process.local_log.view.start_offset:
             self._check_start(process)
 
-    def _check_position(self, process: SimulatedProcess, snapshot: OffsetAndEpoch) -> None:
+    def _check_position(self, process: ObservedProcess, snapshot: OffsetAndEpoch) -> None:
         if snapshot.offset > process.applying.high_watermark or not self.world.history.is_position(snapshot):
             raise Violation(
                 f"S13 n{process.node_id} has snapshot {snapshot}; it knows {process.applying.high_watermark} to be committed, "
                 f"and {self.world.history.end_offset} is"
             )
 
-    def _check_start(self, process: SimulatedProcess) -> None:
+    def _check_start(self, process: ObservedProcess) -> None:
         start, ids = process.local_log.view.start, process.raft.snapshots
         if start.offset > process.applying.high_watermark:
             raise Violation(
@@ -72,7 +68,7 @@ class SnapshotsAreCommitted(Checker):
         if start.offset and (not ids or ids[0] != start):
             raise Violation(f"S13 the log of n{process.node_id} starts at {start}, its snapshots are {ids}")
 
-    def _check_content(self, process: SimulatedProcess, reader: SnapshotReader) -> None:
+    def _check_content(self, process: ObservedProcess, reader: SnapshotReader) -> None:
         snapshot, history = reader.position, self.world.history
         if reader.last_crc != history.crc_at(snapshot.offset):
             raise Violation(f"S13 snapshot {snapshot} of n{process.node_id} names another crc than the chain")
@@ -83,8 +79,7 @@ class SnapshotsAreCommitted(Checker):
             raise Violation(f"S13 snapshot {snapshot} of n{process.node_id} names the voters {voters}, they were {committed}")
         first, *others = reader.bodies()
         [(digest, end_offset)] = msgspec.msgpack.decode(first, type=list[tuple[int, int]])
-        states = next(checker for checker in self.world.checkers.all if isinstance(checker, EqualOffsetsEqualState))
-        if end_offset != snapshot.offset or states.digest_at(end_offset) not in (None, digest):
+        if end_offset != snapshot.offset or history.digests.get(end_offset) not in (None, digest):
             raise Violation(f"S13 snapshot {snapshot} of n{process.node_id} is not the state at that offset")
         if self.world.has_equal_snapshots:
             content = zlib.crc32(b"".join(others))

@@ -19,14 +19,16 @@ from kraftlab.quorum.storage import LogCorrupt
 
 from .check_quorum import CheckQuorum
 from .clients import Clients, lists_state_machine
+from .committed_history import CommittedHistory
 from .coverage import Coverage
 from .durable_log import DurableLog
 from .faults import FAULTS
 from .invariants import Checkers, Violation
 from .liveness import Liveness
-from .machine import Machine, Rot
+from .machine import Machine
 from .membership_invariants import MEMBERSHIP_CHECKERS
 from .network import SimulatedNetwork
+from .observed import Rot
 from .operators import Operators
 from .options import SimulationOptions, Strike
 from .plan import draw_strikes, strike_seed
@@ -132,15 +134,15 @@ class World:
         """Whether any snapshot has ever rotted."""
         self.has_equal_snapshots = make_state_machine is lists_state_machine
         """Whether two snapshots at the same offset are the same bytes."""
-        self.checkers = Checkers(self, (*SNAPSHOT_CHECKERS, *MEMBERSHIP_CHECKERS))
-        self.history = self.checkers.history()
-        self.machines = [Machine(self, node_id) for node_id in range(options.voters + options.observers)]
+        self.history = CommittedHistory()
+        self.checkers: Checkers = Checkers(self, (*SNAPSHOT_CHECKERS, *MEMBERSHIP_CHECKERS))
+        self.machines: list[Machine] = [Machine(self, node_id) for node_id in range(options.voters + options.observers)]
         self.leaders: tuple[SimulatedProcess, ...] = ()
         """The processes that lead, each of its own epoch, by node id."""
         self._tuning = msgspec.structs.asdict(options.tuning)
         self.static_voters = VoterSet(())
         """Those that the configuration names; nobody if they live in the log."""
-        self.voters = Voters(self._first_voters())
+        self.voters: Voters = Voters(self._first_voters())
         self._times_us: list[int] = []
         """A heap of the times at which anything is due, each once: integers are quickly compared."""
         self._due: dict[int, list[tuple[Callable[..., object], tuple[object, ...]]]] = {}
@@ -275,7 +277,7 @@ class World:
     def run(self) -> None:
         """Both phases. Raises Violation or whatever the code under test raises."""
         self.note(f"{self.options}")
-        CheckQuorum(self).start()
+        CheckQuorum(self, self.after).start()
         self.begin()
         for _ in range(TIMES_MAX // TIMES_AT_ONCE):
             self._go_on()

@@ -33,7 +33,7 @@ from kraftlab.cli import main
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.fault_atlas import sets_in_force
 from kraftlab.simulation.consensus.faults import FAULTS
-from kraftlab.simulation.consensus.machine import Rot
+from kraftlab.simulation.consensus.observed import Rot
 from kraftlab.simulation.consensus.options import draw_options
 from kraftlab.simulation.consensus.transcript import Transcript
 from kraftlab.simulation.metadata.mutants import MUTANTS

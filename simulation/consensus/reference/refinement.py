@@ -7,8 +7,6 @@ the Trace effects' moves. Last, the model's replica is held against the node's o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from kraftlab.quorum.core.batch import KRaftVoters, check_all
@@ -46,28 +44,24 @@ from kraftlab.quorum.storage import MetadataStore
 
 from ..durable_log import DurableLog
 from ..invariants import Checker, Violation
+from ..observed import Observed, ObservedMachine, ObservedProcess
 from . import actions
 from .actions import NOBODY, Refused
 from .ghosts import Entry, Ghosts
 from .replica import Replica
 
-if TYPE_CHECKING:
-    from ..machine import Machine
-    from ..process import SimulatedProcess
-    from ..world import World
-
 
 class Refinement(Checker):
     """S19, of one world. Add it before the world begins."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self.steps = 0
         """That were found to be the model's."""
         self._ghosts = Ghosts()
         self._replicas: dict[int, Replica] = {}
 
-    def on_boot(self, machine: Machine, log: DurableLog, store: MetadataStore) -> None:
+    def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
         entry = self._on_disk(machine, log)
         named = [record.voters for record in store.boot.bootstrap if isinstance(record, KRaftVoters)]
         self._replicas[machine.node_id] = Replica(
@@ -83,7 +77,7 @@ class Refinement(Checker):
             repair_until=store.boot.repair_until,
         )
 
-    def on_step(self, process: SimulatedProcess, event: Event, effects: Effects) -> None:
+    def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
         replica = self._replicas[process.node_id]
         done: Effect | Event = event
         try:
@@ -97,11 +91,11 @@ class Refinement(Checker):
         self._replicas[process.node_id] = replica
         self.steps += 1
 
-    def on_sent(self, process: SimulatedProcess, request: Request) -> None:
+    def on_sent(self, process: ObservedProcess, request: Request) -> None:
         """A request leaves."""
         self._ghosts.sent(request, process.key, self._on_disk(process.machine, process.machine.durable))
 
-    def _on_disk(self, machine: Machine, log: DurableLog) -> Entry:
+    def _on_disk(self, machine: ObservedMachine, log: DurableLog) -> Entry:
         end, crc = (log.ends[-1], log.crcs[-1]) if log.ends else (log.start.offset, log.start_crc)
         entry = self._ghosts.find(end, crc)
         if entry is None:
@@ -149,7 +143,7 @@ class Refinement(Checker):
 
     # What is done
 
-    def _carry_out(self, replica: Replica, process: SimulatedProcess, event: Event, effect: Effect) -> Replica:
+    def _carry_out(self, replica: Replica, process: ObservedProcess, event: Event, effect: Effect) -> Replica:
         if type(effect) is Trace:
             return self._move(replica, event, effect.move) if effect.move is not None else replica
         if type(effect) is StoreElectionState:
@@ -364,7 +358,7 @@ _VARIABLES = (
 """What node and model have in common."""
 
 
-def _agree(replica: Replica, process: SimulatedProcess) -> None:
+def _agree(replica: Replica, process: ObservedProcess) -> None:
     """The model and the node are the same, variable by variable."""
     quorum, log = process.quorum, process.local_log
     state, election, view, entry = quorum.state, quorum.election, log.view, replica.log

@@ -8,7 +8,7 @@ from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.fault_atlas import sets_in_force
 from kraftlab.simulation.consensus.faults import FAULTS
-from kraftlab.simulation.consensus.machine import Rot
+from kraftlab.simulation.consensus.observed import Rot
 from kraftlab.simulation.consensus.operators import Operators
 from kraftlab.simulation.consensus.options import draw_options
 from kraftlab.simulation.consensus.transcript import Transcript

@@ -11,7 +11,7 @@ from kraftlab.simulation.consensus.clients import Call
 from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.invariants import Violation
 from kraftlab.simulation.consensus.liveness import AFFLICTIONS, CONDITIONS, EXCUSES, find_excuse
-from kraftlab.simulation.consensus.machine import Rot
+from kraftlab.simulation.consensus.observed import Rot
 from kraftlab.simulation.consensus.options import CALM, SimulationOptions, draw_options
 from kraftlab.simulation.consensus.transcript import Transcript
 from kraftlab.simulation.consensus.world import World

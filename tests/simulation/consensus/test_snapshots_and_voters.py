@@ -20,9 +20,10 @@ from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 from kraftlab.simulation.consensus.fault_atlas import damage, is_whole, may_be_lost, targets
 from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.invariants import Violation
-from kraftlab.simulation.consensus.machine import Machine, Rot
+from kraftlab.simulation.consensus.machine import Machine
 from kraftlab.simulation.consensus.membership_invariants import VotersChangeOneByOne
 from kraftlab.simulation.consensus.mutants import MUTANTS
+from kraftlab.simulation.consensus.observed import Rot
 from kraftlab.simulation.consensus.options import CALM, draw_options
 from kraftlab.simulation.consensus.state_machine import FrozenHash
 from kraftlab.simulation.consensus.transcript import Transcript
