@@ -31,6 +31,7 @@ from ..consensus.options import CALM, SimulationOptions
 from ..consensus.options import Strike as Blow
 from ..consensus.process import SimulatedProcess
 from ..consensus.reference import Refinement
+from ..consensus.stage import Process
 from ..consensus.transcript import Transcript
 from ..metadata.coroutines import Signal, Task, sleep
 from ..metadata.simulated_broker import Habits
@@ -205,7 +206,7 @@ class ClientWorld(MetadataWorld):
         self._note_strike(strike.fault, begin_us, end_us, nodes, "; ".join(notes))
         return nodes
 
-    def process_died(self, process: SimulatedProcess) -> None:
+    def process_died(self, process: Process) -> None:
         super().process_died(process)
         self._down_since_us[process.node_id] = self.now_us
 

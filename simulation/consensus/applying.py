@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from kraftlab.quorum.apply_order import ApplyOrder, committed_batches
 from kraftlab.quorum.core.batch import check_all
@@ -17,10 +16,8 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt
 
+from .stage import Process
 from .state_machine import run_at_once
-
-if TYPE_CHECKING:
-    from .process import SimulatedProcess
 
 ReadDone = Callable[[bool], None]
 
@@ -36,7 +33,7 @@ def batches_in(data: bytes) -> tuple[CommittedBatch, ...]:
 class Applying(ApplyOrder):
     """The part of a process that feeds its state machine."""
 
-    def __init__(self, process: SimulatedProcess) -> None:
+    def __init__(self, process: Process) -> None:
         super().__init__(process.state_machine)
         self._process = process
         self._is_late = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,13 +22,11 @@ from kraftlab.checking.models import AppendModel, digest
 from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import CommittedBatch
 
+from .cluster import Cluster
 from .invariants import Checker, Violation
 from .observed import ObservedProcess
+from .process import SimulatedProcess
 from .state_machine import FrozenHash, HashingStateMachine, SimulatedStateMachine
-
-if TYPE_CHECKING:
-    from .process import SimulatedProcess
-    from .world import World
 
 LISTS = 3
 PATIENCE_US = 2_000_000
@@ -123,7 +121,7 @@ class Call(msgspec.Struct):
 class Clients(Checker):
     """All clients of one world, and their history."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Cluster) -> None:
         super().__init__(world)
         self._world = world
         self._random = world.options.random("clients")

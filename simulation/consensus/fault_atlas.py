@@ -11,7 +11,7 @@ not tried.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.quorum.core.batch import decode
 from kraftlab.quorum.core.errors import CorruptBatch
@@ -20,13 +20,10 @@ from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES
 from kraftlab.quorum.storage.snapshot_file import BOOTSTRAP_ID, snapshot_id, snapshot_name
 
-from .machine import DIRECTORY
+from .cluster import Cluster
+from .machine import DIRECTORY, Machine
 from .observed import Rot
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .process import SimulatedProcess
-    from .world import World
+from .process import SimulatedProcess
 
 
 class Target(NamedTuple):
@@ -53,7 +50,7 @@ class Found(NamedTuple):
     high_watermark: int
 
 
-def sets_in_force(world: World) -> list[VoterSet]:
+def sets_in_force(world: Cluster) -> list[VoterSet]:
     """Every voter set that somebody acts on, or would after a restart."""
     found = [world.voters.committed.latest]
     for machine in world.machines:
@@ -67,7 +64,7 @@ def is_whole(machine: Machine | None) -> bool:
     return machine is not None and machine.rot is None and not machine.is_gone
 
 
-def may_be_lost(world: World, machine: Machine) -> bool:
+def may_be_lost(world: Cluster, machine: Machine) -> bool:
     """Whether majorities stay whole without this disk."""
     for voters in sets_in_force(world):
         if voters.has(machine.key):
@@ -77,7 +74,7 @@ def may_be_lost(world: World, machine: Machine) -> bool:
     return True
 
 
-def targets(world: World, machine: Machine) -> list[Target]:
+def targets(world: Cluster, machine: Machine) -> list[Target]:
     """What may rot on this disk."""
     directory, files = partition_directory(DIRECTORY), machine.file_system
     found: list[Target] = []
@@ -101,7 +98,7 @@ def targets(world: World, machine: Machine) -> list[Target]:
     return found
 
 
-def _committed_batches(world: World, machine: Machine, path: str, data: bytes) -> list[Found]:
+def _committed_batches(world: Cluster, machine: Machine, path: str, data: bytes) -> list[Found]:
     batches: list[Found] = []
     position = HEADER_PAGE_BYTES
     while position < len(data):
@@ -126,11 +123,11 @@ def damage(machine: Machine, target: Target, random: Random) -> None:
         machine.world.has_rotten_snapshots = True
 
 
-def rot_newest_snapshot(world: World, leader: SimulatedProcess, random: Random) -> None:
+def rot_newest_snapshot(world: Cluster, leader: SimulatedProcess, random: Random) -> None:
     """It rots under the leader, and a node that nobody counts as a voter gets an empty disk, and needs it. Nothing happens where
     there is no such node, or where too many disks are damaged already.
     """
-    machine = leader.machine
+    machine = world.machines[leader.node_id]
     path = f"{partition_directory(DIRECTORY)}/{snapshot_name(leader.raft.snapshots[-1])}"
     found = [target for target in targets(world, machine) if target.path == path]
     others = [other for other in world.machines if not any(voters.has(other.key) for voters in sets_in_force(world))]

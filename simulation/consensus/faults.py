@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.quorum.core.events import ResignAsked
 
+from .cluster import Cluster
 from .fault_atlas import damage, may_be_lost, targets
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .world import World
-
+from .machine import Machine
 
 Struck = tuple[int, ...]
 """The nodes that a strike has hit."""
@@ -29,7 +26,7 @@ class Fault(NamedTuple):
 
     name: str
     mean_interval_ms: int
-    strike: Callable[[World, Random], Struck]
+    strike: Callable[[Cluster, Random], Struck]
     about: str
     needs_process: bool = True
     """A node that is down can not be struck: nothing happens."""
@@ -37,7 +34,7 @@ class Fault(NamedTuple):
     """Strikes as often in seeds whose faults are rare: what needs a leader to get anywhere."""
 
 
-def _some_machine(world: World, random: Random) -> Machine:
+def _some_machine(world: Cluster, random: Random) -> Machine:
     """Any machine, but every third time the one that leads: that is where it hurts."""
     if random.random() < 0.33:
         for machine in world.machines:
@@ -50,32 +47,32 @@ def _down_us(random: Random) -> int:
     return random.randint(20_000, 1_500_000)
 
 
-def kill(world: World, random: Random) -> Struck:
+def kill(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     machine.crash(power_cut=False, reason="fault", down_us=_down_us(random))
     return (machine.node_id,)
 
 
-def power_cut(world: World, random: Random) -> Struck:
+def power_cut(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     machine.crash(power_cut=True, reason="fault", down_us=_down_us(random))
     return (machine.node_id,)
 
 
-def power_cut_everywhere(world: World, random: Random) -> Struck:
+def power_cut_everywhere(world: Cluster, random: Random) -> Struck:
     for machine in world.machines:
         machine.crash(power_cut=True, reason="everywhere", down_us=random.randint(1_000, 400_000))
     return tuple(machine.node_id for machine in world.machines)
 
 
-def crash_between_effects(world: World, random: Random) -> Struck:
+def crash_between_effects(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     if machine.process is not None:
         machine.process.crash_in_effects = random.randint(0, 30)
     return (machine.node_id,)
 
 
-def crash_in_flush(world: World, random: Random) -> Struck:
+def crash_in_flush(world: Cluster, random: Random) -> Struck:
     """At its next flush, or the next that writes several sectors: what is half-way to the disk then may be torn."""
     machine = _some_machine(world, random)
     if machine.process is not None:
@@ -83,35 +80,35 @@ def crash_in_flush(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def crash_in_store(world: World, random: Random) -> Struck:
+def crash_in_store(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     if machine.process is not None:
         machine.process.crash_in_store = True
     return (machine.node_id,)
 
 
-def crash_in_recovery(world: World, random: Random) -> Struck:
+def crash_in_recovery(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     machine.cut_at_boot = random.randint(0, 6)
     machine.crash(power_cut=True, reason="and its recovery will be cut short", down_us=_down_us(random))
     return (machine.node_id,)
 
 
-def graceful_restart(world: World, random: Random) -> Struck:
+def graceful_restart(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     if machine.process is not None:
         machine.process.shut_down(random.randint(1_000, 80_000), random.randint(1_000, 500_000))
     return (machine.node_id,)
 
 
-def resign(world: World, random: Random) -> Struck:
+def resign(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     if machine.process is not None:
         machine.process.step(ResignAsked(machine.process.quorum.epoch, "asked to"))
     return (machine.node_id,)
 
 
-def pause(world: World, random: Random) -> Struck:
+def pause(world: Cluster, random: Random) -> Struck:
     """The process stands still: a garbage collection, a SIGSTOP. Long enough to be deposed, or even to notice it by the clock.
     Who stands still already goes on no earlier for that.
     """
@@ -122,28 +119,28 @@ def pause(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def slow_disk(world: World, random: Random) -> Struck:
+def slow_disk(world: Cluster, random: Random) -> Struck:
     node_id = _some_machine(world, random).node_id
     world.disk_slowness[node_id] = random.choice((5, 50))
     world.after(random.randint(100_000, 1_500_000), world.disk_slowness.pop, node_id, None)
     return (node_id,)
 
 
-def full_disk(world: World, random: Random) -> Struck:
+def full_disk(world: Cluster, random: Random) -> Struck:
     machine = _some_machine(world, random)
     machine.file_system.full = True
     world.after(random.randint(50_000, 1_000_000), setattr, machine.file_system, "full", False)
     return (machine.node_id,)
 
 
-def failed_fsync(world: World, random: Random) -> Struck:
+def failed_fsync(world: Cluster, random: Random) -> Struck:
     """The next fsync fails; the process must end of it."""
     machine = _some_machine(world, random)
     machine.file_system.fsync_fails = True
     return (machine.node_id,)
 
 
-def failing_disk(world: World, random: Random) -> Struck:
+def failing_disk(world: Cluster, random: Random) -> Struck:
     """Every operation fails: the process ends at the next one, and does not come up while it lasts."""
     machine = _some_machine(world, random)
     machine.file_system.broken = True
@@ -151,7 +148,7 @@ def failing_disk(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def refused_names(world: World, random: Random) -> Struck:
+def refused_names(world: Cluster, random: Random) -> Struck:
     """Renames and removals fail, writes do not: a directory whose permissions were changed."""
     machine = _some_machine(world, random)
     machine.file_system.refuses_names = True
@@ -159,7 +156,7 @@ def refused_names(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def clock_jump(world: World, random: Random) -> Struck:
+def clock_jump(world: Cluster, random: Random) -> Struck:
     """A virtual machine that was suspended: the clock is further than all timers thought."""
     machine = _some_machine(world, random)
     jump_ms = random.choice((100, 700, 3_000, 60_000))
@@ -168,7 +165,7 @@ def clock_jump(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def clock_rate(world: World, random: Random) -> Struck:
+def clock_rate(world: Cluster, random: Random) -> Struck:
     """A clock that runs at half speed, or twice as fast, for a while."""
     machine = _some_machine(world, random)
     rate = random.choice((500, 700, 1_500, 2_000))
@@ -178,7 +175,7 @@ def clock_rate(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def partition(world: World, random: Random) -> Struck:
+def partition(world: Cluster, random: Random) -> Struck:
     """The nodes fall into two groups that do not hear each other."""
     ids = [machine.node_id for machine in world.machines]
     random.shuffle(ids)
@@ -188,7 +185,7 @@ def partition(world: World, random: Random) -> Struck:
     return tuple(ids[at:])
 
 
-def isolate(world: World, random: Random) -> Struck:
+def isolate(world: Cluster, random: Random) -> Struck:
     """One node hears nobody, or is heard by nobody, or both."""
     node_id = _some_machine(world, random).node_id
     others = [machine.node_id for machine in world.machines if machine.node_id != node_id]
@@ -199,7 +196,7 @@ def isolate(world: World, random: Random) -> Struck:
     return (node_id,)
 
 
-def broken_link(world: World, random: Random) -> Struck:
+def broken_link(world: Cluster, random: Random) -> Struck:
     """Two nodes do not hear each other, everybody else hears both: the chain that pre-votes alone do not mend."""
     if len(world.machines) < 2:
         return ()
@@ -208,7 +205,7 @@ def broken_link(world: World, random: Random) -> Struck:
     return (a, b)
 
 
-def clog(world: World, random: Random) -> Struck:
+def clog(world: Cluster, random: Random) -> Struck:
     """One node hears everything late, or is heard late. Mostly for longer than a fetch timeout and shorter than a leader takes
     to notice: what was sent before an election arrives behind it.
     """
@@ -223,7 +220,7 @@ def clog(world: World, random: Random) -> Struck:
     return (node_id,)
 
 
-def add_voter(world: World, random: Random) -> Struck:
+def add_voter(world: Cluster, random: Random) -> Struck:
     """Some node that does not vote is to vote; if all do, nothing can be asked for but what is refused."""
     voters = world.newest_voters()
     others = [machine for machine in world.machines if not voters.has(machine.key) and machine.process is not None]
@@ -232,7 +229,7 @@ def add_voter(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def remove_voter(world: World, random: Random) -> Struck:
+def remove_voter(world: Cluster, random: Random) -> Struck:
     """Some voter is to vote no longer; often the leader."""
     keys = [voter.key for voter in world.newest_voters().voters]
     leading = [process.key for process in world.leaders if process.key in keys]
@@ -241,19 +238,19 @@ def remove_voter(world: World, random: Random) -> Struck:
     return (key.node_id,)
 
 
-def hasty_change(world: World, random: Random) -> Struck:
+def hasty_change(world: Cluster, random: Random) -> Struck:
     """The next leader is asked to remove a voter before it has committed anything; and there will be one soon."""
     world.operators.be_hasty()
     return resign(world, random) if random.random() < 0.5 else ()
 
 
-def transfer_leadership(world: World, random: Random) -> Struck:
+def transfer_leadership(world: Cluster, random: Random) -> Struck:
     key = random.choice(world.newest_voters().voters).key
     world.operators.transfer(key, world.operators.timeout_ms(random))
     return (key.node_id,)
 
 
-def replace_disk(world: World, random: Random) -> Struck:
+def replace_disk(world: Cluster, random: Random) -> Struck:
     """A disk is gone. Its machine comes back with an empty one, which is another replica."""
     machine = _some_machine(world, random)
     former = machine.key
@@ -266,7 +263,7 @@ def replace_disk(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def move_node(world: World, random: Random) -> Struck:
+def move_node(world: Cluster, random: Random) -> Struck:
     """A node comes back at another address, which its voter entry does not name. One at a time."""
     machine = _some_machine(world, random)
     voters = world.newest_voters().voters
@@ -277,7 +274,7 @@ def move_node(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def take_snapshot(world: World, random: Random) -> Struck:
+def take_snapshot(world: Cluster, random: Random) -> Struck:
     """Some nodes take a snapshot now."""
     count = random.randint(1, len(world.machines))
     chosen = [machine for machine in random.sample(world.machines, count) if machine.process is not None]
@@ -287,7 +284,7 @@ def take_snapshot(world: World, random: Random) -> Struck:
     return tuple(machine.node_id for machine in chosen)
 
 
-def rot(world: World, random: Random) -> Struck:
+def rot(world: Cluster, random: Random) -> Struck:
     """Bits flip in what a disk has held for long: committed batches, a snapshot, the election state."""
     machine = _some_machine(world, random)
     if machine.rot is not None or machine.is_gone or not may_be_lost(world, machine):
@@ -308,7 +305,7 @@ def rot(world: World, random: Random) -> Struck:
     return (machine.node_id,)
 
 
-def cut_links(world: World, pairs: list[tuple[int, int]], duration_us: int) -> None:
+def cut_links(world: Cluster, pairs: list[tuple[int, int]], duration_us: int) -> None:
     world.note(f"cut {' '.join(f'{a}>{b}' for a, b in pairs)} for {duration_us // 1000} ms")
     for a, b in pairs:
         world.network.cut(a, b)

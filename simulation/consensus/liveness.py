@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.quorum.core.leader import Leader
+from kraftlab.quorum.core.types import VoterSet
 
+from .cluster import Cluster
 from .fault_atlas import is_whole, rot_newest_snapshot, sets_in_force
 from .invariants import Violation
-
-if TYPE_CHECKING:
-    from kraftlab.quorum.core.types import VoterSet
-
-    from .machine import Machine
-    from .process import SimulatedProcess
-    from .world import World
+from .machine import Machine
+from .process import SimulatedProcess
 
 ELECTION_TIMEOUTS = 20
 CATCH_UP_MS = 10_000
@@ -40,7 +37,7 @@ FOR_EVER_US = 1 << 50
 class Liveness:
     """One run's second phase. `core` are the machines of which something is demanded."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Cluster) -> None:
         self.world = world
         self._random = world.options.random("heal")
         self.core: list[Machine] = list(world.machines)
@@ -85,7 +82,7 @@ class Liveness:
         for machine in world.machines:
             machine.heal()
         for machine in self.outside:
-            break_for_good(world, machine, self._random)
+            break_for_good(self, machine, self._random)
         world.after(POLL_US, self._look)
 
     def choose_core(self) -> None:
@@ -279,9 +276,7 @@ def _not_caught_up(liveness: Liveness) -> str | None:
 
 
 def _call_without_answer(liveness: Liveness) -> str | None:
-    clients = liveness.world.clients
-    missing = clients.unanswered() if clients is not None else None
-    return missing or liveness.world.operators.unanswered()
+    return liveness.world.unanswered()
 
 
 def _change_under_way(liveness: Liveness) -> str | None:
@@ -402,40 +397,40 @@ def find_excuse(liveness: Liveness) -> str | None:
 # What stays broken outside the core
 
 
-def _is_down(world: World, machine: Machine) -> None:
+def _is_down(liveness: Liveness, machine: Machine) -> None:
     machine.crash(power_cut=True, reason="for good")
     machine.is_gone = True
 
 
-def _is_alone(world: World, machine: Machine) -> None:
-    _is_deaf(world, machine)
-    _is_mute(world, machine)
+def _is_alone(liveness: Liveness, machine: Machine) -> None:
+    _is_deaf(liveness, machine)
+    _is_mute(liveness, machine)
 
 
-def _is_deaf(world: World, machine: Machine) -> None:
-    for other in world.machines:
-        world.network.cut_for_good(other.node_id, machine.node_id)
+def _is_deaf(liveness: Liveness, machine: Machine) -> None:
+    for other in liveness.world.machines:
+        liveness.world.network.cut_for_good(other.node_id, machine.node_id)
 
 
-def _is_mute(world: World, machine: Machine) -> None:
-    for other in world.machines:
-        world.network.cut_for_good(machine.node_id, other.node_id)
+def _is_mute(liveness: Liveness, machine: Machine) -> None:
+    for other in liveness.world.machines:
+        liveness.world.network.cut_for_good(machine.node_id, other.node_id)
 
 
-def _will_miss_the_leader(world: World, machine: Machine) -> None:
+def _will_miss_the_leader(liveness: Liveness, machine: Machine) -> None:
     """All is well until the core has come together and nothing is left to do: only then is its log as good as the others'."""
-    world.liveness.to_miss_the_leader.append(machine)
+    liveness.to_miss_the_leader.append(machine)
 
 
-def _stands_still(world: World, machine: Machine) -> None:
+def _stands_still(liveness: Liveness, machine: Machine) -> None:
     machine.paused_until_us = FOR_EVER_US
 
 
-def _has_a_full_disk(world: World, machine: Machine) -> None:
+def _has_a_full_disk(liveness: Liveness, machine: Machine) -> None:
     machine.file_system.full = True
 
 
-AFFLICTIONS: dict[str, Callable[[World, Machine], None]] = {
+AFFLICTIONS: dict[str, Callable[[Liveness, Machine], None]] = {
     "is down": _is_down,
     "is alone": _is_alone,
     "hears nobody": _is_deaf,
@@ -446,8 +441,8 @@ AFFLICTIONS: dict[str, Callable[[World, Machine], None]] = {
 }
 
 
-def break_for_good(world: World, machine: Machine, random: Random) -> None:
+def break_for_good(liveness: Liveness, machine: Machine, random: Random) -> None:
     """Something is wrong with this machine, and stays so."""
     affliction = "will miss the leader" if random.random() < 0.3 else random.choice(tuple(AFFLICTIONS))
-    world.note(f"n{machine.node_id} {affliction} from now on")
-    AFFLICTIONS[affliction](world, machine)
+    liveness.world.note(f"n{machine.node_id} {affliction} from now on")
+    AFFLICTIONS[affliction](liveness, machine)

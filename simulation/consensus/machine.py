@@ -8,7 +8,6 @@ be cut short.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from kraftlab.quorum.core.effects import ElectionState
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
@@ -18,13 +17,10 @@ from kraftlab.quorum.storage.identity import partition_directory
 from kraftlab.quorum.storage.metadata_log import Taken
 
 from .durable_log import DurableLog
-from .network import LISTENER
 from .observed import Rot
 from .process import SimulatedProcess
 from .simulated_file_system import PowerCut, SimulatedFileSystem
-
-if TYPE_CHECKING:
-    from .world import World
+from .stage import LISTENER, Process, Stage
 
 DIRECTORY = "/data"
 CLUSTER_ID = "simulated"
@@ -78,7 +74,7 @@ class Machine:
         "world",
     )
 
-    def __init__(self, world: World, node_id: int) -> None:
+    def __init__(self, world: Stage, node_id: int) -> None:
         self.world = world
         self.node_id = node_id
         self.boots = 0
@@ -210,7 +206,7 @@ class Machine:
             self.world.after(50_000, self.boot)
             return
         except LogCorrupt as error:
-            self.world.refused_to_start(self, error)
+            self.world.refused_to_start(self.node_id, error)
             return
         self.file_system.operations_left = None
         found = DurableLog(store.log.start, store.log.start_crc)
@@ -271,7 +267,7 @@ class Machine:
         self.world.process_died(process)
         self.world.after(down_us if down_us is not None else self._random.randint(20_000, 1_500_000), self.boot)
 
-    def crash_process(self, process: SimulatedProcess, reason: str) -> None:
+    def crash_process(self, process: Process, reason: str) -> None:
         """Power goes, unless that process is gone already."""
         if not process.dead:
             self.crash(power_cut=True, reason=reason)
@@ -331,9 +327,10 @@ class Machine:
                     work()
                 self.file_system.operations_left = self.file_system.syncs_left = None
 
-    def stop(self, process: SimulatedProcess, down_us: int) -> None:
+    def stop(self, down_us: int) -> None:
         """The end of a graceful stop: what is staged reaches the disk if it can, then the process is gone."""
-        if process.flush is None and process.storing is None and self.file_system.is_well:
+        process = self.process
+        if process is not None and process.flush is None and process.storing is None and self.file_system.is_well:
             taken = process.log.begin_flush()
             process.log.finish_flush(taken)
             self.flush_ended(taken)

@@ -7,29 +7,12 @@ at all, and those it had called may hear that it hung up. Timeouts are the sende
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
-
 from kraftlab.quorum.core.effects import Send
 from kraftlab.quorum.core.events import RequestAbandoned, RequestFailed
-from kraftlab.quorum.core.messages import Request, Response
+from kraftlab.quorum.core.messages import Response
 
 from .options import CALM, NetworkOptions
-
-LISTENER = "CONTROLLER"
-
-if TYPE_CHECKING:
-    from .process import SimulatedProcess
-    from .world import World
-
-
-class Inbound(msgspec.Struct, frozen=True):
-    """A request that a process has received and not answered yet."""
-
-    caller: SimulatedProcess
-    correlation: int
-    request: Request
+from .stage import LISTENER, Inbound, Peer, Stage
 
 
 class SimulatedNetwork:
@@ -53,7 +36,7 @@ class SimulatedNetwork:
         "_world",
     )
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Stage) -> None:
         self._world = world
         self._after = world.after
         self._random = world.options.random("network")
@@ -122,7 +105,7 @@ class SimulatedNetwork:
             self._last_arrival_us[way] = arrival_us
         return delay_us
 
-    def send(self, caller: SimulatedProcess, send: Send) -> None:
+    def send(self, caller: Peer, send: Send) -> None:
         source, target = caller.node_id, send.destination
         if target < 0:
             target = self._anybody(caller)
@@ -142,7 +125,7 @@ class SimulatedNetwork:
         if self._replays and draw() * 1000.0 < self._replays:
             after(self._replay_us(), arrive, inbound, target)
 
-    def _anybody(self, caller: SimulatedProcess) -> int:
+    def _anybody(self, caller: Peer) -> int:
         """Who is found at one of the endpoints in the caller's address book; -1: nobody any more.
 
         They are those that its configuration names, which is kept up to date, and those that its log names for the voters.
@@ -155,7 +138,7 @@ class SimulatedNetwork:
         choice = int(self._random.random() * (len(others) + left))
         return others[choice] if choice < len(others) else -1
 
-    def _finds(self, caller: SimulatedProcess, send: Send) -> bool:
+    def _finds(self, caller: Peer, send: Send) -> bool:
         """Whether the caller knows where its target is. If it does not, it learns that at once; if nobody listens there any more,
         a little later.
         """
@@ -177,7 +160,7 @@ class SimulatedNetwork:
         if way not in self._cuts:
             self._after(self._delay_us(way), caller.fail, RequestFailed(inbound.correlation, target, refused=True))
 
-    def reply(self, server: SimulatedProcess, inbound: Inbound, response: Response) -> None:
+    def reply(self, server: Peer, inbound: Inbound, response: Response) -> None:
         source, caller, draw = server.node_id, inbound.caller, self._draw
         way = (source, caller.node_id)
         if way in self._cuts or (self._response_loss and draw() * 1000.0 < self._response_loss):
@@ -193,7 +176,7 @@ class SimulatedNetwork:
         """When a message comes once more: perhaps behind the next election."""
         return 100_000 + int(self._draw() * 3_000_000)
 
-    def process_died(self, process: SimulatedProcess) -> None:
+    def process_died(self, process: Peer) -> None:
         """Its connections break: some of the other ends notice."""
         for inbound in process.inbound.values():
             caller = inbound.caller

@@ -8,7 +8,7 @@ replica stands in the voter set in the place of the old one: unless the nodes do
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import (
@@ -20,13 +20,11 @@ from kraftlab.quorum.core.messages import (
 )
 from kraftlab.quorum.core.types import ReplicaKey
 
+from .cluster import Cluster
 from .invariants import Checker, Violation
+from .machine import Machine
 from .observed import ObservedProcess
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .process import SimulatedProcess
-    from .world import World
+from .process import SimulatedProcess
 
 TIMEOUTS_MS = (100, 600, 2_000, 2_000)
 GRACE_MS = 3_000
@@ -50,7 +48,7 @@ class Asked(NamedTuple):
 class Operators(Checker):
     """All of one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Cluster) -> None:
         super().__init__(world)
         self._world = world
         self._random = world.options.random("operators")
@@ -117,7 +115,7 @@ class Operators(Checker):
         for number, (process, request, due_ms, _) in list(self._waiting.items()):
             if process.dead:
                 del self._waiting[number]
-            elif process.machine in self._world.liveness.outside:
+            elif self._world.is_given_up(process.machine):
                 continue
             elif process.machine.paused_until_us <= self._world.now_us and process.machine.now_ms() > due_ms:
                 return f"n{process.node_id} has not answered {request!r} in time"

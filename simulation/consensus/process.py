@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftlab.quorum.core.effects import (
     Append,
@@ -53,13 +53,10 @@ from kraftlab.quorum.storage.metadata_log import Taken
 from kraftlab.quorum.trace import TraceWriter
 
 from .applying import Applying, ReadDone
-from .network import Inbound
 from .snapshot_work import SnapshotWork
+from .stage import Host, Inbound
 from .transcript import pack_step
 from .voter_trail import VoterTrail
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 Answered = Callable[[VoterChangeResponse], None]
 
@@ -121,7 +118,7 @@ class SimulatedProcess:
         "world",
     )
 
-    def __init__(self, machine: Machine, store: MetadataStore) -> None:
+    def __init__(self, machine: Host, store: MetadataStore) -> None:
         world = machine.world
         self.machine = machine
         self.world = world
@@ -166,14 +163,14 @@ class SimulatedProcess:
         self._seen: object = None
         self._local: deque[Event] = deque()
         self.raft = RaftNode(
-            world.config_of(machine),
+            world.config_of(machine.node_id),
             store.log_view(),
             store.election,
             world.options.random(f"raft/{self.node_id}/{machine.boots}"),
             machine.now_ms(),
             store.boot,
         )
-        self.snapshots = SnapshotWork(self, store)
+        self.snapshots = SnapshotWork(self, self.applying, store)
         self.snapshots.load_newest()
         self.quorum, self.local_log = self.raft.quorum, self.raft.local_log
         """Two parts of the node, for who looks at them at every step."""
@@ -276,7 +273,7 @@ class SimulatedProcess:
 
     def _on_trace(self, trace: Trace) -> None:
         if trace.move is not None and trace.move.source:
-            self.world.coverage.moved(trace.move.source, trace.move.target)
+            self.world.moved(trace.move.source, trace.move.target)
 
     def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
         """True if the process is dead or stands still: the action comes never, or later.
@@ -579,4 +576,4 @@ class SimulatedProcess:
 
     def _stop(self, down_us: int) -> None:
         if not self.dead:
-            self.machine.stop(self, down_us)
+            self.machine.stop(down_us)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kraftlab.quorum.core.effects import CopyStep, ReadSnapshot, RepairEnded, RewriteSnapshot
 from kraftlab.quorum.core.events import (
@@ -26,10 +25,9 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.quorum.state_machine import FrozenState
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt, MetadataStore, SnapshotInvalid, SnapshotWriter, StorageFull
 
+from .applying import Applying
+from .stage import Process
 from .state_machine import run_at_once
-
-if TYPE_CHECKING:
-    from .process import SimulatedProcess
 
 RETRY_US = 30_000
 
@@ -61,9 +59,10 @@ class Writing:
 class SnapshotWork:
     """Of one process; see the module's docstring."""
 
-    def __init__(self, process: SimulatedProcess, store: MetadataStore) -> None:
+    def __init__(self, process: Process, applying: Applying, store: MetadataStore) -> None:
         machine = process.machine
         self._process = process
+        self._applying = applying
         self._world = process.world
         self._store = store
         self._random = process.world.options.random(f"snapshots/{machine.node_id}/{machine.boots}")
@@ -139,7 +138,7 @@ class SnapshotWork:
         if self._writing is not None or self.is_loading:
             return False
         context = process.raft.snapshot_context(
-            process.applying.applied_offset,
+            self._applying.applied_offset,
             cluster_id=self._store.identity.cluster_id,
             generation=self._store.identity.generation,
             append_time_ms=self._append_time_ms,
@@ -261,7 +260,7 @@ class SnapshotWork:
             reader = self._store.snapshots.reader(snapshot)
             state = process.state_machine.read_snapshot(reader.bodies())
         except KeyError:
-            process.applying.go_on()
+            self._applying.go_on()
             return
         except (DiskFailed, LogCorrupt) as error:
             process.end_of(error)
@@ -269,7 +268,7 @@ class SnapshotWork:
         self._append_time_ms = reader.append_time_ms
         self._world.snapshots_loaded += 1
         run_at_once(process.state_machine.load_snapshot(snapshot, reader.append_time_ms, state))
-        process.applying.loaded(snapshot)
+        self._applying.loaded(snapshot)
 
     # Repair
 

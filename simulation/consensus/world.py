@@ -28,12 +28,13 @@ from .liveness import Liveness
 from .machine import Machine
 from .membership_invariants import MEMBERSHIP_CHECKERS
 from .network import SimulatedNetwork
-from .observed import Rot
+from .observed import ObservedMachine, Rot
 from .operators import Operators
 from .options import SimulationOptions, Strike
 from .plan import draw_strikes, strike_seed
 from .process import SimulatedProcess
 from .snapshot_invariants import SNAPSHOT_CHECKERS
+from .stage import Process
 from .state_machine import SimulatedStateMachine
 from .transcript import Transcript
 from .voter_trail import Voters
@@ -169,8 +170,8 @@ class World:
             self.machines[node_id].format(voters)
         return voters
 
-    def config_of(self, machine: Machine) -> RaftConfig:
-        options = self.options
+    def config_of(self, node_id: int) -> RaftConfig:
+        options, machine = self.options, self.machines[node_id]
         return RaftConfig(
             node_id=machine.node_id,
             voters=self.static_voters,
@@ -199,11 +200,12 @@ class World:
         leader = max(self.leaders, key=lambda process: process.quorum.epoch, default=None)
         return leader.voter_trail.latest if leader is not None else self.voters.committed.latest
 
-    def refused_to_start(self, machine: Machine, error: LogCorrupt) -> None:
+    def refused_to_start(self, node_id: int, error: LogCorrupt) -> None:
         """What this disk holds can not be trusted. If rot has done that, its operator replaces the disk, where that is safe.
 
         A node that once was the only voter takes itself for that if rot has eaten the record that says otherwise.
         """
+        machine = self.machines[node_id]
         if machine.rot is not None and self._is_alone(machine):
             # The atlas knows the voters of the moment of a strike. All others were removed since, and nobody saw the rot.
             self.note(f"n{machine.node_id} refuses to start: {error}")
@@ -248,7 +250,7 @@ class World:
             due[time_us] = [(action, arguments)]
             heappush(self._times_us, time_us)
 
-    def process_died(self, process: SimulatedProcess) -> None:
+    def process_died(self, process: Process) -> None:
         """Whoever is connected with it may notice."""
         self.network.process_died(process)
 
@@ -256,6 +258,19 @@ class World:
         """A process has begun to lead, or no longer does."""
         processes = [machine.process for machine in self.machines]
         self.leaders = tuple(process for process in processes if process is not None and process.is_leading)
+
+    def moved(self, source: str, target: str) -> None:
+        """A node has gone from one state to another."""
+        self.coverage.moved(source, target)
+
+    def is_given_up(self, machine: ObservedMachine) -> bool:
+        """Return True if the machine stays broken for good."""
+        return machine in self.liveness.outside
+
+    def unanswered(self) -> str | None:
+        """A call of a client, or a change of the voters, that ought to have its answer."""
+        missing = self.clients.unanswered() if self.clients is not None else None
+        return missing or self.operators.unanswered()
 
     def note(self, text: str) -> None:
         self.transcript.note(self.now_us, text)

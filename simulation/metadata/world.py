@@ -29,6 +29,7 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from ..consensus.invariants import Violation
 from ..consensus.options import SimulationOptions
 from ..consensus.process import SimulatedProcess
+from ..consensus.stage import Process
 from ..consensus.transcript import Transcript
 from ..consensus.world import World
 from .admin_network import AdminNetwork
@@ -218,7 +219,7 @@ class MetadataWorld(World):
             logger.propagate = propagates
             logger.setLevel(level)
 
-    def process_died(self, process: SimulatedProcess) -> None:
+    def process_died(self, process: Process) -> None:
         super().process_died(process)
         if isinstance(process.state_machine, SimulatedController):
             self.admin_network.process_died(process.state_machine)

@@ -31,9 +31,9 @@ def play(seed: int, **changes: object) -> tuple[World, list[str]]:
 
 @pytest.mark.parametrize("affliction", AFFLICTIONS)
 def test_a_core_gets_along_without_a_node_that(affliction: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def afflict(world, machine, random):
-        world.note(f"n{machine.node_id} {affliction}")
-        AFFLICTIONS[affliction](world, machine)
+    def afflict(liveness, machine, random):
+        liveness.world.note(f"n{machine.node_id} {affliction}")
+        AFFLICTIONS[affliction](liveness, machine)
 
     monkeypatch.setattr(liveness, "break_for_good", afflict)
     struck = 0

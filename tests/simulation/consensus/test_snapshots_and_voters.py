@@ -231,7 +231,7 @@ def test_a_rotten_election_state_is_no_reason_for_a_batch_that_does_not_hold() -
     with pytest.raises(LogCorrupt):
         machine.process.end_of(error)
     with pytest.raises(LogCorrupt):
-        world.refused_to_start(machine, error)
+        world.refused_to_start(machine.node_id, error)
 
 
 def test_a_leader_that_has_committed_nothing_changes_no_voters_whatever_newer_ones_have_committed() -> None:
