@@ -36,6 +36,7 @@ from ..consensus.transcript import Transcript
 from ..metadata.coroutines import Signal, Task, sleep
 from ..metadata.simulated_broker import Habits
 from ..metadata.simulated_controller import SimulatedController
+from ..metadata.stage import Asked
 from ..metadata.world import FIRST_BROKER_ID, MetadataWorld, People
 
 READY_MS = 20_000
@@ -173,7 +174,7 @@ class ClientWorld(MetadataWorld):
 
     # Observation
 
-    def committed(self, asked: SimulatedController, batch: CommittedBatch) -> None:
+    def committed(self, asked: Asked, batch: CommittedBatch) -> None:
         end = self.batches[-1][0].end_offset if self.batches else 0
         if batch.base_offset == end:
             body = batch.body or _control_body(asked, batch)
@@ -243,7 +244,7 @@ class ClientWorld(MetadataWorld):
             )
 
 
-def _control_body(asked: SimulatedController, batch: CommittedBatch) -> bytes:
+def _control_body(asked: Asked, batch: CommittedBatch) -> bytes:
     """The records of a control batch, which state machines do not get."""
     data = asked.process.log.read(batch.base_offset, 1, end_offset=batch.end_offset)
     header = batches.read_header(data)

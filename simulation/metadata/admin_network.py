@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
@@ -25,10 +25,7 @@ from kraftlab.rpc.server import Call
 from .coroutines import Error, Outcome, Resume, Task, Value, first_of, sleep, waiting
 from .simulated_controller import SimulatedController
 from .simulated_door import is_not_controller
-
-if TYPE_CHECKING:
-    from .simulated_broker import SimulatedBroker
-    from .world import MetadataWorld
+from .stage import AskedBroker, MetadataStage
 
 PRINCIPAL = "User:ANONYMOUS"
 TRAVEL_US = (200, 200, 200, 1_000, 2_000, 15_000)
@@ -121,7 +118,7 @@ class _Attempt:
 class AdminNetwork:
     """`loss`: of requests and answers, as long as things go wrong."""
 
-    def __init__(self, world: MetadataWorld) -> None:
+    def __init__(self, world: MetadataStage) -> None:
         self.world = world
         self.loss = 0.0
         self.in_hand: dict[SimulatedController, list[_Attempt]] = {}
@@ -165,7 +162,7 @@ class AdminNetwork:
     def _loss(self) -> float:
         return 0.0 if self.world.is_healed else self.loss
 
-    async def _passed_on(self, random: Random, broker: SimulatedBroker, call: Call) -> Any:
+    async def _passed_on(self, random: Random, broker: AskedBroker, call: Call) -> Any:
         """As a broker does it: anew while nobody leads, or the one asked does not any more, until the call's own deadline."""
         request: Any = call.request
         timeout_ms = request.header.timeout_ms if request.header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS

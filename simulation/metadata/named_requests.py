@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.engine import exactly_once
@@ -21,66 +21,23 @@ from kraftlab.controller.engine.exactly_once import RequestIdentity
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER, AnyRecord, Config
 from kraftlab.metadata.requests import KEPT_PER_CLIENT
 from kraftlab.quorum.core.batch import MAX_RECORDS
 
-from ..consensus.invariants import Violation
+from .applied_requests import CLIENTS, count_key, counted
+from .stage import MetadataStage
 
-if TYPE_CHECKING:
-    from .world import MetadataWorld
-
-CLIENTS = 3
 REMEMBERED = KEPT_PER_CLIENT + 2
 """Requests of a client that are sent again: some are too old."""
 AGAIN_RATE = 0.6
 LARGE_RATE = 0.02
 
 
-def count_key(client: int) -> str:
-    """The counter of a client."""
-    return f"count.{client}"
-
-
-def counted(image: MetadataImage, client: int) -> tuple[int, int]:
-    """(counter, sequence of the request that raised it last)."""
-    value = image.config(RESOURCE_BROKER, "", count_key(client))
-    if value is None:
-        return 0, 0
-    count, sequence = value.split()
-    return int(count), int(sequence)
-
-
-def raise_violation(text: str) -> None:
-    """Of whoever judges."""
-    raise Violation(text)
-
-
-class AppliedRequests:
-    """What named requests did, by the committed log: (client, sequence) → what it made of the counter."""
-
-    def __init__(self, violated: Callable[[str], None] = raise_violation) -> None:
-        self._violated = violated
-        self.counts: dict[tuple[int, int], int] = {}
-        self._last = dict.fromkeys(range(CLIENTS), (0, 0))
-
-    def extend(self, image: MetadataImage) -> None:
-        """Judges the image after another batch."""
-        for client in range(CLIENTS):
-            now = counted(image, client)
-            if now == self._last[client]:
-                continue
-            count, sequence = self._last[client] = now
-            if (client, sequence) in self.counts:
-                self._violated(f"M10 request {sequence} of client {client} is applied twice at {image.provenance}")
-            self.counts[client, sequence] = count
-
-
 class NamedRequest:
     """One request, however often it is sent."""
 
-    def __init__(self, world: MetadataWorld, clients: NamedClients, client: int, sequence: int, is_large: bool) -> None:
+    def __init__(self, world: MetadataStage, clients: NamedClients, client: int, sequence: int, is_large: bool) -> None:
         self._world = world
         self._clients = clients
         self._client = client
@@ -127,7 +84,7 @@ class NamedRequest:
 class NamedClients:
     """Who sends named requests: anew, and again. `sent` has each client's last sequence."""
 
-    def __init__(self, world: MetadataWorld) -> None:
+    def __init__(self, world: MetadataStage) -> None:
         self._world = world
         self._random = world.options.random("named requests")
         self._remembered: list[deque[NamedRequest]] = [deque(maxlen=REMEMBERED) for _ in range(CLIENTS)]

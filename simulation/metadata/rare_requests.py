@@ -5,7 +5,7 @@ All of it is drawn from a generator of its own, so that what the others ask does
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.cluster import brokers, producer_ids
@@ -14,9 +14,7 @@ from kraftlab.controller.security import acls
 from kraftlab.metadata.acls import Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.uuids import Uuid
 
-if TYPE_CHECKING:
-    from .simulated_controller import SimulatedController
-    from .world import MetadataWorld
+from .stage import Asked, MetadataStage
 
 RATE = 0.1
 """With how many of the administrator's requests one of these goes."""
@@ -30,18 +28,18 @@ NAMES = ("a", "b", "*")
 class RareRequests:
     """Of the administrator."""
 
-    def __init__(self, world: MetadataWorld) -> None:
+    def __init__(self, world: MetadataStage) -> None:
         self._world = world
         self._random = world.options.random("rare requests")
         self._requests = (self._allow, self._allow, self._forget, self._producer_ids, self._producer_ids, self._unregister)
 
-    def ask(self, asked: SimulatedController) -> None:
+    def ask(self, asked: Asked) -> None:
         """Asks for something, or for nothing."""
         if self._random.random() < RATE:
             name, generate = self._random.choice(self._requests)(asked)
             self._world.write(asked, name, generate, self._random.choice(TIMEOUTS_MS))
 
-    def _allow(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _allow(self, asked: Asked) -> tuple[str, Generate[Any]]:
         random = self._random
         request = admin_pb2.CreateAclsRequest()
         for _ in range(random.randint(1, 3)):
@@ -56,7 +54,7 @@ class RareRequests:
             )
         return "CreateAcls", lambda state, context: acls.create(state, request, context)
 
-    def _forget(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _forget(self, asked: Asked) -> tuple[str, Generate[Any]]:
         request = admin_pb2.DeleteAclsRequest()
         request.filters.add(
             resource_type_filter=ResourceType.ANY,
@@ -67,7 +65,7 @@ class RareRequests:
         )
         return "DeleteAcls", lambda state, context: acls.delete(state, request, context)
 
-    def _producer_ids(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _producer_ids(self, asked: Asked) -> tuple[str, Generate[Any]]:
         known = sorted(asked.controller.committed.image.cluster.brokers.items())
         request = admin_pb2.AllocateProducerIdsRequest()
         if known:
@@ -75,7 +73,7 @@ class RareRequests:
             request.broker_epoch = broker.epoch
         return "AllocateProducerIds", lambda state, context: producer_ids.allocate(state, request, context)
 
-    def _unregister(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _unregister(self, asked: Asked) -> tuple[str, Generate[Any]]:
         """A broker that is down, most often; it may come back."""
         known = asked.controller.committed.image.cluster.brokers
         down = sorted(broker_id for broker_id, broker in known.items() if broker.fenced or self._random.random() < 0.05)
@@ -86,7 +84,7 @@ class RareRequests:
 class Disks:
     """Of one broker: which fail, and which take no new replicas."""
 
-    def __init__(self, world: MetadataWorld, broker_id: int) -> None:
+    def __init__(self, world: MetadataStage, broker_id: int) -> None:
         self._random = world.options.random(f"disks/{broker_id}")
 
     def report(self, directories: tuple[Uuid, ...]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.quorum.state_machine import CommittedBatch
 
 from ..consensus.invariants import Violation
-from .named_requests import AppliedRequests, raise_violation
+from .applied_requests import AppliedRequests, raise_violation
 
 SINGLY_MAX = 100
 """Batches with more records are replayed as a whole."""

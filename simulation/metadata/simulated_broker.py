@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kraftlab.controller.cluster import brokers
 from kraftlab.controller.engine.purgatory import Answer
@@ -30,12 +30,10 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.metadata.records import RECOVERED, Listener
 from kraftlab.metadata.uuids import Uuid
 
+from ..consensus.process import SimulatedProcess
 from .rare_requests import Disks
 from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
-
-if TYPE_CHECKING:
-    from ..consensus.process import SimulatedProcess
-    from .world import MetadataWorld
+from .stage import Asked, MetadataStage
 
 TRAVEL_US = (200, 200, 2_000, 40_000)
 CHANGES_FOR_NOTHING_RATE = 0.02
@@ -58,7 +56,7 @@ class Habits(NamedTuple):
 class SimulatedBroker:
     """`epoch` is None while it is not registered as far as it knows."""
 
-    def __init__(self, world: MetadataWorld, broker_id: int, habits: Habits) -> None:
+    def __init__(self, world: MetadataStage, broker_id: int, habits: Habits) -> None:
         self._world = world
         self._habits = habits
         self._random = world.options.random(f"broker/{broker_id}")
@@ -139,10 +137,10 @@ class SimulatedBroker:
             self.epoch = None
             self._is_leaving = False
 
-    def _travel(self, request: Any, asked: SimulatedController) -> None:
+    def _travel(self, request: Any, asked: Asked) -> None:
         self._world.after(self._random.choice(TRAVEL_US), self._arrive, request, asked)
 
-    def _arrive(self, request: Any, asked: SimulatedController) -> None:
+    def _arrive(self, request: Any, asked: Asked) -> None:
         if asked.accepts and (self._habits.stays or not self._world.is_healed):
             request(asked)
             asked.check()
@@ -153,7 +151,7 @@ class SimulatedBroker:
         """Brokers with odd ids have two."""
         return tuple(bytes([0xD0 + number]) + self.broker_id.to_bytes(15, "big") for number in range(1 + self.broker_id % 2))
 
-    def _register(self, asked: SimulatedController) -> None:
+    def _register(self, asked: Asked) -> None:
         request = BrokerRegistrationRequest(
             self.broker_id,
             CLUSTER_ID,
@@ -176,7 +174,7 @@ class SimulatedBroker:
         if answer.value is not None and incarnation == self._incarnation:
             self.epoch = answer.value.broker_epoch
 
-    def _beat(self, asked: SimulatedController) -> None:
+    def _beat(self, asked: Asked) -> None:
         if self.epoch is None:
             return
         request = BrokerHeartbeatRequest(
@@ -201,7 +199,7 @@ class SimulatedBroker:
         elif answer.value is not None and answer.value.should_shutdown:
             self._fall_silent(500, restarts=True)
 
-    def _alter(self, asked: SimulatedController) -> None:
+    def _alter(self, asked: Asked) -> None:
         """Wants everybody active in sync, or somebody out, for some partitions that it leads."""
         led = [each for each in self._led_partitions() if not self._habits.stays or self._wants_more(each[2])]
         if self.epoch is None or not led:

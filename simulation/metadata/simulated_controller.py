@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.controller.engine.queue import NEVER_MS
@@ -31,9 +31,7 @@ from ..consensus.state_machine import HashingStateMachine, run_at_once
 from .coroutines import Resume, Signal, Value, waiting
 from .simulated_door import SimulatedService
 from .simulated_past import SimulatedPast
-
-if TYPE_CHECKING:
-    from .world import MetadataWorld
+from .stage import MetadataStage
 
 CLUSTER_ID = "simulated"
 SESSION_TIMEOUT_MS = 1_200
@@ -71,7 +69,7 @@ class LoadedController(NamedTuple):
 class SimulatedController:
     """The world's state machine, and the log as its controller sees it."""
 
-    def __init__(self, world: MetadataWorld, node_id: int) -> None:
+    def __init__(self, world: MetadataStage, node_id: int) -> None:
         self._chain = HashingStateMachine()
         self.world = world
         self.node_id = node_id

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.engine.purgatory import Answer
@@ -20,9 +20,7 @@ from kraftlab.quorum.core.messages import VoterChangeRequest, VoterChangeRespons
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, describe_quorum
 
 from .coroutines import Error, Resume, Value, first_of, waiting
-
-if TYPE_CHECKING:
-    from .simulated_controller import SimulatedController
+from .stage import Asked
 
 T = TypeVar("T")
 
@@ -30,7 +28,7 @@ T = TypeVar("T")
 class SimulatedWaits:
     """On the clock of one process, as long as it lives."""
 
-    def __init__(self, asked: SimulatedController) -> None:
+    def __init__(self, asked: Asked) -> None:
         self._asked = asked
 
     async def within(self, timeout_ms: int, wait: Callable[[], Awaitable[None]]) -> bool:
@@ -61,7 +59,7 @@ class SimulatedQuorum:
 
     generation = 0
 
-    def __init__(self, asked: SimulatedController) -> None:
+    def __init__(self, asked: Asked) -> None:
         self._asked = asked
 
     async def ask(self, request: VoterChangeRequest) -> VoterChangeResponse:
@@ -78,7 +76,7 @@ class SimulatedQuorum:
 class SimulatedService(ControllerService):
     """Serves one simulated controller. There are no snapshots to list; of itself it tells what it has published."""
 
-    def __init__(self, asked: SimulatedController, cluster_id: str) -> None:
+    def __init__(self, asked: Asked, cluster_id: str) -> None:
         quorum = SimulatedQuorum(asked)
         operations = QuorumOperations(cluster_id, quorum, lambda: asked.controller.committed.image)
         waits = SimulatedWaits(asked)

@@ -5,7 +5,7 @@ records than one batch holds, atomic or not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.configs import client_quotas, configs, features
@@ -21,10 +21,8 @@ from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from .named_requests import NamedClients
 from .rare_requests import RareRequests
-from .simulated_controller import CONFIG_KEYS, WHOLE_KEYS, SimulatedController
-
-if TYPE_CHECKING:
-    from .world import MetadataWorld
+from .simulated_controller import CONFIG_KEYS, WHOLE_KEYS
+from .stage import Asked, MetadataStage
 
 TOPIC_NAMES = ("a", "b", "c.d", "c_d", "e", "f")
 TIMEOUTS_MS = (20, 500, 500, 5_000)
@@ -39,7 +37,7 @@ BULK_RATE = 0.0015
 class Administrator:
     """Asks one thing at a time, of whom the world names."""
 
-    def __init__(self, world: MetadataWorld) -> None:
+    def __init__(self, world: MetadataStage) -> None:
         self._world = world
         self._random = world.options.random("administrator")
         self._moves_random = world.options.random("administrator/moves")
@@ -54,7 +52,7 @@ class Administrator:
             *(self._min_isr, self._min_isr, self._eligible_leaders, self._quota),
         )
 
-    def ask(self, asked: SimulatedController) -> None:
+    def ask(self, asked: Asked) -> None:
         random = self._random
         self._serial += 1
         self._rare.ask(asked)
@@ -69,7 +67,7 @@ class Administrator:
         name, generate = request(asked)
         self._world.write(asked, name, generate, random.choice(TIMEOUTS_MS))
 
-    def _create(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _create(self, asked: Asked) -> tuple[str, Generate[Any]]:
         request = admin_pb2.CreateTopicsRequest()
         for name in self._random.sample(TOPIC_NAMES, self._random.choice((1, 1, 2))):
             request.topics.add(
@@ -88,12 +86,12 @@ class Administrator:
             request.topics.add(name=name, count=self._leaders_random.randint(1, 8))
         return "CreatePartitions", lambda state, context: create_partitions(state, request, context)
 
-    def _delete(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _delete(self, asked: Asked) -> tuple[str, Generate[Any]]:
         request = admin_pb2.DeleteTopicsRequest()
         request.topics.add(name=self._random.choice(TOPIC_NAMES))
         return "DeleteTopics", lambda state, context: topics.delete(state, request, context)
 
-    def _configure(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _configure(self, asked: Asked) -> tuple[str, Generate[Any]]:
         """A value that nobody wrote before."""
         request = admin_pb2.IncrementalAlterConfigsRequest()
         resource = request.resources.add(resource_type=RESOURCE_BROKER, resource_name="")
@@ -102,7 +100,7 @@ class Administrator:
         )
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
 
-    def _set_up(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _set_up(self, asked: Asked) -> tuple[str, Generate[Any]]:
         """Of a topic: set or deleted, so that unclean elections happen, too."""
         request = admin_pb2.IncrementalAlterConfigsRequest()
         resource = request.resources.add(resource_type=RESOURCE_TOPIC, resource_name=self._random.choice(TOPIC_NAMES))
@@ -113,7 +111,7 @@ class Administrator:
             resource.configs.add(name="unclean.leader.election.enable", config_operation=1)
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
 
-    def _min_isr(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _min_isr(self, asked: Asked) -> tuple[str, Generate[Any]]:
         """Of a topic, of the cluster, or of a broker, which may not have one while eligible leader replicas are kept."""
         random = self._random
         request = admin_pb2.IncrementalAlterConfigsRequest()
@@ -125,21 +123,21 @@ class Administrator:
             change.config_operation, change.value = 0, str(random.randint(1, 3))
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
 
-    def _eligible_leaders(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _eligible_leaders(self, asked: Asked) -> tuple[str, Generate[Any]]:
         """Switched on, off, or left as it is."""
         request = admin_pb2.UpdateFeaturesRequest()
         level, upgrade_type = self._random.choice(((0, 2), (1, 1), (1, 1)))
         request.feature_updates.add(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=level, upgrade_type=upgrade_type)
         return "UpdateFeatures", lambda state, context: features.update(state, request, context)
 
-    def _quota(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _quota(self, asked: Asked) -> tuple[str, Generate[Any]]:
         request = admin_pb2.AlterClientQuotasRequest()
         entry = request.entries.add()
         entry.entity.add(entity_type="user", entity_name=self._random.choice(("alice", "bob")))
         entry.ops.add(key="producer_byte_rate", value=self._random.randint(1, 9), remove=self._random.random() < 0.3)
         return "AlterClientQuotas", lambda state, context: client_quotas.alter(state, request, context)
 
-    def _reassign(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _reassign(self, asked: Asked) -> tuple[str, Generate[Any]]:
         """Starts, replaces, queues, rolls back and cancels: what runs already, and what does not."""
         image = asked.controller.committed.image
         request = admin_pb2.AlterPartitionReassignmentsRequest()
@@ -174,7 +172,7 @@ class Administrator:
         if random.random() < 0.3:
             request.throttle, request.throttle_expires_ms = 1000, random.choice((50, 5_000))
 
-    def _bulk(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _bulk(self, asked: Asked) -> tuple[str, Generate[Any]]:
         key, value = f"bulk.{self._random.randrange(CONFIG_KEYS)}", f"value {self._serial}"
         records = [Config(0, RESOURCE_BROKER, "", key, value)] * (MAX_RECORDS + 1)
 
@@ -183,7 +181,7 @@ class Administrator:
 
         return "bulk", generate
 
-    def _whole(self, asked: SimulatedController) -> tuple[str, Generate[Any]]:
+    def _whole(self, asked: Asked) -> tuple[str, Generate[Any]]:
         """More than a batch holds, and yet atomic: whoever sees the value of the first key sees that of the last."""
         first, last = WHOLE_KEYS[self._random.randrange(CONFIG_KEYS)]
         value = f"value {self._serial}"

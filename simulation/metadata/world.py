@@ -37,6 +37,7 @@ from .replayed_log import ReplayedLog
 from .sessions import Sessions
 from .simulated_broker import Habits, SimulatedBroker
 from .simulated_controller import SESSION_TIMEOUT_MS, SimulatedController
+from .stage import Asked
 from .workload import Administrator
 
 BROKERS = 5
@@ -83,7 +84,7 @@ class Operation:
     def __init__(
         self,
         world: MetadataWorld,
-        asked: SimulatedController,
+        asked: Asked,
         name: str,
         generate: Generate[Any],
         then: Callable[[Answer[Any]], None] | None,
@@ -193,7 +194,7 @@ class MetadataWorld(World):
     def booted(self, node_id: int) -> None:
         """A process starts."""
 
-    def committed(self, asked: SimulatedController, batch: CommittedBatch) -> None:
+    def committed(self, asked: Asked, batch: CommittedBatch) -> None:
         """A node applies a batch, perhaps as the first one."""
         is_new = batch.end_offset > self.replayed.end_offset
         self.replayed.extend(batch)
@@ -241,7 +242,7 @@ class MetadataWorld(World):
 
     def write(
         self,
-        asked: SimulatedController,
+        asked: Asked,
         name: str,
         generate: Generate[Any],
         timeout_ms: int,
@@ -253,7 +254,7 @@ class MetadataWorld(World):
 
     def judged(
         self,
-        asked: SimulatedController,
+        asked: Asked,
         name: str,
         generate: Generate[Any],
         put: Callable[[Generate[Any]], Answer[Any]],

@@ -1,0 +1,105 @@
+"""The simulated cluster with controllers in it, as the controllers and everyone who asks them see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from kraftlab.controller.engine.purgatory import Answer
+from kraftlab.controller.engine.quorum_controller import Generate, QuorumController
+from kraftlab.metadata.image import MetadataImage
+from kraftlab.metadata.peer_rpc import AlterPartitionRequest, BrokerHeartbeatResponse
+from kraftlab.metadata.records import AnyRecord
+from kraftlab.quorum.state_machine import CommittedBatch
+
+from ..consensus.cluster import Cluster
+from ..consensus.machine import Machine
+from ..consensus.process import SimulatedProcess
+from .replayed_log import ReplayedLog
+from .sessions import Sessions
+from .simulated_past import SimulatedPast
+
+
+class Asked(Protocol):
+    """A simulated controller as those who ask it, and its doors, see it."""
+
+    @property
+    def world(self) -> MetadataStage: ...
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def process(self) -> SimulatedProcess: ...
+
+    @property
+    def controller(self) -> QuorumController: ...
+
+    @property
+    def past(self) -> SimulatedPast: ...
+
+    @property
+    def is_alive(self) -> bool: ...
+
+    @property
+    def accepts(self) -> bool: ...
+
+    def check(self) -> None: ...
+
+    def is_still(self, action: Callable[..., object], *arguments: object) -> bool: ...
+
+
+class AskedBroker(Protocol):
+    """A simulated broker as the network of administrators sees it."""
+
+    @property
+    def is_down(self) -> bool: ...
+
+    @property
+    def leader_id(self) -> int: ...
+
+
+class MetadataStage(Cluster, Protocol):
+    """A cluster of controllers, whose answers are judged."""
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
+    @property
+    def replayed(self) -> ReplayedLog: ...
+
+    @property
+    def sessions(self) -> Sessions: ...
+
+    def broker(self, broker_id: int) -> AskedBroker | None: ...
+
+    def active_controllers(self) -> Sequence[Asked]: ...
+
+    def committed(self, asked: Asked, batch: CommittedBatch) -> None: ...
+
+    def violated(self, text: str) -> None: ...
+
+    def write(
+        self,
+        asked: Asked,
+        name: str,
+        generate: Generate[Any],
+        timeout_ms: int,
+        then: Callable[[Answer[Any]], None] | None = None,
+    ) -> None: ...
+
+    def judged(
+        self,
+        asked: Asked,
+        name: str,
+        generate: Generate[Any],
+        put: Callable[[Generate[Any]], Answer[Any]],
+        then: Callable[[Answer[Any]], None] | None,
+    ) -> None: ...
+
+    def judge_heartbeat(self, answer: Answer[BrokerHeartbeatResponse]) -> None: ...
+
+    def judge_change(self, image: MetadataImage, request: AlterPartitionRequest, records: Sequence[AnyRecord]) -> None: ...
