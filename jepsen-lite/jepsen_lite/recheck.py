@@ -23,7 +23,7 @@ from .runs import checkers_of
 from .store import RunDirectory, RunRecord
 from .workload import Checker, Options, Run
 from .workloads import workload_named
-from .workloads.scoped_checkers import Only
+from .workloads.scoped_checkers import ScopedChecker
 
 
 class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ def _searches(checkers: Sequence[Checker]) -> list[_Search]:
     for checker in checkers:
         if isinstance(checker, Linearizable):
             found.append(_Search(checker.name, checker, lambda run: run))
-        elif isinstance(checker, Only) and isinstance(checker.checker, Linearizable):
+        elif isinstance(checker, ScopedChecker) and isinstance(checker.checker, Linearizable):
             found.append(_Search(checker.name, checker.checker, checker.seen))
     return found
 
@@ -113,7 +113,7 @@ def _replaced(checker: Checker, change: Callable[[str, Linearizable], Linearizab
     """The checker with another search, which `change` makes of its name and the one that it has; itself if it has none."""
     for name, search, _ in _searches([checker]):
         changed = change(name, search)
-        return checker.with_checker(changed) if isinstance(checker, Only) else changed
+        return checker.with_checker(changed) if isinstance(checker, ScopedChecker) else changed
     return checker
 
 

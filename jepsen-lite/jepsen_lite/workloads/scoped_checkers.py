@@ -11,16 +11,16 @@ from ..verdicts import Verdict
 from ..workload import Checker, Run
 
 
-class Only:
-    """`part` gives the operation as the checker is to see it, or None if it is not to; indices stay what they are."""
+class ScopedChecker:
+    """A checker that sees a part of a run. `part` gives an operation as the checker sees it, or None; indices stay the same."""
 
     def __init__(self, checker: Checker, part: Callable[[Op], Op | None], name: str) -> None:
         self.name = name
         self.checker, self._part = checker, part
 
-    def with_checker(self, checker: Checker) -> Only:
+    def with_checker(self, checker: Checker) -> ScopedChecker:
         """Another one that sees the same part."""
-        return Only(checker, self._part, self.name)
+        return ScopedChecker(checker, self._part, self.name)
 
     def seen(self, run: Run) -> Run:
         """The run as the checker sees it."""

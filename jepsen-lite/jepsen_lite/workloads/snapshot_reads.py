@@ -36,7 +36,7 @@ from .admin import (
     nodes,
     topics_wanted,
 )
-from .scoped_checkers import Only
+from .scoped_checkers import ScopedChecker
 from .tables import Tables
 
 PREFIX = "snapshots-"
@@ -210,8 +210,8 @@ def _checkers(options: Options) -> Sequence[Checker]:
     local = frozenset({"peek", "wait"})
     return (
         Stats(),
-        Only(Witness(PoolsFold, local_reads=local), lambda op: op if op.f != "past" else None, "witness"),
-        Only(
+        ScopedChecker(Witness(PoolsFold, local_reads=local), lambda op: op if op.f != "past" else None, "witness"),
+        ScopedChecker(
             Witness(PoolsFold, local_reads=frozenset({"past"}), sessions=False),
             lambda op: op if op.f == "past" else None,
             "time travel",

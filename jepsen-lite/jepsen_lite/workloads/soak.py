@@ -16,7 +16,7 @@ from ..generators import Invocation, Source, mapped, mix
 from ..history import Op
 from ..workload import Checker, Client, Completion, Options, Port, Workload
 from . import brokers, exactly_once, list_append, producer_ids, reassignments, registers, snapshot_reads, topics
-from .scoped_checkers import Only
+from .scoped_checkers import ScopedChecker
 
 PARTS: dict[str, tuple[Callable[[], Workload], float]] = {
     "registers": (registers.workload, 6),
@@ -91,7 +91,7 @@ class SoakClient:
 def _checkers(options: Options) -> Sequence[Checker]:
     """Those of the parts, but whether each of their operations ever succeeded: a part has little time."""
     return [
-        Only(checker, partial(_of_part, part), f"{part}: {checker.name}")
+        ScopedChecker(checker, partial(_of_part, part), f"{part}: {checker.name}")
         for part, (make, _) in PARTS.items()
         for checker in make().checkers(_options_of(options, part))
         if not isinstance(checker, Stats)
