@@ -48,7 +48,7 @@ def left_behind(tmp_path) -> list[str]:
 
 def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
     words = words_of(
-        tmp_path, "-n", "kill,pause,partition", "--time", "38", "--rate", "100", "--concurrency", "8", "--seed", "11"
+        tmp_path, "-n", "kill,pause,partition", "--time", "14", "--rate", "100", "--concurrency", "8", "--seed", "11"
     )
     done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
     found = json.loads(done.stdout.splitlines()[-1])
