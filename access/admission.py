@@ -51,7 +51,7 @@ class Asked(NamedTuple):
 Admit = Callable[[Asked], Admission]
 
 
-def admit(api: str, rights: Rights, request: Any, image: MetadataImage) -> Admission:
+def admit(api: str, rights: Rights, request: object, image: MetadataImage) -> Admission:
     """Decides one call. ApiError refuses all of it; the caller's request is not changed."""
     row = CALLS.get(api)
     if row is None:

@@ -83,7 +83,7 @@ def _atoms(value: Hashable) -> set[Hashable]:
     return set() if value is None or isinstance(value, bool) else {value}
 
 
-def contradiction(calls: Sequence[Operation], model: NamedModel[Any]) -> Contradiction:
+def contradiction(calls: Sequence[Operation], model: NamedModel[object]) -> Contradiction:
     """Reduce an illegal history of one object. Writes whose values the remaining calls see are kept in `calls`."""
     found = just_in_time.check(calls, model, steps_max=STEPS_MAX)
     if found.legal is None:

@@ -144,6 +144,6 @@ def _unrolled(path: Path) -> tuple[int, ...]:
     return tuple(reversed(numbers))
 
 
-def check(calls: Sequence[Operation], model: Model[Any], *, steps_max: int = 1_000_000) -> Answer:
+def check(calls: Sequence[Operation], model: Model[object], *, steps_max: int = 1_000_000) -> Answer:
     """Search the history of one object for an order of its calls that the model allows."""
     return _Search(calls, model, steps_max).run()

@@ -7,7 +7,7 @@ before either has a long one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import depth_first, just_in_time
 from .calls import Model, Operation
@@ -25,7 +25,7 @@ class Decision(NamedTuple):
     algorithm: str
 
 
-def decide(calls: Sequence[Operation], model: Model[Any], steps_max: int = STEPS_MAX) -> Decision:
+def decide(calls: Sequence[Operation], model: Model[object], steps_max: int = STEPS_MAX) -> Decision:
     """Search one object's history for an order that the model allows."""
     steps = 0
     for budget in (steps_max // 16, steps_max):

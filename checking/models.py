@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .calls import Operation, Refused
 
-Held = tuple[Any]
+Held = tuple[object]
 """The value of a register, in a tuple because None is a value too."""
 
 
@@ -134,7 +134,7 @@ class Allocator:
         return f"next {state}"
 
 
-Values = tuple[Any, ...]
+Values = tuple[object, ...]
 
 
 class AppendList:
@@ -174,10 +174,10 @@ class ValueSet:
     reads = frozenset({"get"})
     refusals: frozenset[str] = frozenset()
 
-    def initial(self) -> frozenset[Any]:
+    def initial(self) -> frozenset[object]:
         return frozenset()
 
-    def step(self, state: frozenset[Any], operation: Operation) -> frozenset[Any] | None:
+    def step(self, state: frozenset[object], operation: Operation) -> frozenset[object] | None:
         request: Any = operation.input
         f, value = request
         if f == "get":
@@ -185,15 +185,15 @@ class ValueSet:
             return state if len(output) == len(state) and frozenset(output) == state else None
         return state | {value} if f == "add" else state - {value}
 
-    def describe(self, state: frozenset[Any]) -> str:
+    def describe(self, state: frozenset[object]) -> str:
         return "{" + ", ".join(sorted(map(str, state))) + "}"
 
 
 class Topic(NamedTuple):
     """The known fields of a topic; None is unknown."""
 
-    id: Any = None
-    tag: Any = None
+    id: object = None
+    tag: object = None
 
 
 Existing = tuple[Topic, ...]

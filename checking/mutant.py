@@ -28,7 +28,7 @@ Limits = TypeVar("Limits")
 Attempt = TypeVar("Attempt")
 Evidence = TypeVar("Evidence")
 Other = TypeVar("Other")
-Patch = TypeVar("Patch", bound=Callable[..., Any])
+Patch = TypeVar("Patch", bound=Callable[..., object])
 
 
 class MutantDoesNotApply(Exception):
@@ -43,7 +43,7 @@ class Mutant(NamedTuple, Generic[Limits]):
     id: str
     owners: tuple[object, ...]
     attribute: str
-    patch: Callable[[Any], Any]
+    patch: Callable[[object], object]
     why: str
     limits: Limits
 

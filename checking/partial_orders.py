@@ -40,7 +40,7 @@ def next_in_time(calls: Sequence[Operation], done: int) -> list[int]:
     return [number for number in left if calls[number].invoked <= first_return]
 
 
-def walked(calls: Sequence[Operation], model: NamedModel[Any], order: Sequence[int]) -> Partial:
+def walked(calls: Sequence[Operation], model: NamedModel[object], order: Sequence[int]) -> Partial:
     """Walk an order that works; return it with its states and the calls that are refused after it."""
     state, done, states = model.initial(), 0, []
     for number in order:
@@ -56,7 +56,7 @@ def walked(calls: Sequence[Operation], model: NamedModel[Any], order: Sequence[i
     return Partial(tuple(order), tuple(states), refused)
 
 
-def picture(calls: Sequence[Operation], model: NamedModel[Any], *, nodes_max: int = NODES_MAX) -> Picture:
+def picture(calls: Sequence[Operation], model: NamedModel[object], *, nodes_max: int = NODES_MAX) -> Picture:
     """Search all orders of a few dozen calls, up to `nodes_max` nodes."""
     best: list[tuple[int, ...]] = [()] * len(calls)
     seen: set[tuple[int, Any]] = set()

@@ -24,7 +24,7 @@ PASSWORD_VARIABLE = "KRAFTLAB_PASSWORD"
 _USER, _FILE = "kraftlab.user", "kraftlab.command_config"
 _JAAS = re.compile(r"""\b(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def _remember(key: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 import click
 import msgspec
@@ -43,12 +42,12 @@ class Output:
         for line in lines:
             click.echo(line, err=self.as_json)
 
-    def result(self, document: Any) -> None:
+    def result(self, document: object) -> None:
         if self.as_json:
             print_json(document)
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     click.echo(msgspec.json.encode(document).decode())
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 
@@ -26,7 +24,7 @@ class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
     throttle_expires_ms: int | None = None
     force: bool = False
 
-    def fill(self, request: Any) -> None:
+    def fill(self, request: object) -> None:
         """Writes what is given into a request that has these fields."""
         for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)

@@ -6,10 +6,8 @@ that has not been answered at the deadline of its caller is given up there; what
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Protocol
-
-from google.protobuf.message import Message
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -25,6 +23,7 @@ from kraftlab.quorum.core.messages import (
 )
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, ReplicaDescription
+from kraftlab.rpc.methods import LocalCall
 
 CONTROLLER = "CONTROLLER"
 METADATA_TOPIC = "__cluster_metadata"
@@ -32,8 +31,6 @@ DEFAULT_TIMEOUT_MS = 60_000
 ANSWER_MAX_MS = 1000
 """How long an answer may take to its caller, brokers included."""
 ANY_EPOCH = -1
-
-LocalCall = Callable[[Any], Awaitable[Message]]
 
 
 class Quorum(Protocol):

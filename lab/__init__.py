@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .layout import ClusterError, ClusterPlan, NodePlan
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterError", "ClusterPlan", "LocalCluster", "NodePlan"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in __all__:
         from . import layout, local
 

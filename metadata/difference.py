@@ -70,7 +70,7 @@ class Change(NamedTuple):
 
     path: Path
     kind: str
-    fields: dict[str, tuple[Any, Any]]
+    fields: dict[str, tuple[object, object]]
 
 
 def changes_of(found: Iterator[Difference]) -> Iterator[Change]:
@@ -114,7 +114,7 @@ def whole_changes(path: Path, directory: Directory, kind: str) -> Iterator[Chang
         yield from whole_changes(inner_path, node, kind)
 
 
-def change_documents(changes: Iterator[Change]) -> Iterator[dict[str, Any]]:
+def change_documents(changes: Iterator[Change]) -> Iterator[dict[str, object]]:
     """Changes as JSON: `{"path", "change", "fields": {name: {"before", "after"}}}`."""
     for path, kind, fields in changes:
         told = {name: {"before": before, "after": after} for name, (before, after) in fields.items()}

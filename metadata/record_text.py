@@ -56,7 +56,7 @@ def camel_case(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-def record_document(record: Record, is_secret: IsSecret) -> dict[str, Any]:
+def record_document(record: Record, is_secret: IsSecret) -> dict[str, object]:
     """`{"type", "version", "data"}` of any record, secrets hidden."""
     data: dict[str, Any] = {}
     version: int = getattr(record, "version")  # noqa: B009 — the base class has no fields, each record begins with it
@@ -92,7 +92,7 @@ def _shown(record: Record, field: str, value: Any, is_secret: IsSecret) -> Any:
     return plain(value)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """A value as JSON has it."""
     if isinstance(value, bytes):
         return to_text(value) if len(value) == 16 else base64.b64encode(value).decode()

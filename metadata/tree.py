@@ -37,7 +37,7 @@ class Hidden:
 
     __slots__ = ("_value", "text")
 
-    def __init__(self, value: Any, text: str = HIDDEN) -> None:
+    def __init__(self, value: object, text: str = HIDDEN) -> None:
         self._value = value
         self.text = text
 
@@ -95,7 +95,7 @@ def image_tree(image: MetadataImage, is_secret: IsSecret) -> Directory:
     return _Trees(image, is_secret).root()
 
 
-def plain_document(node: Node) -> Any:
+def plain_document(node: Node) -> object:
     """A node as JSON has it: directories are objects, hidden values their placeholder."""
     if isinstance(node, Directory):
         return {name: plain_document(child) for name, child in node.items()}

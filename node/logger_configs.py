@@ -6,8 +6,8 @@ way.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 from kraftlab.access.admission import Admission
 from kraftlab.admin.v1 import admin_pb2
@@ -15,13 +15,21 @@ from kraftlab.config import loggers
 from kraftlab.config.resources import ConfigOperation, ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
-APIS = ("IncrementalAlterConfigs", "DescribeConfigs")
 _LOGGER_SOURCE = admin_pb2.CONFIG_SOURCE_DYNAMIC_BROKER_LOGGER_CONFIG
 
 
-def concerns(api: str, request: Any) -> bool:
-    """Whether a call is about loggers, among other things."""
-    return api in APIS and any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources)
+Request = TypeVar("Request", admin_pb2.IncrementalAlterConfigsRequest, admin_pb2.DescribeConfigsRequest)
+Result = TypeVar("Result")
+
+
+def concerns(request: object) -> bool:
+    """Return True if a request changes or describes loggers, among other things."""
+    about_configs = admin_pb2.IncrementalAlterConfigsRequest | admin_pb2.DescribeConfigsRequest
+    return isinstance(request, about_configs) and any(map(_is_logger, request.resources))
+
+
+def _is_logger(resource: admin_pb2.AlterConfigsResource | admin_pb2.DescribeConfigsResource) -> bool:
+    return resource.resource_type == ResourceType.BROKER_LOGGER
 
 
 async def answer(
@@ -50,20 +58,24 @@ async def answer(
     return merged_response
 
 
-def split(request: Any) -> tuple[Any, Any]:
-    """A request as two: about loggers, and about everything else."""
+def split(request: Request) -> tuple[Request, Request]:
+    """Return a request as two: about loggers, and about everything else."""
     halves = type(request)(), type(request)()
     for half, is_logger in zip(halves, (True, False), strict=True):
         half.CopyFrom(request)
         del half.resources[:]
-        half.resources.extend(r for r in request.resources if (r.resource_type == ResourceType.BROKER_LOGGER) == is_logger)
+        half.resources.extend(resource for resource in request.resources if _is_logger(resource) == is_logger)
     return halves
 
 
-def merged(resources: Iterable[Any], of_loggers: Sequence[Any], of_others: Sequence[Any]) -> list[Any]:
-    """The answers to both halves in the order of the request's resources."""
+def merged(
+    resources: Iterable[admin_pb2.AlterConfigsResource] | Iterable[admin_pb2.DescribeConfigsResource],
+    of_loggers: Iterable[Result],
+    of_others: Iterable[Result],
+) -> list[Result]:
+    """Return the results of both halves in the order of the request's resources."""
     own, others = iter(of_loggers), iter(of_others)
-    return [next(own if resource.resource_type == ResourceType.BROKER_LOGGER else others) for resource in resources]
+    return [next(own if _is_logger(resource) else others) for resource in resources]
 
 
 def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> admin_pb2.IncrementalAlterConfigsResponse:

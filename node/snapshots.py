@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
-
-from google.protobuf.message import Message
+from collections.abc import Mapping
+from typing import Protocol
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -14,6 +12,7 @@ from kraftlab.quorum.driver.errors import NoSnapshot
 from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.storage.errors import StorageFull
 from kraftlab.quorum.storage.snapshot_store import SnapshotInfo
+from kraftlab.rpc.methods import LocalCall
 
 
 class Replica(Protocol):
@@ -36,7 +35,7 @@ class SnapshotCalls:
         self._node_id = node_id
         self._replica = replica
 
-    def calls(self) -> Mapping[str, Callable[[Any], Awaitable[Message]]]:
+    def calls(self) -> Mapping[str, LocalCall]:
         """By method of the Admin service."""
         return {"CreateSnapshot": self.create, "ListSnapshots": self.list}
 

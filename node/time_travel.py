@@ -13,13 +13,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import trio
-from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config.secrets import is_secret
@@ -31,6 +30,7 @@ from kraftlab.metadata.snapshot import image_records
 from kraftlab.quorum.driver.environment import Threads
 from kraftlab.quorum.storage.file_system import FileReader
 from kraftlab.quorum.storage.identity import partition_directory
+from kraftlab.rpc.methods import LocalCall
 
 from .history import NEWEST, History, Moment, NoHistory, while_files_vanish
 
@@ -59,7 +59,7 @@ class TimeTravel:
         self._next_record = 0
         """What `_records`, those of `_image`, gives next."""
 
-    def calls(self) -> Mapping[str, Callable[[Any], Awaitable[Message]]]:
+    def calls(self) -> Mapping[str, LocalCall]:
         """By method of the Admin service."""
         return {"DescribeImage": self.describe_image, "ListMetadataRecords": self.list_records}
 

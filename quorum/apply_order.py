@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any
 
 from .core.batch import HEADER_BYTES, BatchHeader
 from .core.effects import Apply, BecameLeader, LeaderChanged, Resigned
 from .core.errors import InvariantViolation
 from .state_machine import CommittedBatch, StateMachine
 
-Notice = Callable[[], Coroutine[Any, Any, None]]
+Notice = Callable[[], Coroutine[object, object, None]]
 
 
 class ApplyOrder:

@@ -51,7 +51,7 @@ class StateMachine(Protocol):
         None: not now (a transaction is open); asked again later.
         """
 
-    def read_snapshot(self, bodies: Iterable[bytes]) -> Any:
+    def read_snapshot(self, bodies: Iterable[bytes]) -> object:
         """What `load_snapshot` needs, from a snapshot's data batches. Worker thread; touches no state. ValueError: unreadable."""
 
     async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: Any) -> None:

@@ -3,8 +3,8 @@ share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -32,6 +32,8 @@ class AdminResponse(Protocol):
 
 
 Response = TypeVar("Response", bound=AdminResponse)
+LocalCall = Callable[[Any], Awaitable[Message]]
+"""A method that a node carries out by itself: its request → its response without the header."""
 
 
 class Method(NamedTuple):

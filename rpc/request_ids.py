@@ -50,7 +50,7 @@ their outcome is told wrongly. Who passes calls on does not send them again.
 """
 
 
-def can_be_named(api: str, request: Any) -> bool:
+def can_be_named(api: str, request: object) -> bool:
     """Whether an id on this request counts."""
     return api in NAMEABLE and not getattr(request, "validate_only", False)
 

@@ -12,7 +12,7 @@ calls, on the controller for those that are passed on, which say who makes them 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -27,7 +27,7 @@ from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse, F
 from kraftlab.node import logger_configs
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.rpc.endpoint_types import BROKERS, check_endpoint_type
-from kraftlab.rpc.methods import METHODS, Method, fault
+from kraftlab.rpc.methods import METHODS, LocalCall, Method, fault
 from kraftlab.rpc.request_ids import ONCE, can_be_named, is_named
 from kraftlab.rpc.server import Call
 from kraftlab.wire.frames import FrameError
@@ -49,7 +49,6 @@ ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
 OWN_CHANGES = frozenset({"AlterReplicaLogDirs", "CreateSnapshot", "DeleteRecords"})
 """Calls that a broker carries out itself and that leave something behind."""
 
-LocalCall = Callable[[Any], Awaitable[Message]]
 """Takes the request of its method; the response's header is filled in here."""
 
 _encode = msgspec.msgpack.encode
@@ -95,7 +94,7 @@ class AdminService:
         deadline = trio.current_time() + max(timeout_ms, 0) / 1000
         if call.api == "DescribeCluster":
             return await self._describe_cluster(call, method, deadline)
-        is_about_loggers = self._identity is not None and logger_configs.concerns(call.api, call.request)
+        is_about_loggers = self._identity is not None and logger_configs.concerns(call.request)
         if call.api not in self._local and not is_about_loggers:
             return await self._pass_on(call, method, deadline)
         if header.cluster_id and header.cluster_id != self._cluster_id:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import trio
@@ -106,7 +105,7 @@ def _config() -> BrokerConfig:
 class OneBroker:
     """`run` is how. `note` hears what the controller is told and has committed: "asked" and "committed", with the directory."""
 
-    def __init__(self, disks: Sequence[Path], assigned: Uuid, leader_epoch: int, note: Callable[[str, Any], None]) -> None:
+    def __init__(self, disks: Sequence[Path], assigned: Uuid, leader_epoch: int, note: Callable[[str, object], None]) -> None:
         self.disks_by_id = {directory_id(disk): disk for disk in disks}
         self.image: MetadataImage = EMPTY
         self._note = note

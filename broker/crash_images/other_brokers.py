@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import trio
@@ -85,7 +84,7 @@ class OtherBroker:
     def __repr__(self) -> str:
         return f"broker {self.broker_id}"
 
-    async def fetch(self, request: ReplicaFetchRequest) -> Any:
+    async def fetch(self, request: ReplicaFetchRequest) -> object:
         """What the follower is answered."""
         for wanted in request.partitions:
             _, end = self.log.end_offset_for(wanted.last_fetched_epoch)

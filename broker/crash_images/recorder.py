@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kraftlab.checking.disk_model import Mark, Operation
 
@@ -27,7 +26,7 @@ class Recorder(WatchedDisks):
         self.trace.append(operation)
         super()._note(operation)
 
-    def mark(self, what: str, value: Any = None) -> None:
+    def mark(self, what: str, value: object = None) -> None:
         self._note(Mark(what, value))
 
     def fail_with(self, disk: Path, number: int | None) -> None:

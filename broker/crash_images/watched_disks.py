@@ -179,7 +179,7 @@ class WatchedDisks:
                 setattr(os, name, call)
         self.check()
 
-    def call_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def call_open(self, path: object, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         place = self._place(path, dir_fd)
         inode = self._inode(place) if place is not None else None
         if place is not None and inode is None and flags & os.O_CREAT:
@@ -217,7 +217,7 @@ class WatchedDisks:
         if inode is not None:
             self._note(Resize(inode, size_bytes))
 
-    def call_truncate(self, path: Any, size_bytes: int) -> None:
+    def call_truncate(self, path: object, size_bytes: int) -> None:
         place = None if isinstance(path, int) else self._place(path)
         inode = self._inode(place) if place is not None else None
         if inode is not None:
@@ -240,7 +240,7 @@ class WatchedDisks:
         self._may(inode, Change.SYNC)
         self._note(SyncDirectory(inode) if self.model.is_directory(inode) else SyncFile(inode))
 
-    def call_mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+    def call_mkdir(self, path: object, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         place = self._place(path, dir_fd)
         if place is not None:
             self._may(place[0], Change.TAKE)
@@ -248,10 +248,10 @@ class WatchedDisks:
         if place is not None:
             self._create(path, is_directory=True, directory=dir_fd)
 
-    def call_rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+    def call_rmdir(self, path: object, *, dir_fd: int | None = None) -> None:
         self._remove("rmdir", path, dir_fd)
 
-    def call_unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
+    def call_unlink(self, path: object, *, dir_fd: int | None = None) -> None:
         self._remove("unlink", path, dir_fd)
 
     def _remove(self, name: str, path: Any, dir_fd: int | None) -> None:
@@ -262,10 +262,10 @@ class WatchedDisks:
         if place is not None:
             self._note(Remove(*place))
 
-    def call_rename(self, source: Any, target: Any) -> None:
+    def call_rename(self, source: object, target: object) -> None:
         self._move("rename", source, target)
 
-    def call_replace(self, source: Any, target: Any) -> None:
+    def call_replace(self, source: object, target: object) -> None:
         self._move("replace", source, target)
 
     def _move(self, name: str, source: Any, target: Any) -> None:

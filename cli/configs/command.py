@@ -92,7 +92,7 @@ def configs(
     add_config_file: str | None,
     delete_config: str | None,
     as_json: bool,
-    **short: Any,
+    **short: object,
 ) -> int:
     """Show or change configs of topics, brokers and their loggers, groups and client metrics, quotas of users, clients and
     addresses, and SCRAM credentials of users."""

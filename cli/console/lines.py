@@ -123,7 +123,7 @@ def format_record(record: StoredRecord, partition: int, properties: FormatterPro
     return shown + properties.line_separator.encode()
 
 
-def record_document(record: StoredRecord, topic: str, partition: int) -> dict[str, Any]:
+def record_document(record: StoredRecord, topic: str, partition: int) -> dict[str, object]:
     """A record for scripts. Bytes that are not UTF-8 stand as base64 under `key_base64`, `value_base64`."""
     document: dict[str, Any] = {
         "topic": topic,

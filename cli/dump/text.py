@@ -24,7 +24,7 @@ _CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"
 _GZIP = 1
 
 
-def batch_line(document: dict[str, Any]) -> str:
+def batch_line(document: dict[str, object]) -> str:
     """A batch's line from its document: `baseOffset: 0 lastOffset: 2 count: 3 …`."""
     shown = {"CreateTime" if name == "createTime" else name: value for name, value in document.items()}
     return " ".join(f"{name}: {_word(value)}" for name, value in shown.items() if name not in ("file", "records"))
@@ -46,7 +46,7 @@ def broken_line(position: int, size_bytes: int, path: str, file_bytes: int, reas
 # --- the metadata log ----------------------------------------------------------------------------------------------------------
 
 
-def metadata_batch(found: FoundBatch) -> dict[str, Any]:
+def metadata_batch(found: FoundBatch) -> dict[str, object]:
     """The facts of a batch of the metadata log, named and ordered as Kafka's tool prints them."""
     header = found.header
     return {
@@ -73,7 +73,7 @@ def metadata_batch(found: FoundBatch) -> dict[str, Any]:
     }
 
 
-def metadata_records(found: FoundBatch, is_secret: IsSecret) -> list[dict[str, Any]]:
+def metadata_records(found: FoundBatch, is_secret: IsSecret) -> list[dict[str, object]]:
     """A batch's records: `offset`, `createTime`, and `type`, `version`, `data`, or `control` and `data`; `error` if it has none
     that this program knows.
     """
@@ -96,7 +96,7 @@ def _size(record: object) -> int:
     return len(msgspec.msgpack.encode(record))
 
 
-def control_document(record: ControlRecord) -> dict[str, Any]:
+def control_document(record: ControlRecord) -> dict[str, object]:
     """`{"control", "data"}` of a record that consensus writes."""
     data: dict[str, Any] = {}
     for field in record.__struct_fields__:
@@ -127,7 +127,7 @@ def _voters(voters: VoterSet) -> list[dict[str, Any]]:
     ]
 
 
-def metadata_record_line(document: dict[str, Any], *, with_place: bool) -> str:
+def metadata_record_line(document: dict[str, object], *, with_place: bool) -> str:
     """`| offset: 4 CreateTime: … payload: {…}`; without the place only what the record says."""
     if "error" in document:
         return f"| unreadable: {document['error']}"
@@ -142,14 +142,14 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def broken_document(found: BrokenPlace) -> dict[str, Any]:
+def broken_document(found: BrokenPlace) -> dict[str, object]:
     return {"position": found.position, "size": found.size_bytes, "isvalid": False, "error": found.reason}
 
 
 # --- partitions' logs ----------------------------------------------------------------------------------------------------------
 
 
-def data_batch(position: int, header: BatchHeader, fault: str) -> dict[str, Any]:
+def data_batch(position: int, header: BatchHeader, fault: str) -> dict[str, object]:
     """The facts of a batch of a partition's log."""
     has_sequence = header.base_sequence >= 0
     return {
@@ -174,7 +174,7 @@ def data_batch(position: int, header: BatchHeader, fault: str) -> dict[str, Any]
     }
 
 
-def data_records(header: BatchHeader, data: bytes) -> Iterator[dict[str, Any]]:
+def data_records(header: BatchHeader, data: bytes) -> Iterator[dict[str, object]]:
     """A batch's records; one document with `error` if they cannot be read, or decompressed without more libraries."""
     try:
         for record in stored_records(header, data):

@@ -20,7 +20,7 @@ from ..output import DONE, Output, json_option
 if TYPE_CHECKING:
     from kraftlab.lab.faults.orders import Done
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]+)?)(ms|s|m|h)")
@@ -131,7 +131,7 @@ def _report(done: Done, as_json: bool) -> int:
 @_one_way
 @click.option("--reset", is_flag=True, help="Connections break at once, instead of hanging.")
 @_drop
-def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: bool, **details: Any) -> int:
+def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
     """Cut the links between two nodes, or two lists of them: connections seem to live, and nothing gets through."""
     return _report(_give(data, "cut", (first, second), **details), as_json)
 
@@ -147,7 +147,7 @@ def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: boo
 @_one_way
 @click.option("--reset", is_flag=True, help="Connections break at once, instead of hanging.")
 @_drop
-def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: Any) -> int:
+def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
     """Cut a node off from all others. Several that are named stand alone, each."""
     return _report(_give(data, "isolate", (nodes,), **details), as_json)
 
@@ -161,7 +161,7 @@ def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: Any) ->
 @_nodes("groups", "NODES NODES …", nargs=-1, required=True)
 @_for
 @_drop
-def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **details: Any) -> int:
+def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **details: object) -> int:
     """Cut the links between groups of nodes; within a group they stay. Who is not named reaches everybody."""
     split = [tuple(part.split(",")) for group in groups for part in ",".join(group).split("|")]
     return _report(_give(data, "partition", split, **details), as_json)
@@ -181,7 +181,7 @@ def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **d
 )
 @_for
 @_one_way
-def slow(first: tuple[str, ...], second: tuple[str, ...] | None, data: str, as_json: bool, **details: Any) -> int:
+def slow(first: tuple[str, ...], second: tuple[str, ...] | None, data: str, as_json: bool, **details: object) -> int:
     """Delay the messages between two nodes, or between one and all others. Their order stays."""
     return _report(_give(data, "slow", _given(first, second), **details), as_json)
 
@@ -200,7 +200,7 @@ def slow(first: tuple[str, ...], second: tuple[str, ...] | None, data: str, as_j
 @_for
 @_one_way
 def lossy(
-    first: tuple[str, ...], second: tuple[str, ...] | None, loss: float | None, data: str, as_json: bool, **details: Any
+    first: tuple[str, ...], second: tuple[str, ...] | None, loss: float | None, data: str, as_json: bool, **details: object
 ) -> int:
     """Lose, double or reorder messages between two nodes, or between one and all others. Whole messages, by chance."""
     loss = (0.0 if details["duplicate"] or details["reorder"] else 0.2) if loss is None else loss
@@ -218,7 +218,7 @@ def lossy(
 @_nodes("second", "[NODES]]", required=False)
 @_one_way
 @_drop
-def heal(first: tuple[str, ...] | None, second: tuple[str, ...] | None, data: str, as_json: bool, **details: Any) -> int:
+def heal(first: tuple[str, ...] | None, second: tuple[str, ...] | None, data: str, as_json: bool, **details: object) -> int:
     """Undo everything that these commands broke; or what concerns a node; or the links between two.
 
     Nodes that were killed are started, paused ones go on, and links that were cut deliver what they held.

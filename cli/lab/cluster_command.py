@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .cluster_text import Member
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def _servers(bootstrap_server: str | None, bootstrap_controller: str | None) -> str:

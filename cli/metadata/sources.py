@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import click
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kraftlab.metadata.records import AnyRecord
     from kraftlab.quorum.core.types import Endpoint
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 NOW = "now"
 """A moment: the newest. Clocks of nodes that are ahead of this one's do not matter."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,7 +29,7 @@ def place_text(at: Provenance) -> str:
     return f"offset {at.offset}, epoch {at.epoch}{appended}"
 
 
-def place_document(at: Provenance) -> dict[str, Any]:
+def place_document(at: Provenance) -> dict[str, object]:
     return {"offset": at.offset, "epoch": at.epoch, "append_time_ms": at.append_time_ms}
 
 
@@ -85,7 +85,7 @@ def batch_lines(batches: Iterable[LoggedBatch], is_secret: IsSecret) -> Iterator
             yield f"offset {offset} {head} {told['type']} {msgspec.json.encode(told['data']).decode()}"
 
 
-def batch_documents(batches: Iterable[LoggedBatch], is_secret: IsSecret) -> list[dict[str, Any]]:
+def batch_documents(batches: Iterable[LoggedBatch], is_secret: IsSecret) -> list[dict[str, object]]:
     return [
         {
             "base_offset": found.base_offset,

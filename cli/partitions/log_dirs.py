@@ -74,7 +74,7 @@ def unknown_brokers(unknown: list[int], existing: list[int]) -> str:
 
 def document(
     responses: dict[int, pb.DescribeLogDirsResponse], topics: frozenset[str] | None, *, extended: bool = False
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Kafka's JSON, key order included; `extended` adds what Kafka's tool leaves out. Directories and partitions are sorted."""
     return {
         "brokers": [

@@ -146,7 +146,7 @@ def _queued_row(entry: pb.QueuedReassignment) -> tuple[str, ...]:
     )
 
 
-def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[DirectoryMove]) -> dict[str, Any]:
+def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[DirectoryMove]) -> dict[str, object]:
     """The listing for programs."""
     return {
         "reassignments": sorted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,7 +40,7 @@ _OPERATIONS = (
 _PATTERN_TYPES = ("any", "match", "literal", "prefixed")
 
 
-def check_usage(given: dict[str, Any]) -> str:
+def check_usage(given: Mapping[str, object]) -> str:
     """The one action. CommandFailed for options that do not go together."""
     actions = [action for action in ACTIONS if action in given]
     if len(actions) != 1:
@@ -48,7 +48,7 @@ def check_usage(given: dict[str, Any]) -> str:
     if ("bootstrap-server" in given) == ("bootstrap-controller" in given):
         _refuse("Exactly one of --bootstrap-server and --bootstrap-controller is needed")
     action = actions[0]
-    pattern_type = given.get("resource-pattern-type", "literal")
+    pattern_type = str(given.get("resource-pattern-type", "literal"))
     if action == "add" and pattern_type in ("any", "match"):
         _refuse(f"A '--resource-pattern-type' value of '{pattern_type.upper()}' is not valid when adding acls.")
     if action == "list":
@@ -121,9 +121,11 @@ Examples:
 @click.option("--idempotent", is_flag=True, help="With --producer: to write idempotently.")
 @click.option("--force", is_flag=True, help="Do not ask before removing.")
 @json_option
-def acls(as_json: bool, **options: Any) -> int:
+def acls(as_json: bool, **options: object) -> int:
     """Add, remove or list access rules. They count only where nodes have an authorizer (authorizer.class.name)."""
-    given = {key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())}
+    given: dict[str, Any] = {
+        key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())
+    }
     action = check_usage(given)
     from kraftlab.metadata.errors import ApiError, ErrorCode
 

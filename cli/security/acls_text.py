@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from kraftlab.access.authorizer import OPERATIONS
 from kraftlab.metadata.acls import CLUSTER_NAME, WILDCARD, Operation, PatternType, PermissionType, ResourceType
+
+if TYPE_CHECKING:
+    from kraftlab.admin.v1 import admin_pb2 as pb
 
 RESOURCE_OPTIONS: Mapping[str, ResourceType] = {
     "topic": ResourceType.TOPIC,
@@ -56,14 +60,15 @@ class Entry(NamedTuple):
 
 
 Rules = dict[Pattern, list[Entry]]
+Numbers = TypeVar("Numbers", bound=IntEnum)
 
 
-def number_name(numbers: type[Any], number: int) -> Any:
-    """The number's name; a number that this version does not know stays one."""
+def number_name(numbers: type[Numbers], number: int) -> Numbers:
+    """Return the number's name; a number that this version does not know stays one."""
     try:
         return numbers(number)
     except ValueError:
-        return number
+        return cast(Numbers, number)
 
 
 def patterns(given: Mapping[str, Any]) -> list[Pattern]:
@@ -145,7 +150,7 @@ def _convenient(given: Mapping[str, Any], named: Sequence[Pattern]) -> Rules:
     return wanted
 
 
-def described(resources: Iterable[Any]) -> Rules:
+def described(resources: Iterable[pb.DescribeAclsResource]) -> Rules:
     """The rules of a DescribeAcls answer."""
     found: Rules = {}
     for resource in resources:

@@ -35,7 +35,7 @@ def failure_lines(result: SeedResult, replay: str, *, with_tail: bool) -> list[s
     return [*lines, f"replay: {replay} --trace", f"shrink: {replay} --shrink"]
 
 
-def failure_document(result: SeedResult, replay: str) -> dict[str, Any]:
+def failure_document(result: SeedResult, replay: str) -> dict[str, object]:
     return {
         "seed": result.seed,
         "invariant": result.rule,
@@ -45,7 +45,7 @@ def failure_document(result: SeedResult, replay: str) -> dict[str, Any]:
     }
 
 
-def result_document(result: SeedResult) -> dict[str, Any]:
+def result_document(result: SeedResult) -> dict[str, object]:
     """One seed as JSON: the fields of its result, without the plan, and its trace hash as `hash`."""
     document = result._asdict()
     del document["plan"]
@@ -85,7 +85,7 @@ def coverage_lines(coverage: Coverage) -> list[str]:
     return [*lines, *(f"-: {reason}" for reason in reasons), ""]
 
 
-def coverage_document(coverage: Coverage) -> dict[str, Any]:
+def coverage_document(coverage: Coverage) -> dict[str, object]:
     """The counts with zeros for holes; pairs that are impossible are not there."""
     from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, POSSIBLE_PAIRS
 
@@ -108,7 +108,7 @@ def finding_lines(findings: list[Finding[SeedResult]], abouts: Mapping[str, str]
     return [*lines, f"{len(found)} of {len(findings)} found, after {mean:.1f} seeds on average"]
 
 
-def progress(results: Iterable[Any], total: int, describe: Any) -> Iterator[Any]:
+def progress(results: Iterable[object], total: int, describe: Any) -> Iterator[Any]:
     """The same results, in their order. How far they are goes to stderr: a bar on a terminal, else a line now and then.
 
     `describe` gives the words beside the bar, from the newest result, after that was taken in.

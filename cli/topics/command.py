@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +30,7 @@ _ONLY_WITH = {
 """Option → the actions that mind it, as --describe alone minds filters of partitions. With others it would be passed over."""
 
 
-def check_usage(given: dict[str, Any]) -> str:
+def check_usage(given: Collection[str]) -> str:
     """The one action; CommandFailed with Kafka's text for options that do not go together."""
     from .text import PARTITION_FILTERS
 
@@ -118,9 +119,9 @@ Examples:
 @caller_options
 @linearizable_option
 @json_option
-def topics(bootstrap_server: str, as_json: bool, **options: Any) -> int:
+def topics(bootstrap_server: str, as_json: bool, **options: object) -> int:
     """Create, list, describe, alter or delete topics."""
-    given = {
+    given: dict[str, Any] = {
         key.rstrip("_").replace("_", "-"): value
         for key, value in options.items()
         if not (value is None or value is False or value == ())

@@ -17,6 +17,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
+from kraftlab.rpc.methods import LocalCall
 from kraftlab.rpc.versions import version_of
 
 from ..cluster import brokers, producer_ids
@@ -32,8 +33,6 @@ from ..reassignment.listing import is_long as is_long_listing
 from ..security import acls, scram
 from ..topics import description, partition_counts, topics
 from . import refusals
-
-LocalCall = Callable[[Any], Awaitable[Message]]
 
 
 class ServedController(Protocol):
@@ -83,7 +82,7 @@ class AdminApi(NamedTuple):
     asks_quorum: bool = False
     is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
 
-    def asks_for_nothing(self, request: Any) -> bool:
+    def asks_for_nothing(self, request: object) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
         if isinstance(self.entries, str):
             return not getattr(request, self.entries)

@@ -47,7 +47,7 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.node import logger_configs
 from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.rpc.methods import METHODS, fault
+from kraftlab.rpc.methods import METHODS, LocalCall, fault
 from kraftlab.rpc.server import Call
 from kraftlab.rpc.versions import version_of
 from kraftlab.wire.transport import DirectHandler, PeerHandler, PeerRequest, Responder
@@ -61,7 +61,7 @@ from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
 from ..partitions import partitions
 from ..reassignment import reassignments
-from .apis import APIS, AdminApi, Kind, LocalCall
+from .apis import APIS, AdminApi, Kind
 from .request_ids import identity_of
 from .waits import TrioWaits, Waits
 
@@ -110,7 +110,7 @@ class ControllerService:
         if row is None or row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
             return False
         row.prepare(request)
-        if row.asks_for_nothing(request) or logger_configs.concerns(call.api, request):
+        if row.asks_for_nothing(request) or logger_configs.concerns(request):
             return False
         timeout_ms = _timeout_ms(header)
         _name_initiator(row, call)
@@ -156,7 +156,7 @@ class ControllerService:
         row.prepare(request)
         _name_initiator(row, call)
         try:
-            if logger_configs.concerns(call.api, request):
+            if logger_configs.concerns(request):
                 self._check_header(row, request.header)
                 return await self._with_loggers(call)
             response, offset = await self._run(row, call)
@@ -247,8 +247,8 @@ class ControllerService:
         return self.put(api, run, deadline_ms, is_long)
 
     def put(
-        self, name: str, run: Callable[[ControllerState, Context], Outcome[Any]], deadline_ms: int, is_long: bool
-    ) -> Answer[Any]:
+        self, name: str, run: Callable[[ControllerState, Context], Outcome[object]], deadline_ms: int, is_long: bool
+    ) -> Answer[object]:
         """Hands an operation to the controller; its outcome is unknown if it is begun and not committed by the deadline."""
         return self.controller.write(name, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
 

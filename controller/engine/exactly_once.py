@@ -65,13 +65,13 @@ def find(requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> Ans
     return answered
 
 
-def repeated(answered: AnsweredRequest, response: Message) -> Outcome[Any]:
+def repeated(answered: AnsweredRequest, response: Message) -> Outcome[object]:
     """The answer that was given, read into an empty response."""
     response.MergeFromString(unpacked(answered.answer))
     return Outcome((), response, reflects=answered.end_offset)
 
 
-def recorded(api: str, identity: RequestIdentity, outcome: Outcome[Any], state: ControllerState, now_ms: int) -> Outcome[Any]:
+def recorded(api: str, identity: RequestIdentity, outcome: Outcome[Any], state: ControllerState, now_ms: int) -> Outcome[object]:
     """The outcome with its answer among its records. ApiError POLICY_VIOLATION if that is too long to be kept."""
     answer = packed(outcome.response.SerializeToString())
     if len(answer) > ANSWER_BYTES_MAX:

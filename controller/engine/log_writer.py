@@ -71,11 +71,11 @@ class _Batch(NamedTuple):
 class Plan(NamedTuple):
     """What an outcome comes to in the log, if it begins where `batches` do, in that epoch."""
 
-    outcome: Outcome[Any]
+    outcome: Outcome[object]
     epoch: int
     batches: list[_Batch]
 
-    def holds(self, outcome: Outcome[Any], epoch: int, base_offset: int) -> bool:
+    def holds(self, outcome: Outcome[object], epoch: int, base_offset: int) -> bool:
         return self.outcome is outcome and self.epoch == epoch and self.batches[0].base_offset == base_offset
 
 

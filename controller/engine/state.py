@@ -27,7 +27,7 @@ from kraftlab.quorum.core.batch import MAX_RECORDS
 
 from ..configs.mutation_quota import UNLIMITED, MutationCharge
 
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 PEER = "PEER"
 GRPC = "GRPC"

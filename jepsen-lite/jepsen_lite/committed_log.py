@@ -86,7 +86,7 @@ def decoded(batches: Iterable[LogBatch], start: int = 0) -> CommittedLog:
     return CommittedLog(tuple(entries), start, end)
 
 
-def fields_of(record: Any) -> dict[str, Any]:
+def fields_of(record: Any) -> dict[str, object]:
     """A record's fields by name: ids of 16 bytes as kraftlab writes them (22 characters), other bytes as base64."""
     return {field: _plain(getattr(record, field)) for field in record.__struct_fields__ if field != "version"}
 

@@ -69,13 +69,13 @@ class Evidence(msgspec.Struct, frozen=True):
     cycles: tuple[Cycle, ...] = ()
 
 
-def shown(*, illegal: Iterable[IllegalHistory] = (), cycles: Iterable[Cycle] = ()) -> dict[str, Any]:
+def shown(*, illegal: Iterable[IllegalHistory] = (), cycles: Iterable[Cycle] = ()) -> dict[str, object]:
     """For `Verdict.details`: JSON values, without keys that would be empty."""
     found: dict[str, Any] = msgspec.to_builtins({"illegal": tuple(illegal), "cycles": tuple(cycles)})
     return {name: values for name, values in found.items() if values}
 
 
-def of(details: Mapping[str, Any]) -> Evidence:
+def of(details: Mapping[str, object]) -> Evidence:
     """What details hold, whatever else stands in them. msgspec.ValidationError if it has another shape."""
     found = {name: details[name] for name in ("illegal", "cycles") if name in details}
     return msgspec.convert(found, Evidence, str_keys=True)

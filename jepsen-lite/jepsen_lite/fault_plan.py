@@ -8,8 +8,6 @@ that it hit.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from kraftlab.checking.facts import Observation, Strike
@@ -26,7 +24,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     target: str = ""
     for_ms: int = 0
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     number: int = 0
 
 

@@ -46,7 +46,7 @@ class Drive(Protocol):
 
     def bell(self) -> Bell: ...
 
-    async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    async def together(self, tasks: Sequence[Callable[[], Coroutine[object, object, None]]]) -> None:
         """Runs them beside one another until all have ended. What one raises ends all, and is raised."""
 
 
@@ -123,7 +123,7 @@ class Interpreter:
         if self.workload.final is not None:
             await self._run("final", self.workload.final(self.options))
 
-    async def collect(self) -> dict[str, Any]:
+    async def collect(self) -> dict[str, object]:
         """What else the workload wants to keep; {} if nothing."""
         self.phase = "collect"
         if self.workload.collect is None:

@@ -80,7 +80,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...] = ()
     not_ready: str = ""
     cut_short: str = ""
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     verdicts: tuple[Verdict, ...] = ()
 
     @property
@@ -299,7 +299,7 @@ def _schema() -> Any:
     return pa.schema([("run", pa.string()), *columns])
 
 
-def history_table(name: str, history: Iterable[Op]) -> Any:
+def history_table(name: str, history: Iterable[Op]) -> object:
     """Return a history as an Arrow table, one row per operation. A value that is not a JSON value is kept as its repr."""
     import pyarrow as pa
 
@@ -311,7 +311,7 @@ def history_table(name: str, history: Iterable[Op]) -> Any:
     return pa.Table.from_pylist(rows, schema=_schema())
 
 
-def history_of(rows: Iterable[dict[str, Any]]) -> History:
+def history_of(rows: Iterable[dict[str, object]]) -> History:
     """Return the history in the rows of such a table."""
     columns = [column for column in _COLUMNS if column.name != _RETURN]
 

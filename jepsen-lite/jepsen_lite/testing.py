@@ -57,7 +57,7 @@ class Story:
         """Since the story began."""
         return time.monotonic_ns() - self._begun_ns
 
-    def begin(self, f: str, key: str, value: Any) -> Op:
+    def begin(self, f: str, key: str, value: object) -> Op:
         """A call of this thread, under way. A thread is one process until nobody knows what became of a call."""
         with self._lock:
             thread = threading.get_ident()
@@ -79,7 +79,7 @@ class Story:
             self._ops.append(op)
             return op
 
-    def end(self, op: Op, outcome: Outcome, result: Any, error: str) -> Op:
+    def end(self, op: Op, outcome: Outcome, result: object, error: str) -> Op:
         """The call as it ended."""
         with self._lock:
             ended = replace(op, outcome=outcome, result=result, error=error, ended_ns=self.now_ns())
@@ -210,13 +210,13 @@ class Check:
         self,
         f: str,
         key: str,
-        value: Any,
-        function: Callable[..., Any],
+        value: object,
+        function: Callable[..., object],
         /,
-        *arguments: Any,
+        *arguments: object,
         unknown: tuple[type[Exception], ...] = (),
         refused: tuple[type[Exception], ...] = (),
-        **named: Any,
+        **named: object,
     ) -> Op:
         """Calls the function and records what came of it: its result, a JSON value, as `ok`; an exception of `unknown` as `info`,
         one of `refused` as `fail`, so give there only those that say that nothing was done. These are not raised again: see

@@ -44,7 +44,7 @@ class Port(Protocol):
     controllers: Sequence[int]
     brokers: Sequence[int]
 
-    async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
+    async def call(self, api: str, request: object, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
         """Sends a request message of the admin API once, to the node given or to one that is likely to answer. CallFailed.
 
         Errors of single entries are in the response and for the client to read.
@@ -66,7 +66,7 @@ class Completion(NamedTuple):
     """How an invocation ended; the interpreter makes an `Op` of it."""
 
     outcome: Outcome
-    result: Any = None
+    result: object = None
     error: str = ""
     node: int = -1
     offset: int = -1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..lake.commits import Lake
 
 Row = dict[str, Any]
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 TABLE, JSON, CSV = "table", "json", "csv"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
 
     name = "range"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         found = re.fullmatch(r"(\d+)-(\d+)", str(value))
         if found is None or int(found.group(1)) >= int(found.group(2)):
             self.fail(f"{value!r} is no range of offsets; write LO-HI with LO below HI, as 0-5000", param, ctx)

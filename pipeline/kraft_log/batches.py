@@ -15,7 +15,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms": "cre
     timestamp_ms: int
     type: str
     version: int
-    data: dict[str, Any]
+    data: dict[str, object]
 
 
 class ControlRecord(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms": "createTime"}):

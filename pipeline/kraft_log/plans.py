@@ -23,7 +23,7 @@ from .primitives import unsigned_varint
 from .schema import FIXED_KINDS, Field, Kind, Schema, fields_of
 from .tables import CONTROL_RECORDS, METADATA_RECORDS
 
-Decoder = Callable[[bytes, int], tuple[dict[str, Any], int]]
+Decoder = Callable[[bytes, int], tuple[dict[str, object], int]]
 FRAME_VERSION = 1
 _CONTROL_KEY = struct.Struct(">hh")
 _CONTROL_VERSION = struct.Struct(">h")
@@ -223,7 +223,7 @@ def decode_metadata(value: bytes) -> tuple[str, int, dict[str, Any]]:
     return plan.name, plan.version, data
 
 
-def decode_control(key: bytes, value: bytes) -> tuple[str, dict[str, Any]]:
+def decode_control(key: bytes, value: bytes) -> tuple[str, dict[str, object]]:
     """A control record: (name, fields). UndecodableRecord."""
     plan = None
     try:

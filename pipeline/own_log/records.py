@@ -110,7 +110,7 @@ _SHAPES: dict[type[msgspec.Struct], Shape] = {
 }
 
 
-def fields_of(record: MetadataRecord | quorum_batch.ControlRecord) -> dict[str, Any]:
+def fields_of(record: MetadataRecord | quorum_batch.ControlRecord) -> dict[str, object]:
     """A record's fields as JSON shows them; the version of a metadata record is not among them, that of a control record is."""
     return _fields(record, _SHAPES[type(record)])
 

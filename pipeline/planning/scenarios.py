@@ -87,7 +87,7 @@ def summarise(document: ClusterDocument, scenario: Scenario) -> Summary:
     )
 
 
-def rows_of(cluster: bytes, scenarios: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def rows_of(cluster: bytes, scenarios: Iterable[bytes]) -> Iterator[dict[str, object]]:
     """Summaries as rows, from JSON: what a task of Spark does with its scenarios."""
     document = parse_cluster(cluster, "the cluster")
     for text in scenarios:

@@ -7,14 +7,13 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from scipy import optimize
 
 _STDOUT = 1
 
 
-def milp(*arguments: Any, **options: Any) -> optimize.OptimizeResult:
+def milp(*arguments: object, **options: object) -> optimize.OptimizeResult:
     """`scipy.optimize.milp`."""
     with silent():
         return optimize.milp(*arguments, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import CorruptInput, WrongUse
 from ..lake import uris
@@ -30,7 +30,7 @@ def _view_name(found: re.Match[str]) -> str:
     return found.group(1).replace(".", "_")
 
 
-def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[str], list[tuple[object, ...]]]:
     """(column names, rows), `limit` of them at most. WrongUse for a query that is wrong, with Spark's words."""
     from pyspark.errors import AnalysisException, PySparkException
 

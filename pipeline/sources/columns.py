@@ -70,7 +70,7 @@ def batch_columns(file: LogFile, frames: list[Frame], form: LogFormat, schema: p
 FRAME_FIELDS = {"pos": "position", "n_records": "record_count", "payload": "data"}
 """Column → field of a frame, where they are called differently."""
 
-DAMAGE_COLUMNS: Mapping[str, Callable[[LogFile, FoundDamage, LogFormat], Any]] = {
+DAMAGE_COLUMNS: Mapping[str, Callable[[LogFile, FoundDamage, LogFormat], object]] = {
     "controller_id": lambda file, found, form: file.controller_id,
     "segment": lambda file, found, form: file.name,
     "pos": lambda file, found, form: found.damage.position,
@@ -98,7 +98,7 @@ class RecordRow(NamedTuple):
     record: Any
 
 
-RECORD_COLUMNS: Mapping[str, Callable[[LogFile, RecordRow, LogFormat], Any]] = {
+RECORD_COLUMNS: Mapping[str, Callable[[LogFile, RecordRow, LogFormat], object]] = {
     "controller_id": lambda file, row, form: file.controller_id,
     "segment": lambda file, row, form: file.name,
     "pos": lambda file, row, form: row.frame.position,
@@ -131,7 +131,7 @@ def record_rows(file: LogFile, frame: Frame, form: LogFormat) -> Iterator[Record
 
 
 def from_rows(
-    file: LogFile, rows: list[Any], form: LogFormat, columns: Mapping[str, Callable[..., Any]], schema: pa.Schema
+    file: LogFile, rows: list[Any], form: LogFormat, columns: Mapping[str, Callable[..., object]], schema: pa.Schema
 ) -> pa.RecordBatch:
     """Rows of damages or records: each column made by its function."""
     arrays = []

@@ -160,7 +160,7 @@ class QuorumStreamReader(_StreamReader):
             self._log.close()
             self._log = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Workers connect by themselves."""
         return {**self.__dict__, "_log": None}
 

@@ -44,7 +44,7 @@ KAFKA_LISTS = {"isr": "isr", "replicas": "replicas", "adding": "addingReplicas",
 """Column → field of Kafka's records."""
 
 PartitionRecord = Partition | PartitionChange
-KafkaRecord = tuple[int, dict[str, Any]]
+KafkaRecord = tuple[int, dict[str, object]]
 """(version, fields)."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
 
 from ..metadata.coroutines import Error, Outcome, Resume, Task, Value, waiting
 from .world import ClientWorld
@@ -43,7 +42,7 @@ class Together:
         self._world = world
         self._running: list[Task[None]] = []
 
-    async def run(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    async def run(self, tasks: Sequence[Callable[[], Coroutine[object, object, None]]]) -> None:
         """Run the tasks until all have ended, or raise the first error and cancel the others."""
 
         def begin(resume: Resume[None]) -> None:

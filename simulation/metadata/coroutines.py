@@ -35,14 +35,14 @@ class Error(Struct, frozen=True):
 
     error: BaseException
 
-    def unwrap(self) -> Any:
+    def unwrap(self) -> object:
         raise self.error
 
 
 Outcome = Value[T] | Error
 Resume = Callable[[Outcome[T]], None]
 Begin = Callable[[Resume[T]], object]
-_GO_ON: Value[Any] = Value(None)
+_GO_ON: Value[object] = Value(None)
 
 
 class Heap(Protocol):
@@ -146,7 +146,7 @@ def sleep(delay_us: int) -> Generator[int, None, None]:
 
 
 async def first_of(
-    heap: Heap, wait: Callable[[], Coroutine[Any, Any, T]], delay_us: int, is_still: Callable[..., bool] = never_still
+    heap: Heap, wait: Callable[[], Coroutine[object, object, T]], delay_us: int, is_still: Callable[..., bool] = never_still
 ) -> T | None:
     """What `wait` comes to, or None after `delay_us`: then it is given up."""
 

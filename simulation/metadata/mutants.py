@@ -71,7 +71,7 @@ def refusals_at_once(_: object, self: QuorumController) -> int:
 
 
 @MUTANTS.row(log_writer, "_as_transaction", Seeds("M4", "M9"))
-def transaction_in_parts(_: object, state: ControllerState, outcome: Outcome[Any]) -> list[AnyRecord]:
+def transaction_in_parts(_: object, state: ControllerState, outcome: Outcome[object]) -> list[AnyRecord]:
     """A change of several batches that must be one for readers is written without saying so."""
     return list(outcome.records)
 
@@ -169,15 +169,15 @@ def broker_epoch_unchecked(_: object, state: ControllerState, broker_id: int, br
 
 @MUTANTS.row(brokers, "register", Seeds("M1"))
 def broker_epoch_reused(
-    register: Callable[..., Outcome[Any]], state: ControllerState, table: Any, request: Any, context: Context
-) -> Outcome[Any]:
+    register: Callable[..., Outcome[object]], state: ControllerState, table: object, request: Any, context: Context
+) -> Outcome[object]:
     """A new incarnation gets the epoch of the last."""
     known = state.image.cluster.brokers.get(request.broker_id)
     return register(state, table, request, context if known is None else context._replace(next_offset=known.epoch))
 
 
 @MUTANTS.row(partitions, "ALTER_PARTITION_CHECKS", Seeds("M12"))
-def partition_epoch_unchecked(checks: tuple[tuple[str, Any, Any], ...]) -> tuple[tuple[str, Any, Any], ...]:
+def partition_epoch_unchecked(checks: tuple[tuple[str, object, object], ...]) -> tuple[tuple[str, object, object], ...]:
     """An in-sync set is changed as the partition was."""
     left = tuple(check for check in checks if check[0] != "partition epoch is over")
     if len(left) != len(checks) - 1:
@@ -186,7 +186,7 @@ def partition_epoch_unchecked(checks: tuple[tuple[str, Any, Any], ...]) -> tuple
 
 
 @MUTANTS.row(arithmetic, "complete", Seeds("M1"))
-def reassigned_too_early(complete: Callable[..., Any], reassignment: Reassignment, isr: tuple[int, ...]) -> Any:
+def reassigned_too_early(complete: Callable[..., object], reassignment: Reassignment, isr: tuple[int, ...]) -> object:
     """A reassignment ends before what it adds is in sync."""
     return complete(reassignment, tuple(dict.fromkeys((*isr, *reassignment.adding))))
 

@@ -46,7 +46,7 @@ class NamedRequest:
         self._identity = RequestIdentity(bytes([client]) * 16, sequence, bytes(16))
         self._answer: tuple[int, int] | None = None
 
-    def generate(self, state: ControllerState, context: Context) -> Outcome[Any]:
+    def generate(self, state: ControllerState, context: Context) -> Outcome[object]:
         response = admin_pb2.AllocateProducerIdsResponse()
         answered = exactly_once.find(state.image.requests, self._identity, context.now_ms)
         if answered is not None:
@@ -90,7 +90,7 @@ class NamedClients:
         self._remembered: list[deque[NamedRequest]] = [deque(maxlen=REMEMBERED) for _ in range(CLIENTS)]
         self.sent = [0] * CLIENTS
 
-    def next(self) -> tuple[Callable[[ControllerState, Context], Outcome[Any]], Callable[[Answer[Any]], None]]:
+    def next(self) -> tuple[Callable[[ControllerState, Context], Outcome[object]], Callable[[Answer[object]], None]]:
         """What to ask, and who judges the answer."""
         client = self._random.randrange(CLIENTS)
         remembered = self._remembered[client]

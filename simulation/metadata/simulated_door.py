@@ -85,8 +85,8 @@ class SimulatedService(ControllerService):
         self._asked = asked
 
     def put(
-        self, name: str, run: Callable[[ControllerState, Context], Outcome[Any]], deadline_ms: int, is_long: bool
-    ) -> Answer[Any]:
+        self, name: str, run: Callable[[ControllerState, Context], Outcome[object]], deadline_ms: int, is_long: bool
+    ) -> Answer[object]:
         answer: Answer[Any] = Answer()
         put = partial(super().put, name, deadline_ms=deadline_ms, is_long=is_long)
         self._asked.world.judged(self._asked, name, run, put, partial(_pass_on, answer))

@@ -86,8 +86,8 @@ class Operation:
         world: MetadataWorld,
         asked: Asked,
         name: str,
-        generate: Generate[Any],
-        then: Callable[[Answer[Any]], None] | None,
+        generate: Generate[object],
+        then: Callable[[Answer[object]], None] | None,
     ) -> None:
         self._world = world
         self.asked = asked
@@ -101,7 +101,7 @@ class Operation:
         self._refusal: ApiError | None = None
         self._is_appended = False
 
-    def run(self, state: ControllerState, context: Context) -> Outcome[Any]:
+    def run(self, state: ControllerState, context: Context) -> Outcome[object]:
         """The operation, as the controller runs it: perhaps again, if the log took nothing the first time."""
         self.seen = state.image.provenance.offset
         try:
@@ -121,7 +121,7 @@ class Operation:
 
         return outcome._replace(appended=appended)
 
-    def judge(self, answer: Answer[Any]) -> None:
+    def judge(self, answer: Answer[object]) -> None:
         """Called when the answer is given. M3, M4, M6 and M8."""
         self.answer = answer
         committed = self._world.history.end_offset
@@ -244,9 +244,9 @@ class MetadataWorld(World):
         self,
         asked: Asked,
         name: str,
-        generate: Generate[Any],
+        generate: Generate[object],
         timeout_ms: int,
-        then: Callable[[Answer[Any]], None] | None = None,
+        then: Callable[[Answer[object]], None] | None = None,
     ) -> None:
         """Puts an operation to a controller that accepts requests. Its answer is judged when it comes, and passed to `then`."""
         put = partial(asked.controller.write, name, deadline_ms=asked.machine.now_ms() + timeout_ms)
@@ -256,9 +256,9 @@ class MetadataWorld(World):
         self,
         asked: Asked,
         name: str,
-        generate: Generate[Any],
-        put: Callable[[Generate[Any]], Answer[Any]],
-        then: Callable[[Answer[Any]], None] | None,
+        generate: Generate[object],
+        put: Callable[[Generate[object]], Answer[object]],
+        then: Callable[[Answer[object]], None] | None,
     ) -> None:
         """As `write`; `put` hands the operation to the controller in its own way."""
         operation = Operation(self, asked, name, generate, then)

@@ -383,7 +383,7 @@ class RuntimeCluster:
         except PeerError as error:
             raise api_error(error.code, error.message) from None
 
-    async def described(self, broker: int) -> Sequence[Any]:
+    async def described(self, broker: int) -> Sequence[object]:
         """Results of DescribeLogDirs. ApiError, ClusterUnreachable."""
         response = await self._ask_one(broker, "DescribeLogDirs", pb.DescribeLogDirsRequest(), CHANGE_TIMEOUT_MS)
         return tuple(response.results)
@@ -396,7 +396,7 @@ class RuntimeCluster:
         ]
         await self._ask_one(broker, "AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest(dirs=dirs), CHANGE_TIMEOUT_MS)
 
-    async def ask_leader(self, api: str, request: Any, timeout_ms: int) -> Any:
+    async def ask_leader(self, api: str, request: object, timeout_ms: int) -> Any:
         """Return the answer of the leader, which is waited for. ApiError, ClusterUnreachable."""
         deadline = trio.current_time() + timeout_ms / 1000
         while True:

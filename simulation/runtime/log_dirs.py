@@ -110,10 +110,10 @@ class LogDirDisks(WatchedDisks):
         disk.operations_left = -1
         raise PowerCut(disk.name)
 
-    def call_listdir(self, path: Any = ".") -> list[Any]:
+    def call_listdir(self, path: object = ".") -> list[object]:
         return sorted(self._real["listdir"](path))
 
-    def call_scandir(self, path: Any = ".") -> _Entries:
+    def call_scandir(self, path: object = ".") -> _Entries:
         with self._real["scandir"](path) as entries:
             return _Entries(sorted(entries, key=lambda entry: entry.name))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
 
 from kraftlab.checking.calls import NEVER, NamedModel, Operation, Refused
 
@@ -12,7 +11,7 @@ from ..history import FAIL, INFO, Op
 _PLAIN = frozenset({int, str, type(None), bool, float})
 
 
-def frozen(value: Any) -> Hashable:
+def frozen(value: object) -> Hashable:
     """Return a hashable form of a JSON value: lists as tuples, objects as sorted tuples of pairs."""
     if isinstance(value, list | tuple):
         return tuple(all_frozen(value))
@@ -22,12 +21,12 @@ def frozen(value: Any) -> Hashable:
     return hashable
 
 
-def all_frozen(values: Iterable[Any]) -> list[Hashable]:
+def all_frozen(values: Iterable[object]) -> list[Hashable]:
     """Return the hashable form of each value."""
     return [value if type(value) in _PLAIN else frozen(value) for value in values]
 
 
-def as_call(op: Op, model: NamedModel[Any]) -> Operation | None:
+def as_call(op: Op, model: NamedModel[object]) -> Operation | None:
     """Convert an operation to a call of the model; None if the operation says nothing about the object."""
     if op.f not in model.functions:
         return None

@@ -16,7 +16,7 @@ class Monotonic:
 
     name = "monotonic"
 
-    def __init__(self, *f: str, seen: Callable[[Op], Any] = lambda op: op.result) -> None:
+    def __init__(self, *f: str, seen: Callable[[Op], object] = lambda op: op.result) -> None:
         self._f, self._seen = frozenset(f), seen
 
     def check(self, run: Run) -> Verdict:

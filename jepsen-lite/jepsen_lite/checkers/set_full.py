@@ -49,7 +49,7 @@ class SetFull:
         read: str = "get",
         *,
         remove: str = "",
-        added: Callable[[Op], Any] = lambda op: op.value,
+        added: Callable[[Op], object] = lambda op: op.value,
     ) -> None:
         self._add, self._read, self._remove, self._added = add, read, remove, added
 

@@ -27,7 +27,7 @@ class Budget(click.ParamType):  # type: ignore[type-arg]
 
     name = "TIME"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value)
         number, factor = (text[:-1], 60) if text.endswith("m") else (text.removesuffix("s"), 1)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
 
 import click
 
@@ -26,7 +25,7 @@ class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
 
     name = "N"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         digits = text.removesuffix("n") or "1"
         if not digits.isdecimal() or int(digits) < 1:
@@ -43,7 +42,7 @@ def split_names(_: click.Context, __: click.Parameter, value: str) -> tuple[str,
     return tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
 
 
-def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def shared_options(command: Callable[..., object]) -> Callable[..., object]:
     """The options that both commands have."""
     for option in reversed(
         (

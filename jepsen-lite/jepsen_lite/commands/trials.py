@@ -137,7 +137,7 @@ def verdict_lines(tried: Tried) -> Iterator[str]:
     yield f"again    {record.command}"
 
 
-def summary(tried: Sequence[Tried]) -> dict[str, Any]:
+def summary(tried: Sequence[Tried]) -> dict[str, object]:
     """The one document of `--json`: of several runs, all counts together and the worst run."""
     worst_code = worst(exit_code(one.verdicts) for one in tried)
     shown = next(one for one in tried if exit_code(one.verdicts) == worst_code)

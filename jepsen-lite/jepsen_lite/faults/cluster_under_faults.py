@@ -58,7 +58,7 @@ Work = Callable[..., Awaitable[Any]]
 """Calls its first argument with the others."""
 
 
-async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+async def in_thread(work: Callable[..., object], *arguments: object) -> Any:
     """Run blocking work in a thread; return when it is done even if cancelled."""
     return await trio.to_thread.run_sync(work, *arguments)
 

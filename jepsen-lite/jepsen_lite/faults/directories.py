@@ -14,7 +14,7 @@ Replica = tuple[str, int]
 class Directories(Protocol):
     """CLUSTER_FAULTS."""
 
-    def described(self, broker: int) -> Sequence[Any] | Awaitable[Sequence[Any]]:
+    def described(self, broker: int) -> Sequence[object] | Awaitable[Sequence[object]]:
         """The results of DescribeLogDirs."""
 
     def moved(self, broker: int, paths: Mapping[Replica, str]) -> Awaitable[None] | None:
@@ -27,7 +27,7 @@ class ProcessDirectories:
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
 
-    def described(self, broker: int) -> Sequence[Any]:
+    def described(self, broker: int) -> Sequence[object]:
         with self._cluster.admin(timeout_ms=CHANGE_TIMEOUT_MS) as client:
             return tuple(client.describe_log_dirs(broker).results)
 

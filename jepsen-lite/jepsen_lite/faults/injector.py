@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from random import Random
 from types import MappingProxyType
-from typing import Any
 
 import trio
 
@@ -39,7 +38,7 @@ _EXPECTED = (CannotStrike, CannotUndo, NobodyMeant, *CLUSTER_FAULTS)
 
 async def carry_out(
     plan: FaultPlan,
-    cluster: Any,
+    cluster: object,
     now_ns: Callable[[], int],
     *,
     find_leader: FindLeader | None = None,

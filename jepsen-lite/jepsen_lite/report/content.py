@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -346,6 +346,6 @@ def _files(directory: RunDirectory, names: Iterable[str], folder: str = "") -> t
     return tuple(Download(name, f"{folder}{name}", path.stat().st_size) for name, path in paths if path.is_file())
 
 
-def details(verdict: Verdict) -> dict[str, Any]:
+def details(verdict: Verdict) -> dict[str, object]:
     """What a verdict holds beside what is drawn."""
     return {name: value for name, value in verdict.details.items() if name not in evidence.Evidence.__struct_fields__}

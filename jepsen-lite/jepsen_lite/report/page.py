@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import jinja2
@@ -69,7 +68,7 @@ def render(report: Report) -> str:
     )
 
 
-def script_data(value: Any) -> markupsafe.Markup:
+def script_data(value: object) -> markupsafe.Markup:
     """JSON that cannot end the element it stands in."""
     text = msgspec.json.encode(value).decode()
     for letter in "<>&\u2028\u2029":

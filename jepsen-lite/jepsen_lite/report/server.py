@@ -48,7 +48,7 @@ class StoreServer(http.server.ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://{HOST}:{self.server_port}/"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Any, client_address: object) -> None:
         """A browser may leave in the middle of an answer: that is nobody's fault."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -67,7 +67,7 @@ def validity(verdict: Verdict) -> str:
     return "unknown" if verdict.valid == UNKNOWN else "valid" if verdict.valid else "violated"
 
 
-def short_json(value: Any, length: int = LONG) -> str:
+def short_json(value: object, length: int = LONG) -> str:
     """The value as JSON, cut if it is long; a text without quotes."""
     return cut(value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode(), length)
 

@@ -57,7 +57,7 @@ class Caller:
         self.newest = 0
         """The newest metadata offset that an answer reflected."""
 
-    async def write(self, port: Port, api: str, request: Any, *, anywhere: bool = True, node: int | None = None) -> Sent:
+    async def write(self, port: Port, api: str, request: object, *, anywhere: bool = True, node: int | None = None) -> Sent:
         """Sends a write once, under a name of its own. CallFailed. `anywhere`: perhaps to a broker."""
         self.sequence += 1
         return await self.send_as(port, api, request, self.sequence, node=self._whom(port) if node is None and anywhere else node)
@@ -137,7 +137,7 @@ def nodes(port: Port) -> Sequence[int]:
     return [*port.controllers, *port.brokers]
 
 
-def ended(reply: Reply, result: Any = None, *, code: int = 0, request_id: str = "") -> Completion:
+def ended(reply: Reply, result: object = None, *, code: int = 0, request_id: str = "") -> Completion:
     """The end of an invocation by the code of its entry in the answer: ok, or what that error means."""
     if not code:
         return Completion(OK, result, "", reply.node, reply.offset, reply.epoch, request_id)

@@ -172,7 +172,7 @@ class ReadingClient:
         return ended(reply, result)
 
 
-def shown(pool: str, values: dict[str, str]) -> Any:
+def shown(pool: str, values: dict[str, str]) -> object:
     """The value that all topics of a pool have, None if none has one; a text if they differ."""
     found = [values.get(topic) for topic in _topics(pool)]
     if len(set(found)) > 1:

@@ -32,7 +32,7 @@ _decode = msgspec.msgpack.Decoder(QuorumDescription).decode
 _Ask = Callable[[], Awaitable[Observation]]
 
 
-async def sample(cluster: Any, nodes: Nodes, now_ns: Callable[[], int], note: Callable[[Observation], None]) -> None:
+async def sample(cluster: object, nodes: Nodes, now_ns: Callable[[], int], note: Callable[[Observation], None]) -> None:
     """Asks every node of a LocalCluster until cancelled."""
     limiter = trio.CapacityLimiter(len(nodes.controller_ids))
     async with trio.open_nursery() as nursery:

@@ -40,7 +40,7 @@ class SimulatedDrive:
     def bell(self) -> SimulatedBell:
         return SimulatedBell(self._world)
 
-    async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    async def together(self, tasks: Sequence[Callable[[], Coroutine[object, object, None]]]) -> None:
         await self._together.run(tasks)
 
     def break_off(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
 
 import trio
 
@@ -41,7 +40,7 @@ class TrioDrive:
     def bell(self) -> TrioBell:
         return TrioBell(self.now_ns)
 
-    async def together(self, tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    async def together(self, tasks: Sequence[Callable[[], Coroutine[object, object, None]]]) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 for task in tasks:

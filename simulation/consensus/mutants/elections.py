@@ -129,7 +129,7 @@ def pre_vote_in_spite_of_a_leader(_: object, self: Follower, candidate: ReplicaK
 
 @MUTANTS.row(QuorumState, "_unattached", Seeds("L1"))
 def vote_kept_in_new_epoch(
-    unattached: Callable[..., Unattached], self: QuorumState, epoch: int, now_ms: int, **settings: Any
+    unattached: Callable[..., Unattached], self: QuorumState, epoch: int, now_ms: int, **settings: object
 ) -> Unattached:
     """A vote outlives its epoch."""
     old = getattr(self, "state", None)
@@ -154,7 +154,7 @@ def epoch_led_again(_: object, self: QuorumState, log: Any, now_ms: int) -> tupl
 
 
 @MUTANTS.row(Elections, "_announcement_error", Seeds("InvariantViolation", most=300))
-def old_leader_followed(_: object, self: Elections, epoch: int, leader_id: int) -> Any:
+def old_leader_followed(_: object, self: Elections, epoch: int, leader_id: int) -> object:
     """A leader of an older epoch is followed."""
     return ErrorCode.NONE if leader_id != self._quorum.config.node_id else ErrorCode.INVALID_REQUEST
 

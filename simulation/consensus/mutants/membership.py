@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 from kraftlab.checking.mutant import Table
 from kraftlab.quorum.core.leader import Leader, ReplicaProgress, VoterChange
@@ -63,7 +62,7 @@ def no_settled_gate(_: object, self: Reconfiguration, leader: Leader) -> bool:
 
 @MUTANTS.row(Reconfiguration, "on_request", Seeds("S12", most=100, faults=CHURN))
 def no_committed_in_epoch_gate(
-    on_request: Callable[..., None], self: Reconfiguration, correlation: int, request: Any, now_ms: int
+    on_request: Callable[..., None], self: Reconfiguration, correlation: int, request: object, now_ms: int
 ) -> None:
     """A new leader changes the voters by what an earlier epoch has committed (Ongaro 2015)."""
     leader = self._quorum.state

@@ -26,7 +26,7 @@ ROT = ("take-snapshot", "rot", "kill", "power-cut", "crash-in-recovery", "resign
 
 @MUTANTS.row(Snapshots, "context", Seeds("S13"))
 def snapshot_named_by_the_last_epoch(
-    context: Callable[..., SnapshotContext | None], self: Snapshots, *arguments: Any
+    context: Callable[..., SnapshotContext | None], self: Snapshots, *arguments: object
 ) -> SnapshotContext | None:
     """A snapshot's id has the log's last epoch, not that of the record before its end."""
     found = context(self, *arguments)
@@ -42,7 +42,7 @@ def snapshot_named_by_the_last_epoch(
         faults=("take-snapshot", "add-voter", "remove-voter", "transfer-leadership", "partition", "isolate", "slow-disk"),
     ),
 )
-def snapshot_has_the_newest_voters(voters_at: Callable[..., Any], self: Snapshots, offset: int) -> Any:
+def snapshot_has_the_newest_voters(voters_at: Callable[..., object], self: Snapshots, offset: int) -> object:
     """A snapshot names the voters at the log's end, committed or not."""
     return voters_at(self, self._log.view.end_offset)
 
@@ -54,7 +54,7 @@ def cleaned_above_the_snapshot(clean: Callable[..., None], self: LocalLog, start
 
 
 @MUTANTS.row(LocalLog, "install", Seeds("S13", "InvariantViolation", "S9", "L2"))
-def high_watermark_not_raised_on_install(install: Callable[..., None], self: LocalLog, *arguments: Any) -> None:
+def high_watermark_not_raised_on_install(install: Callable[..., None], self: LocalLog, *arguments: object) -> None:
     """An installed snapshot does not raise the high watermark (KAFKA-9491)."""
     high_watermark = self.high_watermark
     install(self, *arguments)
@@ -80,7 +80,7 @@ def snapshot_voters_ignored(_: object, self: Membership, control: object) -> boo
 
 
 @MUTANTS.row(recovery, "read_summary", Seeds("LogCorrupt", "L1", "L2", "D2", "S13", most=100, faults=ROT))
-def snapshot_not_checked(_: object, file: Any, position: OffsetAndEpoch) -> Any:
+def snapshot_not_checked(_: object, file: Any, position: OffsetAndEpoch) -> object:
     """A start takes the snapshots that it finds as they are."""
     decoder = SnapshotDecoder(file, position)
     return SnapshotSummary(
@@ -145,7 +145,7 @@ def segments_removed_before_the_install(_: object, self: MetadataLog, position: 
 
 
 @MUTANTS.row(Elections, "on_vote", Seeds("S18", "S6", most=100, faults=ROT))
-def repairers_vote(on_vote: Callable[..., Any], self: Elections, request: Any, now_ms: int) -> Any:
+def repairers_vote(on_vote: Callable[..., object], self: Elections, request: object, now_ms: int) -> object:
     """A node that repairs a damaged log votes."""
     repair = self._quorum.repair
     until, repair.until = repair.until, 0
@@ -164,13 +164,13 @@ def repaired_too_early(_: object, self: Repair, durable_end_offset: int) -> bool
 
 
 @MUTANTS.row(recovery, "_judge", Seeds("D2", "S13", "InvariantViolation", faults=ROT))
-def rot_is_a_torn_tail(judge: Callable[..., Any], *arguments: Any) -> Any:
+def rot_is_a_torn_tail(judge: Callable[..., Any], *arguments: object) -> object:
     """A rotten record is cut off like a torn tail."""
     return judge(*arguments)._replace(repair_until=0, damage="")
 
 
 @MUTANTS.row(metadata_store, "begin_repair", Seeds("D2", "S18", "D1", "S6", "S8", most=100, faults=ROT))
-def repair_not_remembered(begin: Callable[..., Any], file_system: Any, directory: str, repair: Any) -> Any:
+def repair_not_remembered(begin: Callable[..., object], file_system: Any, directory: str, repair: object) -> object:
     """A restart forgets that the log is being repaired."""
     done = begin(file_system, directory, repair)
     file_system.remove(f"{directory}/repair")

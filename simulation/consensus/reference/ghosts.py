@@ -8,7 +8,7 @@ name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader, ForcedStandalone, KRaftVoters
 from kraftlab.quorum.core.local_log import control_of
@@ -144,7 +144,7 @@ class Ghosts:
 
     # Messages
 
-    def sent(self, message: Any, sender: ReplicaKey, log: Entry) -> None:
+    def sent(self, message: object, sender: ReplicaKey, log: Entry) -> None:
         self._sent[id(message)] = Sent(message, sender, log)
 
     def origin(self, message: object) -> Sent | None:
