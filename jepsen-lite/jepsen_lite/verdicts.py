@@ -36,6 +36,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+def word(valid: Validity) -> str:
+    """Return a validity in one word; a violation stands out."""
+    return UNKNOWN if valid == UNKNOWN else "valid" if valid else "INVALID"
+
+
 def combined(verdicts: Iterable[Verdict]) -> Validity:
     """The validity of all together."""
     found = [verdict.valid for verdict in verdicts]

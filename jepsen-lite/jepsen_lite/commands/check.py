@@ -13,7 +13,7 @@ from kraftlab.cli.output import Output, json_option
 from ..command import HarnessError, WrongUse
 from ..recheck import Answers, KeyTask, rechecked, tasks_of
 from ..store import DEFAULT_STORE, LATEST, RunDirectory, RunRecord, StoreError, all_runs, first_run
-from ..verdicts import HARNESS, Validity, exit_code, worst
+from ..verdicts import HARNESS, exit_code, word, worst
 from ..workloads import UnknownWorkload
 
 ENGINES = ("local", "spark")
@@ -106,12 +106,9 @@ def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_al
         raise HarnessError(f"{error}; or leave out --engine spark") from error
 
 
-_WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
-
-
 def _lines(directory: RunDirectory, record: RunRecord) -> list[str]:
     """The run, and what was said about it; of checkers that found nothing only the names."""
     fine = [verdict.checker for verdict in record.verdicts if verdict.valid is True]
-    lines = [f"{_WORDS[record.valid]:<8} {directory.name}"]
+    lines = [f"{word(record.valid):<8} {directory.name}"]
     lines += [f"  {verdict.checker}: {verdict.reason}" for verdict in record.verdicts if verdict.valid is not True]
     return [*lines, f"  fine: {', '.join(fine)}"] if fine else lines

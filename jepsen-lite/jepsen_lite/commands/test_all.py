@@ -21,11 +21,11 @@ from ..faults.networks.network import own_network
 from ..history import FAIL, INFO, OK
 from ..runs import Tried
 from ..store import StoreError
-from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, worst
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, Validity, exit_code, word, worst
 from ..workloads import NAMES, workload_named
 from ..worlds.world import kinds_of
 from .trial_options import new_trial, seeds_from, shared_options
-from .trials import run_trial, word
+from .trials import run_trial
 
 
 class Cell(NamedTuple):

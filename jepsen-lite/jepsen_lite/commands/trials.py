@@ -22,7 +22,7 @@ from ..report.page import write_page
 from ..runs import Trial, Tried, run_test
 from ..scheduler import GeneratorStuck
 from ..store import StoreError
-from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, Validity, combined, exit_code, worst
+from ..verdicts import HARNESS, NOT_KNOWN, UNKNOWN, VALID, combined, exit_code, word, worst
 from ..workloads.admin import SetupFailed
 from ..worlds.world import WorldFailed
 
@@ -148,7 +148,3 @@ def summary(tried: Sequence[Tried]) -> dict[str, object]:
         "run": str(shown.directory.path),
     }
     return found if len(tried) == 1 else {**found, "runs": [str(one.directory.path) for one in tried]}
-
-
-def word(valid: Validity) -> str:
-    return {True: "valid", False: "INVALID"}.get(valid, "unknown") if isinstance(valid, bool) else "unknown"
