@@ -44,36 +44,6 @@ def _directory_id(node_id: int, disks: int) -> bytes:
 class Machine:
     """`process` is None while it is down."""
 
-    __slots__ = (
-        "_anchor_ms",
-        "_anchor_us",
-        "_clock_random",
-        "_origin",
-        "_random",
-        "_rate",
-        "_usual_rate",
-        "before_rot",
-        "boots",
-        "cut_at_boot",
-        "disk_random",
-        "disks",
-        "durable",
-        "file_system",
-        "identity",
-        "is_durable_exact",
-        "is_gone",
-        "key",
-        "node_id",
-        "paused_until_us",
-        "port",
-        "possible_install",
-        "possibly_stored",
-        "process",
-        "rot",
-        "stored",
-        "world",
-    )
-
     def __init__(self, world: Stage, node_id: int) -> None:
         self.world = world
         self.node_id = node_id

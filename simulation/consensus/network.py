@@ -18,24 +18,6 @@ from .stage import LISTENER, Inbound, Peer, Stage
 class SimulatedNetwork:
     """One for the whole world; times in microseconds."""
 
-    __slots__ = (
-        "_after",
-        "_clogged_until_us",
-        "_cuts",
-        "_draw",
-        "_duplicates",
-        "_has_endpoints",
-        "_keeps_order",
-        "_last_arrival_us",
-        "_loss",
-        "_named",
-        "_random",
-        "_replays",
-        "_response_loss",
-        "_twice_delay_us",
-        "_world",
-    )
-
     def __init__(self, world: Stage) -> None:
         self._world = world
         self._after = world.after
