@@ -57,10 +57,10 @@ PEER_LISTENER = "PEER"
 RETRY_PLACING_S = 5.0
 CREATED_AT_ONCE = 1000
 """New logs that are made durable together."""
-HOSTED_AT_ONCE = 200
-"""Replicas that take up their parts before others get the event loop."""
-TOLD_ONE_BY_ONE = 100
-"""Where more replicas change their parts at once, the log says how many; each of them stands there at level DEBUG."""
+ROLE_CHANGES_PER_YIELD = 200
+"""Replicas that become leader or follower before other tasks get the event loop."""
+LOGGED_INDIVIDUALLY_MAX = 100
+"""If more replicas change their roles at once, the log has one line with their number, and each of them at level DEBUG only."""
 
 
 def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
@@ -204,7 +204,7 @@ class ReplicaManager:
                 self._note_newcomers(publication, changes)
             await self._create_logs({**changes.leading, **changes.following})
             self._begun = Counter()
-            is_told = len(changes.leading) + len(changes.following) <= TOLD_ONE_BY_ONE
+            is_told = len(changes.leading) + len(changes.following) <= LOGGED_INDIVIDUALLY_MAX
             self._part_level = logging.INFO if is_told else logging.DEBUG
             for group in (changes.leading, changes.following):
                 await self._unless_ended()
@@ -294,7 +294,7 @@ class ReplicaManager:
         for count, (replica, state) in enumerate(states.items(), 1):
             if not self._host_now(replica, state):
                 waiting.append(partial(self._host, replica, state))
-            if not count % HOSTED_AT_ONCE:
+            if not count % ROLE_CHANGES_PER_YIELD:
                 await trio.lowlevel.checkpoint()
         await self._together(waiting)
 

@@ -20,6 +20,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from kraftlab.metadata.errors import ErrorCode
+
 NEVER_S = float("-inf")
 UNKNOWN_OFFSET = -1
 
@@ -121,15 +123,15 @@ class Reaction(enum.Enum):
 
 
 _REACTIONS: dict[int, Reaction] = {
-    0: Reaction.ADOPT,
-    107: Reaction.RESET,  # INELIGIBLE_REPLICA
-    55: Reaction.RESET,  # OPERATION_NOT_ATTEMPTED
-    3: Reaction.WAIT,  # UNKNOWN_TOPIC_OR_PARTITION
-    100: Reaction.WAIT,  # UNKNOWN_TOPIC_ID
-    74: Reaction.WAIT,  # FENCED_LEADER_EPOCH
-    95: Reaction.WAIT,  # INVALID_UPDATE_VERSION
-    42: Reaction.WAIT,  # INVALID_REQUEST
-    108: Reaction.WAIT,  # NEW_LEADER_ELECTED
+    ErrorCode.NONE: Reaction.ADOPT,
+    ErrorCode.INELIGIBLE_REPLICA: Reaction.RESET,
+    ErrorCode.OPERATION_NOT_ATTEMPTED: Reaction.RESET,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.WAIT,
+    ErrorCode.UNKNOWN_TOPIC_ID: Reaction.WAIT,
+    ErrorCode.FENCED_LEADER_EPOCH: Reaction.WAIT,
+    ErrorCode.INVALID_UPDATE_VERSION: Reaction.WAIT,
+    ErrorCode.INVALID_REQUEST: Reaction.WAIT,
+    ErrorCode.NEW_LEADER_ELECTED: Reaction.WAIT,
 }
 
 

@@ -21,7 +21,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from . import text
 from .plan import ANY, Placement, Plan, TopicPartition, TopicPartitionReplica, format_plan
-from .text import MoveState, Ongoing, PartitionState
+from .text import LogDirMoveState, Ongoing, PartitionState
 
 _MOVE_RETRY_S = 0.1
 
@@ -386,7 +386,7 @@ class Verification:
         moves = plan.moves()
         found_directories, answered = directories(client, moves)
         self.moves = {
-            replica: MoveState(
+            replica: LogDirMoveState(
                 path,
                 *found_directories.get(replica, (None, None)),
                 answered=replica[2] in answered,

@@ -60,7 +60,7 @@ class PartitionState(msgspec.Struct, frozen=True):
         return Progress.DONE if self.current == self.target else Progress.WRONG
 
 
-class MoveState(msgspec.Struct, frozen=True):
+class LogDirMoveState(msgspec.Struct, frozen=True):
     """A planned move between log directories. None: there is no such replica; `answered`: the broker described its
     directories; `to_come`: a reassignment that runs or waits will bring the replica."""
 
@@ -220,7 +220,7 @@ def partition_line(partition: TopicPartition, state: PartitionState) -> str:
             )
 
 
-def move_state_line(replica: TopicPartitionReplica, state: MoveState) -> str:
+def move_state_line(replica: TopicPartitionReplica, state: LogDirMoveState) -> str:
     topic, partition, broker = replica
     where = f"Partition {topic}-{partition}"
     if not state.answered:
@@ -242,7 +242,7 @@ def move_state_line(replica: TopicPartitionReplica, state: MoveState) -> str:
 
 
 def verify_lines(
-    partitions: Mapping[TopicPartition, PartitionState], moves: Mapping[TopicPartitionReplica, MoveState]
+    partitions: Mapping[TopicPartition, PartitionState], moves: Mapping[TopicPartitionReplica, LogDirMoveState]
 ) -> list[str]:
     lines = ["Status of partition reassignment:"]
     lines += [partition_line(partition, partitions[partition]) for partition in sorted(partitions)]
@@ -285,7 +285,7 @@ def _copying(state: ReplicaState) -> tuple[str, str, str]:
     return rate, time_text(state.eta_ms), state.why
 
 
-def overall(states: Iterable[PartitionState | MoveState | ReplicaState]) -> Progress:
+def overall(states: Iterable[PartitionState | LogDirMoveState | ReplicaState]) -> Progress:
     """WRONG if any is, else RUNNING if any is, else DONE; what runs elsewhere than planned counts as running."""
     found = {state.progress for state in states}
     return next((progress for progress in (Progress.WRONG, Progress.RUNNING) if progress in found), Progress.DONE)

@@ -98,7 +98,7 @@ def _describe_topics(service: ServedController, request: admin_pb2.DescribeTopic
 
 def _metadata(service: ServedController, request: admin_pb2.MetadataRequest) -> Message:
     controller = service.controller
-    cluster_id, active = controller.settings.cluster_id, controller.leadership.leader_id
+    cluster_id, active = controller.settings.cluster_id, controller.active_controller.leader_id
     return description.metadata(controller.committed, request, cluster_id, active)
 
 
@@ -125,7 +125,7 @@ def _list_reassignments(service: ServedController, request: admin_pb2.ListPartit
 def _describe_cluster(service: ServedController, request: admin_pb2.DescribeClusterRequest) -> Message:
     controller = service.controller
     return cluster.describe(
-        controller.committed, request, controller.settings, controller.leadership.leader_id, controller.silences_ms()
+        controller.committed, request, controller.settings, controller.active_controller.leader_id, controller.silences_ms()
     )
 
 

@@ -55,7 +55,7 @@ from kraftlab.wire.transport import DirectHandler, PeerHandler, PeerRequest, Res
 from ..cluster import brokers, controllers, directories, producer_ids
 from ..configs.mutation_quota import UNLIMITED, MutationCharge, quota_of
 from ..engine import exactly_once
-from ..engine.answer_deadlines import OutcomeUnknown
+from ..engine.answer_deadlines import CommitUnknown
 from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
@@ -333,22 +333,22 @@ class ControllerService:
     def _refusal(self, response_type: type[Message], row: AdminApi, request: Any, error: ApiError) -> Any:
         response: Any = response_type()
         set_error(response.header, error)
-        response.header.outcome_unknown = isinstance(error, OutcomeUnknown)
+        response.header.outcome_unknown = isinstance(error, CommitUnknown)
         row.refuse(request, response, error)
         return response
 
     def _offset_of(self, error: ApiError) -> int:
         """What an answer with that error reflects: of a change whose outcome is unknown, where it stands if it was committed."""
-        return error.offset if isinstance(error, OutcomeUnknown) else self.controller.applied_offset
+        return error.offset if isinstance(error, CommitUnknown) else self.controller.applied_offset
 
     def _fill_header(self, header: admin_pb2.ResponseHeader, offset: int) -> None:
-        leadership = self.controller.leadership
+        active = self.controller.active_controller
         header.metadata_offset = offset
-        header.epoch = leadership.epoch
-        header.leader_id = leadership.leader_id
-        if leadership.endpoint is not None:
-            header.leader.host = leadership.endpoint.host
-            header.leader.port = leadership.endpoint.port
+        header.epoch = active.epoch
+        header.leader_id = active.leader_id
+        if active.endpoint is not None:
+            header.leader.host = active.endpoint.host
+            header.leader.port = active.endpoint.port
 
     # --- peers ---------------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 A request's timeout ends in one of two ways. While it waits in the queue nothing has been done, and that is what
 REQUEST_TIMED_OUT alone means. Once it has run, its records are in the leader's log and may be committed at any time, also after
-the answer: then the same code comes with `OutcomeUnknown`, which names the offset to look at.
+the answer: then the same code comes with `CommitUnknown`, which names the offset to look at.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .purgatory import Answer
 from .queue import NEVER_MS
 
 
-class OutcomeUnknown(ApiError):
+class CommitUnknown(ApiError):
     """The change was written up to `offset`; whether it will be committed is not known."""
 
     def __init__(self, code: ErrorCode, message: str, offset: int) -> None:
@@ -25,8 +25,8 @@ class OutcomeUnknown(ApiError):
         self.offset = offset
 
 
-def not_committed_in_time(offset: int) -> OutcomeUnknown:
-    return OutcomeUnknown(
+def not_committed_in_time(offset: int) -> CommitUnknown:
+    return CommitUnknown(
         ErrorCode.REQUEST_TIMED_OUT,
         f"The outcome is unknown: the change was written up to metadata offset {offset} and not committed within the timeout. It "
         f"may still be. Ask again with min_offset {offset}, or repeat the request: the same once more does no harm.",

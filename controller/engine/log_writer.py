@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
 class LogWriter:
     """`newest` is the state that the next operation starts from: committed, or with what is in flight. The owner sets it
-    while nothing is (`standing_at`).
+    while nothing is (`reset_to`).
     """
 
     def __init__(self, state: ControllerState) -> None:
@@ -160,8 +160,8 @@ class LogWriter:
             return self._in_flight.popleft()[1]
         return None
 
-    def standing_at(self, state: ControllerState) -> None:
-        """Forgets what is in flight and goes on from `state`."""
+    def reset_to(self, state: ControllerState) -> None:
+        """Forget what is in flight, and go on from `state`."""
         self._in_flight.clear()
         self._rest.clear()
         self.newest = state

@@ -53,7 +53,7 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
 from .activation import ActivationRefused, activation_records
-from .answer_deadlines import AnswerDeadlines, OutcomeUnknown
+from .answer_deadlines import AnswerDeadlines, CommitUnknown
 from .background import Background
 from .fencing import Fencing
 from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced, Plan, plan_of
@@ -77,8 +77,8 @@ DEADLINE_TAG = "answers that may not wait longer"
 HISTORY_LENGTH = 8192
 
 
-class Leadership(NamedTuple):
-    """Who is active as far as this node knows; `leader_id` -1: nobody known. `endpoint` is its gRPC endpoint, if known."""
+class ActiveController(NamedTuple):
+    """The active controller as far as this node knows, and its gRPC endpoint if known; `leader_id` -1: none is known."""
 
     epoch: int
     leader_id: int
@@ -190,13 +190,13 @@ class QuorumController:
         return self.is_active or 0 <= self._first_high_watermark <= self._applied_offset
 
     @property
-    def leadership(self) -> Leadership:
+    def active_controller(self) -> ActiveController:
         endpoint = self._leader_endpoints.get(GRPC)
         controller = self._committed.image.cluster.controllers.get(self._leader_id)
         listener = controller.listener(GRPC) if controller is not None else None
         if listener is not None:
             endpoint = Endpoint(listener.host, listener.port)
-        return Leadership(self._epoch, self._leader_id, endpoint)
+        return ActiveController(self._epoch, self._leader_id, endpoint)
 
     def image_at(self, offset: int) -> MetadataImage | None:
         """The committed image that held at this end offset; None if it is not reached yet, or too long ago."""
@@ -471,15 +471,15 @@ class QuorumController:
                 state = state.replay(records, batch.base_offset, provenance)
             self._history.append((batch.end_offset, state.image))
         last = batches[-1]
-        self._committed_is(state.at(Provenance(last.end_offset, last.epoch, last.append_time_ms)))
+        self._advance_committed(state.at(Provenance(last.end_offset, last.epoch, last.append_time_ms)))
 
-    def _committed_is(self, state: ControllerState) -> None:
-        """Moves to a newer committed state and releases who waited for it."""
+    def _advance_committed(self, state: ControllerState) -> None:
+        """Move to a newer committed state and release the answers that waited for it."""
         has_other_configs = state.image.configs is not self._committed.image.configs
         self._committed = state
         self._applied_offset = end_offset = state.image.stable_offset
         if not self._log.in_flight and not self._log.has_rest:
-            self._log.standing_at(state)
+            self._log.reset_to(state)
         self._purgatory.complete_to(end_offset)
         self._offset_waiters.reached(end_offset)
         if has_other_configs and self.is_active:
@@ -504,7 +504,7 @@ class QuorumController:
         self._history.clear()
         loaded = state.at(Provenance(position.offset, position.epoch, append_time_ms))
         self._history.append((position.offset, loaded.image))
-        self._committed_is(loaded)
+        self._advance_committed(loaded)
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
         """Another node leads, or nobody known."""
@@ -546,14 +546,14 @@ class QuorumController:
             self._claimed_epoch,
         )
         self._claimed_epoch = None
-        self._log.standing_at(self._committed)
+        self._log.reset_to(self._committed)
         self._abandon_work()
         self.heartbeats.deactivate()
         self._fencing.deactivate()
         self._background.deactivate()
         self.moves.deactivate()
         text = f"This controller lost the leadership ({reason}); the change may or may not survive."
-        self._purgatory.fail_all(lambda offset: OutcomeUnknown(ErrorCode.NOT_CONTROLLER, text, offset))
+        self._purgatory.fail_all(lambda offset: CommitUnknown(ErrorCode.NOT_CONTROLLER, text, offset))
         self.queue.resume()
 
     # --- activation ----------------------------------------------------------------------------------------------------------

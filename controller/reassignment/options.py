@@ -30,7 +30,7 @@ class _MoveRequest(Protocol):
     def HasField(self, name: str, /) -> bool: ...
 
 
-class MoveOptions(NamedTuple):
+class ReassignmentOptions(NamedTuple):
     """`throttle` None: none is asked for, 0: none is wanted any more."""
 
     initiator: str
@@ -45,13 +45,13 @@ class MoveOptions(NamedTuple):
     allows_size_change: bool = True
 
     @classmethod
-    def of_request(cls, request: admin_pb2.AlterPartitionReassignmentsRequest) -> MoveOptions:
+    def of_request(cls, request: admin_pb2.AlterPartitionReassignmentsRequest) -> ReassignmentOptions:
         """ApiError INVALID_REQUEST for a value that makes no sense."""
         allows = not request.HasField("allow_replication_factor_change") or request.allow_replication_factor_change
         return cls.of_common(request)._replace(force=request.force, allows_size_change=allows)
 
     @classmethod
-    def of_common(cls, request: _MoveRequest | admin_pb2.AlterReplicationFactorsRequest) -> MoveOptions:
+    def of_common(cls, request: _MoveRequest | admin_pb2.AlterReplicationFactorsRequest) -> ReassignmentOptions:
         """The options that all requests that start moves have. ApiError INVALID_REQUEST."""
         throttle = request.throttle if request.HasField("throttle") else None
         throttle_for_ms = request.throttle_expires_ms if request.HasField("throttle_expires_ms") else None

@@ -45,7 +45,7 @@ from ..engine.state import Context, ControllerState, Outcome, set_error
 from ..partitions.partition_change import build_cancel, build_change
 from ..partitions.partitions import Eligibility, default_directory
 from . import arithmetic, plans
-from .options import MoveOptions
+from .options import ReassignmentOptions
 from .policy import SIZE_CHANGE, MovePolicy, policy_of
 from .record_draft import Draft, Slots
 from .requested_change import Wish
@@ -62,7 +62,7 @@ def alter(
     INVALID_REQUEST if its options contradict each other, UNKNOWN_TOPIC_OR_PARTITION for a topic to cancel that does not exist,
     RESOURCE_NOT_FOUND or INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
     """
-    options = MoveOptions.of_request(request)
+    options = ReassignmentOptions.of_request(request)
     _check_form(request, options)
     policy = policy_of(state.image, context.settings)
     response = admin_pb2.AlterPartitionReassignmentsResponse(allow_replication_factor_change=options.allows_size_change)
@@ -94,7 +94,7 @@ def is_long(image: MetadataImage, request: admin_pb2.AlterPartitionReassignments
     return request.HasField("rollback_plan_id") or running > LONG_PARTITIONS
 
 
-def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: MoveOptions) -> None:
+def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: ReassignmentOptions) -> None:
     entries = sum(len(topic.partitions) for topic in request.topics)
     if entries > MAX_RECORDS:
         raise ApiError(
@@ -119,7 +119,7 @@ def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: 
 
 
 def _wishes(
-    state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, options: MoveOptions
+    state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, options: ReassignmentOptions
 ) -> Iterable[tuple[str, Iterable[Wish]]]:
     """What is asked for, topic by topic in the order of the answer."""
     if request.HasField("rollback_plan_id"):
@@ -171,7 +171,9 @@ def _unknown_topic(name: str) -> ApiError:
 class _Judge:
     """Judges wishes one by one, each against the state before the request, and puts what follows into the draft."""
 
-    def __init__(self, state: ControllerState, options: MoveOptions, policy: MovePolicy, draft: Draft, context: Context) -> None:
+    def __init__(
+        self, state: ControllerState, options: ReassignmentOptions, policy: MovePolicy, draft: Draft, context: Context
+    ) -> None:
         self._image = state.image
         self._options = options
         self._policy = policy

@@ -29,7 +29,7 @@ from kraftlab.metadata.records import (
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid
 
 from ..engine.state import Context
-from .options import MoveOptions
+from .options import ReassignmentOptions
 from .plans import outdated
 from .policy import MovePolicy
 from .queueing import Selection, current_load, in_order, waiting_for
@@ -70,7 +70,7 @@ class Slots:
 class Draft:
     """See the module's docstring. `index` is always the place of an entry in the request."""
 
-    def __init__(self, options: MoveOptions, policy: MovePolicy, context: Context, slots: Slots) -> None:
+    def __init__(self, options: ReassignmentOptions, policy: MovePolicy, context: Context, slots: Slots) -> None:
         self.slots = slots
         self._options = options
         self._policy = policy

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from .messages import AddVoterRequest, FetchRequest, FetchSnapshotRequest, RemoveVoterRequest, TransferLeadershipRequest
-from .purgatory import Purgatory
+from .purgatory import FetchPurgatory
 from .read_index import ReadIndex
 from .states import EpochState
 from .types import NEVER_MS, Endpoint, ReplicaKey, Voter
@@ -166,7 +166,7 @@ class Leader(EpochState):
         """Voters that have fetched since check-quorum last had its majority."""
         self.check_quorum_deadline_ms = check_quorum_deadline_ms
         self.begin_at_ms = begin_at_ms
-        self.purgatory = Purgatory()
+        self.purgatory = FetchPurgatory()
         self.reads: dict[int, PendingRead] = {}
         self.read_index = ReadIndex()
         self.change: VoterChange | None = None

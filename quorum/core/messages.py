@@ -13,7 +13,7 @@ from .errors import ErrorCode
 from .types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter
 
 
-class Api:
+class RaftApi:
     """Api numbers, Kafka's where Kafka has the RPC."""
 
     FETCH = 1
@@ -323,27 +323,27 @@ Response = (
 )
 
 API_OF: dict[type[Request], int] = {
-    FetchRequest: Api.FETCH,
-    VoteRequest: Api.VOTE,
-    BeginQuorumEpochRequest: Api.BEGIN_QUORUM_EPOCH,
-    EndQuorumEpochRequest: Api.END_QUORUM_EPOCH,
-    FetchSnapshotRequest: Api.FETCH_SNAPSHOT,
-    ProbeVoterRequest: Api.PROBE_VOTER,
-    AddVoterRequest: Api.ADD_VOTER,
-    RemoveVoterRequest: Api.REMOVE_VOTER,
-    UpdateVoterRequest: Api.UPDATE_VOTER,
-    TransferLeadershipRequest: Api.TRANSFER_LEADERSHIP,
+    FetchRequest: RaftApi.FETCH,
+    VoteRequest: RaftApi.VOTE,
+    BeginQuorumEpochRequest: RaftApi.BEGIN_QUORUM_EPOCH,
+    EndQuorumEpochRequest: RaftApi.END_QUORUM_EPOCH,
+    FetchSnapshotRequest: RaftApi.FETCH_SNAPSHOT,
+    ProbeVoterRequest: RaftApi.PROBE_VOTER,
+    AddVoterRequest: RaftApi.ADD_VOTER,
+    RemoveVoterRequest: RaftApi.REMOVE_VOTER,
+    UpdateVoterRequest: RaftApi.UPDATE_VOTER,
+    TransferLeadershipRequest: RaftApi.TRANSFER_LEADERSHIP,
 }
 REQUEST_OF: dict[int, type[Request]] = {api: request for request, api in API_OF.items()}
 RESPONSE_OF: dict[int, type[Response]] = {
-    Api.FETCH: FetchResponse,
-    Api.VOTE: VoteResponse,
-    Api.BEGIN_QUORUM_EPOCH: BeginQuorumEpochResponse,
-    Api.END_QUORUM_EPOCH: EndQuorumEpochResponse,
-    Api.FETCH_SNAPSHOT: FetchSnapshotResponse,
-    Api.PROBE_VOTER: ProbeVoterResponse,
-    Api.ADD_VOTER: VoterChangeResponse,
-    Api.REMOVE_VOTER: VoterChangeResponse,
-    Api.UPDATE_VOTER: VoterChangeResponse,
-    Api.TRANSFER_LEADERSHIP: VoterChangeResponse,
+    RaftApi.FETCH: FetchResponse,
+    RaftApi.VOTE: VoteResponse,
+    RaftApi.BEGIN_QUORUM_EPOCH: BeginQuorumEpochResponse,
+    RaftApi.END_QUORUM_EPOCH: EndQuorumEpochResponse,
+    RaftApi.FETCH_SNAPSHOT: FetchSnapshotResponse,
+    RaftApi.PROBE_VOTER: ProbeVoterResponse,
+    RaftApi.ADD_VOTER: VoterChangeResponse,
+    RaftApi.REMOVE_VOTER: VoterChangeResponse,
+    RaftApi.UPDATE_VOTER: VoterChangeResponse,
+    RaftApi.TRANSFER_LEADERSHIP: VoterChangeResponse,
 }

@@ -24,7 +24,7 @@ class ParkedFetch(msgspec.Struct, frozen=True, gc=False):
     committed_only: bool = False
 
 
-class Purgatory:
+class FetchPurgatory:
     """Parked fetches by correlation."""
 
     __slots__ = ("_deadlines", "_parked")

@@ -3,7 +3,7 @@
 Theory of operation. The driver is the only caller of the core. Everything that happens — a peer's request or answer, a timer, a
 completed flush, a proposal — becomes an event on the event loop; `_step` feeds it to the core and carries the effects out in
 their order, at once and without awaiting. What takes time is done elsewhere and comes back as an event: disk writes by
-`LogWriter` and `ElectionWriter`, messages by `PeerDesk`, the state machine by `ApplyTask`, its snapshots by
+`LogFlusher` and `ElectionWriter`, messages by `PeerDesk`, the state machine by `ApplyTask`, its snapshots by
 `SnapshotTaker`, snapshots between nodes by `SnapshotCopies`. An event that arises while effects are being carried out waits in a
 queue until they are done, so the core is never entered twice.
 
@@ -81,7 +81,7 @@ from .read_index import ReadIndexDesk
 from .signal import Signal
 from .snapshot_copies import SnapshotCopies
 from .snapshot_taker import SnapshotTaker
-from .storage_tasks import ElectionWriter, LogWriter
+from .storage_tasks import ElectionWriter, LogFlusher
 from .trace_file import TraceFile
 
 logger = logging.getLogger("kraftlab.quorum")
@@ -285,7 +285,7 @@ class RaftDriver:
         self._store = store = await self._threads.run(self._open)
         self._identity = PeerIdentity(self.config.cluster_id, store.identity.generation, self.config.raft.key)
         self._log = store.log
-        self._writer = LogWriter(store.log, self._threads, self._storage_completed, self._storage_full)
+        self._writer = LogFlusher(store.log, self._threads, self._storage_completed, self._storage_full)
         self._has_begun = True
         for note in store.notes:
             logger.warning("node %d: %s", self.config.raft.node_id, note)

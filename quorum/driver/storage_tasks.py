@@ -1,7 +1,7 @@
 """The tasks that make things durable: one for the log, one for the election state, each with a worker thread of its own.
 
 Theory of operation. The core's storage effects reach the log at once, in memory, and are visible to readers from then on.
-`LogWriter` flushes whatever has gathered with one write and one fdatasync in a worker thread, reports the newest
+`LogFlusher` flushes whatever has gathered with one write and one fdatasync in a worker thread, reports the newest
 operation that is durable, and starts again: what is proposed during a flush shares the next one. That is group commit
 without a timer; `kick` starts a flush of an idle log at once. `ElectionWriter` does the same for the election state,
 where only the newest version needs to be written. The two are apart so that a vote does not wait for a long flush.
@@ -31,10 +31,10 @@ from .signal import Signal
 logger = logging.getLogger("kraftlab.quorum")
 
 
-class LogWriter:
+class LogFlusher:
     """Stages log operations and flushes them. `on_durable(append_id)` and `on_full(reason)` are called on the event loop.
 
-    Use as `with LogWriter(…) as writer`, with `run` as a task.
+    Use as `with LogFlusher(…) as writer`, with `run` as a task.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LogWriter:
         """Since when the running flush (with its retries) runs, or None."""
         self.flushes = 0
 
-    def __enter__(self) -> LogWriter:
+    def __enter__(self) -> LogFlusher:
         self._worker.__enter__()
         return self
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import immutables
 import msgspec
 
-from kraftlab.controller.engine.answer_deadlines import OutcomeUnknown
+from kraftlab.controller.engine.answer_deadlines import CommitUnknown
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.quorum_controller import Generate
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
@@ -136,9 +136,7 @@ class Operation:
         elif answer.error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
             self._world.violated(f"M8 {self}: {answer.error}")
         elif (
-            answer.error.code == ErrorCode.REQUEST_TIMED_OUT
-            and self._is_appended
-            and not isinstance(answer.error, OutcomeUnknown)
+            answer.error.code == ErrorCode.REQUEST_TIMED_OUT and self._is_appended and not isinstance(answer.error, CommitUnknown)
         ):
             self._world.violated(f"M6 {self} was appended at {self.base_offset} and is told that nothing was done")
         if self._then is not None:

@@ -31,7 +31,7 @@ from kraftlab.checking import scratch_directory
 from kraftlab.cli import main
 from kraftlab.quorum.core.effects import Append
 from kraftlab.quorum.driver.signal import Signal
-from kraftlab.quorum.driver.storage_tasks import LogWriter
+from kraftlab.quorum.driver.storage_tasks import LogFlusher
 from kraftlab.simulation.consensus.simulated_file_system import SimulatedFile
 from kraftlab.simulation.runtime.machine import STARTED_S
 
@@ -175,19 +175,19 @@ def deaths_of_all(kind: str = "kill") -> FaultPlan:
 
 @pytest.mark.usefixtures("short_patience")
 def test_a_driver_that_answers_before_the_batch_is_on_the_disk_is_found(monkeypatch: pytest.MonkeyPatch):
-    append, kick = LogWriter.append, LogWriter.kick
+    append, kick = LogFlusher.append, LogFlusher.kick
 
-    def answering(writer: LogWriter, effect: Append) -> None:
+    def answering(writer: LogFlusher, effect: Append) -> None:
         append(writer, effect)
         writer.on_durable(effect.append_id)
 
-    def waiting_for_more(writer: LogWriter) -> None:
+    def waiting_for_more(writer: LogFlusher) -> None:
         if writer.staged_bytes > 4_000:
             kick(writer)
 
     assert not bad("registers", run_shell(workload_named("registers"), with_seed(8), deaths_of_all()))
-    monkeypatch.setattr(LogWriter, "append", answering)
-    monkeypatch.setattr(LogWriter, "kick", waiting_for_more)
+    monkeypatch.setattr(LogFlusher, "append", answering)
+    monkeypatch.setattr(LogFlusher, "kick", waiting_for_more)
     found = bad("registers", run_shell(workload_named("registers"), with_seed(8), deaths_of_all()))
     assert "safety" in {verdict.kind for verdict in found}
 

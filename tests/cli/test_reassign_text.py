@@ -10,7 +10,7 @@ from kraftlab.cli.output import CommandFailed
 from kraftlab.cli.reassign import text
 from kraftlab.cli.reassign.command import check_usage
 from kraftlab.cli.reassign.plan import Plan, parse_plan
-from kraftlab.cli.reassign.text import MoveState, Ongoing, PartitionState, Progress
+from kraftlab.cli.reassign.text import LogDirMoveState, Ongoing, PartitionState, Progress
 
 BROKERS = (0, 1, 2, 3)
 
@@ -45,7 +45,9 @@ def test_verify_of_a_plan_that_runs(transcript, captured) -> None:
     states = {key: PartitionState(target, target, text.name(key) in running) for key, target in plan.targets().items()}
     moving = {line.split()[3] for line in recorded if line.startswith("Reassignment of replica") and "progress" in line}
     moves = {
-        replica: MoveState(path, "/elsewhere", path) if "-".join(map(str, replica)) in moving else MoveState(path, path)
+        replica: LogDirMoveState(path, "/elsewhere", path)
+        if "-".join(map(str, replica)) in moving
+        else LogDirMoveState(path, path)
         for replica, path in plan.moves().items()
     }
     assert text.verify_lines(states, moves) == recorded
@@ -55,7 +57,7 @@ def test_verify_of_a_plan_that_runs(transcript, captured) -> None:
 def test_verify_of_a_plan_that_is_done(transcript, captured) -> None:
     plan = plan_of(captured, "plan-dirs.json")
     states = {key: PartitionState(target, target, False) for key, target in plan.targets().items()}
-    moves = {replica: MoveState(path, path) for replica, path in plan.moves().items()}
+    moves = {replica: LogDirMoveState(path, path) for replica, path in plan.moves().items()}
     lines = text.verify_lines(states, moves) + text.cleared_lines(BROKERS, plan.topics())
     assert lines == unordered(transcript("036").stdout)
     assert text.overall([*states.values(), *moves.values()]) is Progress.DONE
@@ -64,16 +66,16 @@ def test_verify_of_a_plan_that_is_done(transcript, captured) -> None:
 @pytest.mark.parametrize(
     ("state", "line"),
     [
-        (MoveState("/d1", "/d2", "/d3"), "Partition t-0 on broker 2 is being moved to log dir /d3 instead of /d1."),
-        (MoveState("/d1", "/d2"), "Partition t-0 on broker 2 is not being moved from log dir /d2 to /d1."),
+        (LogDirMoveState("/d1", "/d2", "/d3"), "Partition t-0 on broker 2 is being moved to log dir /d3 instead of /d1."),
+        (LogDirMoveState("/d1", "/d2"), "Partition t-0 on broker 2 is not being moved from log dir /d2 to /d1."),
         (
-            MoveState("/d1"),
+            LogDirMoveState("/d1"),
             "Partition t-0 is not found in any live log dir on broker 2. There is likely an offline log directory on the broker.",
         ),
-        (MoveState("/d1", answered=False), "Partition t-0 cannot be found in any live log directory on broker 2."),
+        (LogDirMoveState("/d1", answered=False), "Partition t-0 cannot be found in any live log directory on broker 2."),
     ],
 )
-def test_every_other_state_of_a_move_has_its_line(state: MoveState, line: str) -> None:
+def test_every_other_state_of_a_move_has_its_line(state: LogDirMoveState, line: str) -> None:
     assert text.move_state_line(("t", 0, 2), state) == line
 
 

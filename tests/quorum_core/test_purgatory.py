@@ -2,7 +2,7 @@
 
 from kraftlab.quorum.core import ReplicaKey
 from kraftlab.quorum.core.messages import FetchRequest
-from kraftlab.quorum.core.purgatory import ParkedFetch, Purgatory
+from kraftlab.quorum.core.purgatory import FetchPurgatory, ParkedFetch
 from kraftlab.quorum.core.types import NEVER_MS
 
 
@@ -11,7 +11,7 @@ def fetch(correlation: int, high_watermark: int = 0) -> ParkedFetch:
 
 
 def test_all_leave_in_the_order_of_arrival() -> None:
-    purgatory = Purgatory()
+    purgatory = FetchPurgatory()
     for correlation in (3, 1, 2):
         purgatory.park(fetch(correlation), 100)
     assert [parked.correlation for parked in purgatory.take_all()] == [3, 1, 2]
@@ -19,7 +19,7 @@ def test_all_leave_in_the_order_of_arrival() -> None:
 
 
 def test_only_those_behind_leave_when_the_high_watermark_rises() -> None:
-    purgatory = Purgatory()
+    purgatory = FetchPurgatory()
     purgatory.park(fetch(1, high_watermark=4), 100)
     purgatory.park(fetch(2, high_watermark=7), 100)
     assert [parked.correlation for parked in purgatory.take_behind(7)] == [1]
@@ -27,7 +27,7 @@ def test_only_those_behind_leave_when_the_high_watermark_rises() -> None:
 
 
 def test_the_next_deadline_is_that_of_a_fetch_still_parked() -> None:
-    purgatory = Purgatory()
+    purgatory = FetchPurgatory()
     purgatory.park(fetch(1), 100)
     purgatory.park(fetch(2), 200)
     purgatory.discard(1)

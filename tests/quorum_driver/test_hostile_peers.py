@@ -19,7 +19,6 @@ from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.errors import ErrorCode
 from kraftlab.quorum.core.messages import (
     REQUEST_OF,
-    Api,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -29,6 +28,7 @@ from kraftlab.quorum.core.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     LeaderView,
+    RaftApi,
     UpdateVoterRequest,
     VoterChangeResponse,
     VoteRequest,
@@ -67,7 +67,7 @@ async def test_a_snapshot_is_asked_for_beyond_any_file(cluster: Clusters, positi
         await c.committed(c.propose(leader, "one"))
         taken = await leader.driver.take_snapshot()
         request = FetchSnapshotRequest(leader.driver.leader.epoch, ReplicaKey(-1), taken, position, 1000)
-        body = await ask(pool, leader, Api.FETCH_SNAPSHOT, request)
+        body = await ask(pool, leader, RaftApi.FETCH_SNAPSHOT, request)
         assert msgspec.msgpack.decode(body, type=FetchSnapshotResponse).error is ErrorCode.POSITION_OUT_OF_RANGE
         await c.committed(c.propose(leader, "two"))
 
@@ -106,7 +106,7 @@ async def test_endpoints_that_no_voter_can_have_never_get_into_the_log(cluster: 
     async with cluster(dynamic=True) as c, stranger() as pool:
         leader = await c.leader()
         await c.committed(c.propose(leader, "one"))
-        body = await ask(pool, leader, Api.UPDATE_VOTER, UpdateVoterRequest(-1, Voter(c.nodes[1].voter.key, endpoints)))
+        body = await ask(pool, leader, RaftApi.UPDATE_VOTER, UpdateVoterRequest(-1, Voter(c.nodes[1].voter.key, endpoints)))
         assert msgspec.msgpack.decode(body, type=VoterChangeResponse).error is ErrorCode.INVALID_REQUEST
         # Whoever leads now: all nodes share this thread, and where it is starved they hear nothing while much is decoded.
         await c.committed(c.propose(await c.leader(), "two"))
@@ -119,11 +119,11 @@ TOO_FAR = {"GRPC": Endpoint("127.0.0.1", 2**40)}
 @pytest.mark.parametrize(
     ("api", "request_in", "response"),
     [
-        (Api.VOTE, lambda e, me: VoteRequest(e, ReplicaKey(NOBODY), me, e, 99, True), VoteResponse),
-        (Api.BEGIN_QUORUM_EPOCH, lambda e, me: BeginQuorumEpochRequest(e + 1, NOBODY, me, {}), BeginQuorumEpochResponse),
-        (Api.BEGIN_QUORUM_EPOCH, lambda e, me: BeginQuorumEpochRequest(e + 1, 7, me, TOO_FAR), BeginQuorumEpochResponse),
-        (Api.END_QUORUM_EPOCH, lambda e, me: EndQuorumEpochRequest(e + 1, NOBODY, ()), EndQuorumEpochResponse),
-        (Api.FETCH, lambda e, me: FetchRequest(e, ReplicaKey(NOBODY), 0, 0, -1, 0, 1000), FetchResponse),
+        (RaftApi.VOTE, lambda e, me: VoteRequest(e, ReplicaKey(NOBODY), me, e, 99, True), VoteResponse),
+        (RaftApi.BEGIN_QUORUM_EPOCH, lambda e, me: BeginQuorumEpochRequest(e + 1, NOBODY, me, {}), BeginQuorumEpochResponse),
+        (RaftApi.BEGIN_QUORUM_EPOCH, lambda e, me: BeginQuorumEpochRequest(e + 1, 7, me, TOO_FAR), BeginQuorumEpochResponse),
+        (RaftApi.END_QUORUM_EPOCH, lambda e, me: EndQuorumEpochRequest(e + 1, NOBODY, ()), EndQuorumEpochResponse),
+        (RaftApi.FETCH, lambda e, me: FetchRequest(e, ReplicaKey(NOBODY), 0, 0, -1, 0, 1000), FetchResponse),
     ],
     ids=["candidate", "leader", "leader at no port", "leader that resigns", "observer"],
 )
@@ -155,7 +155,7 @@ async def test_a_leader_that_can_be_named_in_no_answer_is_not_believed_in(
     async with cluster() as c, trio.open_nursery() as nursery:
         for node in c.nodes[1:]:
             await node.stop()
-            await nursery.start(PeerServer(identity(node.node_id), {Api.VOTE: answer}).serve, "127.0.0.1", node.port)
+            await nursery.start(PeerServer(identity(node.node_id), {RaftApi.VOTE: answer}).serve, "127.0.0.1", node.port)
         await eventually(lambda: len(asked) >= 5, "five votes asked for")
         assert c.nodes[0].driver.leader.leader_id != view.leader_id
         nursery.cancel_scope.cancel()
@@ -267,7 +267,7 @@ def frame_with(
         frame_with(more=DEEP),
         frame_with(cluster_id=b"\xa2\xff\xff"),
         frame_with(body=msgspec.msgpack.encode([1] * 14)[:-1] + DEEP),
-        frame_with(api=Api.VOTE, body=b"\x9f\xa2\xff\xff"),
+        frame_with(api=RaftApi.VOTE, body=b"\x9f\xa2\xff\xff"),
         (len(DEEP)).to_bytes(4, "big") + DEEP,
     ],
     ids=["deep frame", "no text", "deep body", "no text in the body", "deep only"],
@@ -283,7 +283,7 @@ async def test_what_msgspec_raises_other_errors_for_ends_no_node(cluster: Cluste
 
 
 @given(st.binary(max_size=60), st.sampled_from(sorted(REQUEST_OF)))
-def test_no_bytes_are_more_than_a_decoding_error(data: bytes, api: Api) -> None:
+def test_no_bytes_are_more_than_a_decoding_error(data: bytes, api: RaftApi) -> None:
     for kind in (Frame, REQUEST_OF[api], tuple[int, str]):
         for opened in (data, bytes([0x90 + len(data) % 16]) + data):
             with contextlib.suppress(msgspec.MsgspecError):

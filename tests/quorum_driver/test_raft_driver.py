@@ -15,7 +15,7 @@ import trio
 
 from kraftlab.quorum.core.errors import LogTruncationRefused
 from kraftlab.quorum.core.events import Event, RequestReceived
-from kraftlab.quorum.core.messages import Api, VoteRequest
+from kraftlab.quorum.core.messages import RaftApi, VoteRequest
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver import storage_tasks
 from kraftlab.quorum.driver.errors import NotLeader
@@ -121,7 +121,7 @@ async def test_goodbyes_are_waited_for_each_time(cluster: Clusters, eventually: 
             heard += 1
 
         def hear(api: int, *answer: Any) -> None:
-            if api == Api.END_QUORUM_EPOCH:
+            if api == RaftApi.END_QUORUM_EPOCH:
                 c.nursery.start_soon(hear_later, api, *answer)
             else:
                 answered(api, *answer)

@@ -18,7 +18,7 @@ from kraftlab.quorum.driver import apply_task
 from kraftlab.quorum.driver.apply_task import ApplyTask
 from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.driver.snapshot_taker import SnapshotTaker
-from kraftlab.quorum.driver.storage_tasks import LogWriter
+from kraftlab.quorum.driver.storage_tasks import LogFlusher
 from kraftlab.quorum.driver.worker_thread import WorkerThread
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.file_system import RealFileSystem
@@ -76,7 +76,7 @@ async def test_settling_waits_for_work_under_way_even_when_cancelled() -> None:
 async def test_nothing_is_flushed_on_behalf_of_peers_that_are_heard_after_the_writer_has_ended(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     flushed: list[int] = []
-    with LogWriter(log, DiskThreads(), flushed.append, lambda reason: None) as writer:
+    with LogFlusher(log, DiskThreads(), flushed.append, lambda reason: None) as writer:
         with trio.CancelScope() as scope:
             scope.cancel()
             await writer.run()
