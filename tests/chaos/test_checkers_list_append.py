@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import permutations
 
 import pytest
@@ -178,52 +177,6 @@ def small_histories(draw: st.DrawFn) -> list[Op]:
 def test_it_agrees_with_trying_all_orders(ops: list[Op]) -> None:
     verdict = ListAppend().check(Run(options=Options(), history=History(ops)))
     assert verdict.valid is in_some_order(ops), verdict.reason
-
-
-def simulated(seed: int, count: int) -> list[Op]:
-    """Transactions that take effect at one moment of their time; some lose their answer, some fail."""
-    chance = random.Random(seed)
-    lists: dict[str, list[int]] = {}
-    ops: list[Op] = []
-    for index in range(count):
-        at = index * 10
-        outcome = chance.choices(["ok", "info", "fail"], [8, 1, 1])[0]
-        happens = outcome == "ok" or (outcome == "info" and chance.random() < 0.5)
-        steps: list[str] = []
-        for key in chance.sample("abc", 2):
-            if chance.random() < 0.5:
-                steps.append(f"{key}+{index * 10 + len(steps)}")
-                if happens:
-                    lists.setdefault(key, []).append(index * 10 + len(steps) - 1)
-            else:
-                steps.append(f"{key}=" + ",".join(map(str, lists.get(key, []))))
-        ops.append(txn(index, at - chance.randrange(30), at + chance.randrange(1, 30), *steps, outcome=outcome))
-    final = [f"{key}=" + ",".join(map(str, lists.get(key, []))) for key in "abc"]
-    return [*ops, txn(count, count * 10 + 50, count * 10 + 60, *final)]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 60))
-def test_what_lists_did_is_accepted(seed: int, count: int) -> None:
-    verdict = ListAppend().check(Run(options=Options(), history=History(simulated(seed, count))))
-    assert verdict.valid is True, verdict.reason
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 2))
-def test_an_append_that_is_gone_at_the_end_is_seen(seed: int, which: int) -> None:
-    ops = simulated(seed, 50)
-    *others, final = ops
-    name, key, values = final.result[which]
-    lost = values[-1]
-    (writer,) = (op for op in others if ["append", key, lost] in op.value)
-    steps = [step if step[1] != key else [name, key, values[:-1]] for step in final.result]
-    shown = [step for op in others if op.outcome == "ok" for step in op.result if step[0] == "r"] + steps
-    seen = any(step[1] == at and value in step[2] for _, at, value in writer.value if value is not None for step in shown)
-    changed = Op(index=final.index, process=final.process, f="txn", value=final.value, outcome="ok", result=steps,
-                 invoked_ns=final.invoked_ns, ended_ns=final.ended_ns)  # fmt: skip
-    verdict = ListAppend().check(Run(options=Options(), history=History([*others, changed])))
-    assert (verdict.valid is False) == (writer.outcome == "ok" or seen)
 
 
 # -- circles of graphs -------------------------------------------------------------------------------------------------

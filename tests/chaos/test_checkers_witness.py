@@ -1,15 +1,15 @@
-"""The offset witness: what a log and its clients did is accepted, and any one lie of either is seen."""
+"""The offset witness: what a log and its clients may have done is accepted, and what they cannot have done is named.
+
+Histories of whole clusters, honest and lying, are those of workloads/test_lies.py.
+"""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jepsen_lite.checkers.fold import Change, changes
 from jepsen_lite.checkers.resolution import NEVER_HAPPENED, resolved
@@ -265,135 +265,3 @@ def test_unknown_outcomes_are_resolved_from_the_log() -> None:
     assert (never.outcome, never.error) == ("fail", NEVER_HAPPENED)
     assert read.outcome == "info"
     assert resolved(history, CommittedLog((), 4, 7)).never == frozenset()
-
-
-# -- histories of a simulated log ----------------------------------------------------------------------------------------
-
-
-class Simulated:
-    """Registers behind a log: each request takes effect at one moment of its time, or, with a lost answer, later or never."""
-
-    def __init__(self, seed: int, count: int) -> None:
-        self.chance = random.Random(seed)
-        self.entries: list[Entry] = []
-        self.ops: list[Op] = []
-        self.state = Registers()
-        self.late: list[tuple[str, int, str]] = []
-        free_at = dict.fromkeys(range(5), 0)
-        at = 0
-        for index in range(count):
-            at += self.chance.randrange(1, 10)
-            if self.late and self.chance.random() < 0.3:
-                self.append(*self.late.pop())
-            free = [process for process, moment in free_at.items() if moment < at]
-            if not free:
-                at = max(free_at.values()) + 1
-                free = list(free_at)
-            process = self.chance.choice(free)
-            begun = self.chance.randrange(free_at.pop(process), at)
-            ended = at + self.chance.randrange(1, 30)
-            made = self.one(index, process, begun, ended)
-            self.ops.append(made)
-            free_at[process + (5 if made.outcome == "info" else 0)] = ended + 1
-        self.ops.sort(key=lambda made: made.invoked_ns)
-        self.ops = [msgspec.structs.replace(made, index=index) for index, made in enumerate(self.ops)]
-
-    def append(self, key: str, value: int, request_id: str) -> int:
-        entry = config(len(self.entries), key, value, request_id)
-        self.entries.append(entry)
-        self.state.apply(Change(entry.offset, entry.batch_end, 1, request_id, (entry,)))
-        return entry.batch_end
-
-    def one(self, index: int, process: int, begun: int, ended: int) -> Op:
-        chance, key = self.chance, self.chance.choice("xyz")
-        fields: dict[str, Any] = {"key": key, "process": process, "request_id": f"a:{index}"}
-        there = self.state.values.get(key)
-        kind = chance.choice(["get", "get", "set", "cas"])
-        if kind == "get":
-            return op(index, "get", begun, ended, offset=len(self.entries), **{**fields, "result": there, "request_id": ""})
-        if kind == "cas":
-            expected = chance.choice([there, 0])
-            fields["value"] = [expected, index + 1]
-            if expected != there:
-                return op(index, "cas", begun, ended, outcome="fail", error=MISMATCH, **fields)
-        else:
-            fields["value"] = index + 1
-        lost = chance.random()
-        if lost < 0.1:
-            return op(index, kind, begun, ended, outcome="info", **fields)
-        if kind == "set" and lost < 0.2:
-            self.late.append((key, index + 1, f"a:{index}"))
-            return op(index, kind, begun, ended, outcome="info", **fields)
-        end = self.append(key, index + 1, f"a:{index}")
-        if lost < 0.3:
-            return op(index, kind, begun, ended, outcome="info", **fields)
-        return op(index, kind, begun, ended, offset=end, **fields)
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.integers(0, 10**6), st.integers(10, 80))
-def test_what_a_log_did_is_accepted(seed: int, count: int) -> None:
-    made = Simulated(seed, count)
-    verdict = check(made.ops, made.entries)
-    assert verdict.valid is True or (verdict.valid == UNKNOWN and not verdict.details["checked"]), verdict.reason
-
-
-def _chosen(ops: list[Op], holds: Callable[[Op], bool], chance: random.Random) -> int | None:
-    places = [place for place, made in enumerate(ops) if holds(made)]
-    return chance.choice(places) if places else None
-
-
-def _other_result(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
-    place = _chosen(ops, lambda made: made.f == "get", chance)
-    if place is None:
-        return None
-    ops[place] = msgspec.structs.replace(ops[place], result=-1)
-    return "wrong answer"
-
-
-def _drop_entry(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
-    place = _chosen(ops, lambda made: made.f == "set" and made.outcome == "ok", chance)
-    if place is None:
-        return None
-    at = ops[place].offset - 1
-    entries[at] = config(at, "w", 0)
-    return "lost"
-
-
-def _write_twice(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
-    place = _chosen(ops, lambda made: made.offset > 0 and made.f != "get", chance)
-    if place is None:
-        return None
-    entries.append(config(len(entries), "w", 0, ops[place].request_id))
-    return "duplicate"
-
-
-def _failed_after_all(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
-    place = _chosen(ops, lambda made: made.offset > 0 and made.f != "get", chance)
-    if place is None:
-        return None
-    ops[place] = msgspec.structs.replace(ops[place], outcome="fail", error="NOT_CONTROLLER")
-    return "failed but written"
-
-
-def _read_too_old(ops: list[Op], entries: list[Entry], chance: random.Random) -> str | None:
-    acknowledged = min((made.ended_ns for made in ops if made.offset > 0), default=None)
-    if acknowledged is None:
-        return None
-    place = _chosen(ops, lambda made: made.f == "get" and made.invoked_ns > acknowledged, chance)
-    if place is None:
-        return None
-    ops[place] = msgspec.structs.replace(ops[place], offset=0, result=None)
-    return "stale read"
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.integers(0, 10**6),
-    st.sampled_from([_other_result, _drop_entry, _write_twice, _failed_after_all, _read_too_old]),
-)
-def test_one_lie_is_seen(seed: int, lie: Callable[[list[Op], list[Entry], random.Random], str | None]) -> None:
-    made = Simulated(seed, 50)
-    kind = lie(made.ops, made.entries, random.Random(seed))
-    verdict = check(made.ops, made.entries)
-    assert kind is None or (verdict.valid is False and kind in verdict.details["violations"])
