@@ -135,8 +135,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("paused", [(), ("3000", "0")], ids=["running", "paused"])
-@pytest.mark.parametrize("victim", ["parent", "fork server"])
+@pytest.mark.parametrize(("victim", "paused"), [("parent", ("3000", "0")), ("fork server", ()), ("fork server", ("3000", "0"))])
 def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paused: tuple[str, ...]) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), *paused], stdout=subprocess.PIPE, text=True)
     try:
