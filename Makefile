@@ -51,10 +51,6 @@ EXTRA = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject
 	@$(INSTALL) '.[chaos]' >&2
 	@touch $@
 
-.venv/installed-bench: .venv/installed-dev
-	@$(INSTALL) '.[dev,bench]' >&2
-	@touch $@
-
 demo: .venv/installed
 	@$(BIN)/kraftlab demo $(ARGS)
 
@@ -106,7 +102,7 @@ proto: .venv/proto/installed
 proto-check: .venv/proto/installed
 	.venv/proto/bin/python proto/generate.py --check
 
-bench: .venv/installed-bench
+bench: .venv/installed-dev
 	$(BIN)/python -m bench $(ARGS)
 
 clean:

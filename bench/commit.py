@@ -1,19 +1,18 @@
-"""How long one small metadata write takes to commit, and how many commit per second; beside others in the same run.
+"""How long one small metadata write takes to commit, and how many commit per second.
 
-Each system runs three nodes as processes on loopback with fsync on. Measured: latency of one write at a time, commits per
-second at 64 and 512 in flight, and one write of 10,000 records. A door is a way in: a function `measure(parameters)`.
+Three nodes run as processes on loopback with fsync on. Measured: latency of one write at a time, commits per second at 64 and 512
+in flight, and one write of 10,000 records. A door is a way in: a function `measure(parameters)`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 
 import click
 import msgspec
 
-from . import commit_admin, commit_etcd, commit_quorum, floor
+from . import commit_admin, commit_quorum, floor
 from .measure import CommitParameters, CommitResult, NoResult, measurement, table
 
 Door = Callable[[CommitParameters], CommitResult]
@@ -32,22 +31,6 @@ ELSEWHERE = (
 )
 """System, serial p50, 64 in flight: measured on such a machine, three nodes on loopback, fsync on. Kafka lingers 25 ms by
 design."""
-
-
-def others() -> dict[str, Door]:
-    """Other systems that can be measured here; one line on stderr for each that cannot."""
-    found: dict[str, Door] = {}
-    if importlib.util.find_spec("pysyncobj") is not None:
-        from . import commit_pysyncobj
-
-        found["pysyncobj"] = commit_pysyncobj.measure
-    else:
-        print("PySyncObj is not installed and not measured; `make bench` installs it", file=sys.stderr)
-    if commit_etcd.is_available():
-        found["etcd"] = commit_etcd.measure
-    else:
-        print("no `etcd` binary on PATH: etcd is not measured", file=sys.stderr)
-    return found
 
 
 def measure(doors: dict[str, Door], parameters: CommitParameters) -> list[CommitResult]:
@@ -84,14 +67,13 @@ def render(results: Sequence[CommitResult], parameters: CommitParameters) -> str
 
 @measurement("commit", __doc__, quick="half a second per part")
 @click.option("--seconds", type=float, help="how long each part takes (default 2)")
-@click.option("--doors", default=",".join(OURS), show_default=True, help="which of our doors")
-@click.option("--ours-only", is_flag=True, help="do not measure other systems")
-def main(quick: bool, as_json: bool, seconds: float | None, doors: str, ours_only: bool) -> int:
+@click.option("--doors", default=",".join(OURS), show_default=True, help="which doors")
+def main(quick: bool, as_json: bool, seconds: float | None, doors: str) -> int:
     names = doors.split(",")
     if unknown := set(names) - OURS.keys():
         raise click.UsageError(f"no door is called {', '.join(sorted(unknown))}; choose from {', '.join(OURS)}")
     parameters = CommitParameters(seconds=seconds or (0.5 if quick else 2.0))
-    measured = {name: OURS[name] for name in names} | ({} if ours_only else others())
+    measured = {name: OURS[name] for name in names}
     results = measure(measured, parameters)
     if not results:
         return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -21,7 +20,7 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.file_system import RealFile, RealFileSystem
 from kraftlab.wire.transport import PeerServer
 
-from .measure import CommitParameters, CommitResult, percentile, run_nodes
+from .measure import CommitParameters, CommitResult, NodeArguments, percentile, run_nodes
 
 SYSTEM = "kraftlab"
 DOOR = "quorum.propose"
@@ -158,18 +157,19 @@ class Workload:
         )
 
 
-async def node(index: int, ports: list[int], directory: str, report: int, parameters: CommitParameters) -> None:
-    endpoints = [{"CONTROLLER": Endpoint("127.0.0.1", port)} for port in ports]
+async def node(arguments: NodeArguments) -> None:
+    index, parameters = arguments.index, arguments.parameters
+    endpoints = [{"CONTROLLER": Endpoint("127.0.0.1", port)} for port in arguments.ports]
     voters = VoterSet(tuple(Voter(ReplicaKey(number), endpoints[number]) for number in range(VOTERS)))
     raft = RaftConfig(node_id=index, directory_id=bytes([index + 1]) * 16, voters=voters, endpoints=endpoints[index])
     commits = Commits()
     file_system = SlowFileSystem(parameters.fsync_ms) if parameters.fsync_ms else RealFileSystem()
-    driver = RaftDriver(DriverConfig(cluster_id="bench", directory=directory, raft=raft), commits, file_system)
+    driver = RaftDriver(DriverConfig(cluster_id="bench", directory=arguments.directory, raft=raft), commits, file_system)
     async with trio.open_nursery() as nursery:
         await nursery.start(driver.run)
-        await nursery.start(PeerServer(driver.identity, driver.handlers()).serve, "127.0.0.1", ports[index])
+        await nursery.start(PeerServer(driver.identity, driver.handlers()).serve, "127.0.0.1", arguments.ports[index])
         tame_interpreter()
-        nursery.start_soon(lead, driver, commits, report, parameters)
+        nursery.start_soon(lead, driver, commits, arguments.report, parameters)
         await trio.to_thread.run_sync(sys.stdin.buffer.read)
         await driver.stop()
         nursery.cancel_scope.cancel()
@@ -182,18 +182,5 @@ async def lead(driver: RaftDriver, commits: Commits, report: int, parameters: Co
     os.write(report, msgspec.json.encode(result) + b"\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--index", type=int, required=True)
-    parser.add_argument("--ports", required=True)
-    parser.add_argument("--directory", required=True)
-    parser.add_argument("--report", type=int, required=True)
-    parser.add_argument("--parameters", required=True)
-    arguments = parser.parse_args()
-    parameters = msgspec.json.decode(arguments.parameters, type=CommitParameters)
-    ports = [int(port) for port in arguments.ports.split(",")]
-    trio.run(node, arguments.index, ports, arguments.directory, arguments.report, parameters)
-
-
 if __name__ == "__main__":
-    main()
+    trio.run(node, msgspec.json.decode(sys.argv[1], type=NodeArguments))

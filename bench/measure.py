@@ -32,6 +32,16 @@ class CommitParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Added to every fdatasync of our metadata log, as a slower disk would."""
 
 
+class NodeArguments(msgspec.Struct, frozen=True):
+    """Argument of a node's process, as JSON. `ports` are those of all nodes; `report` is the file descriptor for the result."""
+
+    index: int
+    ports: tuple[int, ...]
+    directory: str
+    report: int
+    parameters: CommitParameters
+
+
 class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one system did at one door. Times are milliseconds; `commits_per_second` by number in flight."""
 
@@ -88,10 +98,9 @@ def free_ports(count: int) -> list[int]:
 def run_nodes(module: str, parameters: CommitParameters, *, nodes: int = 3, timeout_s: float = 120.0) -> CommitResult:
     """Starts `python -m module` once per node and returns what the first of them reports; all are ended before this returns.
 
-    A node gets its index, the ports, a directory of its own and the parameters as arguments, writes its result as one line of
-    JSON to file descriptor `--report`, and ends when its standard input closes.
+    A node gets `NodeArguments`, writes its result as one line of JSON to `report`, and ends when its standard input closes.
     """
-    ports = ",".join(map(str, free_ports(nodes)))
+    ports = tuple(free_ports(nodes))
     directory = tempfile.mkdtemp(prefix="kraftlab-bench-")
     read_end, write_end = os.pipe()
     processes: list[subprocess.Popen[bytes]] = []
@@ -99,8 +108,8 @@ def run_nodes(module: str, parameters: CommitParameters, *, nodes: int = 3, time
         for index in range(nodes):
             home = os.path.join(directory, str(index))
             os.mkdir(home)
-            command = [sys.executable, "-m", module, "--index", str(index), "--ports", ports, "--directory", home]
-            command += ["--report", str(write_end), "--parameters", msgspec.json.encode(parameters).decode()]
+            arguments = msgspec.json.encode(NodeArguments(index, ports, home, write_end, parameters)).decode()
+            command = [sys.executable, "-m", module, arguments]
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(write_end,)))
         os.close(write_end)
         return msgspec.json.decode(_first_line(read_end, timeout_s), type=CommitResult)
