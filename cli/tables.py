@@ -12,6 +12,12 @@ def tab_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of equal length, the header first: each cell as wide as its column, then two spaces."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 def utc_text(timestamp_ms: int) -> str:
     """Milliseconds since 1970 as 2026-11-21T17:06:35.222Z."""
     moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)

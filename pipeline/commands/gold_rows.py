@@ -6,13 +6,13 @@ import contextlib
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kraftlab.cli.output import CommandFailed, print_json
-from kraftlab.cli.tables import utc_text
+from kraftlab.cli.tables import aligned, utc_text
 
 if TYPE_CHECKING:
     from ..lake.commits import Lake
@@ -90,18 +90,10 @@ def print_rows(
         writer.writerows([_cell(name, row[name], "") for name in known] for row in rows)
         click.echo(text.getvalue(), nl=False)
     else:
-        for line in _lines(rows, columns):
+        cells = [columns, *([_cell(name, row[name], "-", times=True) for name in columns] for row in rows)]
+        for line in aligned(cells) if rows else ():
             click.echo(line)
         click.echo(summary)
-
-
-def _lines(rows: list[Row], columns: Sequence[str]) -> Iterator[str]:
-    if not rows:
-        return
-    cells = [list(columns), *([_cell(name, row[name], "-", times=True) for name in columns] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _cell(name: str, value: Any, null: str, *, times: bool = False) -> str:

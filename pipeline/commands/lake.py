@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from kraftlab.cli.output import Output, json_option
+from kraftlab.cli.tables import aligned
 
 from ..command import CLEAN
 from .options import lake_option
@@ -74,7 +75,7 @@ def sql(query: str, lake_uri: str, limit: int, as_csv: bool, as_json: bool) -> i
         names, rows = run(spark, Lake(lake_uri), query, limit + 1)
     is_cut, rows = len(rows) > limit, rows[:limit]
     output = Output(as_json)
-    output.lines([_as_csv(names, rows)] if as_csv else _as_table(names, rows))
+    output.lines([_as_csv(names, rows)] if as_csv else aligned([names, *(list(map(_text, row)) for row in rows)]))
     output.result([dict(zip(names, (_plain(value) for value in row), strict=True)) for row in rows])
     if is_cut:
         print(f"only the first {limit} rows; --limit shows more", file=sys.stderr)
@@ -98,10 +99,3 @@ def _as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     writer.writerow(names)
     writer.writerows([_text(value) if value is not None else "" for value in row] for row in rows)
     return text.getvalue().rstrip("\n")
-
-
-def _as_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    cells = [list(names), *([_text(value) for value in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+
+from kraftlab.cli.tables import aligned
 
 from .goals import DISK_CAPACITY_SHARE, GOALS, NOT_DONE, band_of_counts
 from .plan import BrokerLoad, PartitionMove, Plan, Why
@@ -240,11 +242,6 @@ def summary_lines(summaries: Iterable[Summary]) -> list[str]:
         for one in summaries
     ]
     return aligned(rows)
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _list(brokers: tuple[int, ...]) -> str:

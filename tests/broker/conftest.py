@@ -161,6 +161,20 @@ class World:
     async def change(self, topic: str, number: int, **fields: Any) -> None:
         await self.commit(PartitionChange(0, number, self.image.topics.by_name[topic], **fields))
 
+    async def add_replica(self, number: int, broker_id: int) -> None:
+        """Begin a move that adds a replica to a partition of topic t."""
+        state = self.state("t", number)
+        await self.change(
+            "t",
+            number,
+            replicas=(*state.replicas, broker_id),
+            adding_replicas=(broker_id,),
+            removing_replicas=(),
+            original_replicas=state.replicas,
+            target_replicas=(*state.replicas, broker_id),
+            directories=(*state.directories, UNASSIGNED),
+        )
+
     async def delete_topic(self, name: str) -> None:
         await self.commit(RemoveTopic(0, self.image.topics.by_name[name]))
 

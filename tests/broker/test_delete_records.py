@@ -45,6 +45,23 @@ def starts(world: Any) -> list[int]:
     return [world.brokers[broker_id].log("t", 0).log_start_offset for broker_id in (0, 1)]
 
 
+async def answer_after(
+    pair: Any, happens: Callable[..., Awaitable[None]], *arguments: Any, **options: Any
+) -> list[tuple[int, int]]:
+    """Of a deletion up to offset 3 that is not answered before something has happened."""
+    answers: list[list[tuple[int, int]]] = []
+
+    async def ask() -> None:
+        answers.append(await delete(pair, 0, ("t", 0, 3)))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(0.1)
+        assert answers == []
+        await happens(*arguments, **options)
+    return answers[0]
+
+
 async def test_the_start_of_the_log_moves_on_every_replica_before_the_answer(autojump_clock: Any, pair: Any) -> None:
     assert await delete(pair, 0, ("t", 0, 3)) == [(3, 0)]
     assert starts(pair) == [3, 3]
@@ -108,32 +125,12 @@ async def test_a_replica_whose_broker_is_fenced_meanwhile_is_waited_for_no_longe
     """It is not in sync, so that nothing of the partition changes."""
     pair.unreachable.add(0)
     await pair.change("t", 0, isr=(0,))
-    answers: list[list[tuple[int, int]]] = []
-
-    async def ask() -> None:
-        answers.append(await delete(pair, 0, ("t", 0, 3)))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask)
-        await trio.sleep(0.1)
-        assert answers == []
-        await pair.fence(1, fenced=True)
-    assert answers == [[(3, 0)]]
+    assert await answer_after(pair, pair.fence, 1, fenced=True) == [(3, 0)]
 
 
 async def test_a_leader_that_has_to_go_tells_so(autojump_clock: Any, pair: Any) -> None:
     pair.unreachable.add(0)
-    answers: list[list[tuple[int, int]]] = []
-
-    async def ask() -> None:
-        answers.append(await delete(pair, 0, ("t", 0, 3)))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask)
-        await trio.sleep(0.1)
-        assert answers == []
-        await pair.change("t", 0, leader=1)
-    assert answers == [[(-1, 6)]]
+    assert await answer_after(pair, pair.change, "t", 0, leader=1) == [(-1, 6)]
 
 
 async def test_what_was_deleted_does_not_come_back_with_a_crash(autojump_clock: Any, pair: Any) -> None:

@@ -10,7 +10,6 @@ import trio
 
 from kraftlab.broker.move_reports import MoveReports
 from kraftlab.metadata.records import ChangeMoveThrottles, QueueMoves, StartMoves
-from kraftlab.metadata.uuids import UNASSIGNED
 
 Batch = Callable[..., bytes]
 Eventually = Callable[..., Awaitable[None]]
@@ -20,17 +19,7 @@ RATE = 100_000
 
 async def add_replica(world: Any, number: int, broker_id: int, throttle: int | None = RATE) -> None:
     """A move that adds a replica to a partition of topic t, and owns a throttle."""
-    state = world.state("t", number)
-    await world.change(
-        "t",
-        number,
-        replicas=(*state.replicas, broker_id),
-        adding_replicas=(broker_id,),
-        removing_replicas=(),
-        original_replicas=state.replicas,
-        target_replicas=(*state.replicas, broker_id),
-        directories=(*state.directories, UNASSIGNED),
-    )
+    await world.add_replica(number, broker_id)
     topic_id = world.image.topics.by_name["t"]
     await world.commit(StartMoves(0, 7, "User:a", "", 1, ((topic_id, number, number),), throttle=throttle))
 

@@ -11,7 +11,6 @@ import trio
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
-from kraftlab.metadata.uuids import UNASSIGNED
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.frames import MAX_FRAME_BYTES
 
@@ -28,20 +27,6 @@ async def limit(world: Any, brokers: list[int], leader: bool = True, follower: b
     for broker_id in brokers:
         await world.configure(4, str(broker_id), **{f"{side}_replication_throttled_rate": str(RATE) for side in sides})
     await world.configure(2, "t", **{f"{side}_replication_throttled_replicas": "*" for side in sides})
-
-
-async def add_replica(world: Any, number: int, broker_id: int) -> None:
-    state = world.state("t", number)
-    await world.change(
-        "t",
-        number,
-        replicas=(*state.replicas, broker_id),
-        adding_replicas=(broker_id,),
-        removing_replicas=(),
-        original_replicas=state.replicas,
-        target_replicas=(*state.replicas, broker_id),
-        directories=(*state.directories, UNASSIGNED),
-    )
 
 
 @pytest.mark.parametrize(("leader", "follower"), [(True, True), (True, False), (False, True)])
@@ -64,7 +49,7 @@ async def test_the_throttle_holds_over_a_small_copy(
     size = source.log("t", 0).size_bytes
     await limit(world, [0, 1], leader, follower)
     begun = trio.current_time()
-    await add_replica(world, 0, 1)
+    await world.add_replica(0, 1)
     await eventually(lambda: 1 in world.state("t", 0).isr, "the new replica is in sync", 60)
     rate = size / (trio.current_time() - begun)
     assert rate <= RATE * 1.1 + batch_bytes / (size / RATE)
@@ -83,7 +68,7 @@ async def test_the_throttle_is_shared_by_copies_from_several_leaders(
     await limit(world, [0, 1, 2])
     begun = trio.current_time()
     for number in range(3):
-        await add_replica(world, number, 2)
+        await world.add_replica(number, 2)
     await trio.sleep(2)
     half_way = [target.log("t", number).size_bytes for number in range(3)]
     assert min(half_way) > 0.75 * max(half_way), "each partition gets its share"
@@ -98,7 +83,7 @@ async def test_replicas_in_sync_are_neither_throttled_nor_delayed(autojump_clock
     for _ in range(50):
         await brokers[0].produce("t", 1, batch(1, 10_000))
     await limit(world, [0, 1, 2])
-    await add_replica(world, 1, 1)
+    await world.add_replica(1, 1)
     await trio.sleep(0.5)
     begun = trio.current_time()
     for _ in range(20):
@@ -144,7 +129,7 @@ async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(
         await source.produce("t", 0, batch(1, 4_000))
     size = source.log("t", 0).size_bytes
     await limit(world, [0, 1])
-    await add_replica(world, 0, 1)
+    await world.add_replica(0, 1)
     await trio.sleep(2)
     described = await target.log_dirs_api.describe(admin_pb2.DescribeLogDirsRequest())
     [shown] = [part for result in described.results for topic in result.topics for part in topic.partitions]
@@ -168,7 +153,7 @@ async def test_a_cancelled_reassignment_leaves_everything_as_before(
     await trio.sleep(0.5)
     before = world.state("t", 0)
     await limit(world, [0, 1, 2])
-    await add_replica(world, 0, 2)
+    await world.add_replica(0, 2)
     await trio.sleep(1)
     assert 0 < brokers[2].log("t", 0).size_bytes < brokers[0].log("t", 0).size_bytes
     await world.change(
@@ -197,7 +182,7 @@ async def test_lifting_the_throttle_takes_effect_at_once(
     for _ in range(100):
         await source.produce("t", 0, batch(1, 20_000))
     await limit(world, [0, 1])
-    await add_replica(world, 0, 1)
+    await world.add_replica(0, 1)
     await trio.sleep(1)
     for broker_id in (0, 1):
         await world.configure(4, str(broker_id), leader_replication_throttled_rate=None, follower_replication_throttled_rate=None)
@@ -214,7 +199,7 @@ async def test_a_replica_whose_throttle_goes_does_not_wait_until_its_debt_is_pai
         await source.produce("t", 0, batch(1, 10_000))
     await world.configure(4, "1", follower_replication_throttled_rate="1")
     await world.configure(2, "t", follower_replication_throttled_replicas="*")
-    await add_replica(world, 0, 1)
+    await world.add_replica(0, 1)
     await trio.sleep(30)
     assert 1 not in world.state("t", 0).isr, "one batch is hours of debt at this rate"
     await world.configure(2, "t", follower_replication_throttled_replicas=None)
