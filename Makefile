@@ -34,7 +34,8 @@ EXTRA = $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject
 .PHONY: .venv/wheels
 .venv/wheels: | .venv/made
 	@mkdir -p $@
-	@$(PIP) wheel --no-deps --wheel-dir $@ -C--build-option=--compression=stored $(call EXTRA,spark) >&2 || :
+	@$(BIN)/python -c 'import pyspark' 2>/dev/null || \
+	  $(PIP) wheel --no-deps --wheel-dir $@ -C--build-option=--compression=stored $(call EXTRA,spark) >&2 || :
 
 .venv/installed-tools: pyproject.toml | .venv/made
 	@$(INSTALL) '.[tools]' >&2

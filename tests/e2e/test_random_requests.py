@@ -22,7 +22,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import to_text
 from kraftlab.rpc.methods import METHODS, SERVICE
 
-REQUESTS = 14
+REQUESTS = 8
 BITS = {FieldDescriptor.TYPE_INT32: 31, FieldDescriptor.TYPE_INT64: 63, FieldDescriptor.TYPE_UINT64: 64}
 TEXTS = ("t", "t", "t", "", "0", "3000", "nope", "a b", "\x00", "é", "-1", "t" * 250, to_text(bytes(16)), to_text(b"\xff" * 16))
 NOT_BY_CHANCE = {
