@@ -68,9 +68,17 @@ logger = logging.getLogger("kraftlab.controller")
 R = TypeVar("R")
 Generate = Callable[[ControllerState, Context], Outcome[R]]
 WorkedOut = tuple[Outcome[Any], Plan | None]
-"""What a write decided, and what that comes to in the log."""
+"""The outcome of a write, and the batches that it comes to in the log."""
 Aside = Callable[[Callable[[], WorkedOut], Callable[[Result[WorkedOut]], None]], None]
 """Runs the first function elsewhere, and then, on the event loop, the second with what came of it."""
+
+
+class FromAside(NamedTuple):
+    """The result of a write that was worked out aside; it holds if the log still ends at `next_offset`."""
+
+    next_offset: int
+    unwrap: Callable[[], WorkedOut]
+
 
 NO_LEADER = -1
 DEADLINE_TAG = "answers that may not wait longer"
@@ -120,8 +128,6 @@ class QuorumController:
         self._aside = aside
         self._working_out: object | None = None
         """The long write that is being worked out aside; None: none is, or nobody waits for it any more."""
-        self._plan: Plan | None = None
-        """What was worked out of the write that runs now."""
         self.heartbeats = HeartbeatTable(settings.session_timeout_ms)
         self.queue = EventQueue(clock, on_timer_changed)
         self.failure: BaseException | None = None
@@ -248,20 +254,20 @@ class QuorumController:
         """
         answer: Answer[R] = Answer()
 
-        def run(generate: Generate[R]) -> None:
-            write = partial(self._run_write, name, generate, answer)
+        def run(from_aside: FromAside | None = None) -> None:
+            write = partial(self._run_write, name, generate, answer, from_aside)
             if answer_by_ms < NEVER_MS:
                 self._run_limited(write, answer, answer_by_ms)
             else:
                 write()
 
         is_worked_out = is_long and self._aside is not None
-        begin = partial(self._work_out, name, generate, run, answer) if is_worked_out else partial(run, generate)
+        begin = partial(self._work_out, name, generate, run, answer) if is_worked_out else run
         self.queue.append(Event(name, begin, answer.fail, deadline_ms))
         return answer
 
-    def _work_out(self, name: str, generate: Generate[R], run: Callable[[Generate[R]], None], answer: Answer[R]) -> None:
-        """Has a long write worked out aside; the queue stands still until then, so that what it builds on is what it changes."""
+    def _work_out(self, name: str, generate: Generate[R], run: Callable[[FromAside | None], None], answer: Answer[R]) -> None:
+        """Have a long write worked out aside, and `run` with the result; the queue is paused until then."""
         epoch, quorum = self._claimed_epoch, self._quorum
         if epoch is None or quorum is None or self._aside is None or not self._finish(quorum, epoch):
             answer.fail(self.not_controller())
@@ -285,16 +291,9 @@ class QuorumController:
                 self.queue.unpause(Event(name, again, answer.fail))
                 return
 
-            unwrap = cache(result.unwrap)
-
-            def worked_out(state: ControllerState, now: Context) -> Outcome[R]:
-                # The log may not have taken it at once; then this is called again, and a result unwraps only once.
-                if now.next_offset != context.next_offset:
-                    return generate(state, now)
-                outcome, self._plan = unwrap()
-                return outcome
-
-            self.queue.unpause(Event(name, partial(run, worked_out), answer.fail))
+            # If the log does not take the write at once, the event runs again, and a result unwraps only once.
+            from_aside = FromAside(context.next_offset, cache(result.unwrap))
+            self.queue.unpause(Event(name, partial(run, from_aside), answer.fail))
 
         self.queue.pause()
         self._aside(work, done)
@@ -370,17 +369,20 @@ class QuorumController:
 
     # --- writing -------------------------------------------------------------------------------------------------------------
 
-    def _run_write(self, name: str, generate: Generate[R], answer: Answer[R]) -> None:
+    def _run_write(self, name: str, generate: Generate[R], answer: Answer[R], from_aside: FromAside | None = None) -> None:
         epoch, quorum = self._claimed_epoch, self._quorum
         if epoch is None or quorum is None or not self._finish(quorum, epoch):
             answer.fail(self.not_controller())
             return
         context = Context(self._clock(), self._random, self.settings, quorum.end_offset)
         try:
-            outcome = generate(self._log.newest, context)
+            plan: Plan | None = None
+            if from_aside is not None and from_aside.next_offset == context.next_offset:
+                outcome, plan = from_aside.unwrap()
+            else:
+                outcome = generate(self._log.newest, context)
             end_offset = self._newest_offset()
             if outcome.records:
-                plan, self._plan = self._plan, None
                 end_offset = self._log.write(quorum, epoch, outcome, context.now_ms, plan)
                 self._background.appended(context.now_ms)
                 self.moves.changed(self._log.newest.image)
