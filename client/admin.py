@@ -1,9 +1,9 @@
 """`AdminClient`: the admin API from a program that has threads and no event loop.
 
 Theory of operation. A call goes to the active controller if it is known, else to the next bootstrap server; any node will do,
-since brokers forward. Every answer says who the active controller is, so the second call takes the direct way. NOT_CONTROLLER
-and broken connections move a call to the next node, with a short growing pause, until its deadline; then `ClusterUnreachable`
-says whom it asked. A write carries an id through all its sendings (`request_ids.py`): whichever of them took effect, it did so
+since brokers forward. Every answer says who the active controller is, so the second call takes the direct way. NOT_CONTROLLER and
+broken connections move a call to the next node, with a short growing pause, until its deadline; then `ClusterUnreachable` says
+whom it asked. A write carries an id through all its sendings (`rpc/request_ids.py`): whichever of them took effect, it did so
 once, and the answer is that of the one that did. Without ids a write whose connection broke may have taken effect before it is
 sent again, and the answer to the second sending then tells (TOPIC_ALREADY_EXISTS, say). An error of the whole request raises
 `ApiError`; errors of single topics or partitions stand in the response, and `raise_first_error` turns the first of them into an
@@ -28,6 +28,7 @@ from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import API_OF_RESPONSE, AdminRequest, Response
+from kraftlab.rpc.request_ids import RequestIds
 
 from .channels import Channels, authentication_error
 from .config_parts import ConfigResource, in_parts
@@ -41,7 +42,6 @@ from .partitions import (
     describe_whole,
     elect_leaders_request,
 )
-from .request_ids import RequestIds
 from .sendings import Sendings, fault_of, unreachable, was_never_sent
 from .stream import CallStream
 

@@ -62,7 +62,6 @@ from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_e
 from ..partitions import partitions
 from ..reassignment import reassignments
 from .apis import APIS, AdminApi, Kind
-from .request_ids import identity_of
 from .waits import TrioWaits, Waits
 
 logger = logging.getLogger("kraftlab.controller")
@@ -116,7 +115,7 @@ class ControllerService:
         _name_initiator(row, call)
         try:
             self._check_header(row, header)
-            identity = identity_of(call)
+            identity = exactly_once.identity_of(call.api, call.principal, request)
             admission = self._admit(row, call) if identity is None else Admission(request)
         except ApiError:
             return False
@@ -198,7 +197,7 @@ class ControllerService:
         is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
-        identity = identity_of(call)
+        identity = exactly_once.identity_of(call.api, call.principal, request)
         admission = self._admit(row, call) if identity is None else Admission(request)
         if admission.is_void:
             return _completed(admission, METHODS[call.api].response()), self.controller.applied_offset

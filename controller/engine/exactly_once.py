@@ -13,18 +13,22 @@ and the id may be used again.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
+from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RequestOutcome
 from kraftlab.metadata.requests import KEPT_MS, KEPT_PER_CLIENT, AnsweredRequest, RequestsImage, packed, unpacked
 from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.batch import MAX_RECORDS
+from kraftlab.rpc.request_ids import CLIENT_ID_BYTES, is_named
 
 from .state import ControllerState, Outcome
 
+DIGEST_BYTES = 16
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 """Of one answer, as it is stored: it must fit a batch beside others."""
 
@@ -38,6 +42,35 @@ class RequestIdentity(NamedTuple):
 
     def __str__(self) -> str:
         return f"request {self.sequence} of client {to_text(self.client_id)}"
+
+
+def identity_of(api: str, principal: str, request: Any) -> RequestIdentity | None:
+    """The identity of a request of `principal`; None if it has no id, or none that counts. ApiError INVALID_REQUEST."""
+    if not is_named(api, request):
+        return None
+    request_id = request.header.request_id
+    if len(request_id.client_id) != CLIENT_ID_BYTES:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Not carried out: the client_id of a request_id has {CLIENT_ID_BYTES} bytes (a random UUID), not "
+            f"{len(request_id.client_id)}.",
+        )
+    return RequestIdentity(request_id.client_id, request_id.sequence, _digest(api, principal, request))
+
+
+def _digest(api: str, principal: str, request: Any) -> bytes:
+    """Digest of call, caller and request. Of the header only the version counts: deadlines differ from sending to sending."""
+    header = admin_pb2.RequestHeader()
+    header.CopyFrom(request.header)
+    request.ClearField("header")
+    try:
+        body = request.SerializeToString(deterministic=True)
+    finally:
+        request.header.CopyFrom(header)
+    version = header.api_version if header.HasField("api_version") else -1
+    digest = hashlib.blake2b(f"{api}\0{principal}\0{version}\0".encode(), digest_size=DIGEST_BYTES)
+    digest.update(body)
+    return digest.digest()
 
 
 def find(requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> AnsweredRequest | None:

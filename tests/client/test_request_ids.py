@@ -9,8 +9,8 @@ import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, OutcomeUnknown
-from kraftlab.client.request_ids import RequestIds
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.rpc.request_ids import RequestIds
 
 ID = tuple[bytes, int]
 

@@ -25,8 +25,8 @@ from jepsen_lite.worlds.trio_drive import TrioDrive
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.checking.facts import Observation
 from kraftlab.controller.api.apis import APIS, Kind
-from kraftlab.controller.api.request_ids import identity_of
 from kraftlab.controller.engine import exactly_once
+from kraftlab.controller.engine.exactly_once import identity_of
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, ControllerState, Outcome, QuorumFacts, Settings
 from kraftlab.controller.partitions.partitions import alter_partition
 from kraftlab.metadata import codec
@@ -172,7 +172,7 @@ class ReferenceCluster:
     def _write(self, api: str, row: Any, request: Any) -> tuple[Any, int]:
         response = METHODS[api].response()
         call = Call(api, request, "User:test", "here")
-        identity = identity_of(call)
+        identity = identity_of(call.api, call.principal, call.request)
         now_ms = self.now_ms()
         if identity is not None and not self.lies("forgotten request"):
             answered = exactly_once.find(self.state.image.requests, identity, now_ms)
@@ -257,7 +257,7 @@ class ReferenceCluster:
         controller = SimpleNamespace(
             committed=state,
             settings=self.settings,
-            leadership=SimpleNamespace(leader_id=CONTROLLERS[0]),
+            active_controller=SimpleNamespace(leader_id=CONTROLLERS[0]),
             is_active=False,
             silences_ms=dict,
         )
