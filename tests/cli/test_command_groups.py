@@ -7,7 +7,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from kraftlab.cli import main
-from kraftlab.cli.command_groups import CommandGroup
+from kraftlab.cli.command_groups import CommandGroup, Endings
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,22 @@ def test_a_mistyped_option_is_told_what_was_meant(words: str, meant: str, capsys
     assert said.startswith("Error: No such option")
     assert "Did you mean" in said
     assert f"'{meant}'" in said
+
+
+def test_an_error_ends_as_the_first_row_that_fits_says() -> None:
+    endings = Endings(
+        usage=2,
+        codes=((KeyError, 4), (LookupError, 5), (OSError, 6)),
+        text=lambda error: None if isinstance(error, OSError) else "odd",
+        not_installed=7,
+        extra="extra",
+        packages=frozenset({"arrow"}),
+    )
+    ended = [endings.failure(error) for error in (KeyError(), IndexError(), OSError(), ModuleNotFoundError(name="arrow.sql"))]
+    assert [failure and (failure.exit_code, failure.text) for failure in ended] == [
+        (4, "Error: odd"),
+        (5, "Error: odd"),
+        None,
+        (7, "Error: arrow is not installed; install it with: pip install 'kraftlab[extra]'"),
+    ]
+    assert endings.failure(ModuleNotFoundError(name="kraftlab.absent")) is None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2 as pb
-from kraftlab.cli.output import CommandFailed
 from kraftlab.cli.reassign import moves_text, text
-from kraftlab.cli.reassign.command import check_usage
 from kraftlab.cli.reassign.moves_text import DirectoryMove, bytes_text, time_text
 from kraftlab.cli.reassign.text import Ongoing, Progress, ReplicaState
 from kraftlab.cli.topics.text import factor_lines
@@ -143,20 +141,3 @@ def test_factors_are_shown_as_a_plan_or_as_done() -> None:
         "Successfully started the change of the replication factor for 2 partitions",
     ]
     assert factor_lines({}, False) == ["Every partition has that many replicas already."]
-
-
-@pytest.mark.parametrize(
-    ("given", "part"),
-    [
-        ({"cancel": True, "all": True, "topic": ("t",)}, "give one of"),
-        ({"execute": True, "reassignment-json-file": "f", "throttle-expires": 5}, "need --throttle"),
-        ({"execute": True, "reassignment-json-file": "f", "watch": True}, "can't be used with action"),
-        ({"rollback": "p", "additional": True}, "can't be used with action"),
-        ({"progress": True}, "Missing required argument"),
-        ({"rollback": "p", "list": True}, "exactly one action"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(given: dict[str, object], part: str) -> None:
-    with pytest.raises(CommandFailed) as caught:
-        check_usage({"bootstrap-server": "h:1", **given})
-    assert part in caught.value.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import pytest
 
@@ -173,9 +174,18 @@ def test_generate_frames_its_two_plans(transcript) -> None:
             {"generate": True, "bootstrap-server": "h:1", "broker-list": "1"},
             'Missing required argument "[topics-to-move-json-file]"',
         ),
+        ({"cancel", "bootstrap-server", "all", "topic"}, "Cancel what is in a file, in topics, or all: give one of"),
+        ({"execute", "bootstrap-server", "reassignment-json-file", "throttle-expires"}, "--throttle-ends-with-move and"),
+        (
+            {"execute", "bootstrap-server", "reassignment-json-file", "watch"},
+            'Option "[watch]" can\'t be used with action "[execute]"',
+        ),
+        ({"rollback", "bootstrap-server", "additional"}, 'Option "[additional]" can\'t be used with action "[rollback]"'),
+        ({"progress", "bootstrap-server"}, 'Missing required argument "[reassignment-json-file]"'),
+        ({"rollback", "bootstrap-server", "list"}, "Command must include exactly one action"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(given: dict[str, object], said: str) -> None:
+def test_options_that_do_not_go_together_are_refused(given: Collection[str], said: str) -> None:
     with pytest.raises(CommandFailed) as raised:
         check_usage(given)
     assert raised.value.text.startswith(said)
