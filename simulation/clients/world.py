@@ -13,7 +13,6 @@ rotten disk, neither a fault nor a client. A change that waits for its turn whil
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from kraftlab.checking.facts import Observation, Strike
 from kraftlab.controller.cluster import controllers
@@ -50,7 +49,7 @@ BROKER_TURN_US = 300_000
 ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
 ENDS = frozenset({"mend", "boot", "set_clock", "setattr", "pop", "_stop"})
 """Actions that a fault schedules as its end."""
-Play = Callable[[], Coroutine[Any, Any, None]]
+Play = Callable[[], Coroutine[object, object, None]]
 
 
 class ClientWorld(MetadataWorld):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.quorum_controller import Generate, QuorumController
@@ -86,18 +86,18 @@ class MetadataStage(Cluster, Protocol):
         self,
         asked: Asked,
         name: str,
-        generate: Generate[Any],
+        generate: Generate[object],
         timeout_ms: int,
-        then: Callable[[Answer[Any]], None] | None = None,
+        then: Callable[[Answer[object]], None] | None = None,
     ) -> None: ...
 
     def judged(
         self,
         asked: Asked,
         name: str,
-        generate: Generate[Any],
-        put: Callable[[Generate[Any]], Answer[Any]],
-        then: Callable[[Answer[Any]], None] | None,
+        generate: Generate[object],
+        put: Callable[[Generate[object]], Answer[object]],
+        then: Callable[[Answer[object]], None] | None,
     ) -> None: ...
 
     def judge_heartbeat(self, answer: Answer[BrokerHeartbeatResponse]) -> None: ...

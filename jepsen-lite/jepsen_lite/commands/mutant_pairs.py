@@ -50,7 +50,7 @@ def score_lines(score: dict[str, Any]) -> list[str]:
     return lines
 
 
-def document(hunted: Sequence[Finding[str]], real_s: float) -> dict[str, Any]:
+def document(hunted: Sequence[Finding[str]], real_s: float) -> dict[str, object]:
     """The document for --json."""
     return {
         "pairs": len(hunted),

@@ -162,7 +162,7 @@ class TopicClient:
         return ended(reply, [found.topic_id, tag_of(configs, len(found.partitions))], code=found.error_code)
 
 
-def tag_of(configs: dict[str, str], partitions: int) -> Any:
+def tag_of(configs: dict[str, str], partitions: int) -> object:
     """The tag of the creation that made a topic as it looks; a text if none could have."""
     tags = [configs.get(name, "") for name in TAGGED]
     tag = int(tags[0]) if tags[0].isdigit() else -1
@@ -181,10 +181,10 @@ class NamedTopic:
     reads = frozenset({"describe"})
     refusals = frozenset({EXISTS, UNKNOWN_NAME})
 
-    def initial(self) -> tuple[Any, ...]:
+    def initial(self) -> tuple[object, ...]:
         return ()
 
-    def step(self, state: tuple[Any, ...], operation: Operation) -> tuple[Any, ...] | None:
+    def step(self, state: tuple[object, ...], operation: Operation) -> tuple[object, ...] | None:
         call: Any = operation.input
         f, tag = call
         output: Any = None if operation.is_unknown else operation.output
@@ -201,7 +201,7 @@ class NamedTopic:
             return None if state else state
         return () if state and (output is None or state[0] in ("", output)) else None
 
-    def describe(self, state: tuple[Any, ...]) -> str:
+    def describe(self, state: tuple[object, ...]) -> str:
         return f"{state[0] or '?'} by {state[1]}" if state else "nothing"
 
 
