@@ -46,6 +46,8 @@ from .sendings import Sendings, fault_of, unreachable, was_never_sent
 from .stream import CallStream
 
 _FIRST_PAUSE_S = 0.02
+_PAUSE_GROWTH = 1.5
+"""So that a client finds a new controller at most half the election's time after it."""
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
 _RECONNECT_S = 1.0
@@ -187,7 +189,7 @@ class AdminClient:
             if time.monotonic() + pause_s >= deadline:
                 raise ClusterUnreachable(sendings.summary(time.monotonic() - started))
             time.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
 
     def _is_early(self, error: ApiError, limited: bool, deadline: float) -> bool:
         """Whether a node gave up before this client does: one that is shutting down, say."""
