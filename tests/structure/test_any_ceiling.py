@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CEILING = 149
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROOMS = [*sorted((ROOT / "src" / "kraftlab").iterdir()), ROOT / "src" / "jepsen_lite", ROOT / "bench"]
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
 SETTERS = {"setattr", "delattr", "getattr", "object"}
 
