@@ -78,23 +78,24 @@ class Call(NamedTuple):
 
 
 Dispatch = Callable[[Call], Awaitable[Message]]
-Accept = Callable[[Call, Callable[[Message], None]], bool]
-"""Takes a call that needs no task of its own, on the event loop, and gives its answer there, once. False: it is not taken."""
+Later = Callable[[], Awaitable[Message]]
+"""The rest of a call, which needs a task; its answer."""
+Accept = Callable[[Call, Callable[[Message], None]], Later | None]
+"""Takes a call on the event loop and gives its answer there, once; or returns what a task has to run for its answer."""
 
 
 class AdminServer:
     """Serves `dispatch` on host:port. Use: `port = await nursery.start(server.serve)`; cancel the scope to stop.
 
-    `accept`, if given, is offered every call first: what it takes costs no task and no pass of the event loop. `users` are those
-    that a caller can prove to be.
+    `accept`, if given, is asked instead: what it takes costs no task and no pass of the event loop. `users` are those that a
+    caller can prove to be.
     """
 
     def __init__(
         self, dispatch: Dispatch, host: str, port: int, *, accept: Accept | None = None, users: Users | None = None
     ) -> None:
-        self._dispatch = dispatch
         self._users = Users({}) if users is None else users
-        self._accept = accept
+        self._accept: Accept = accept or (lambda call, answer: functools.partial(dispatch, call))
         self._host = host
         self._port = port
         self._nursery: trio.Nursery | None = None
@@ -146,21 +147,21 @@ class AdminServer:
                 settle(refused)
                 continue
             self._in_flight += 1
-            call = Call(method.api, request, *caller)
-            if self._accept is None or not self._accepts(self._accept, method, call, settle):
-                self._nursery.start_soon(self._run, method, call, settle)
+            later = self._offer(method, Call(method.api, request, *caller), settle)
+            if later is not None:
+                self._nursery.start_soon(self._run, method, later, settle)
 
-    def _accepts(self, accept: Accept, method: Method, call: Call, settle: Settle) -> bool:
+    def _offer(self, method: Method, call: Call, settle: Settle) -> Later | None:
         self._last_accepted = number = self._last_accepted + 1
         self._accepted[number] = settle
         try:
-            is_taken = accept(call, functools.partial(self._settle_accepted, number))
+            later = self._accept(call, functools.partial(self._settle_accepted, number))
         except Exception as error:
             self._settle_accepted(number, self._failed(method, error))
-            return True
-        if not is_taken:
+            return None
+        if later is not None:
             del self._accepted[number]
-        return is_taken
+        return later
 
     def _settle_accepted(self, number: int, response: Message | None) -> None:
         settle = self._accepted.pop(number, None)
@@ -169,10 +170,10 @@ class AdminServer:
             self._in_flight -= 1
             settle(response)
 
-    async def _run(self, method: Method, call: Call, settle: Settle) -> None:
+    async def _run(self, method: Method, later: Later, settle: Settle) -> None:
         response: Message | None = None
         try:
-            response = await self._dispatch(call)
+            response = await later()
         except Exception as error:
             response = self._failed(method, error)
         finally:

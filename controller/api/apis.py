@@ -2,14 +2,15 @@
 
 A row says what kind of call it is, what runs it, and how a refusal of the whole request is told. A *write* runs on the
 active controller only and is answered when it is committed; a *read* sees committed state on any controller; a *local*
-call is about this very node. The service walks this table and knows no call by name.
+call is about this very node, and a *quorum* call is one that its leader answers about the quorum. The service walks this
+table and knows no call by name.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
@@ -35,16 +36,16 @@ from ..topics import description, partition_counts, topics
 from . import refusals
 
 
-class ServedController(Protocol):
-    """The part of a service that calls are answered from: the controller, its clock, and what answers calls about this node."""
+class Served(NamedTuple):
+    """The node that a call is answered from: its controller, what answers calls about this node, and its clock.
 
-    @property
-    def controller(self) -> QuorumController: ...
+    `broker`: the broker that passed the call on, if the answer depends on the broker.
+    """
 
-    @property
-    def local(self) -> Mapping[str, LocalCall]: ...
-
-    def now_ms(self) -> int: ...
+    controller: QuorumController
+    local: Mapping[str, LocalCall]
+    now_ms: Callable[[], int]
+    broker: ForwardingBroker | None = None
 
 
 class Kind(enum.Enum):
@@ -53,20 +54,20 @@ class Kind(enum.Enum):
     WRITE = "write"
     READ = "read"
     LOCAL = "local"
+    QUORUM = "quorum"
+    """As LOCAL, and can be linearizable, as reads can."""
 
 
 class AdminApi(NamedTuple):
-    """One row. `run`: an operation for a write, a function of (service, request) for a read or a local call.
+    """One row. `run`: an operation for a write, a function of (served, request) for every other call.
 
     `entries` is the request's repeated field, or says of a request whether it asks for nothing: a write that does is answered at
-    once, wherever it is asked.
-    `refuse` repeats an error of the whole request in the response's entries, where Kafka does. `prepare` brings a request in an
-    older form into the newest.
-    `is_of_quorum`: a call of the leader's own that can be linearizable, as reads can. `names_initiator`: its request has an
-    initiator, the principal if it names none. `knows_broker`: the answer depends on the broker that was asked; a write finds it
-    in its context, a read gets it as well. `strict_from`: it counts against the client's mutation quota, strictly from this
-    version on. `asks_quorum`: its context knows the quorum. `is_long` says of an image and a request whether the answer takes
-    long: it is put together, or the change worked out, on another thread then, and may look at nothing that is changed in place.
+    once, wherever it is asked. `answer_nothing` puts into the response to such a write what Kafka's own would hold.
+    `refuse` repeats an error of the whole request in the response's entries, where Kafka does. `prepare` is given each request
+    first, with the principal: it brings an older form into the newest, and fills in who asks.
+    `strict_from`: the call counts against the client's mutation quota, strictly from this version on. `is_long` says of an image
+    and a request whether the answer takes long: it is put together, or the change worked out, on another thread then, and may
+    look at nothing that is changed in place.
     Who may make the call stands in `access.admission.CALLS`.
     """
 
@@ -74,12 +75,9 @@ class AdminApi(NamedTuple):
     run: Callable[..., Any]
     entries: str | Callable[[Any], bool] | None = None
     refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
-    prepare: Callable[[Any], None] = lambda request: None
-    is_of_quorum: bool = False
-    names_initiator: bool = False
-    knows_broker: bool = False
+    prepare: Callable[[Any, str], None] = lambda request, principal: None
+    answer_nothing: Callable[[Any, Any], None] = lambda request, response: None
     strict_from: int | None = None
-    asks_quorum: bool = False
     is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
 
     def asks_for_nothing(self, request: object) -> bool:
@@ -92,54 +90,53 @@ class AdminApi(NamedTuple):
 # --- calls that are not writes ------------------------------------------------------------------------------------------
 
 
-def _describe_topics(service: ServedController, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
-    return description.describe(service.controller.committed, request)
+def _describe_topics(served: Served, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
+    return description.describe(served.controller.committed, request)
 
 
-def _metadata(service: ServedController, request: admin_pb2.MetadataRequest) -> Message:
-    controller = service.controller
+def _metadata(served: Served, request: admin_pb2.MetadataRequest) -> Message:
+    controller = served.controller
     cluster_id, active = controller.settings.cluster_id, controller.active_controller.leader_id
     return description.metadata(controller.committed, request, cluster_id, active)
 
 
-def _describe_configs(
-    service: ServedController, request: admin_pb2.DescribeConfigsRequest, broker: ForwardingBroker | None
-) -> Message:
-    return config_description.describe(service.controller.committed, request, service.controller.settings, broker)
+def _describe_configs(served: Served, request: admin_pb2.DescribeConfigsRequest) -> Message:
+    controller = served.controller
+    return config_description.describe(controller.committed, request, controller.settings, served.broker)
 
 
-def _describe_client_quotas(service: ServedController, request: admin_pb2.DescribeClientQuotasRequest) -> Message:
-    return client_quotas.describe(service.controller.committed, request)
+def _describe_client_quotas(served: Served, request: admin_pb2.DescribeClientQuotasRequest) -> Message:
+    return client_quotas.describe(served.controller.committed, request)
 
 
-def _list_config_resources(service: ServedController, request: admin_pb2.ListConfigResourcesRequest) -> Message:
-    return config_description.list_resources(service.controller.committed.image, request, version_of(request))
+def _list_config_resources(served: Served, request: admin_pb2.ListConfigResourcesRequest) -> Message:
+    return config_description.list_resources(served.controller.committed.image, request, version_of(request))
 
 
-def _list_reassignments(service: ServedController, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
-    controller = service.controller
+def _list_reassignments(served: Served, request: admin_pb2.ListPartitionReassignmentsRequest) -> Message:
+    controller = served.controller
     progress = controller.moves.progress if controller.is_active else None
-    return listing(controller.committed, request, Observer(progress, service.now_ms(), controller.settings))
+    return listing(controller.committed, request, Observer(progress, served.now_ms(), controller.settings))
 
 
-def _describe_cluster(service: ServedController, request: admin_pb2.DescribeClusterRequest) -> Message:
-    controller = service.controller
+def _describe_cluster(served: Served, request: admin_pb2.DescribeClusterRequest) -> Message:
+    controller = served.controller
     return cluster.describe(
         controller.committed, request, controller.settings, controller.active_controller.leader_id, controller.silences_ms()
     )
 
 
-def _describe_acls(service: ServedController, request: admin_pb2.DescribeAclsRequest) -> Message:
-    return acls.describe(service.controller.committed, request, service.controller.settings)
+def _describe_acls(served: Served, request: admin_pb2.DescribeAclsRequest) -> Message:
+    return acls.describe(served.controller.committed, request, served.controller.settings)
 
 
-def _describe_scram(service: ServedController, request: admin_pb2.DescribeUserScramCredentialsRequest) -> Message:
-    return scram.describe(service.controller.committed, request)
+def _describe_scram(served: Served, request: admin_pb2.DescribeUserScramCredentialsRequest) -> Message:
+    return scram.describe(served.controller.committed, request)
 
 
-def _local(api: str) -> Callable[[ServedController, Any], Awaitable[Message]]:
-    async def run(service: ServedController, request: Any) -> Message:
-        return await service.local[api](request)
+def _local(api: str) -> Callable[[Served, Any], Awaitable[Message]]:
+    async def run(served: Served, request: Any) -> Message:
+        return await served.local[api](request)
 
     return run
 
@@ -147,35 +144,35 @@ def _local(api: str) -> Callable[[ServedController, Any], Awaitable[Message]]:
 def _of_quorum(api: str) -> AdminApi:
     """A call about the quorum, which its leader answers."""
 
-    async def run(service: ServedController, request: Any) -> Message:
-        if not service.controller.is_active:
-            raise service.controller.not_controller()
-        return await service.local[api](request)
+    async def run(served: Served, request: Any) -> Message:
+        if not served.controller.is_active:
+            raise served.controller.not_controller()
+        return await served.local[api](request)
 
-    return AdminApi(Kind.LOCAL, run, is_of_quorum=True)
+    return AdminApi(Kind.QUORUM, run)
 
 
-async def _describe_quorum(service: ServedController, request: admin_pb2.DescribeQuorumRequest) -> Message:
+async def _describe_quorum(served: Served, request: admin_pb2.DescribeQuorumRequest) -> Message:
     """Who asks for the metadata log's partition is told there who leads it; others are sent on to the leader."""
-    if not request.topics and not service.controller.is_active:
-        raise service.controller.not_controller()
-    return await service.local["DescribeQuorum"](request)
+    if not request.topics and not served.controller.is_active:
+        raise served.controller.not_controller()
+    return await served.local["DescribeQuorum"](request)
 
 
-async def _broker_only(service: ServedController, request: Message) -> Message:
+async def _broker_only(served: Served, request: Message) -> Message:
     raise ApiError(
         ErrorCode.MISMATCHED_ENDPOINT_TYPE,
         "Log directories are the brokers' own; send this to the broker whose directories are meant, this is a controller.",
     )
 
 
-async def _init_producer_id(service: ServedController, request: Message) -> Message:
+async def _init_producer_id(served: Served, request: Message) -> Message:
     raise ApiError(
         ErrorCode.MISMATCHED_ENDPOINT_TYPE, "Producers are served by brokers; send this to any broker, this is a controller."
     )
 
 
-async def _records_are_brokers(service: ServedController, request: Message) -> Message:
+async def _records_are_brokers(served: Served, request: Message) -> Message:
     raise ApiError(
         ErrorCode.MISMATCHED_ENDPOINT_TYPE,
         "Records lie on brokers; send this to the broker that leads the partition, this is a controller.",
@@ -189,7 +186,7 @@ APIS: Mapping[str, AdminApi] = {
         topics.delete,
         "topics",
         refusals.delete_topics,
-        topics.take_in_names,
+        lambda request, principal: topics.take_in_names(request),
         strict_from=5,
         is_long=topics.is_long_deletion,
     ),
@@ -213,24 +210,23 @@ APIS: Mapping[str, AdminApi] = {
         Kind.READ,
         _describe_topics,
         refuse=refusals.describe_topic_partitions,
-        prepare=description.take_none_for_all,
+        prepare=lambda request, principal: description.take_none_for_all(request),
         is_long=description.is_long_description,
     ),
-    "IncrementalAlterConfigs": AdminApi(
-        Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs, knows_broker=True
-    ),
-    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs, knows_broker=True),
+    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
+    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs),
     "AlterClientQuotas": AdminApi(Kind.WRITE, client_quotas.alter, "entries", refusals.alter_client_quotas),
     "DescribeClientQuotas": AdminApi(Kind.READ, _describe_client_quotas),
-    "UpdateFeatures": AdminApi(Kind.WRITE, features.update, asks_quorum=True),
+    "UpdateFeatures": AdminApi(Kind.WRITE, features.update),
     "ListConfigResources": AdminApi(Kind.READ, _list_config_resources),
-    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs, knows_broker=True, is_long=config_description.is_long),
+    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs, is_long=config_description.is_long),
     "AlterPartitionReassignments": AdminApi(
         Kind.WRITE,
         reassignments.alter,
         reassignments.asks_for_nothing,
         refusals.alter_partition_reassignments,
-        names_initiator=True,
+        reassignments.name_initiator,
+        reassignments.answer_nothing,
         is_long=reassignments.is_long,
     ),
     "ListPartitionReassignments": AdminApi(
@@ -241,7 +237,7 @@ APIS: Mapping[str, AdminApi] = {
         kip_179.alter_replication_factors,
         "topics",
         refusals.alter_replication_factors,
-        names_initiator=True,
+        reassignments.name_initiator,
         is_long=kip_179.are_long_factors,
     ),
     "AlterPartitionCounts": AdminApi(
@@ -258,11 +254,11 @@ APIS: Mapping[str, AdminApi] = {
         Kind.READ,
         _metadata,
         refuse=refusals.metadata,
-        prepare=description.take_none_for_all_at_first,
+        prepare=lambda request, principal: description.take_none_for_all_at_first(request),
         is_long=description.is_long_metadata,
     ),
     "ApiVersions": AdminApi(Kind.LOCAL, _local("ApiVersions"), refuse=refusals.api_versions),
-    "DescribeQuorum": AdminApi(Kind.LOCAL, _describe_quorum, is_of_quorum=True),
+    "DescribeQuorum": AdminApi(Kind.QUORUM, _describe_quorum),
     "AddRaftVoter": _of_quorum("AddRaftVoter"),
     "RemoveRaftVoter": _of_quorum("RemoveRaftVoter"),
     "TransferLeadership": _of_quorum("TransferLeadership"),

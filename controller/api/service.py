@@ -1,12 +1,13 @@
 """The controller's doors: admin calls (gRPC, or passed on by brokers) and what brokers ask over peer frames.
 
-Theory of operation. `apis.APIS` is the one table of admin calls. `dispatch` treats the header the same way for all of
-them: cluster id, read mode, deadline, then waiting for `min_offset`, and for a linearizable read until a majority of the
-controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode); and
-it fills the response's header. It never raises for a request. Before anything is carried out, `access.admission` says whether
-the caller may have it, by the rules in the committed state: a write is only judged where it is carried out, on the active
-controller, and nothing but super users' calls before the state is complete. A write with a request id is answered like its first
-sending if there was one (`engine/exactly_once.py`); then the caller's rights are not asked again, for the answer is his.
+Theory of operation. `apis.APIS` is the one table of admin calls. Every call is admitted first, in the same way: cluster id, read
+mode, deadline, the caller's rights. A write is then ready, unless it is refused or must wait for `min_offset`: `accept` needs no
+task for it. What is not ready goes on in a task: it waits for `min_offset`, and for a linearizable read until a majority of the
+controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode). `dispatch`
+does both. Neither raises for a request, and the response's header is filled in. `access.admission` says whether the caller may
+have a call, by the rules in the committed state: a write is only judged where it is carried out, on the active controller, and
+nothing but super users' calls before the state is complete. A write with a request id is answered like its first sending if
+there was one (`engine/exactly_once.py`); then the caller's rights are not asked again, for the answer is his.
 
 Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
 request is the response's own error. Heartbeats are answered without a task of their own.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
@@ -48,7 +49,7 @@ from kraftlab.metadata.peer_rpc import (
 from kraftlab.node import logger_configs
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.rpc.methods import METHODS, LocalCall, fault
-from kraftlab.rpc.server import Call
+from kraftlab.rpc.server import Call, Later
 from kraftlab.rpc.versions import version_of
 from kraftlab.wire.transport import DirectHandler, PeerHandler, PeerRequest, Responder
 
@@ -60,8 +61,7 @@ from ..engine.purgatory import Answer
 from ..engine.quorum_controller import QuorumController
 from ..engine.state import Context, ControllerState, Outcome, QuorumFacts, set_error, unknown_quorum
 from ..partitions import partitions
-from ..reassignment import reassignments
-from .apis import APIS, AdminApi, Kind
+from .apis import APIS, AdminApi, Kind, Served
 from .waits import TrioWaits, Waits
 
 logger = logging.getLogger("kraftlab.controller")
@@ -69,6 +69,28 @@ logger = logging.getLogger("kraftlab.controller")
 DEFAULT_TIMEOUT_MS = 60_000
 LONG_CHANGES = 250
 """More changes of a broker, in one request, are worked out beside the event loop."""
+
+
+class Ready(NamedTuple):
+    """A call that nothing holds up. A request with an id is not judged before its turn: `admission` is the whole request then."""
+
+    row: AdminApi
+    call: Call
+    admission: Admission
+    deadline_ms: int
+    identity: exactly_once.RequestIdentity | None
+
+
+class Refusal(NamedTuple):
+    """The response to a call that is not carried out: refused, asking for nothing, or with nothing that the caller may have."""
+
+    response: Message
+
+
+class NotNow(NamedTuple):
+    """A call that waits, or that is not a write. `run`, in a task, goes on from what was worked out, and returns the response."""
+
+    run: Later
 
 
 class ControllerService:
@@ -99,71 +121,86 @@ class ControllerService:
 
     # --- admin calls ---------------------------------------------------------------------------------------------------------
 
-    def accept(self, call: Call, answer: Callable[[Message], None]) -> bool:
-        """Takes a write that can go to the queue at once, and answers it when it is committed. What is not taken has changed
-        nothing: `dispatch` does the rest, refusals included.
-        """
-        row = APIS.get(call.api)
-        request: Any = call.request
-        header = request.header
-        if row is None or row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
-            return False
-        row.prepare(request)
-        if row.asks_for_nothing(request) or logger_configs.concerns(request):
-            return False
-        timeout_ms = _timeout_ms(header)
-        _name_initiator(row, call)
-        try:
-            self._check_header(row, header)
-            identity = exactly_once.identity_of(call.api, call.principal, request)
-            admission = self._admit(row, call) if identity is None else Admission(request)
-        except ApiError:
-            return False
-        if timeout_ms <= 0 or admission.is_void:
-            return False
-        written = self._write(row, call, admission.request, self._clock() + timeout_ms, identity)
-        written.when_done(partial(self._answer_written, row, call, admission, answer))
-        return True
+    def accept(self, call: Call, answer: Callable[[Message], None]) -> Later | None:
+        """Answer a call that needs no task, at once or when its write is committed; otherwise return what a task has to run."""
+        admitted = self._admitted(call)
+        if isinstance(admitted, NotNow):
+            return admitted.run
+        if isinstance(admitted, Refusal):
+            answer(admitted.response)
+        else:
+            self._write(admitted).when_done(partial(self._answer_written, admitted, answer))
+        return None
 
-    def _answer_written(
-        self, row: AdminApi, call: Call, admission: Admission, answer: Callable[[Message], None], written: Answer[Any]
-    ) -> None:
+    def _answer_written(self, ready: Ready, answer: Callable[[Message], None], written: Answer[Any]) -> None:
         """Runs while the controller is about its own business: nothing may escape."""
-        method = METHODS[call.api]
-        response: Any
+        call = ready.call
         try:
             if written.error is None:
-                response, offset = _completed(admission, written.value), written.offset
+                response = self._answered(_completed(ready.admission, written.value), written.offset)
             else:
-                response = self._refusal(method.response, row, call.request, written.error)
-                offset = self._offset_of(written.error)
-            self._fill_header(response.header, offset)
+                response = self._refused(ready.row, call, written.error)
         except Exception as error:
             logger.exception("the answer to %s cannot be given", call.api)
-            response = fault(method, f"{call.api} was carried out, but its answer failed ({type(error).__name__})")
+            failure = f"{call.api} was carried out, but its answer failed ({type(error).__name__})"
+            response = fault(METHODS[call.api], failure)
         answer(response)
 
     async def dispatch(self, call: Call) -> Message:
         """Answers one admin call; errors stand in its header, and in its entries where the call has a place for them."""
-        row, method = APIS.get(call.api), METHODS.get(call.api)
-        if row is None or method is None:
+        admitted = self._admitted(call)
+        if isinstance(admitted, Refusal):
+            return admitted.response
+        if isinstance(admitted, NotNow):
+            return await admitted.run()
+        return await self._told(admitted.row, call, partial(self._carry_out, admitted))
+
+    def _admitted(self, call: Call) -> Ready | Refusal | NotNow:
+        """Judge a call that has arrived, as far as that can be done without waiting."""
+        row = APIS.get(call.api)
+        if row is None:
             header = admin_pb2.ResponseHeader(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=f"This node does not know the call {call.api}."
             )
-            return admin_pb2.CallResponse(fault=header)
+            return Refusal(admin_pb2.CallResponse(fault=header))
         request: Any = call.request
-        row.prepare(request)
-        _name_initiator(row, call)
+        header = request.header
+        row.prepare(request, call.principal)
+        timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
+        deadline_ms = self._clock() + timeout_ms
         try:
+            self._check_header(row, header)
             if logger_configs.concerns(request):
-                self._check_header(row, request.header)
-                return await self._with_loggers(call)
-            response, offset = await self._run(row, call)
+                return NotNow(partial(self._told, row, call, partial(self._with_loggers, call)))
+            if row.kind is Kind.WRITE and row.asks_for_nothing(request):
+                self._admit(row, call)
+                nothing = METHODS[call.api].response()
+                row.answer_nothing(request, nothing)
+                return Refusal(self._answered(nothing, self.controller.applied_offset))
+            if row.kind is Kind.WRITE and timeout_ms <= 0:
+                self._admit(row, call)
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
+            if row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
+                return NotNow(partial(self._told, row, call, partial(self._run, row, call, timeout_ms, deadline_ms)))
+            return self._ready(row, call, deadline_ms)
         except ApiError as error:
-            response, offset = self._refusal(method.response, row, request, error), self._offset_of(error)
-        self._fill_header(response.header, offset)
-        answered: Message = response
-        return answered
+            return Refusal(self._refused(row, call, error))
+
+    def _ready(self, row: AdminApi, call: Call, deadline_ms: int) -> Ready | Refusal:
+        """Judge the caller's rights, unless the request has an id; ApiError refuses the whole request."""
+        identity = exactly_once.identity_of(call.api, call.principal, call.request)
+        admission = self._admit(row, call) if identity is None else Admission(call.request)
+        if admission.is_void:
+            empty = _completed(admission, METHODS[call.api].response())
+            return Refusal(self._answered(empty, self.controller.applied_offset))
+        return Ready(row, call, admission, deadline_ms, identity)
+
+    async def _told(self, row: AdminApi, call: Call, run: Later) -> Message:
+        """The response that a task works out; an ApiError becomes a refusal."""
+        try:
+            return await run()
+        except ApiError as error:
+            return self._refused(row, call, error)
 
     async def _with_loggers(self, call: Call) -> Message:
         """Answers for this controller's loggers; the rest of the request is served as any other."""
@@ -176,48 +213,35 @@ class ControllerService:
 
         node_id = self.controller.settings.node_id
         response: Any = await logger_configs.answer(call.api, call.request, node_id, admit, others)
-        if not response.HasField("header"):
-            self._fill_header(response.header, self.controller.applied_offset)
-        return response  # type: ignore[no-any-return]
+        if response.HasField("header"):
+            return response  # type: ignore[no-any-return]
+        return self._answered(response, self.controller.applied_offset)
 
-    async def _run(self, row: AdminApi, call: Call) -> tuple[Any, int]:
-        """The response and the metadata offset it reflects; ApiError refuses the whole request."""
-        request: Any = call.request
-        header = request.header
-        arrived_ms = self._clock()
-        self._check_header(row, header)
-        timeout_ms = _timeout_ms(header)
-        if row.kind is Kind.WRITE:
-            if row.asks_for_nothing(request):
-                self._admit(row, call)
-                return self._nothing_asked(call.api, request), self.controller.applied_offset
-            if timeout_ms <= 0:
-                self._admit(row, call)
-                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
+    async def _run(self, row: AdminApi, call: Call, timeout_ms: int, deadline_ms: int) -> Message:
+        """Carries a call out once this node has reached what the call's header asks for."""
+        header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
         is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
-        identity = exactly_once.identity_of(call.api, call.principal, request)
-        admission = self._admit(row, call) if identity is None else Admission(request)
-        if admission.is_void:
-            return _completed(admission, METHODS[call.api].response()), self.controller.applied_offset
-        if row.kind is Kind.WRITE:
-            answer = self._write(row, call, admission.request, arrived_ms + timeout_ms, identity)
-            return _completed(admission, await self._waits.answered(answer)), answer.offset
-        if row.kind is Kind.READ:
-            response, offset = await self._read(row, call, admission.request)
-            return _completed(admission, response), offset
-        return _completed(admission, await row.run(self, admission.request)), self.controller.applied_offset
+        ready = self._ready(row, call, deadline_ms)
+        if isinstance(ready, Refusal):
+            return ready.response
+        return await self._carry_out(ready)
 
-    async def _read(self, row: AdminApi, call: Call, request: Any) -> tuple[Any, int]:
-        """The answer of a read, and the offset that it reflects at least. One that takes long is put together aside: a committed
-        state never changes, and this loop has a quorum and heartbeats to answer.
+    async def _carry_out(self, ready: Ready) -> Message:
+        """The response, once a write is committed. A read that takes long is put together aside: a committed state never changes,
+        and this loop has a quorum and heartbeats to answer.
         """
+        row, call, admission = ready.row, ready.call, ready.admission
+        if row.kind is Kind.WRITE:
+            answer = self._write(ready)
+            return self._answered(_completed(admission, await self._waits.answered(answer)), answer.offset)
+        run = partial(row.run, Served(self.controller, self.local, self.now_ms, call.broker), admission.request)
+        if row.kind is not Kind.READ:
+            return self._answered(_completed(admission, await run()), self.controller.applied_offset)
         offset = self.controller.applied_offset
-        run = partial(row.run, self, request, *((call.broker,) if row.knows_broker else ()))
-        if row.is_long(self.controller.committed.image, request):
-            return await self._waits.aside(run), offset
-        return run(), offset
+        is_long = row.is_long(self.controller.committed.image, admission.request)
+        return self._answered(_completed(admission, await self._waits.aside(run) if is_long else run()), offset)
 
     def _admit(self, row: AdminApi, call: Call) -> Admission:
         """What of a call its caller may have; ApiError for nothing."""
@@ -233,17 +257,10 @@ class ControllerService:
         rights = self._authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
         return admit(call.api, rights, request, image)
 
-    def _write(
-        self, row: AdminApi, call: Call, request: Any, deadline_ms: int, identity: exactly_once.RequestIdentity | None
-    ) -> Answer[Any]:
-        api = call.api
-        run = partial(_operation, row.run, request)
-        if identity is not None:
-            run = partial(self._once, row, call, identity)
-        elif row.strict_from is not None or row.knows_broker or row.asks_quorum:
-            run = partial(self._operation_of, row, call, request)
-        is_long = row.is_long(self.controller.committed.image, request)
-        return self.put(api, run, deadline_ms, is_long)
+    def _write(self, ready: Ready) -> Answer[Any]:
+        run = partial(self._run_write if ready.identity is None else self._once, ready)
+        is_long = ready.row.is_long(self.controller.committed.image, ready.admission.request)
+        return self.put(ready.call.api, run, ready.deadline_ms, is_long)
 
     def put(
         self, name: str, run: Callable[[ControllerState, Context], Outcome[object]], deadline_ms: int, is_long: bool
@@ -251,28 +268,24 @@ class ControllerService:
         """Hands an operation to the controller; its outcome is unknown if it is begun and not committed by the deadline."""
         return self.controller.write(name, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
 
-    def _once(
-        self,
-        row: AdminApi,
-        call: Call,
-        identity: exactly_once.RequestIdentity,
-        state: ControllerState,
-        context: Context,
-    ) -> Outcome[Any]:
+    def _once(self, ready: Ready, state: ControllerState, context: Context) -> Outcome[Any]:
         """Runs a write with an id, if it has not run yet. What its caller may not have at all is refused and not remembered."""
+        call, identity = ready.call, ready.identity
+        assert identity is not None
         response = METHODS[call.api].response()
         answered = exactly_once.find(state.image.requests, identity, context.now_ms)
         if answered is not None:
             return exactly_once.repeated(answered, response)
-        admission = self._admit(row, call)
+        admission = self._admit(ready.row, call)
         if admission.is_void:
             return Outcome((), _completed(admission, response))
-        outcome = self._operation_of(row, call, admission.request, state, context)
+        outcome = self._run_write(ready._replace(admission=admission), state, context)
         _completed(admission, outcome.response)
         return exactly_once.recorded(call.api, identity, outcome, state, context.now_ms)
 
-    def _operation_of(self, row: AdminApi, call: Call, request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
-        """Runs a write that has to know who asks, or whom: its client's mutation quota, the broker, the quorum."""
+    def _run_write(self, ready: Ready, state: ControllerState, context: Context) -> Outcome[Any]:
+        """Runs a write, which may ask for its client's mutation quota, the broker that passed it on and the quorum."""
+        row, call, request = ready.row, ready.call, ready.admission.request
         charge = UNLIMITED
         if row.strict_from is not None and not getattr(request, "validate_only", False):
             is_strict = version_of(request) >= row.strict_from
@@ -294,7 +307,7 @@ class ControllerService:
                 f"The request is meant for cluster {header.cluster_id}, this is {settings.cluster_id}. Check the address.",
             )
         if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
-            if row.kind is Kind.LOCAL and not row.is_of_quorum:
+            if row.kind is Kind.LOCAL:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION,
                     "What a node says of itself is not replicated, so it cannot be read linearizably. Read it as it is, with "
@@ -322,32 +335,24 @@ class ControllerService:
             f"This node has applied metadata up to offset {self.controller.applied_offset} and did not reach {offset} in time.",
         )
 
-    def _nothing_asked(self, api: str, request: Any) -> Any:
-        response = METHODS[api].response()
-        if isinstance(response, admin_pb2.AlterPartitionReassignmentsResponse):
-            response.allow_replication_factor_change = reassignments.allows_size_change(request)
-            response.header.error_message = ""
-        return response
-
-    def _refusal(self, response_type: type[Message], row: AdminApi, request: Any, error: ApiError) -> Any:
-        response: Any = response_type()
+    def _refused(self, row: AdminApi, call: Call, error: ApiError) -> Message:
+        """A refusal of the whole request. One of a change whose outcome is unknown reflects the change, if it was committed."""
+        response: Any = METHODS[call.api].response()
         set_error(response.header, error)
         response.header.outcome_unknown = isinstance(error, CommitUnknown)
-        row.refuse(request, response, error)
-        return response
+        row.refuse(call.request, response, error)
+        return self._answered(response, error.offset if isinstance(error, CommitUnknown) else self.controller.applied_offset)
 
-    def _offset_of(self, error: ApiError) -> int:
-        """What an answer with that error reflects: of a change whose outcome is unknown, where it stands if it was committed."""
-        return error.offset if isinstance(error, CommitUnknown) else self.controller.applied_offset
-
-    def _fill_header(self, header: admin_pb2.ResponseHeader, offset: int) -> None:
-        active = self.controller.active_controller
+    def _answered(self, response: Any, offset: int) -> Message:
+        """The response, with its header filled in."""
+        header, active = response.header, self.controller.active_controller
         header.metadata_offset = offset
         header.epoch = active.epoch
         header.leader_id = active.leader_id
         if active.endpoint is not None:
             header.leader.host = active.endpoint.host
             header.leader.port = active.endpoint.port
+        return response  # type: ignore[no-any-return]
 
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
@@ -361,11 +366,15 @@ class ControllerService:
                 lambda request: len(request.changes) > LONG_CHANGES,
             ),
             Api.ENVELOPE: self._envelope,
-            Api.BROKER_REGISTRATION: self._writer(BrokerRegistrationRequest, BrokerRegistrationResponse, self._register_broker),
+            Api.BROKER_REGISTRATION: self._writer(
+                BrokerRegistrationRequest,
+                BrokerRegistrationResponse,
+                lambda state, request, context: brokers.register(state, self.controller.heartbeats, request, context),
+            ),
             Api.BROKER_HEARTBEAT: DirectHandler(self._heartbeat),
             Api.MOVE_PROGRESS: DirectHandler(self._move_progress),
             Api.CONTROLLER_REGISTRATION: self._writer(
-                ControllerRegistrationRequest, ControllerRegistrationResponse, self._register_controller
+                ControllerRegistrationRequest, ControllerRegistrationResponse, controllers.register
             ),
             Api.ASSIGN_REPLICAS_TO_DIRS: self._writer(
                 AssignReplicasToDirsRequest,
@@ -377,16 +386,6 @@ class ControllerService:
                 AllocateProducerIdsRequest, AllocateProducerIdsResponse, producer_ids.allocate_for_broker
             ),
         }
-
-    def _register_broker(
-        self, state: ControllerState, request: BrokerRegistrationRequest, context: Context
-    ) -> Outcome[BrokerRegistrationResponse]:
-        return brokers.register(state, self.controller.heartbeats, request, context._replace(quorum=self._quorum))
-
-    def _register_controller(
-        self, state: ControllerState, request: ControllerRegistrationRequest, context: Context
-    ) -> Outcome[ControllerRegistrationResponse]:
-        return controllers.register(state, request, context._replace(quorum=self._quorum))
 
     def _writer(
         self,
@@ -405,11 +404,16 @@ class ControllerService:
             except msgspec.MsgspecError as error:
                 responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
                 return
-            run, deadline_ms = partial(_operation, operation, request), self._clock() + DEFAULT_TIMEOUT_MS
+            run, deadline_ms = partial(self._operation, operation, request), self._clock() + DEFAULT_TIMEOUT_MS
             answer = self.controller.write(name, run, deadline_ms=deadline_ms, is_long=is_long(request))
             answer.when_done(partial(_reply, responder, response_type))
 
         return DirectHandler(accept)
+
+    def _operation(
+        self, run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context
+    ) -> Outcome[Any]:
+        return run(state, request, context._replace(quorum=self._quorum))
 
     def _heartbeat(self, peer_request: PeerRequest, responder: Responder) -> None:
         try:
@@ -472,21 +476,6 @@ def _completed(admission: Admission, response: Any) -> Any:
     if admission.complete is not None:
         admission.complete(response)
     return response
-
-
-def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
-    return header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
-
-
-def _name_initiator(row: AdminApi, call: Call) -> None:
-    """Moves are remembered with who asked for them: whoever the request names, else the principal."""
-    request: Any = call.request
-    if row.names_initiator and not request.HasField("initiator"):
-        request.initiator = call.principal
-
-
-def _operation(run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context) -> Outcome[Any]:
-    return run(state, request, context)
 
 
 def _settle(charge: MutationCharge, then: Callable[[int], None] | None, end_offset: int) -> None:

@@ -81,9 +81,25 @@ def allows_size_change(request: admin_pb2.AlterPartitionReassignmentsRequest) ->
     return not request.HasField("allow_replication_factor_change") or request.allow_replication_factor_change
 
 
+def name_initiator(
+    request: admin_pb2.AlterPartitionReassignmentsRequest | admin_pb2.AlterReplicationFactorsRequest, principal: str
+) -> None:
+    """Moves are remembered with the initiator that the request names, otherwise with the principal."""
+    if not request.HasField("initiator"):
+        request.initiator = principal
+
+
 def asks_for_nothing(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
     """Neither entries nor one of the whole-request forms: answered at once, anywhere."""
     return not (request.topics or request.cancel_topics or request.cancel_all or request.HasField("rollback_plan_id"))
+
+
+def answer_nothing(
+    request: admin_pb2.AlterPartitionReassignmentsRequest, response: admin_pb2.AlterPartitionReassignmentsResponse
+) -> None:
+    """Repeat the request's flag, with an empty text for its error, as Kafka answers a request without entries."""
+    response.allow_replication_factor_change = allows_size_change(request)
+    response.header.error_message = ""
 
 
 def is_long(image: MetadataImage, request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:

@@ -8,7 +8,7 @@ from contextvars import Context, copy_context
 import trio
 from google.protobuf.message import Message
 
-from kraftlab.rpc.server import Call
+from kraftlab.rpc.server import Call, Later
 
 from .held_tasks import OWNER
 from .inline_disk import InlineDisk, Medium
@@ -73,15 +73,16 @@ class Life:
         asked = _Asked()
         self._asked[asked] = None
         try:
-            if not self.node.accept(call, asked.answer):
-                self.context.run(self._nursery.start_soon, self._dispatch, call, asked)
+            later = self.node.accept(call, asked.answer)
+            if later is not None:
+                self.context.run(self._nursery.start_soon, self._finish, later, asked)
             await asked.done.wait()
         finally:
             del self._asked[asked]
         return asked.response
 
-    async def _dispatch(self, call: Call, asked: _Asked) -> None:
-        asked.answer(await self.node.dispatch(call))
+    async def _finish(self, later: Later, asked: _Asked) -> None:
+        asked.answer(await later())
 
     def kill(self) -> None:
         """Ends the node at once: no byte leaves it and no file changes while its tasks unwind."""

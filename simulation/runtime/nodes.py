@@ -8,6 +8,7 @@ gives back what the kernel would take from its process: open files and locks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import trio
@@ -23,7 +24,7 @@ from kraftlab.controller.main import ControllerNode
 from kraftlab.quorum.driver.environment import Outside
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.state_machine import CommittedBatch
-from kraftlab.rpc.server import Call
+from kraftlab.rpc.server import Call, Later
 
 from ..consensus.simulated_file_system import SimulatedFileSystem
 from .inline_disk import InlineDisk
@@ -89,12 +90,9 @@ class RuntimeController:
         await controller.failed.wait()
         raise controller.failure or RuntimeError("the controller must end, and does not say why")
 
-    def accept(self, call: Call, answer: Answer) -> bool:
-        """Take a call that needs no task of its own; False if it needs one."""
+    def accept(self, call: Call, answer: Answer) -> Later | None:
+        """Take a call that needs no task of its own; otherwise return what a task has to run."""
         return self.node.service.accept(call, answer)
-
-    async def dispatch(self, call: Call) -> Message:
-        return await self.node.service.dispatch(call)
 
     def status(self) -> NodeStatus:
         described = self.driver.describe()
@@ -153,12 +151,9 @@ class RuntimeBroker:
         """One of its log directories has failed."""
         return self._logs is not None and bool(self._logs.offline_dirs)
 
-    def accept(self, call: Call, answer: Answer) -> bool:
-        return False
-
-    async def dispatch(self, call: Call) -> Message:
+    def accept(self, call: Call, answer: Answer) -> Later:
         assert self._service is not None, "clients are let in when there is one"
-        return await self._service.dispatch(call)
+        return partial(self._service.dispatch, call)
 
     def status(self) -> NodeStatus:
         applied = self.node.publisher.offset

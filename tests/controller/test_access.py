@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -41,16 +42,17 @@ class GuardedDoor:
     async def call(self, api: str, request: Any, user: str = "alice", host: str = HERE) -> Any:
         call = Call(api, request, f"User:{user}", host)
         answers: list[Any] = []
-        if self.accepts and self.service.accept(call, answers.append):
+        later = self.service.accept(call, answers.append) if self.accepts else partial(self.service.dispatch, call)
+        if later is None:
             self.accepted += 1
             await self.cluster.commit()
             return answers[0]
 
-        async def dispatch() -> None:
-            answers.append(await self.service.dispatch(call))
+        async def finish() -> None:
+            answers.append(await later())
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(dispatch)
+            nursery.start_soon(finish)
             await trio.testing.wait_all_tasks_blocked()
             await self.cluster.commit()
         return answers[0]

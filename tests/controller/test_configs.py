@@ -540,13 +540,14 @@ async def test_a_controller_answers_for_its_own_loggers_and_for_the_rest_of_the_
 
     async def call(api: str, request: Any) -> Any:
         answers: list[Any] = []
-        assert not service.accept(Call(api, request, "User:ANONYMOUS"), answers.append)
+        later = service.accept(Call(api, request, "User:ANONYMOUS"), answers.append)
+        assert later is not None
 
-        async def dispatch() -> None:
-            answers.append(await service.dispatch(Call(api, request, "User:ANONYMOUS")))
+        async def finish() -> None:
+            answers.append(await later())
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(dispatch)
+            nursery.start_soon(finish)
             await trio.testing.wait_all_tasks_blocked()
             await topic.commit()
         return answers[0]

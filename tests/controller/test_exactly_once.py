@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -48,8 +49,9 @@ class Door:
             sent.header.request_id.sequence = sequence
         sent.header.timeout_ms = call.pop("timeout_ms", 30_000)
         made = Call(api, sent, **{"principal": ANONYMOUS} | call)
-        if not (self.accepts and self.service.accept(made, answers.append)):
-            answers.append(await self.service.dispatch(made))
+        later = self.service.accept(made, answers.append) if self.accepts else partial(self.service.dispatch, made)
+        if later is not None:
+            answers.append(await later())
 
     async def call(self, api: str, request: Any, sequence: int | None, **call: Any) -> Any:
         """Sends, commits, and gives the answer."""

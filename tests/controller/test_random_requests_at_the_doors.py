@@ -13,7 +13,7 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -332,22 +332,23 @@ class Doors:
 
             return answer
 
-        own = {api: local(api) for api, row in APIS.items() if row.kind is Kind.LOCAL}
+        own = {api: local(api) for api, row in APIS.items() if row.kind in (Kind.LOCAL, Kind.QUORUM)}
         self.service = ControllerService(cluster.controller, cluster.clock, own, access)
 
     async def call(self, call: Call, *, at_once: bool) -> Any:
         """As the gRPC server asks: `accept` first."""
         answers: list[Any] = []
-        if at_once and self.service.accept(call, answers.append):
+        later = self.service.accept(call, answers.append) if at_once else partial(self.service.dispatch, call)
+        if later is None:
             await self.cluster.commit()
             [answer] = answers
             return answer
 
-        async def dispatch() -> None:
-            answers.append(await self.service.dispatch(call))
+        async def finish() -> None:
+            answers.append(await later())
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(dispatch)
+            nursery.start_soon(finish)
             await trio.testing.wait_all_tasks_blocked()
             await self.cluster.commit()
         [answer] = answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -76,15 +77,17 @@ class Door:
     async def call(self, api: str, request: Any, **header: Any) -> Any:
         request.header.MergeFrom(pb.RequestHeader(**header))
         answers: list[Any] = []
-        if self.accepts and self.service.accept(Call(api, request, ANONYMOUS), answers.append):
+        call = Call(api, request, ANONYMOUS)
+        later = self.service.accept(call, answers.append) if self.accepts else partial(self.service.dispatch, call)
+        if later is None:
             await self.cluster.commit()
             return answers[0]
 
-        async def dispatch() -> None:
-            answers.append(await self.service.dispatch(Call(api, request, ANONYMOUS)))
+        async def finish() -> None:
+            answers.append(await later())
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(dispatch)
+            nursery.start_soon(finish)
             await trio.testing.wait_all_tasks_blocked()
             await self.cluster.commit()
         return answers[0]
@@ -148,7 +151,7 @@ def test_every_method_of_the_admin_service_has_a_row() -> None:
 
 async def test_a_write_is_taken_at_once_and_answered_when_it_is_committed(door: Door) -> None:
     answers: list[Any] = []
-    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append)
+    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append) is None
     assert not answers
     await door.cluster.commit()
     assert (answers[0].topics[0].error_code, answers[0].header.leader_id) == (0, 3000)
@@ -156,23 +159,44 @@ async def test_a_write_is_taken_at_once_and_answered_when_it_is_committed(door: 
 
 async def test_a_write_in_flight_is_answered_when_leadership_is_lost_and_names_the_new_leader(door: Door) -> None:
     answers: list[Any] = []
-    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append)
+    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append) is None
     await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
     header = answers[0].header
     assert (header.error_code, header.leader_id) == (ErrorCode.NOT_CONTROLLER, 3001)
     assert answers[0].topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
-async def test_reads_and_writes_that_wait_or_are_refused_are_left_to_dispatch(door: Door) -> None:
+async def test_reads_and_writes_that_wait_are_left_to_a_task(door: Door) -> None:
     later = pb.CreateTopicsRequest(topics=creation().topics, header=pb.RequestHeader(min_offset=1 << 40))
-    elsewhere = pb.CreateTopicsRequest(topics=creation().topics, header=pb.RequestHeader(cluster_id="other"))
-    for api, request in (
-        ("DescribeCluster", pb.DescribeClusterRequest()),
-        ("CreateTopics", pb.CreateTopicsRequest()),
-        ("CreateTopics", later),
-        ("CreateTopics", elsewhere),
+    for api, request in (("DescribeCluster", pb.DescribeClusterRequest()), ("CreateTopics", later)):
+        assert door.service.accept(Call(api, request, ANONYMOUS), pytest.fail) is not None
+
+
+async def test_what_is_refused_or_asks_for_nothing_is_answered_at_once(door: Door) -> None:
+    elsewhere = pb.RequestHeader(cluster_id="other")
+    for api, request, code in (
+        ("CreateTopics", pb.CreateTopicsRequest(), ErrorCode.NONE),
+        ("CreateTopics", pb.CreateTopicsRequest(topics=creation().topics, header=elsewhere), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ("DescribeCluster", pb.DescribeClusterRequest(header=elsewhere), ErrorCode.INCONSISTENT_CLUSTER_ID),
     ):
-        assert not door.service.accept(Call(api, request, ANONYMOUS), pytest.fail)
+        answers: list[Any] = []
+        assert door.service.accept(Call(api, request, ANONYMOUS), answers.append) is None
+        assert (answers[0].header.error_code, answers[0].header.leader_id) == (code, 3000)
+
+
+async def test_a_write_that_waited_is_due_from_its_arrival(door: Door) -> None:
+    """The time in which a call waits for a task and for its offset counts."""
+    offset = door.cluster.controller.applied_offset
+    request = creation()
+    request.header.MergeFrom(pb.RequestHeader(min_offset=offset + 1, timeout_ms=100))
+    later = door.service.accept(Call("CreateTopics", request, ANONYMOUS), pytest.fail)
+    assert later is not None
+    door.cluster.controller.write("more", lambda state, context: _config_outcome())
+    await door.cluster.commit()
+    door.cluster.clock.now_ms += 100
+    response: Any = await later()
+    assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert not door.cluster.controller.newest.image.topics.by_name
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------------
@@ -197,7 +221,7 @@ async def test_requests_for_another_cluster_are_refused(door: Door) -> None:
     assert response.header.error_code == 0
 
 
-LINEARIZABLE_READS = [api for api, row in APIS.items() if row.kind is Kind.READ or row.is_of_quorum]
+LINEARIZABLE_READS = [api for api, row in APIS.items() if row.kind in (Kind.READ, Kind.QUORUM)]
 
 
 @pytest.mark.parametrize("api", LINEARIZABLE_READS)
@@ -493,7 +517,7 @@ async def test_an_answer_tells_what_was_never_begun_from_what_may_have_been_done
     answers: list[Any] = []
     request = move(("t", 0, (1,)))
     request.header.timeout_ms = 300
-    assert door.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append)
+    assert door.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append) is None
     door.cluster.clock.now_ms += 301
     door.cluster.controller.queue.run_due()
     [unknown] = answers
@@ -507,7 +531,7 @@ async def test_an_answer_tells_what_was_never_begun_from_what_may_have_been_done
 async def test_a_change_lost_with_the_leadership_is_unknown(door: Door) -> None:
     await door.cluster.create("t", (0,))
     answers: list[Any] = []
-    assert door.service.accept(Call("AlterPartitionReassignments", move(("t", 0, (1,))), ANONYMOUS), answers.append)
+    assert door.service.accept(Call("AlterPartitionReassignments", move(("t", 0, (1,))), ANONYMOUS), answers.append) is None
     await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
     assert (answers[0].header.error_code, answers[0].header.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, True)
     standby = await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
@@ -520,7 +544,8 @@ async def test_changes_lost_with_the_leadership_are_told_where_each_would_stand(
     answers: list[Any] = []
     ends: list[int] = []
     for number in (0, 1):
-        assert door.service.accept(Call("AlterPartitionReassignments", move(("t", number, (1,))), ANONYMOUS), answers.append)
+        request = move(("t", number, (1,)))
+        assert door.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append) is None
         ends.append(door.cluster.quorum.end_offset)
     await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
     assert [answer.header.metadata_offset for answer in answers] == ends

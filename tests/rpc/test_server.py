@@ -19,7 +19,7 @@ from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc import server
 from kraftlab.rpc.caller import Caller
 from kraftlab.rpc.methods import METHODS, SERVICE, STREAM_METHOD
-from kraftlab.rpc.server import AdminServer, Call
+from kraftlab.rpc.server import AdminServer, Call, Later
 from kraftlab.wire.transport import ListenError
 
 
@@ -145,14 +145,15 @@ async def test_who_is_not_who_it_says_gets_no_answer(echo, guarded: grpc.Channel
     assert echo.calls == []
 
 
-async def test_what_accept_takes_is_not_dispatched(echo, nursery: trio.Nursery) -> None:
-    def accept(call: Call, answer: Callable[[Message], None]) -> bool:
+async def test_what_accept_takes_needs_no_task(echo, nursery: trio.Nursery) -> None:
+    def accept(call: Call, answer: Callable[[Message], None]) -> Later | None:
         number = call.request.header.min_offset  # type: ignore[attr-defined]
         if number == 13:
             raise RuntimeError("no such luck")
-        if number == 1:
-            answer(admin_pb2.DescribeClusterResponse(node_id=77))
-        return number == 1
+        if number != 1:
+            return functools.partial(echo, call)
+        answer(admin_pb2.DescribeClusterResponse(node_id=77))
+        return None
 
     port = await nursery.start(AdminServer(echo, "127.0.0.1", 0, accept=accept).serve)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -309,9 +310,8 @@ async def test_serving_can_be_cancelled_before_it_has_begun(echo, checkpoints: i
 
 @pytest.mark.parametrize("accepts", [True, False])
 async def test_stopping_ends_calls_that_wait_with_unavailable(echo, accepts: bool) -> None:
-    def accept(call: Call, answer: Callable[[Message], None]) -> bool:
+    def accept(call: Call, answer: Callable[[Message], None]) -> None:
         echo.calls.append(call)
-        return True
 
     echo.gates[1] = trio.Event()
     caught: list[grpc.StatusCode] = []

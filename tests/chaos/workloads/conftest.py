@@ -152,7 +152,7 @@ class ReferenceCluster:
         """Raises CallFailed for an error of the whole request."""
         row = APIS[api]
         node = CONTROLLERS[0] if node is None else node
-        row.prepare(request)
+        row.prepare(request, "User:ANONYMOUS")
         if row.kind is not Kind.WRITE:
             self.brokers_go_on()
         try:
@@ -261,8 +261,8 @@ class ReferenceCluster:
             is_active=False,
             silences_ms=dict,
         )
-        service = SimpleNamespace(controller=controller, now_ms=self.now_ms)
-        return row.run(service, request, *((None,) if row.knows_broker else ()))
+        served = SimpleNamespace(controller=controller, now_ms=self.now_ms, broker=None)
+        return row.run(served, request)
 
     def _DescribeMetadata(self, request: Any, state: ControllerState) -> Any:
         if request.at_offset:
