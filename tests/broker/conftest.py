@@ -245,7 +245,8 @@ class World:
                 wish.directory_id if replica == request.broker_id else directory
                 for replica, directory in zip(state.replicas, state.directories, strict=True)
             )
-            records.append(PartitionChange(0, wish.partition, wish.topic_id, directories=directories))
+            if directories != state.directories:
+                records.append(PartitionChange(0, wish.partition, wish.topic_id, directories=directories))
             results.append(DirectoryAssignmentResult(wish.topic_id, wish.partition, 0))
         if records:
             self._append(records)

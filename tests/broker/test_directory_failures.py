@@ -15,6 +15,7 @@ import trio.testing
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.control.lifecycle import RegistrationFailed
 from kraftlab.broker.control.metadata_publisher import Publication
+from kraftlab.broker.crash_images.other_brokers import on_the_loop
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.disks import InThread, in_thread
 from kraftlab.broker.log.errors import LogDirFailed
@@ -168,7 +169,7 @@ async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_an
 ) -> None:
     """It has been registered as one that works: else its replicas would be believed alive."""
     dirs = [tmp_path / name for name in ("d0", "d1")]
-    node = node_on(dirs)
+    node = node_on(dirs, on_the_loop)
     write_offsets = checkpoints.write_offsets
 
     def fails(path: Path, offsets: Any) -> None:
@@ -180,7 +181,7 @@ async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_an
     node.lifecycle, node.replicas = lifecycle, _ = Lifecycle(), Replicas()
     nursery.start_soon(node.handle_failed_directories)
     await node.publish_replicas(Publication(EMPTY, EMPTY, changes_between(EMPTY, EMPTY), True))
-    await trio.testing.wait_all_tasks_blocked()
+    await trio.sleep(1)
     assert lifecycle.told == [node.logs.directory_id_of(dirs[1])]
     node.logs.abandon()
 
