@@ -123,7 +123,9 @@ def test_a_voter_leaves_and_joins(cluster: LocalCluster, wipe: bool) -> None:
         with cluster.admin() as client:
             return {voter.replica_id: voter.replica_directory_id for voter in client.describe_quorum().current_voters}
 
-    until(lambda: not (cluster.metadata_dir(3000) / "__cluster_metadata-0" / "repair").exists(), "a repair goes on")
+    repairs = [cluster.metadata_dir(node) / "__cluster_metadata-0" / "repair" for node in cluster.controller_ids]
+    until(lambda: not any(path.exists() for path in repairs), "a repair goes on")
+    assert all(cluster.pid(node) for node in cluster.controller_ids)
     before = voters()
     struck = strike(cluster, "membership", "follower", 500, wipe=wipe)
     assert not struck.error

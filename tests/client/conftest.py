@@ -39,6 +39,7 @@ class FakeNode:
         self.port = 0
         self.peer_port = 0
         self.scope = trio.CancelScope()
+        self.stopped = threading.Event()
 
     @property
     def server(self) -> str:
@@ -66,6 +67,7 @@ class FakeNode:
                 self.port = await nursery.start(AdminServer(self.dispatch, "127.0.0.1", 0).serve)
                 self.peer_port = await nursery.start(self.peer_server.serve, "127.0.0.1", 0)
                 task_status.started()
+        self.stopped.set()
 
     def _peer_handlers(self) -> dict[int, Callable[[PeerRequest], Awaitable[bytes]]]:
         own = (Api.PRODUCE, Api.REPLICA_FETCH, Api.LOG_DIGEST, API_OF[FetchRequest], API_OF[FetchSnapshotRequest])
@@ -101,6 +103,7 @@ class FakeCluster:
     def stop_node(self, node: FakeNode) -> None:
         assert self._token is not None
         trio.from_thread.run_sync(node.scope.cancel, trio_token=self._token)
+        assert node.stopped.wait(10)
 
     def lead(self, node: FakeNode) -> None:
         for other in self.nodes:

@@ -69,12 +69,12 @@ def test_a_topic_deleted_in_the_middle_of_its_reassignment_leaves_nothing(lab: A
 
 
 def test_a_log_dir_move_cut_by_a_kill_leaves_one_current_directory_and_all_data(lab: Any) -> None:
-    lab.create_topic("moving", [0, 1])
+    lab.set_broker_configs({"replica.alter.log.dirs.io.max.bytes.per.second": "50000"})
+    lab.create_topic("moving", [0, 1])  # what brokers host it by comes after the limit in their metadata
     lab.fill("moving", 400_000)
     content = lab.contents("moving")[0][1]
     (source,) = [row.log_dir for row in lab.replicas_on_disk()["moving", 0] if row.broker == 0]
     (target,) = [str(path) for path in lab.cluster.log_dirs(0) if str(path) != source]
-    lab.set_broker_configs({"replica.alter.log.dirs.io.max.bytes.per.second": "50000"})
     answer = lab.admin.alter_replica_log_dirs(0, {("moving", 0): target})
     raise_first_error(item for result in answer.results for item in result.partitions)
     wait_until("bytes are copied", lambda: bytes_copied(lab) > 0)
