@@ -90,6 +90,7 @@ lint: .venv/installed-dev proto-check
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/structure/plain_english.py
 
 # The pinned compiler lives in an environment of its own: generated code refuses run-times older than its compiler.
 .venv/proto/installed: pyproject.toml .venv/installed
