@@ -64,10 +64,3 @@ linearizable_option = click.option(
     is_flag=True,
     help="Show nothing older than what was acknowledged to anybody before; needs a majority of the controllers.",
 )
-bootstrap_option = click.option(
-    "--bootstrap-server",
-    "bootstrap_server",
-    metavar="HOST:PORT[,…]",
-    required=True,
-    help="gRPC endpoints of any nodes; the cluster is found through the first that answers.",
-)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from ..credentials import connect
+from ..connection import connect
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -31,39 +31,43 @@ def offer_words(words: Callable[[click.Context], Iterable[str]]) -> Completer:
     return complete
 
 
-def _offered(names: Callable[[AdminClient], Iterable[str]]) -> Completer:
+def offer(names: Callable[[AdminClient, click.Context], Iterable[CompletionItem]]) -> Completer:
+    """Offer names of the cluster that the command line names, numbers in their order."""
+
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        servers = context.params.get("bootstrap_server") or context.params.get("bootstrap_controller")
-        if not servers:
-            return []
         try:
-            # Who asks is remembered by the context, which is not the current one while a line is completed.
-            with context.scope(cleanup=False), connect(servers, timeout_ms=TIMEOUT_MS) as client:
-                found = sorted(names(client), key=lambda name: (len(name) if name.isdecimal() else 0, name))
+            # The options are remembered by this context, which is not the current one while a line is completed.
+            with context.scope(cleanup=False), connect(timeout_ms=TIMEOUT_MS) as client:
+                found = list(names(client, context))
         except Exception:
             return []
-        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+        found.sort(key=lambda item: (len(item.value) if item.value.isdecimal() else 0, item.value))
+        return [item for item in found if item.value.startswith(incomplete)]
 
     return complete
 
 
-def _topics(client: AdminClient) -> Iterable[str]:
-    return [topic.name for topic in client.describe_topics().topics]
+def _topics(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    return [CompletionItem(topic.name) for topic in client.describe_topics().topics]
 
 
-def _brokers(client: AdminClient) -> Iterable[str]:
-    return [str(broker.broker_id) for broker in client.describe_cluster(include_fenced_brokers=True).brokers]
+def _nodes(client: AdminClient, context: click.Context) -> list[CompletionItem]:
+    cluster = client.describe_cluster(include_fenced_brokers=True)
+    controllers = [CompletionItem(str(node.controller_id), help="controller") for node in cluster.controllers]
+    return [*controllers, *(CompletionItem(str(node.broker_id), help="broker") for node in cluster.brokers)]
 
 
-def _plans(client: AdminClient) -> Iterable[str]:
-    return [plan.plan_id for plan in client.list_partition_reassignments().plans]
+def _brokers(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    return [node for node in _nodes(client, context) if node.help == "broker"]
 
 
-def _features(client: AdminClient) -> Iterable[str]:
-    return [feature.name for feature in client.api_versions().supported_features]
+def _plans(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    return [CompletionItem(plan.plan_id) for plan in client.list_partition_reassignments().plans]
 
 
-complete_topics = _offered(_topics)
-complete_brokers = _offered(_brokers)
-complete_plans = _offered(_plans)
-complete_features = _offered(_features)
+def _features(client: AdminClient, context: click.Context) -> Iterable[CompletionItem]:
+    return [CompletionItem(feature.name) for feature in client.api_versions().supported_features]
+
+
+complete_topics, complete_brokers, complete_nodes = offer(_topics), offer(_brokers), offer(_nodes)
+complete_plans, complete_features = offer(_plans), offer(_features)

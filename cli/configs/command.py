@@ -11,8 +11,8 @@ import click
 from kraftlab.config.effective import Source
 from kraftlab.config.resources import ConfigOperation
 
-from ..credentials import command_config_option, connect
-from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
+from ..connection import bootstrap_option, command_config_option, connect
+from ..output import DONE, CommandFailed, Output, json_option
 from .text import KINDS, Changes, Entity
 
 if TYPE_CHECKING:
@@ -78,10 +78,9 @@ Examples:
 @click.option("--add-config", metavar="K=V,K2=[A,B]", help="Configs to set; brackets keep commas.")
 @click.option("--add-config-file", metavar="FILE", help="A properties file with configs to set.")
 @click.option("--delete-config", metavar="K,K2", help="Configs to remove.")
-@command_config_option
+@command_config_option()
 @json_option
 def configs(
-    bootstrap_server: str,
     describe: bool,
     alter: bool,
     show_all: bool,
@@ -108,7 +107,7 @@ def configs(
         changes = _changes(add_config, add_config_file, delete_config)
         if alter:
             _check_alter(entities, changes)
-        with connect(bootstrap_server) as client:
+        with connect() as client:
             if entities[0].kind.number is None:
                 from ..security import scram_command
                 from . import quotas as quotas_command

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from ..completion.values import complete_topics
-from ..credentials import caller_options, connect
-from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option, print_json
+from ..connection import bootstrap_option, caller_options, connect
+from ..output import DONE, CommandFailed, Output, json_option, print_json
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient, DataClient
@@ -94,7 +94,6 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
 @caller_options
 @json_option
 def console_producer(
-    bootstrap_server: str,
     topic: str,
     partition: int | None,
     properties: tuple[str, ...],
@@ -116,7 +115,7 @@ def console_producer(
 
     out = Output(as_json)
     reader = _properties(ReaderProperties, properties)
-    with connect(bootstrap_server) as admin, DataClient(admin) as data:
+    with connect() as admin, DataClient(admin) as data:
         partitions = _partitions(admin, topic, partition)
         producer = Producer(data, topic, partitions, acks=_ACKS[acks], batch_bytes=batch_size, timeout_ms=timeout_ms)
         try:
@@ -195,7 +194,6 @@ key.separator=TAB, line.separator=NEWLINE, headers.separator=",", null.literal=n
 @caller_options
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 def console_consumer(
-    bootstrap_server: str,
     topic: str,
     partition: int | None,
     from_beginning: bool,
@@ -217,7 +215,7 @@ def console_consumer(
     formatter = _properties(FormatterProperties, properties)
     start = _start(partition, from_beginning, offset)
     count = 0
-    with connect(bootstrap_server) as admin, DataClient(admin) as data:
+    with connect() as admin, DataClient(admin) as data:
         positions = {number: _position(data, topic, number, start) for number in _partitions(admin, topic, partition)}
         consumer = Consumer(data, topic, positions, lambda text: click.echo(f"WARN {text}", err=True))
         stdout = sys.stdout.buffer

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..completion.values import complete_features
-from ..credentials import caller_options, connect
+from ..connection import bootstrap_option, caller_options, connect
 from ..option_placement import AddressedGroup
-from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
+from ..output import DONE, CommandFailed, Output, json_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -45,12 +45,12 @@ Example:
 @bootstrap_option
 @caller_options
 @json_option
-def describe(bootstrap_server: str, as_json: bool) -> int:
+def describe(as_json: bool) -> int:
     """Show every feature with the levels that nodes support and the one that is finalized."""
     from .text import feature_lines
 
     out = Output(as_json)
-    with connect(bootstrap_server) as client:
+    with connect() as client:
         views = _views(client)
     out.lines(feature_lines(views))
     out.result(
@@ -118,7 +118,6 @@ Example:
 @click.option("--release-version", metavar="RELEASE", help="All levels that new clusters of a release have, for example 4.3.")
 @_change_options
 def upgrade(
-    bootstrap_server: str,
     levels: tuple[str, ...],
     metadata: str | None,
     release_version: str | None,
@@ -127,7 +126,7 @@ def upgrade(
 ) -> int:
     """Raise the levels of features. All of them are raised, or none."""
     wanted = _parsed(levels, metadata, release_version)
-    return _update(bootstrap_server, "upgraded", wanted, _UPGRADE, dry_run, as_json)
+    return _update("upgraded", wanted, _UPGRADE, dry_run, as_json)
 
 
 @features.command(
@@ -141,13 +140,11 @@ Example:
 @_metadata_option
 @_unsafe_option
 @_change_options
-def downgrade(
-    bootstrap_server: str, levels: tuple[str, ...], metadata: str | None, unsafe: bool, dry_run: bool, as_json: bool
-) -> int:
+def downgrade(levels: tuple[str, ...], metadata: str | None, unsafe: bool, dry_run: bool, as_json: bool) -> int:
     """Lower the levels of features, without losing metadata unless --unsafe."""
     wanted = _parsed(levels, metadata, None)
     upgrade_type = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
-    return _update(bootstrap_server, "downgraded", wanted, upgrade_type, dry_run, as_json)
+    return _update("downgraded", wanted, upgrade_type, dry_run, as_json)
 
 
 @features.command(
@@ -168,10 +165,10 @@ Example:
 )
 @_unsafe_option
 @_change_options
-def disable(bootstrap_server: str, names: tuple[str, ...], unsafe: bool, dry_run: bool, as_json: bool) -> int:
+def disable(names: tuple[str, ...], unsafe: bool, dry_run: bool, as_json: bool) -> int:
     """Switch features off: the same as lowering them to 0."""
     upgrade_type = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
-    return _update(bootstrap_server, "disabled", dict.fromkeys(names, 0), upgrade_type, dry_run, as_json)
+    return _update("disabled", dict.fromkeys(names, 0), upgrade_type, dry_run, as_json)
 
 
 def _parsed(levels: tuple[str, ...], metadata: str | None, release: str | None) -> dict[str, int]:
@@ -186,7 +183,7 @@ def _parsed(levels: tuple[str, ...], metadata: str | None, release: str | None) 
     return wanted
 
 
-def _update(bootstrap_server: str, action: str, levels: dict[str, int], upgrade_type: int, dry_run: bool, as_json: bool) -> int:
+def _update(action: str, levels: dict[str, int], upgrade_type: int, dry_run: bool, as_json: bool) -> int:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.metadata.errors import ApiError
 
@@ -197,7 +194,7 @@ def _update(bootstrap_server: str, action: str, levels: dict[str, int], upgrade_
         for name, level in sorted(levels.items())
     ]
     out = Output(as_json)
-    with connect(bootstrap_server) as client:
+    with connect() as client:
         try:
             client.update_features(updates, validate_only=dry_run)
         except ApiError as error:

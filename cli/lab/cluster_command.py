@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from ..completion.values import complete_brokers
-from ..credentials import caller_options, connect
+from ..connection import asks_controllers, connect, endpoint_options
 from ..option_placement import AddressedGroup
 from ..output import DONE, CommandFailed, Output, json_option
 from . import break_commands
@@ -17,24 +16,6 @@ if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
 
     from .cluster_text import Member
-
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def _servers(bootstrap_server: str | None, bootstrap_controller: str | None) -> str:
-    """Whom to ask; CommandFailed unless it is given in one way."""
-    if (bootstrap_server is None) == (bootstrap_controller is None):
-        raise CommandFailed(
-            "Exactly one of --bootstrap-server and --bootstrap-controller is needed\nSee: kraftlab cluster --help"
-        )
-    return bootstrap_server or bootstrap_controller or ""
-
-
-def _addressed(command: F) -> F:
-    """The options that say whom to ask, and as whom."""
-    server = click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
-    controller = click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
-    return server(controller(caller_options(json_option(command))))
 
 
 @click.group(
@@ -61,11 +42,12 @@ for _breaks in break_commands.COMMANDS:
 
 
 @cluster.command("cluster-id")
-@_addressed
-def cluster_id(bootstrap_server: str | None, bootstrap_controller: str | None, as_json: bool) -> int:
+@endpoint_options
+@json_option
+def cluster_id(as_json: bool) -> int:
     """Print the id of the cluster."""
     out = Output(as_json)
-    with connect(_servers(bootstrap_server, bootstrap_controller)) as client:
+    with connect() as client:
         found = client.describe_cluster().cluster_id
     out.lines([f"Cluster ID: {found}"])
     out.result({"cluster_id": found})
@@ -75,25 +57,20 @@ def cluster_id(bootstrap_server: str | None, bootstrap_controller: str | None, a
 @cluster.command("list-endpoints")
 @click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that are registered and not unfenced.")
 @click.option("--long", "is_long", is_flag=True, help="Also epoch, last contact and cordoned directories of each broker.")
-@_addressed
-def list_endpoints(
-    bootstrap_server: str | None,
-    bootstrap_controller: str | None,
-    include_fenced_brokers: bool,
-    is_long: bool,
-    as_json: bool,
-) -> int:
+@endpoint_options
+@json_option
+def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -> int:
     """List the brokers, or with --bootstrap-controller the controllers."""
-    if include_fenced_brokers and bootstrap_controller is not None:
+    if include_fenced_brokers and asks_controllers():
         raise CommandFailed(
             "The option --include-fenced-brokers is only supported with --bootstrap-server option\nSee: kraftlab cluster --help"
         )
     from .cluster_text import endpoint_lines
 
     out = Output(as_json)
-    with connect(_servers(bootstrap_server, bootstrap_controller)) as client:
+    with connect() as client:
         response = client.describe_cluster(include_fenced_brokers=include_fenced_brokers)
-    members = _controllers(response) if bootstrap_controller is not None else _brokers(response)
+    members = _controllers(response) if asks_controllers() else _brokers(response)
     out.lines(endpoint_lines(members, is_long))
     out.result(members)
     return DONE
@@ -132,13 +109,12 @@ def _controllers(response: pb.DescribeClusterResponse) -> list[Member]:
 @click.option(
     "--expected-epoch", type=int, metavar="N", help="Only if it is registered with this epoch (list-endpoints --long shows it)."
 )
-@_addressed
-def unregister(
-    bootstrap_server: str | None, bootstrap_controller: str | None, broker_id: int, expected_epoch: int | None, as_json: bool
-) -> int:
+@endpoint_options
+@json_option
+def unregister(broker_id: int, expected_epoch: int | None, as_json: bool) -> int:
     """Take a broker out of the cluster. One that is alive registers again by itself; replica lists are not changed."""
     out = Output(as_json)
-    with connect(_servers(bootstrap_server, bootstrap_controller)) as client:
+    with connect() as client:
         response = client.unregister_broker(broker_id, expected_epoch)
     out.lines([f"Broker {broker_id} is no longer registered."])
     out.result({"broker_id": broker_id, "metadata_offset": response.header.metadata_offset})

@@ -53,8 +53,6 @@ def at(
     offset: int | None,
     time: str | None,
     metadata_dir: str | None,
-    bootstrap_server: str | None,
-    bootstrap_controller: str | None,
     node_id: int | None,
     paths: tuple[str, ...],
     as_json: bool,
@@ -62,7 +60,7 @@ def at(
     """Show the image, or the parts of it at these paths (as in the metadata shell, without /image)."""
     moment = parse_moment(offset, time)
     out = Output(as_json)
-    with open_source(metadata_dir, bootstrap_server, bootstrap_controller, node_id) as source:
+    with open_source(metadata_dir, node_id) as source:
         image, stopped, notes = source.at(moment)
         committed = source.known_committed()
         tree = image_tree(image, is_secret)
@@ -118,8 +116,6 @@ def diff(
     start: str,
     end: str,
     metadata_dir: str | None,
-    bootstrap_server: str | None,
-    bootstrap_controller: str | None,
     node_id: int | None,
     with_records: bool,
     with_bookkeeping: bool,
@@ -130,9 +126,9 @@ def diff(
     if all(isinstance(point, SnapshotSource) for point in points) and not with_records:
         first, last = points
         assert isinstance(first, SnapshotSource) and isinstance(last, SnapshotSource)
-        with open_source(None, None, None, None, snapshot=first.name) as source:
+        with open_source(None, None, snapshot=first.name) as source:
             return _diff(source, points, False, with_bookkeeping, as_json)
-    with open_source(metadata_dir, bootstrap_server, bootstrap_controller, node_id) as source:
+    with open_source(metadata_dir, node_id) as source:
         return _diff(source, points, with_records, with_bookkeeping, as_json)
 
 

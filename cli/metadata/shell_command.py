@@ -51,8 +51,6 @@ def metadata_shell(
     offset: int | None,
     time: str | None,
     metadata_dir: str | None,
-    bootstrap_server: str | None,
-    bootstrap_controller: str | None,
     node_id: int | None,
     watch_s: float | None,
     command: tuple[str, ...],
@@ -64,7 +62,7 @@ def metadata_shell(
     moment = parse_moment(offset, time)
     if watch_s is not None and (moment != NEWEST or not command):
         raise CommandFailed("Error: --watch repeats a command on the newest metadata; give one, and neither --offset nor --time")
-    with open_source(metadata_dir, bootstrap_server, bootstrap_controller, node_id, snapshot) as source:
+    with open_source(metadata_dir, node_id, snapshot) as source:
         if watch_s is not None:
             return _watch(source, list(command), watch_s)
         shell, remarks = _open(source, moment)

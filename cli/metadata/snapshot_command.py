@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
-from ..credentials import caller_options, connect
+from ..completion.values import complete_nodes
+from ..connection import connect, endpoint_of, endpoint_options, named_servers
 from ..option_placement import AddressedGroup
 from ..output import DONE, FAILED, CommandFailed, Output, json_option
 from .snapshot_text import SnapshotView, snapshot_lines
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
-    from kraftlab.client import AdminClient
-    from kraftlab.quorum.core.types import Endpoint
-
-COMPLETION_TIMEOUT_MS = 1000
 
 
 @click.group(
@@ -36,41 +32,9 @@ def snapshot() -> None:
     """Take, list and check snapshots of the metadata log. Every node, controller or broker, keeps its own."""
 
 
-def _complete_nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of the nodes that the cluster has now."""
-    servers = context.params.get("bootstrap_server") or context.params.get("bootstrap_controller")
-    if not servers:
-        return []
-    try:
-        # Who asks is remembered by the context, which is not the current one while a line is completed.
-        with context.scope(cleanup=False), connect(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
-            cluster = client.describe_cluster(include_fenced_brokers=True)
-    except Exception:
-        return []
-    items = [CompletionItem(str(node.controller_id), help="controller") for node in cluster.controllers]
-    items += [CompletionItem(str(node.broker_id), help="broker") for node in cluster.brokers]
-    return [item for item in items if item.value.startswith(incomplete)]
-
-
-_bootstrap_server = click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
-_bootstrap_controller = click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
 _node = click.option(
-    "--node", "node_id", type=int, metavar="ID", shell_complete=_complete_nodes, help="Whose; default: the first endpoint's."
+    "--node", "node_id", type=int, metavar="ID", shell_complete=complete_nodes, help="Whose; default: the first endpoint's."
 )
-
-
-def _servers(bootstrap_server: str | None, bootstrap_controller: str | None) -> str:
-    if (bootstrap_server is None) == (bootstrap_controller is None):
-        raise CommandFailed(
-            "Exactly one of --bootstrap-server and --bootstrap-controller is needed\nSee: kraftlab snapshot --help"
-        )
-    return bootstrap_server or bootstrap_controller or ""
-
-
-def _endpoint(client: AdminClient, servers: str, node_id: int | None) -> Endpoint:
-    from kraftlab.config.endpoints import parse_servers
-
-    return parse_servers(servers)[0] if node_id is None else client.endpoint_of(node_id)
 
 
 def _view(found: pb.MetadataSnapshot) -> SnapshotView:
@@ -85,17 +49,13 @@ Examples:
   kraftlab snapshot create --bootstrap-server 127.0.0.1:9092
   kraftlab snapshot create --bootstrap-server 127.0.0.1:9092 --node 3001""",
 )
-@_bootstrap_server
-@_bootstrap_controller
-@caller_options
+@endpoint_options
 @_node
 @json_option
-def create(bootstrap_server: str | None, bootstrap_controller: str | None, node_id: int | None, as_json: bool) -> int:
+def create(node_id: int | None, as_json: bool) -> int:
     """Let a node write a snapshot of what it has applied. Nodes do so by themselves as well, see metadata.log.max.*."""
-
-    servers = _servers(bootstrap_server, bootstrap_controller)
-    with connect(servers) as client:
-        answer = client.create_snapshot(_endpoint(client, servers, node_id))
+    with connect() as client:
+        answer = client.create_snapshot(endpoint_of(client, node_id))
     view = _view(answer.snapshot)
     out = Output(as_json)
     out.lines([f"Node {answer.node_id} has written snapshot {view.name} ({view.size_bytes} bytes)."])
@@ -111,9 +71,7 @@ Examples:
   kraftlab snapshot list --bootstrap-server 127.0.0.1:9092 --node 3001
   kraftlab snapshot list --directory /var/lib/kraftlab/metadata      # of a node that does not run""",
 )
-@_bootstrap_server
-@_bootstrap_controller
-@caller_options
+@endpoint_options
 @_node
 @click.option(
     "--directory",
@@ -122,24 +80,21 @@ Examples:
     help="A metadata.log.dir, or __cluster_metadata-0 inside it, instead of a running node.",
 )
 @json_option
-def list_of_node(
-    bootstrap_server: str | None, bootstrap_controller: str | None, node_id: int | None, directory: str | None, as_json: bool
-) -> int:
+def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> int:
     """List the finished snapshots that a node keeps, oldest first. Its log begins where the oldest of them ends."""
     from kraftlab.node.history import while_files_vanish
 
     out = Output(as_json)
     if directory is not None:
-        if bootstrap_server or bootstrap_controller or node_id is not None:
+        if named_servers() or node_id is not None:
             raise CommandFailed("Error: --directory is read here, without any node; leave the other options out")
         views = while_files_vanish(lambda: [_view_of_file(path) for path in snapshot_files(Path(directory))])
         out.lines(snapshot_lines(views))
         out.result({"directory": directory, "snapshots": views})
         return DONE
 
-    servers = _servers(bootstrap_server, bootstrap_controller)
-    with connect(servers) as client:
-        answer = client.list_snapshots(_endpoint(client, servers, node_id))
+    with connect() as client:
+        answer = client.list_snapshots(endpoint_of(client, node_id))
     views = [_view(found) for found in answer.snapshots]
     out.lines([f"Node {answer.node_id}: log from offset {answer.log_start_offset} to {answer.log_end_offset}"])
     if answer.is_repairing:

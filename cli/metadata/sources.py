@@ -28,7 +28,7 @@ from kraftlab.node.history import (
 )
 from kraftlab.quorum.storage.survey import metadata_partition
 
-from ..credentials import caller_options, connect
+from ..connection import caller_options, connect, controller_option, endpoint_of, named_servers, server_option
 from ..output import CommandFailed
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def source_options(command: F) -> F:
     for option in (
         click.option("--node", "node_id", type=int, metavar="ID", help="The disk of this node; default: the first endpoint's."),
         caller_options,
-        click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers that run."),
-        click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes that run."),
+        controller_option("gRPC endpoints of controllers that run."),
+        server_option("gRPC endpoints of any nodes that run."),
         click.option(
             "--metadata-dir", type=click.Path(), metavar="DIR", help="A node's metadata.log.dir, whether the node runs or not."
         ),
@@ -158,19 +158,13 @@ def source_options(command: F) -> F:
 
 
 @contextmanager
-def open_source(
-    metadata_dir: str | None,
-    bootstrap_server: str | None,
-    bootstrap_controller: str | None,
-    node_id: int | None,
-    snapshot: str | None = None,
-) -> Iterator[Source]:
+def open_source(metadata_dir: str | None, node_id: int | None, snapshot: str | None = None) -> Iterator[Source]:
     """The one source that the options name; what goes wrong with it ends the command with one line."""
-    if sum(given is not None for given in (metadata_dir, bootstrap_server, bootstrap_controller, snapshot)) != 1:
+    servers = named_servers()
+    if sum(given is not None for given in (metadata_dir, servers, snapshot)) != 1:
         names = "--metadata-dir, --bootstrap-server, --bootstrap-controller" + (", --snapshot" if snapshot else "")
         command = click.get_current_context().command_path
         raise CommandFailed(f"Error: exactly one of {names} is needed\nSee: {command} --help")
-    servers = bootstrap_server or bootstrap_controller
     if servers is None and node_id is not None:
         raise CommandFailed("Error: --node says which running node is asked; leave it out, or name one with --bootstrap-server")
     try:
@@ -178,12 +172,9 @@ def open_source(
             yield DirectorySource(metadata_dir)
         elif snapshot is not None:
             yield file_source(snapshot)
-        elif servers is not None:
-            from kraftlab.config.endpoints import parse_servers
-
-            with connect(servers) as client:
-                endpoint = parse_servers(servers)[0] if node_id is None else client.endpoint_of(node_id)
-                yield LiveSource(client, endpoint)
+        else:
+            with connect() as client:
+                yield LiveSource(client, endpoint_of(client, node_id))
     except (NoHistory, UnreadableSnapshot) as error:
         raise CommandFailed(f"Error: {error}") from None
 

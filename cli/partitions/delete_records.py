@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..credentials import caller_options, connect
-from ..output import DONE, FAILED, CommandFailed, Output, bootstrap_option, json_option
+from ..connection import bootstrap_option, caller_options, connect
+from ..output import DONE, FAILED, CommandFailed, Output, json_option
 from ..partition_files import PartitionFileError, read_partitions
 
 _EXAMPLE = '{"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}'
@@ -33,7 +33,7 @@ Records below the offset go; -1 means all records that are committed.""",
 )
 @caller_options
 @json_option
-def delete_records(bootstrap_server: str, offset_json_file: Path, as_json: bool) -> int:
+def delete_records(offset_json_file: Path, as_json: bool) -> int:
     """Delete records below given offsets. What is deleted cannot be had back."""
     out = Output(as_json)
     try:
@@ -41,7 +41,7 @@ def delete_records(bootstrap_server: str, offset_json_file: Path, as_json: bool)
     except PartitionFileError as error:
         raise CommandFailed(f"Error: {error}") from None
     out.lines(["Executing records delete operation"])
-    with connect(bootstrap_server) as client:
+    with connect() as client:
         results = client.delete_records(offsets)
     out.lines(["Records delete operation completed:"])
     out.lines(

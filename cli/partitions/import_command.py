@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from ..completion.values import complete_topics
-from ..credentials import caller_options, connect
-from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
+from ..connection import bootstrap_option, caller_options, connect
+from ..output import DONE, CommandFailed, Output, json_option
 
 
 @click.command(
@@ -34,7 +34,7 @@ The topics must exist. A partition must be empty, or end where its files begin."
     help="Only this topic; may be given again.",
 )
 @json_option
-def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ...], as_json: bool) -> int:
+def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> int:
     """Import segment files (record batch v2) into the leaders' logs; they replicate from there."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -50,7 +50,7 @@ def import_segments(bootstrap_server: str, directory: str, topics: tuple[str, ..
         sources = find_partitions(Path(directory), topics)
         console = Console(stderr=True)
         bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
-        with connect(bootstrap_server) as admin, DataClient(admin) as data, bar:
+        with connect() as admin, DataClient(admin) as data, bar:
             task = bar.add_task("importing", total=sum(source.size_bytes for source in sources))
             imported = []
             for source in sources:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..completion.values import complete_topics
-from ..credentials import caller_options, connect
-from ..output import DONE, FAILED, CommandFailed, Output, bootstrap_option, json_option
+from ..connection import bootstrap_option, caller_options, connect
+from ..output import DONE, FAILED, CommandFailed, Output, json_option
 from ..partition_files import PartitionFileError, read_partitions
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ p.json: {"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1}]}
 @caller_options
 @json_option
 def leader_election(
-    bootstrap_server: str,
     election_type: str,
     topic: str | None,
     partition: int | None,
@@ -75,7 +74,7 @@ def leader_election(
         raise CommandFailed(f"Error: {error}") from None
     if topic is not None and partition is not None:
         partitions = [(topic, partition)]
-    with connect(bootstrap_server) as client:
+    with connect() as client:
         response = client.elect_leaders(_TYPES[election_type.lower()], partitions)
     return report(response, election_type.upper(), Output(as_json))
 

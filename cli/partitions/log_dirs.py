@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ..credentials import caller_options, connect
-from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option
+from ..connection import bootstrap_option, caller_options, connect
+from ..output import DONE, CommandFailed, Output, json_option
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
@@ -34,7 +34,6 @@ Examples:
 @caller_options
 @json_option
 def log_dirs(
-    bootstrap_server: str,
     describe: bool,
     broker_list: str | None,
     topic_list: str | None,
@@ -48,7 +47,7 @@ def log_dirs(
 
     out = Output(as_json)
     topics = frozenset(topic_list.split(",")) if topic_list else None
-    with connect(bootstrap_server) as client:
+    with connect() as client:
         existing = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
         try:
             wanted = sorted(parse_brokers(broker_list)) if broker_list else existing

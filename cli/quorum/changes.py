@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from ..credentials import connect
+from ..completion.values import offer
+from ..connection import connect, required_servers
 from ..output import DONE, CommandFailed, Output, json_option
-from .target import Target
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
 TIMEOUT_MS = 60_000
-COMPLETION_TIMEOUT_MS = 1000
 ELECTION_PATIENCE_S = 10.0
 _POLL_S = 0.05
 
@@ -31,29 +30,21 @@ _timeout_option = click.option(
 )
 
 
-def _complete_voters(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids, or directory ids, of the voters that the cluster has now."""
-    group = context.parent.params if context.parent is not None else {}
-    servers = group.get("bootstrap_server") or group.get("bootstrap_controller")
-    if not servers:
-        return []
-    from kraftlab.client import AdminClient
+def _voter_ids(client: AdminClient, context: click.Context) -> list[CompletionItem]:
+    return [CompletionItem(str(voter.replica_id)) for voter in client.describe_quorum().current_voters]
 
-    try:
-        with AdminClient(servers, timeout_ms=COMPLETION_TIMEOUT_MS) as client:
-            voters = client.describe_quorum().current_voters
-    except Exception:
-        return []
+
+def _voter_directory_ids(client: AdminClient, context: click.Context) -> list[CompletionItem]:
+    """Return the directory ids of the voters; of one voter if its id is given already."""
     chosen = context.params.get("controller_id")
-    if "directory" in (parameter.name or ""):
-        items = [
-            CompletionItem(voter.replica_directory_id, help=f"controller {voter.replica_id}")
-            for voter in voters
-            if chosen in (None, voter.replica_id)
-        ]
-    else:
-        items = [CompletionItem(str(voter.replica_id)) for voter in voters]
-    return [item for item in items if item.value.startswith(incomplete)]
+    return [
+        CompletionItem(voter.replica_directory_id, help=f"controller {voter.replica_id}")
+        for voter in client.describe_quorum().current_voters
+        if chosen in (None, voter.replica_id)
+    ]
+
+
+_complete_voters, _complete_directories = offer(_voter_ids), offer(_voter_directory_ids)
 
 
 @click.command(
@@ -70,7 +61,7 @@ Example, run where the new controller runs, which follows the quorum already:
 @_timeout_option
 @json_option
 @click.pass_obj
-def add_controller(target: Target, /, config: str | None, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
+def add_controller(command_config: str | None, /, config: str | None, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
     """Make the controller whose server.properties these are a voter. Its id, directory id and endpoint are read from its files.
 
     The controller has to run and to follow the quorum; what it lacks of the log is waited for. Returns when the new set of voters
@@ -80,17 +71,17 @@ def add_controller(target: Target, /, config: str | None, dry_run: bool, timeout
     from kraftlab.config.models import load_controller
     from kraftlab.metadata.uuids import to_text
 
-    path = config or target.command_config
+    path = config or command_config
     if path is None:
         raise CommandFailed(
             "You must supply the configuration file of the controller you are adding when using add-controller.\n"
             "Add: --config FILE"
         )
-    servers = target.servers()
+    required_servers()
     voter = own_voter(load_controller(path))
     node_id, directory_id = voter.key.node_id, to_text(voter.key.directory_id)
     if not dry_run:
-        with connect(servers) as client:
+        with connect() as client:
             client.add_raft_voter(node_id, directory_id, voter.endpoints, timeout_ms=timeout_ms)
     endpoints = [f"{name}://{endpoint}" for name, endpoint in sorted(voter.endpoints.items())]
     out = Output(as_json)
@@ -111,25 +102,22 @@ Example; the directory id is the one that `describe --status` shows:
     "--controller-id", "-i", type=int, required=True, metavar="ID", shell_complete=_complete_voters, help="The voter's id."
 )
 @click.option(
-    "--controller-directory-id", "-d", required=True, metavar="ID", shell_complete=_complete_voters, help="Its directory id."
+    "--controller-directory-id", "-d", required=True, metavar="ID", shell_complete=_complete_directories, help="Its directory id."
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do not do it.")
 @_timeout_option
 @json_option
-@click.pass_obj
-def remove_controller(
-    target: Target, /, controller_id: int, controller_directory_id: str, dry_run: bool, timeout_ms: int, as_json: bool
-) -> int:
+def remove_controller(controller_id: int, controller_directory_id: str, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
     """Make a voter an observer. It need not run. The leader can be removed as well: it makes way once that is committed.
 
     Returns when the new set of voters is committed.
     """
-    servers = target.servers()
+    required_servers()
     if controller_id < 0:
         raise CommandFailed(f"Invalid negative --controller-id: {controller_id}")
     _check_directory_id("--controller-directory-id", controller_directory_id)
     if not dry_run:
-        with connect(servers) as client:
+        with connect() as client:
             client.remove_raft_voter(controller_id, controller_directory_id, timeout_ms=timeout_ms)
     out = Output(as_json)
     done = "DRY RUN of removing " if dry_run else "Removed "
@@ -163,17 +151,14 @@ Example:
     shell_complete=_complete_voters,
     help="Who shall lead.",
 )
-@click.option("--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_voters, help="Its directory id.")
+@click.option("--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_directories, help="Its directory id.")
 @_timeout_option
 @json_option
-@click.pass_obj
-def transfer_leadership(target: Target, /, controller_id: int, directory_id: str, timeout_ms: int, as_json: bool) -> int:
+def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, as_json: bool) -> int:
     """Let the leader make way for another voter, and wait until one leads. Nothing that was acknowledged is lost by it."""
-    servers = target.servers()
     if directory_id:
         _check_directory_id("--directory-id", directory_id)
-
-    with connect(servers, timeout_ms=timeout_ms) as client:
+    with connect(timeout_ms=timeout_ms) as client:
         before = client.describe_quorum().leader_id
         client.transfer_leadership(controller_id, directory_id, timeout_ms=timeout_ms)
         leader_id, epoch = _wait_for_leader(client, controller_id, before)

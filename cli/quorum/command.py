@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..credentials import connect, remember_command_config, user_option
+from ..connection import command_config_option, connect, controller_option, server_option, user_option
 from ..option_placement import AddressedGroup
 from ..output import DONE, CommandFailed, Output, json_option, linearizable_option
 from . import changes as quorum_changes
 from .standalone_command import force_standalone
-from .target import Target
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
@@ -30,21 +29,16 @@ Examples:
   kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 add-controller --config controller.properties
   kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 transfer-leadership --to 3001""",
 )
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
-@click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
+@server_option()
+@controller_option()
 @user_option
-@click.option(
-    "--command-config",
-    metavar="FILE",
-    callback=remember_command_config,
-    help="Properties that say who asks (username, password); for add-controller: the new controller's server.properties.",
+@command_config_option(
+    "Properties of the user (username, password); for add-controller: the new controller's server.properties.", expose_value=True
 )
 @click.pass_context
-def metadata_quorum(
-    context: click.Context, /, bootstrap_server: str | None, bootstrap_controller: str | None, command_config: str | None
-) -> None:
+def metadata_quorum(context: click.Context, /, command_config: str | None) -> None:
     """Show the state of the metadata quorum, and change who is in it and who leads it."""
-    context.obj = Target(bootstrap_server, bootstrap_controller, command_config)
+    context.obj = command_config
 
 
 @metadata_quorum.command(
@@ -59,10 +53,7 @@ Examples:
 @click.option("--human-readable", is_flag=True, help="With --replication: times as '8 ms ago'.")
 @linearizable_option
 @json_option
-@click.pass_context
-def describe(
-    context: click.Context, /, status: bool, replication: bool, human_readable: bool, linearizable: bool, as_json: bool
-) -> int:
+def describe(status: bool, replication: bool, human_readable: bool, linearizable: bool, as_json: bool) -> int:
     """Describe the quorum as its leader sees it."""
     if status == replication:
         raise CommandFailed("One of --status or --replication must be specified with describe sub-command")
@@ -72,7 +63,7 @@ def describe(
     from .text import replication_lines, status_lines
 
     out = Output(as_json)
-    with connect(context.obj.servers(), linearizable=linearizable) as client:
+    with connect(linearizable=linearizable) as client:
         view = quorum_view(client.describe_quorum())
     now_ms = int(time.time() * 1000) if human_readable else None
     out.lines(status_lines(view) if status else replication_lines(view, now_ms))

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from ..completion.values import complete_plans, complete_topics
-from ..credentials import caller_options, connect
+from ..connection import caller_options, connect, controller_option, server_option
 from ..output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, json_option, linearizable_option
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ _CONTROLLER_ACTIONS = ("cancel", "list")
 class Options(msgspec.Struct, frozen=True):
     """Values of the command's options, named as on the command line; None, False or empty if an option was not given."""
 
-    bootstrap_server: str | None
-    bootstrap_controller: str | None
     rollback: str | None
     reassignment_json_file: str | None
     topics_to_move_json_file: str | None
@@ -166,8 +164,8 @@ Examples:
 \b
 Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still in progress.""",
 )
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
-@click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers (--cancel, --list).")
+@server_option(expose_value=True)
+@controller_option("gRPC endpoints of controllers (--cancel, --list).", expose_value=True)
 @click.option("--generate", is_flag=True, help="Propose a placement of topics on brokers; changes nothing.")
 @click.option("--execute", is_flag=True, help="Start the reassignment of a file.")
 @click.option("--verify", is_flag=True, help="Show how far it is; when nothing runs any more, remove throttles.")
@@ -222,9 +220,8 @@ def reassign_partitions(as_json: bool, **values: object) -> int:
     from .actions import ReassignmentFailed
     from .plan import PlanError
 
-    servers = options.bootstrap_server or options.bootstrap_controller or ""
     try:
-        with connect(servers, linearizable=options.linearizable) as client:
+        with connect(linearizable=options.linearizable) as client:
             return _RUN[action](client, Output(as_json), options)
     except PlanError as error:
         raise CommandFailed(f"Error: {error}", on_stdout=True) from None

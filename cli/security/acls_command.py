@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..credentials import caller_options, connect
+from ..connection import connect, endpoint_options
 from ..output import DONE, CommandFailed, Output, json_option
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ def check_usage(given: Mapping[str, object]) -> str:
     actions = [action for action in ACTIONS if action in given]
     if len(actions) != 1:
         _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in ACTIONS))
-    if ("bootstrap-server" in given) == ("bootstrap-controller" in given):
-        _refuse("Exactly one of --bootstrap-server and --bootstrap-controller is needed")
     action = actions[0]
     pattern_type = str(given.get("resource-pattern-type", "literal"))
     if action == "add" and pattern_type in ("any", "match"):
@@ -86,9 +84,7 @@ Examples:
       --resource-pattern-type prefixed
   kraftlab acls --bootstrap-server 127.0.0.1:9092 --remove --topic orders --force""",
 )
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
-@click.option("--bootstrap-controller", metavar="HOST:PORT[,…]", help="gRPC endpoints of controllers.")
-@caller_options
+@endpoint_options
 @click.option("--list", "list_", is_flag=True, help="List rules, of the resources given or of all.")
 @click.option("--add", is_flag=True, help="Add rules.")
 @click.option("--remove", is_flag=True, help="Remove rules; without principals, all of the resources given.")
@@ -133,7 +129,7 @@ def acls(as_json: bool, **options: object) -> int:
 
     out = Output(as_json)
     try:
-        with connect(given.get("bootstrap-server") or given["bootstrap-controller"]) as client:
+        with connect() as client:
             _RUN[action](client, out, given)
     except AclUsageError as error:
         _refuse(str(error))

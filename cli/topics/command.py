@@ -10,8 +10,8 @@ import click
 from kraftlab.config.resources import ResourceType
 
 from ..completion.values import complete_topics
-from ..credentials import caller_options, connect
-from ..output import DONE, CommandFailed, Output, bootstrap_option, json_option, linearizable_option
+from ..connection import bootstrap_option, caller_options, connect
+from ..output import DONE, CommandFailed, Output, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -119,7 +119,7 @@ Examples:
 @caller_options
 @linearizable_option
 @json_option
-def topics(bootstrap_server: str, as_json: bool, **options: object) -> int:
+def topics(as_json: bool, **options: object) -> int:
     """Create, list, describe, alter or delete topics."""
     given: dict[str, Any] = {
         key.rstrip("_").replace("_", "-"): value
@@ -133,7 +133,7 @@ def topics(bootstrap_server: str, as_json: bool, **options: object) -> int:
 
     out = Output(as_json)
     try:
-        with connect(bootstrap_server, linearizable="linearizable" in given) as client:
+        with connect(linearizable="linearizable" in given) as client:
             _RUN[action](client, out, given)
     except TopicUsageError as error:
         raise _failed(str(error)) from None

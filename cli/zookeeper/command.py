@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ..credentials import caller_options, connect
+from ..connection import caller_options, connect, named_servers, server_option
 from ..output import DONE, CommandFailed, Output, json_option
 from .znodes import (
     Override,
@@ -55,7 +55,7 @@ No ZooKeeper is asked, and no data is copied.""",
     "--topic-znode", "topic_files", multiple=True, metavar="TOPIC=FILE", help="Data of /brokers/topics/TOPIC; may be given again."
 )
 @click.option("--reassign-znode", "reassign_file", type=click.Path(), metavar="FILE", help="Data of /admin/reassign_partitions.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="gRPC endpoints of any nodes.")
+@server_option()
 @caller_options
 @click.option("--validate-only", is_flag=True, help="Say what would be done; with a cluster, let it check that as well.")
 @json_option
@@ -63,12 +63,12 @@ def import_znode(
     directory: str | None,
     topic_files: tuple[str, ...],
     reassign_file: str | None,
-    bootstrap_server: str | None,
     validate_only: bool,
     as_json: bool,
 ) -> int:
     """Create the topics that znodes describe, and start the reassignments that they have running (KIP-455, KIP-113)."""
-    if bootstrap_server is None and not validate_only:
+    has_cluster = named_servers() is not None
+    if not has_cluster and not validate_only:
         raise CommandFailed("Error: --bootstrap-server says where to; without it only --validate-only can be done")
     out = Output(as_json)
     try:
@@ -78,10 +78,10 @@ def import_znode(
         raise CommandFailed(f"Error: {error}") from None
     out.lines(import_lines(topics, plan))
     done = {"created": [], "existing": [], "moved": []}  # type: dict[str, list[str]]
-    if bootstrap_server is not None:
-        with connect(bootstrap_server) as client:
+    if has_cluster:
+        with connect() as client:
             done = apply_plan(client, topics, plan, validate_only)
-    out.lines(_summary(done, validate_only, bootstrap_server is not None))
+    out.lines(_summary(done, validate_only, has_cluster))
     out.result(
         {
             "validate_only": validate_only,

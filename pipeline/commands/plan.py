@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from kraftlab.cli.command_groups import CommandGroup
-from kraftlab.cli.credentials import caller_options, connect
+from kraftlab.cli.connection import caller_options, connect
 from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS

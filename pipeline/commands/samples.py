@@ -8,7 +8,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from kraftlab.cli.credentials import caller_options, connect
+from kraftlab.cli.connection import caller_options, connect
 from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS

@@ -125,7 +125,7 @@ def test_options_that_do_not_go_together_are_told(run: Run, arguments: tuple[str
 def test_who_has_no_authorizer_is_told_how_to_get_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def connect(servers: str) -> None:
+    def connect() -> None:
         raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
 
     monkeypatch.setattr(acls_command, "connect", connect)

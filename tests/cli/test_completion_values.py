@@ -69,7 +69,7 @@ def test_plans_brokers_and_features_are_offered() -> None:
     assert offered(f"cluster unregister --bootstrap-server {AT} --user alice --id") == ["2", "11"]
     assert offered(f"cluster --bootstrap-server {AT} --user alice unregister --id") == ["2", "11"]
     assert offered(f"features disable --bootstrap-server {AT} --user alice --feature") == ["kraft.version"]
-    assert offered(f"snapshot create --bootstrap-server {AT} --user alice --node") == ["11", "2"]
+    assert offered(f"snapshot create --bootstrap-server {AT} --user alice --node") == ["2", "11"]
 
 
 def test_nothing_is_offered_to_who_may_not_ask_nor_without_a_cluster() -> None:

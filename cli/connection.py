@@ -1,0 +1,148 @@
+"""The cluster that a command talks to, and the user it asks as: the options, and the client that they make.
+
+The options leave their values in the context; `connect` makes a client of them. A password is never an argument, where others of
+the machine could read it: it comes from the environment (`--user`) or from a properties file (`--command-config`), which has
+`username` and `password`, or a `sasl.jaas.config` with both, as Kafka's tools take it. Without either option the command asks as
+ANONYMOUS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .output import CommandFailed
+
+if TYPE_CHECKING:
+    from kraftlab.client import AdminClient
+    from kraftlab.quorum.core.types import Endpoint
+
+PASSWORD_VARIABLE = "KRAFTLAB_PASSWORD"
+
+_SERVERS, _CONTROLLERS, _USER, _FILE = (f"kraftlab.{name}" for name in ("servers", "controllers", "user", "command_config"))
+_JAAS = re.compile(r"""\b(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) -> Callable[[F], F]:
+    """Return an option whose value goes into the context under `key`, and with `expose_value` to the command too."""
+
+    def remember(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            context.meta[key] = value
+        return value
+
+    return click.option(name, metavar=metavar, help=help, callback=remember, **({"expose_value": False} | details))
+
+
+def server_option(help: str = "gRPC endpoints of any nodes.", **details: Any) -> Callable[[F], F]:
+    return _remembered("--bootstrap-server", _SERVERS, "HOST:PORT[,…]", help, **details)
+
+
+def controller_option(help: str = "gRPC endpoints of controllers.", **details: Any) -> Callable[[F], F]:
+    return _remembered("--bootstrap-controller", _CONTROLLERS, "HOST:PORT[,…]", help, **details)
+
+
+def command_config_option(
+    help: str = "Properties of the user: username and password, or Kafka's sasl.jaas.config.", **details: Any
+) -> Callable[[F], F]:
+    return _remembered("--command-config", _FILE, "FILE", help, **details)
+
+
+bootstrap_option = server_option(
+    "gRPC endpoints of any nodes; the cluster is found through the first that answers.", required=True
+)
+user_option = _remembered(
+    "--user", _USER, "NAME", f"Ask as this user; the password is taken from the environment variable {PASSWORD_VARIABLE}."
+)
+
+
+def caller_options(command: F) -> F:
+    """Add `--user` and `--command-config`."""
+    return user_option(command_config_option()(command))
+
+
+def endpoint_options(command: F) -> F:
+    """Add `--bootstrap-server` and `--bootstrap-controller`, of which exactly one is needed, and the options of the user."""
+    return server_option()(controller_option()(caller_options(command)))
+
+
+def named_servers() -> str | None:
+    """Return the endpoints that the options of the running command name, None without such an option. CommandFailed for both."""
+    meta = click.get_current_context().meta
+    if _SERVERS in meta and _CONTROLLERS in meta:
+        raise _one_is_needed()
+    servers: str | None = meta.get(_SERVERS, meta.get(_CONTROLLERS))
+    return servers
+
+
+def asks_controllers() -> bool:
+    """Return whether the running command has `--bootstrap-controller`."""
+    return _CONTROLLERS in click.get_current_context().meta
+
+
+def connect(servers: str | None = None, **options: Any) -> AdminClient:
+    """Return a client of these servers, or of those that the options name, for the user of the options. CommandFailed."""
+    from kraftlab.client import AdminClient
+
+    servers = servers or required_servers()
+    user, password = _caller(click.get_current_context().meta)
+    if user is None:
+        return AdminClient(servers, **options)
+    try:
+        return AdminClient(servers, user=user, password=password, **options)
+    except ValueError as error:
+        raise CommandFailed(f"Error: {error}") from None
+
+
+def required_servers() -> str:
+    """Return the endpoints that the options name. CommandFailed unless there is exactly one such option."""
+    servers = named_servers()
+    if servers is None:
+        raise _one_is_needed()
+    return servers
+
+
+def endpoint_of(client: AdminClient, node_id: int | None) -> Endpoint:
+    """Return the endpoint of a node, of the first server that the options name without an id. ApiError BROKER_NOT_AVAILABLE."""
+    from kraftlab.config.endpoints import parse_servers
+
+    return parse_servers(required_servers())[0] if node_id is None else client.endpoint_of(node_id)
+
+
+def _one_is_needed() -> CommandFailed:
+    path = click.get_current_context().command_path
+    return CommandFailed(f"Exactly one of --bootstrap-server and --bootstrap-controller is needed\nSee: {path} --help")
+
+
+def _caller(meta: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return (user, password), or None and None."""
+    user, path = meta.get(_USER), meta.get(_FILE)
+    if user is None:
+        return _caller_in(path) if path is not None else (None, None)
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if password is None:
+        raise CommandFailed(
+            f"Error: --user {user}: no password is in the environment; set {PASSWORD_VARIABLE}, or write username and password "
+            "into a file for --command-config"
+        )
+    return user, password
+
+
+def _caller_in(path: str) -> tuple[str | None, str | None]:
+    from kraftlab.config import properties
+
+    values = properties.load(path)
+    found = {key: values[key] for key in ("username", "password") if key in values}
+    for key, *quoted in _JAAS.findall(values.get("sasl.jaas.config", "")):
+        found.setdefault(key, "".join(quoted))
+    user, password = found.get("username"), found.get("password")
+    if (user is None) != (password is None):
+        given, missing = ("username", "password") if password is None else ("password", "username")
+        raise CommandFailed(f"Error: {path} has a {given} and no {missing}; add {missing}=… to it")
+    return user, password
