@@ -17,16 +17,14 @@ import click
 import msgspec
 
 from jepsen_lite.checkers.availability import Availability
-from jepsen_lite.checkers.counter import CounterBounds
+from jepsen_lite.checkers.blocks import Blocks
 from jepsen_lite.checkers.exactly_once import ExactlyOnce
 from jepsen_lite.checkers.fold import Change
 from jepsen_lite.checkers.judgement import undisturbed
 from jepsen_lite.checkers.linearizable import Linearizable
 from jepsen_lite.checkers.list_append import ListAppend
-from jepsen_lite.checkers.monotonic import Monotonic
 from jepsen_lite.checkers.set_full import SetFull
 from jepsen_lite.checkers.stats import Stats
-from jepsen_lite.checkers.unique import Blocks, UniqueIds
 from jepsen_lite.checkers.witness import Witness
 from jepsen_lite.committed_log import CommittedLog, Entry
 from jepsen_lite.history import History, Op
@@ -123,21 +121,6 @@ def elements(count: int, chance: random.Random) -> Run:
     return Run(options=Options(), history=History(ops))
 
 
-def sums(count: int, chance: random.Random) -> Run:
-    clock, values = _Clock(chance), dict[str, int]()
-    ops: list[Op] = []
-    for index in range(count):
-        process, invoked, ended = clock.next()
-        key = f"k{index % 100}"
-        fields: dict[str, Any] = {"process": process, "key": key, "outcome": "ok", "invoked_ns": invoked, "ended_ns": ended}
-        if index % 2:
-            ops.append(Op(index=index, f="get", result=values.get(key, 0), **fields))
-        else:
-            values[key] = values.get(key, 0) + index % 7
-            ops.append(Op(index=index, f="add", value=index % 7, **fields))
-    return Run(options=Options(), history=History(ops))
-
-
 def blocks(count: int, chance: random.Random) -> Run:
     clock = _Clock(chance)
     ops = []
@@ -187,14 +170,12 @@ CHECKED: tuple[tuple[Callable[[int, random.Random], Run], tuple[Checker, ...]], 
             Stats(),
             Witness(RegistersFold),
             ExactlyOnce("set"),
-            Monotonic("get", "set", seen=lambda op: op.offset if op.outcome == "ok" else None),
             Availability(),
             Linearizable(lambda key: Register()),
         ),
     ),
     (elements, (SetFull(),)),
-    (sums, (CounterBounds(),)),
-    (blocks, (Blocks(), UniqueIds("allocate"))),
+    (blocks, (Blocks(),)),
     (transactions, (ListAppend(),)),
 )
 

@@ -1,4 +1,4 @@
-"""Sets, counters, blocks, identities and sessions: arithmetic on intervals accepts what may be and refuses what may not."""
+"""Sets and blocks: arithmetic on intervals accepts every possible history and refuses impossible ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepsen_lite.checkers.counter import CounterBounds
-from jepsen_lite.checkers.monotonic import Monotonic
+from jepsen_lite.checkers.blocks import Blocks
 from jepsen_lite.checkers.set_full import SetFull
-from jepsen_lite.checkers.unique import Blocks, UniqueIds
 from jepsen_lite.history import History, Op
 from jepsen_lite.verdicts import UNKNOWN
 from jepsen_lite.workload import Checker, Options, Run
@@ -40,34 +38,15 @@ def get(invoked_ns: int, ended_ns: int, *shown: object, **fields: object) -> Num
     return call("get", invoked_ns, ended_ns, None, list(shown), **fields)
 
 
-def count(invoked_ns: int, ended_ns: int, shown: int) -> Numbered:
-    return call("get", invoked_ns, ended_ns, None, shown)
-
-
 def block(start: int, length: int, invoked_ns: int, ended_ns: int, **fields: object) -> Numbered:
     return call("allocate", invoked_ns, ended_ns, None, [start, length], **fields)
 
 
-GONE = SetFull(remove="remove")
 GOOD: dict[str, tuple[Checker, list[Numbered]]] = {
     "an element is seen": (SetFull(), [add(1, 0, 1), get(2, 3, 1)]),
     "an element that overlaps a read may be missed": (SetFull(), [add(1, 0, 5), get(2, 3), get(6, 7, 1)]),
     "an addition of unknown outcome may show": (SetFull(), [add(1, 0, 5, outcome="info"), get(2, 3), get(6, 7, 1)]),
     "or not": (SetFull(), [add(1, 0, 5, outcome="info"), add(2, 0, 1), get(2, 3, 2)]),
-    "an element is taken out": (GONE, [add(1, 0, 1), get(2, 3, 1), call("remove", 4, 5, 1), get(6, 7)]),
-    "an element is perhaps taken out": (GONE, [add(1, 0, 1), call("remove", 4, 5, 1, outcome="info"), get(6, 7), get(8, 9, 1)]),
-    "an element is taken out while it is read": (GONE, [add(1, 0, 1), get(2, 3, 1), call("remove", 5, 6, 1), get(4, 7)]),
-    "taken out before it was added": (GONE, [call("remove", 0, 2, 1), add(1, 5, 7), get(8, 9, 1)]),
-    "taken out while it was added": (GONE, [add(1, 0, 9), call("remove", 2, 5, 1), get(6, 7, 1), get(10, 11, 1)]),
-    "sums": (CounterBounds(), [add(5, 0, 1), add(3, 2, 9), count(3, 4, 5), count(5, 6, 8), count(10, 11, 8)]),
-    "a sum with an unknown part": (
-        CounterBounds(),
-        [add(5, 0, 1, outcome="info"), add(-2, 0, 1), count(2, 3, -2), count(4, 5, 3)],
-    ),
-    "a retry adds nothing": (
-        CounterBounds(),
-        [add(5, 0, 1, request_id="a:1"), add(5, 2, 3, request_id="a:1"), count(4, 5, 5)],
-    ),
     "blocks": (Blocks(), [block(0, 10, 0, 5), block(20, 10, 1, 2), block(10, 10, 3, 4)][:2]),
     "overlapping calls get blocks in either order": (Blocks(), [block(10, 10, 0, 5), block(0, 10, 1, 6)]),
     "a retry is given its block again": (Blocks(), [block(0, 9, 0, 1, request_id="a:1"), block(0, 9, 5, 6, request_id="a:1")]),
@@ -79,12 +58,6 @@ GOOD: dict[str, tuple[Checker, list[Numbered]]] = {
             block(0, 9, 5, 6, request_id="a:1"),
         ],
     ),
-    "identities": (UniqueIds("create"), [call("create", 0, 1, None, "a"), call("create", 0, 1, None, "b")]),
-    "a retry is given its identity again": (
-        UniqueIds("create"),
-        [call("create", 0, 1, None, "a", request_id="a:1"), call("create", 0, 1, None, "a", request_id="a:1")],
-    ),
-    "sessions": (Monotonic("get"), [call("get", 0, 1, None, 5, process=1), call("get", 2, 3, None, 4, process=2)]),
 }
 BAD: dict[str, tuple[Checker, list[Numbered], str, int]] = {
     "lost": (SetFull(), [add(1, 0, 1), get(2, 3, 1), get(4, 5)], "lost", 1),
@@ -100,11 +73,6 @@ BAD: dict[str, tuple[Checker, list[Numbered], str, int]] = {
     "failed and yet there": (SetFull(), [add(1, 0, 1, outcome="fail"), add(2, 0, 1), get(2, 3, 1, 2)], "unexpected", 0),
     "seen too early": (SetFull(), [get(0, 1, 1), add(1, 2, 3), get(4, 5, 1)], "from the future", 0),
     "shown twice": (SetFull(), [add(1, 0, 1), get(2, 3, 1, 1)], "shown twice", 0),
-    "missed, and then taken out": (GONE, [add(1, 0, 1), get(2, 3), call("remove", 4, 5, 1), get(6, 7)], "stale", 0),
-    "back again": (GONE, [add(1, 0, 1), call("remove", 4, 5, 1), get(6, 7, 1)], "resurrected", 0),
-    "a sum too small": (CounterBounds(), [add(5, 0, 1), add(5, 0, 1), count(2, 3, 5)], "out of bounds", 0),
-    "a sum too large": (CounterBounds(), [add(5, 0, 1), count(2, 3, 10)], "out of bounds", 0),
-    "a failed addition counted": (CounterBounds(), [add(5, 0, 1, outcome="fail"), count(2, 3, 5)], "out of bounds", 0),
     "a block twice": (Blocks(), [block(0, 10, 0, 5), block(0, 10, 0, 5)], "overlap", 0),
     "a block within a wide one": (Blocks(), [block(0, 90, 0, 9), block(10, 5, 0, 9), block(50, 5, 0, 9)], "overlap", 0),
     "blocks going down": (Blocks(), [block(10, 10, 0, 1), block(0, 10, 2, 3)], "order", 0),
@@ -114,28 +82,10 @@ BAD: dict[str, tuple[Checker, list[Numbered], str, int]] = {
         "order",
         0,
     ),
-    "back again, seen before it was taken out": (
-        GONE,
-        [add(1, 0, 20), get(2, 3, 1), call("remove", 4, 5, 1), get(6, 7, 1)],
-        "resurrected",
-        0,
-    ),
     "a retry with another block": (
         Blocks(),
         [block(0, 9, 0, 1, request_id="a:1"), block(9, 9, 5, 6, request_id="a:1")],
         "another answer",
-        0,
-    ),
-    "an identity twice": (
-        UniqueIds("create"),
-        [call("create", 0, 1, None, "a"), call("create", 5, 6, None, "a")],
-        "given twice",
-        0,
-    ),
-    "a session going back": (
-        Monotonic("get"),
-        [call("get", 0, 1, None, 5, process=1), call("get", 2, 3, None, 4, process=1)],
-        "went back",
         0,
     ),
 }
@@ -159,7 +109,7 @@ def test_bad(name: str) -> None:
     assert verdict.ops
 
 
-@pytest.mark.parametrize("checker", [SetFull(), CounterBounds(), Blocks(), UniqueIds("create"), Monotonic("get")])
+@pytest.mark.parametrize("checker", [SetFull(), Blocks()])
 def test_an_empty_history_proves_nothing(checker: Checker) -> None:
     assert checker.check(run_of()).valid == UNKNOWN
 

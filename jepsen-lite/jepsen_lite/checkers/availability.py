@@ -35,19 +35,17 @@ class AroundStrike(NamedTuple):
 
 
 class Availability:
-    """`functions` are the operations that count, all if empty."""
+    """Checks that an operation succeeds within `recovery_max_s` after the last fault was healed."""
 
     name = "availability"
 
-    def __init__(self, *functions: str, recovery_max_s: float = 15.0) -> None:
-        self._functions = frozenset(functions)
+    def __init__(self, recovery_max_s: float = 15.0) -> None:
         self._recovery_max_s = recovery_max_s
 
     def check(self, run: Run) -> Verdict:
-        ops = [op for op in run.history if not self._functions or op.f in self._functions]
-        if not ops:
+        if not run.history:
             return Verdict(checker=self.name, valid=UNKNOWN, kind="liveness", reason="nothing was asked")
-        successes = Successes(ops, run.ended_ns)
+        successes = Successes(run.history, run.ended_ns)
         longest, begun_ns = successes.longest_outage(successes.first_ns, successes.last_ns)
         recovered_s = successes.recovered_s(run.healed_ns)
         details: dict[str, Any] = {

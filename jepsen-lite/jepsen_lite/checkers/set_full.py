@@ -1,12 +1,9 @@
-"""Elements that were added to a set: which of them readers kept seeing.
+"""Elements that were added to a set: each stays visible.
 
-Theory of operation. An element is *known* from the moment that its addition was acknowledged, or that a read which saw it has
-returned. A read that begins later and does not show it was stale, if some other read shows it that had not returned by then; if
-none does, the element is *lost*. The time from when it was known until the last read that missed it began is its *stable
-latency*: 0 for all if reads are linearizable. Elements that no read could show are *never read*: nothing is known of them. An
-element that was taken out is not expected by a read that returns after that was asked. If it was known before that was asked, it
-must not be seen by a read that begins after that was answered either; else it may have been added later. What is missed and then
-taken out was stale, not lost.
+Theory of operation. An element is *known* once its addition was acknowledged or a read that shows it has returned. A read that
+begins later and does not show the element is *stale* if another read that had not returned by then shows it. Otherwise the
+element is *lost*. The *stable latency* of an element is the time from when it was known until the last read that missed it began:
+0 for all elements if reads are linearizable. An element that no read could show is *never read*: nothing is known about it.
 
 One sweep over the history with set arithmetic: O(sum of the reads' sizes).
 """
@@ -17,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from ..history import FAIL, INFO, OK, Op
+from ..history import FAIL, OK, Op
 from ..verdicts import Verdict
 from ..workload import Run
 from .calls import all_frozen, frozen
@@ -28,7 +25,7 @@ Element = Hashable
 
 
 class Additions(NamedTuple):
-    """Of one element: the first time that it was asked for, and when it was acknowledged (None: never)."""
+    """The additions of one element: the first invocation, and the first acknowledgement (None: never)."""
 
     invoked_ns: int
     acknowledged_ns: int | None
@@ -37,21 +34,12 @@ class Additions(NamedTuple):
 
 
 class SetFull:
-    """`added` gives the element that an `add` adds or a `remove` takes out; the result of a read lists the elements. An
-    element is added once in a run.
-    """
+    """`added` returns the element that an `add` adds; the result of a read lists the elements. A run adds an element once."""
 
     name = "set-full"
 
-    def __init__(
-        self,
-        add: str = "add",
-        read: str = "get",
-        *,
-        remove: str = "",
-        added: Callable[[Op], object] = lambda op: op.value,
-    ) -> None:
-        self._add, self._read, self._remove, self._added = add, read, remove, added
+    def __init__(self, add: str = "add", read: str = "get", *, added: Callable[[Op], object] = lambda op: op.value) -> None:
+        self._add, self._read, self._added = add, read, added
 
     def check(self, run: Run) -> Verdict:
         sweep = _Sweep(run.history, self)
@@ -79,12 +67,11 @@ class SetFull:
             lost=len(lost),
         )
 
-    def split(self, history: Sequence[Op]) -> tuple[list[Op], list[Op], list[Op]]:
-        """Additions, reads that succeeded, removals."""
+    def split(self, history: Sequence[Op]) -> tuple[list[Op], list[Op]]:
+        """Return the additions and the successful reads."""
         adds = [op for op in history if op.f == self._add]
         reads = [op for op in history if op.f == self._read and op.outcome == OK]
-        removes = [op for op in history if op.f == self._remove and op.outcome != FAIL]
-        return adds, reads, removes
+        return adds, reads
 
     def element(self, op: Op) -> Element:
         return frozen(self._added(op))
@@ -96,22 +83,18 @@ class SetFull:
 class _Sweep:
     def __init__(self, history: Sequence[Op], checker: SetFull) -> None:
         self.findings = Findings()
-        adds, self.reads, self.removes = checker.split(history)
+        adds, self.reads = checker.split(history)
         self.checker = checker
         self.additions: dict[Element, Additions] = {}
         for op in adds:
             self._add(checker.element(op), op)
         self.known: dict[Element, int] = {}
-        """When it was known, in ns."""
+        """Element → the time from which it was known, in ns."""
         self.seen: set[Element] = set()
         self.confirmed: set[Element] = set()
-        """Elements that some read showed or should have shown: those that were put to the test."""
+        """Elements that a read showed or should have shown."""
         self.absent: dict[Element, list[Op]] = {}
-        """Reads that missed it."""
-        self.leaving: set[Element] = set()
-        """Elements that somebody has asked to take out."""
-        self._missing: dict[int, set[Element]] = {}
-        """Of reads under way, what they should show and do not, unless it is leaving before they return."""
+        """Element → the reads that missed it."""
         self.recovered = 0
 
     @property
@@ -129,59 +112,37 @@ class _Sweep:
         self.additions[element] = before._replace(acknowledged_ns=min(moments, default=None), failed=failed)
 
     def run(self) -> None:
-        """Acknowledgements, removals and reads in the order of time. At equal times what is expected comes last. No two events
-        have one time, kind and operation, so that what stands behind is not compared.
+        """Take acknowledgements and reads in the order of time. At equal times acknowledgements come last: an element is expected
+        only after its acknowledgement. Two events never share time, kind and operation, so the last field is not compared.
         """
         events: list[tuple[int, int, int, Any]] = []
         for element, addition in self.additions.items():
             if addition.acknowledged_ns is not None:
-                events.append((addition.acknowledged_ns, 3, addition.op, element))
-        for op in self.removes:
-            events.append((op.invoked_ns, 0, op.index, op))
-            if op.outcome != INFO:
-                events.append((op.ended_ns, 4, op.index, op))
+                events.append((addition.acknowledged_ns, 2, addition.op, element))
         shown: dict[int, list[Element]] = {}
         for op in self.reads:
             shown[op.index] = self.checker.elements(op)
-            events.append((op.invoked_ns, 1, op.index, op))
-            events.append((op.ended_ns, 2, op.index, op))
-        expected: set[Element] = set()
-        gone: set[Element] = set()
-        had_it: set[int] = set()
-        """Removals that found their element, if they did anything."""
-        for at_ns, kind, index, what in sorted(events):
+            events.append((op.invoked_ns, 0, op.index, op))
+            events.append((op.ended_ns, 1, op.index, op))
+        for at_ns, kind, _, what in sorted(events):
             if kind == 0:
-                element = self.checker.element(what)
-                self.leaving.add(element)
-                if element in self.known:
-                    had_it.add(index)
-                expected.discard(element)
+                self._read_began(what, shown[what.index])
             elif kind == 1:
-                self._read_began(what, shown[what.index], expected, gone)
-            elif kind == 2:
-                self._read_returned(what, shown[what.index], expected)
-            elif kind == 3:
+                self._read_returned(what, shown[what.index])
+            else:
                 self.known.setdefault(what, at_ns)
-                if what not in self.leaving:
-                    expected.add(what)
-            elif index in had_it:
-                gone.add(self.checker.element(what))
 
-    def _read_began(self, op: Op, elements: list[Element], expected: set[Element], gone: set[Element]) -> None:
+    def _read_began(self, op: Op, elements: list[Element]) -> None:
         visible = set(elements)
-        missing = self._missing[op.index] = expected - visible
-        self.confirmed |= expected - missing
-        for element in gone & visible:
-            text = f"operation {op.index} ({op.f}) shows {element!r}, which had been taken out before it began"
-            self.findings.add("resurrected", text, [op.index])
+        expected = self.known.keys()
+        self.confirmed |= expected
+        for element in expected - visible:
+            self.absent.setdefault(element, []).append(op)
         if len(visible) < len(elements):
             twice = Counter(elements).most_common(1)[0][0]
             self.findings.add("shown twice", f"operation {op.index} ({op.f}) shows {twice!r} twice", [op.index])
 
-    def _read_returned(self, op: Op, elements: list[Element], expected: set[Element]) -> None:
-        for element in self._missing.pop(op.index) - self.leaving:
-            self.absent.setdefault(element, []).append(op)
-            self.confirmed.add(element)
+    def _read_returned(self, op: Op, elements: list[Element]) -> None:
         new = set(elements) - self.seen
         if not new:
             return
@@ -198,11 +159,9 @@ class _Sweep:
                 self.findings.add("from the future", text, [op.index, addition.op])
             self.recovered += addition.acknowledged_ns is None
             self.known.setdefault(element, op.ended_ns)
-            if element not in self.leaving:
-                expected.add(element)
 
     def missed(self) -> tuple[list[Element], list[int]]:
-        """The elements that are lost, and the stable latencies (ns) of those that were only missed for a time."""
+        """Return the lost elements, and the stable latencies (ns) of those that were missed only for a time."""
         last_shown: dict[Element, int] = {}
         if self.absent:
             missed = self.absent.keys()
@@ -213,7 +172,7 @@ class _Sweep:
         for element, reads in self.absent.items():
             last = max(reads, key=lambda op: (op.invoked_ns, op.index))
             addition = self.additions[element]
-            if last_shown.get(element, -1) < last.invoked_ns and element not in self.leaving:
+            if last_shown.get(element, -1) < last.invoked_ns:
                 lost.append(element)
                 when = "was acknowledged" if addition.acknowledged_ns is not None else "had been seen"
                 text = (

@@ -32,6 +32,6 @@ def workload() -> Workload:
 def _checkers(options: Options) -> Sequence[Checker]:
     return (
         Stats(),
-        Availability(recovery_max_s=RECOVERY_MAX_S),
+        Availability(RECOVERY_MAX_S),
         Witness(registers.RegistersFold, local_reads=frozenset({"peek"})),
     )

@@ -13,11 +13,11 @@ from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
+from ..checkers.blocks import Blocks
 from ..checkers.exactly_once import ExactlyOnce
 from ..checkers.fold import Change, Fold
 from ..checkers.set_full import SetFull
 from ..checkers.stats import Stats
-from ..checkers.unique import Blocks
 from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op

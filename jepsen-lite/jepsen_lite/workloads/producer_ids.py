@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
+from ..checkers.blocks import Blocks
 from ..checkers.fold import Change, Fold
 from ..checkers.stats import Stats
-from ..checkers.unique import Blocks
 from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source
 from ..history import FAIL, Op

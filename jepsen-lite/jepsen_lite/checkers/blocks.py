@@ -1,42 +1,17 @@
-"""Identities and blocks of numbers that are given out: each once, for ever."""
+"""Blocks of numbers: no number is allocated twice."""
 
 from __future__ import annotations
-
-from collections.abc import Hashable
 
 from ..history import OK, Op
 from ..verdicts import Verdict
 from ..workload import Run
-from .calls import frozen
 from .findings import Findings
 
 
-class UniqueIds:
-    """The result of each operation `f` is an identity of its own. A retry of a request may be given the same again."""
-
-    name = "unique-ids"
-
-    def __init__(self, f: str) -> None:
-        self._f = f
-
-    def check(self, run: Run) -> Verdict:
-        findings = Findings()
-        owners: dict[Hashable, Op] = {}
-        for op in run.history:
-            if op.f != self._f or op.outcome != OK:
-                continue
-            identity = frozen(op.result)
-            owner = owners.setdefault(identity, op)
-            if owner is not op and not (op.request_id and owner.request_id == op.request_id):
-                text = f"{identity!r} was given twice, to operations {owner.index} and {op.index} ({op.f})"
-                findings.add("given twice", text, [owner.index, op.index])
-        return findings.verdict(self.name, checked=len(owners), nothing=f"no {self._f} succeeded")
-
-
 class Blocks:
-    """The results of `allocate` are blocks [start, length] of numbers: none overlaps another, and one that was asked for
-    after another was given lies higher. Those of one request are one block, asked for when it was first sent, and given when
-    it was first answered.
+    """Checks the results of `allocate`, blocks [start, length]: blocks do not overlap, and a block whose request was sent after
+    another block was returned is higher. All sendings of a request are one allocation: it begins with the first sending and ends
+    with the first answer.
     """
 
     name = "blocks"
