@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 error or usage, 2 still in progress.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 import msgspec
@@ -56,6 +56,12 @@ def print_failure(error: CommandFailed, as_json: bool) -> None:
         print_json({"error": {"message": error.text.removeprefix("Error: ")}})
     else:
         click.echo(error.text, file=sys.stdout if error.on_stdout else sys.stderr)
+
+
+def given_options(values: Mapping[str, object]) -> list[str]:
+    """Return the names of the options on a command line as a user writes them: `plan-id` for `plan_id`, `list` for `list_`."""
+    given = (name for name, value in values.items() if not (value is None or value is False or value == ()))
+    return [name.rstrip("_").replace("_", "-") for name in given]
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")

@@ -10,7 +10,7 @@ import msgspec
 
 from ..completion.values import complete_plans, complete_topics
 from ..connection import caller_options, connect, controller_option, server_option
-from ..output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, json_option, linearizable_option
+from ..output import DONE, FAILED, IN_PROGRESS, CommandFailed, Output, given_options, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient, MoveOptions
@@ -213,8 +213,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @json_option
 def reassign_partitions(as_json: bool, **values: object) -> int:
     """Reassign partitions: generate, execute, verify, cancel, list, roll back or show progress."""
-    given = [name for name, value in values.items() if not (value is None or value is False or value == ())]
-    action = check_usage([name.rstrip("_").replace("_", "-") for name in given])
+    action = check_usage(given_options(values))
     options = msgspec.convert(values, Options)
 
     from .actions import ReassignmentFailed

@@ -3,50 +3,53 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
+
+from kraftlab.metadata.acls import Operation, PatternType, PermissionType, ResourceType
+from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from ..connection import connect, endpoint_options
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import DONE, CommandFailed, Output, given_options, json_option
+from .acls_text import (
+    AclUsageError,
+    Entry,
+    Options,
+    Pattern,
+    Rules,
+    adding,
+    described,
+    document,
+    listing,
+    number_name,
+    patterns,
+    question,
+    rules,
+)
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import AdminClient
 
 ACTIONS = ("list", "add", "remove")
-ANY = 1
 NO_AUTHORIZER_HINT = """
 Set authorizer.class.name on every node first. A cluster to try it on:
   kraftlab up --data DIR --property authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer \\
       --property super.users=User:ANONYMOUS"""
-_OPERATIONS = (
-    "All",
-    "Read",
-    "Write",
-    "Create",
-    "Delete",
-    "Alter",
-    "Describe",
-    "ClusterAction",
-    "DescribeConfigs",
-    "AlterConfigs",
-    "IdempotentWrite",
-    "CreateTokens",
-    "DescribeTokens",
-    "TwoPhaseCommit",
-)
+_OPERATIONS = {"".join(map(str.capitalize, each.name.split("_"))): each for each in Operation if each is not Operation.ANY}
+"""Operations by their names in Kafka's tool: DescribeConfigs."""
 _PATTERN_TYPES = ("any", "match", "literal", "prefixed")
 
 
-def check_usage(given: Mapping[str, object]) -> str:
-    """The one action. CommandFailed for options that do not go together."""
+def check_usage(given: Collection[str], pattern_type: str) -> str:
+    """Return the one action among the names of the options that were given. CommandFailed for options that exclude each other."""
     actions = [action for action in ACTIONS if action in given]
     if len(actions) != 1:
         _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in ACTIONS))
     action = actions[0]
-    pattern_type = str(given.get("resource-pattern-type", "literal"))
     if action == "add" and pattern_type in ("any", "match"):
         _refuse(f"A '--resource-pattern-type' value of '{pattern_type.upper()}' is not valid when adding acls.")
     if action == "list":
@@ -64,9 +67,8 @@ def _refuse(message: str) -> None:
     raise CommandFailed(f"{message}\nSee: kraftlab acls --help")
 
 
-def _numbers_name(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Operations as the protocol spells them: DescribeConfigs is DESCRIBE_CONFIGS."""
-    return tuple("".join(f"_{letter}" if letter.isupper() else letter for letter in name).lstrip("_").upper() for name in value)
+def _operations(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[Operation, ...]:
+    return tuple(_OPERATIONS[name] for name in value)
 
 
 _names = {"multiple": True, "metavar": "NAME"}
@@ -97,6 +99,7 @@ Examples:
 @click.option(
     "--resource-pattern-type",
     type=click.Choice(_PATTERN_TYPES, case_sensitive=False),
+    default="literal",
     help="How names are meant: literal (default) or prefixed; to list and remove also any, or match: whatever concerns the name.",
 )
 @click.option("--allow-principal", **_principals, help="Whom to allow, for example User:alice, or User:* for everybody.")  # type: ignore[arg-type]
@@ -105,10 +108,10 @@ Examples:
 @click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where it is denied (default: everywhere).")
 @click.option(
     "--operation",
-    type=click.Choice(_OPERATIONS, case_sensitive=False),
+    type=click.Choice(list(_OPERATIONS), case_sensitive=False),
     multiple=True,
     metavar="NAME",
-    callback=_numbers_name,
+    callback=_operations,
     help=f"What is allowed or denied (default: All); may be given again. One of {', '.join(_OPERATIONS)}.",
 )
 @click.option("--principal", **_principals, help="With --list: only rules of this principal.")  # type: ignore[arg-type]
@@ -117,20 +120,14 @@ Examples:
 @click.option("--idempotent", is_flag=True, help="With --producer: to write idempotently.")
 @click.option("--force", is_flag=True, help="Do not ask before removing.")
 @json_option
-def acls(as_json: bool, **options: object) -> int:
+def acls(as_json: bool, **values: object) -> int:
     """Add, remove or list access rules. They count only where nodes have an authorizer (authorizer.class.name)."""
-    given: dict[str, Any] = {
-        key.rstrip("_").replace("_", "-"): value for key, value in options.items() if value not in (None, False, ())
-    }
-    action = check_usage(given)
-    from kraftlab.metadata.errors import ApiError, ErrorCode
+    options = msgspec.convert(values, Options)
+    action = check_usage(given_options(values), options.resource_pattern_type)
 
-    from .acls_text import AclUsageError
-
-    out = Output(as_json)
     try:
         with connect() as client:
-            _RUN[action](client, out, given)
+            _RUN[action](client, Output(as_json), options)
     except AclUsageError as error:
         _refuse(str(error))
     except ApiError as error:
@@ -139,55 +136,45 @@ def acls(as_json: bool, **options: object) -> int:
     return DONE
 
 
-def _find(client: AdminClient, pattern: Any) -> Any:
-    """Rules of a pattern (None: all)."""
+def _find(client: AdminClient, pattern: Pattern | None) -> Rules:
+    """Return the rules of a pattern, of every pattern for None."""
     from kraftlab.admin.v1 import admin_pb2 as pb
 
-    from .acls_text import described
-
-    if pattern is None:
-        return described(client.describe_acls().resources)
-    return described(client.describe_acls(pb.DescribeAclsRequest(**_all_of(pattern))).resources)
+    wanted = None if pattern is None else pb.DescribeAclsRequest(**_every_rule(pattern))
+    return described(client.describe_acls(wanted).resources)
 
 
-def _all_of(pattern: Any) -> dict[str, Any]:
-    """The fields of a filter for every rule of a pattern."""
+def _every_rule(pattern: Pattern) -> dict[str, Any]:
+    """Return the fields of a filter that matches every rule of a pattern."""
     return {
         "resource_type_filter": pattern.resource_type,
         "resource_name_filter": pattern.name,
         "pattern_type_filter": pattern.pattern_type,
-        "operation": ANY,
-        "permission_type": ANY,
+        "operation": Operation.ANY,
+        "permission_type": PermissionType.ANY,
     }
 
 
-def _list(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
-    from .acls_text import document, listing, patterns
+def _list(client: AdminClient, out: Output, options: Options) -> None:
 
-    found: dict[Any, Any] = {}
-    named = patterns(given)
-    for pattern in named:
+    found: Rules = {}
+    for pattern in patterns(options) or (None,):
         found |= _find(client, pattern)
-    if not named:
-        found = _find(client, None)
-    principals = given.get("principal", ())
-    out.lines(listing(found, principals))
+    out.lines(listing(found, options.principal))
     shown = [
         document(pattern, entry)
-        for pattern, said in found.items()
-        for entry in said
-        if not principals or entry.principal in principals
+        for pattern, entries in found.items()
+        for entry in entries
+        if not options.principal or entry.principal in options.principal
     ]
     out.result({"acls": shown})
 
 
-def _add(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+def _add(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import raise_first_error
 
-    from .acls_text import AclUsageError, adding, document, rules
-
-    wanted = rules(given)
+    wanted = rules(options)
     if not all(wanted.values()):
         raise AclUsageError("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
     added, existing = [], []
@@ -217,19 +204,17 @@ def _add(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
     out.result({"added": added, "existing": existing})
 
 
-def _remove(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+def _remove(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import raise_first_error
 
-    from .acls_text import AclUsageError, question, rules
-
-    if out.as_json and "force" not in given:
+    if out.as_json and not options.force:
         raise AclUsageError("With --json nothing is asked; add --force to remove rules")
     removed = []
-    for pattern, said in rules(given).items():
-        if "force" not in given and not _is_sure(question(pattern, said)):
+    for pattern, said in rules(options).items():
+        if not options.force and not _is_sure(question(pattern, said)):
             continue
-        whole = _all_of(pattern)
+        whole = _every_rule(pattern)
         filters = [
             pb.DeleteAclsFilter(
                 **whole
@@ -250,9 +235,6 @@ def _remove(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
 
 
 def _document_of(acl: pb.DeleteAclsMatchingAcl) -> dict[str, str]:
-    from kraftlab.metadata.acls import Operation, PatternType, PermissionType, ResourceType
-
-    from .acls_text import Entry, Pattern, document, number_name
 
     kind, pattern_type = number_name(ResourceType, acl.resource_type), number_name(PatternType, acl.pattern_type)
     operation, permission_type = number_name(Operation, acl.operation), number_name(PermissionType, acl.permission_type)
@@ -264,4 +246,4 @@ def _is_sure(asked: str) -> bool:
     return sys.stdin.readline().strip().lower() == "y"
 
 
-_RUN: dict[str, Callable[[AdminClient, Output, dict[str, Any]], None]] = {"list": _list, "add": _add, "remove": _remove}
+_RUN: dict[str, Callable[[AdminClient, Output, Options], None]] = {"list": _list, "add": _add, "remove": _remove}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from kraftlab.access.authorizer import OPERATIONS
 from kraftlab.metadata.acls import CLUSTER_NAME, WILDCARD, Operation, PatternType, PermissionType, ResourceType
@@ -15,11 +17,33 @@ if TYPE_CHECKING:
 RESOURCE_OPTIONS: Mapping[str, ResourceType] = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
-    "delegation-token": ResourceType.DELEGATION_TOKEN,
-    "user-principal": ResourceType.USER,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+    "delegation_token": ResourceType.DELEGATION_TOKEN,
+    "user_principal": ResourceType.USER,
 }
-"""Option → what it names. `--cluster` names the one cluster."""
+"""Option → the type of the resources that it names. `--cluster` names the one cluster."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Values of the command's options, named as on the command line; False or empty if an option was not given."""
+
+    topic: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+    transactional_id: tuple[str, ...] = ()
+    delegation_token: tuple[str, ...] = ()
+    user_principal: tuple[str, ...] = ()
+    cluster: bool = False
+    resource_pattern_type: str = "literal"
+    allow_principal: tuple[str, ...] = ()
+    deny_principal: tuple[str, ...] = ()
+    allow_host: tuple[str, ...] = ()
+    deny_host: tuple[str, ...] = ()
+    operation: tuple[Operation, ...] = ()
+    principal: tuple[str, ...] = ()
+    producer: bool = False
+    consumer: bool = False
+    idempotent: bool = False
+    force: bool = False
 
 
 def name_of(number: int) -> str:
@@ -71,26 +95,32 @@ def number_name(numbers: type[Numbers], number: int) -> Numbers:
         return cast(Numbers, number)
 
 
-def patterns(given: Mapping[str, Any]) -> list[Pattern]:
+def patterns(options: Options) -> list[Pattern]:
     """The resources that the options name, in the order of the help text."""
-    pattern_type = PatternType[given.get("resource-pattern-type", "literal").upper()]
+    pattern_type = PatternType[options.resource_pattern_type.upper()]
     found = [
-        Pattern(kind, name.strip(), pattern_type) for option, kind in RESOURCE_OPTIONS.items() for name in given.get(option, ())
+        Pattern(kind, name.strip(), pattern_type)
+        for option, kind in RESOURCE_OPTIONS.items()
+        for name in getattr(options, option)
     ]
-    if "cluster" in given or ("idempotent" in given and "producer" in given):
+    if options.cluster or (options.idempotent and options.producer):
         found.append(Pattern(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
     return found
 
 
-def entries(given: Mapping[str, Any], operations: Iterable[Operation]) -> list[Entry]:
+def entries(options: Options, operations: Iterable[Operation]) -> list[Entry]:
     """One for each principal, host and operation, none twice; none if no principal is named."""
     found = []
-    for what, permission_type in (("allow", PermissionType.ALLOW), ("deny", PermissionType.DENY)):
-        principals, hosts = given.get(f"{what}-principal", ()), given.get(f"{what}-host", ())
+    for permission_type, principals, hosts in (
+        (PermissionType.ALLOW, options.allow_principal, options.allow_host),
+        (PermissionType.DENY, options.deny_principal, options.deny_host),
+    ):
         if hosts and not principals:
-            raise AclUsageError(f"--{what}-host needs --{what}-principal")
+            verb = permission_type.name.lower()
+            raise AclUsageError(f"--{verb}-host needs --{verb}-principal")
         for principal in principals:
-            _check_principal(principal)
+            if ":" not in principal:
+                raise AclUsageError(f"{principal!r} is not Type:name; write for example User:{principal}")
             found += [
                 Entry(principal.strip(), host.strip(), operation, permission_type)
                 for host in hosts or (WILDCARD,)
@@ -99,26 +129,21 @@ def entries(given: Mapping[str, Any], operations: Iterable[Operation]) -> list[E
     return list(dict.fromkeys(found))
 
 
-def _check_principal(principal: str) -> None:
-    if ":" not in principal:
-        raise AclUsageError(f"{principal!r} is not Type:name; write for example User:{principal}")
-
-
-def rules(given: Mapping[str, Any]) -> Rules:
+def rules(options: Options) -> Rules:
     """What is to be added or removed; without principals the lists are empty. AclUsageError."""
-    named = patterns(given)
+    named = patterns(options)
     if not named:
-        options = " or ".join(f"--{option} NAME" for option in RESOURCE_OPTIONS)
-        raise AclUsageError(f"You must provide at least one resource: {options} or --cluster")
-    if "producer" in given or "consumer" in given:
-        return _convenient(given, named)
-    operations = tuple(Operation[name.upper().replace("-", "_")] for name in given.get("operation", ())) or (Operation.ALL,)
+        names = " or ".join(f"--{option.replace('_', '-')} NAME" for option in RESOURCE_OPTIONS)
+        raise AclUsageError(f"You must provide at least one resource: {names} or --cluster")
+    if options.producer or options.consumer:
+        return _convenient(options, named)
+    operations = options.operation or (Operation.ALL,)
     for pattern in named:
         allowed = {*OPERATIONS[pattern.resource_type], Operation.ALL}
         if not set(operations) <= allowed:
             known = ",".join(operation.name for operation in sorted(allowed))
             raise AclUsageError(f"ResourceType {pattern.resource_type.name} only supports operations {known}")
-    return {pattern: entries(given, operations) for pattern in named}
+    return {pattern: entries(options, operations) for pattern in named}
 
 
 _PRODUCER = {
@@ -129,24 +154,24 @@ _PRODUCER = {
 _CONSUMER = {ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE), ResourceType.GROUP: (Operation.READ,)}
 
 
-def _convenient(given: Mapping[str, Any], named: Sequence[Pattern]) -> Rules:
+def _convenient(options: Options, named: Sequence[Pattern]) -> Rules:
     """What producers and consumers need."""
-    if "operation" in given:
+    if options.operation:
         raise AclUsageError("--producer and --consumer stand for operations; leave --operation out")
     kinds = {pattern.resource_type for pattern in named}
     if ResourceType.TOPIC not in kinds:
         raise AclUsageError("With --producer and --consumer, you must specify a --topic")
-    if "consumer" in given and ResourceType.GROUP not in kinds:
+    if options.consumer and ResourceType.GROUP not in kinds:
         raise AclUsageError("With --consumer, you must specify a --group")
     wanted: Rules = {}
     for pattern in named:
         operations: list[Operation] = []
-        if "producer" in given and (pattern.resource_type is not ResourceType.CLUSTER or "idempotent" in given):
+        if options.producer and (pattern.resource_type is not ResourceType.CLUSTER or options.idempotent):
             operations += _PRODUCER.get(pattern.resource_type, ())
-        if "consumer" in given:
+        if options.consumer:
             operations += _CONSUMER.get(pattern.resource_type, ())
         if operations:
-            wanted[pattern] = entries(given, dict.fromkeys(operations))
+            wanted[pattern] = entries(options, dict.fromkeys(operations))
     return wanted
 
 

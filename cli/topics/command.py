@@ -3,65 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from kraftlab.config.resources import ResourceType
 
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, CommandFailed, Output, json_option, linearizable_option
+from ..output import DONE, CommandFailed, Output, given_options, json_option, linearizable_option
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
     from .text import TopicView
 
-_ACTIONS = ("create", "list", "describe", "delete", "alter")
-_CREATE_ONLY = ("partitions", "replication-factor", "replica-assignment", "config", "if-not-exists")
-_ALTER_TOO = ("partitions", "replication-factor", "replica-assignment")
-_ALTER_ONLY = ("validate-only", "queue", "throttle", "plan-id")
-_ONLY_WITH = {
-    "topics-with-overrides": ("describe",),
-    "exclude-internal": ("list", "describe"),
-    "if-exists": ("alter", "delete", "describe"),
+PARTITION_FILTERS = ("under-replicated", "unavailable", "under-min-isr", "at-min-isr")
+_FILTERS = tuple(f"{name}-partitions" for name in PARTITION_FILTERS)
+_MOVE_OPTIONS = ("validate-only", "queue", "throttle", "plan-id")
+_ALLOWED = {
+    "create": ("topic", "partitions", "replication-factor", "replica-assignment", "config", "if-not-exists"),
+    "list": ("topic", "exclude-internal", "linearizable"),
+    "describe": ("topic", "exclude-internal", "if-exists", "topics-with-overrides", *_FILTERS, "linearizable"),
+    "delete": ("topic", "if-exists"),
+    "alter": ("topic", "if-exists", "partitions", "replication-factor", "replica-assignment", *_MOVE_OPTIONS),
 }
-"""Option → the actions that mind it, as --describe alone minds filters of partitions. With others it would be passed over."""
+"""Action → the options that go with it."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Values of the command's options, named as on the command line; None, False or empty if an option was not given."""
+
+    list_: bool
+    topic: str | None
+    partitions: int | None
+    replication_factor: int | None
+    replica_assignment: str | None
+    config: tuple[str, ...]
+    if_not_exists: bool
+    validate_only: bool
+    queue: bool
+    throttle: int | None
+    plan_id: str | None
+    if_exists: bool
+    under_replicated_partitions: bool
+    unavailable_partitions: bool
+    under_min_isr_partitions: bool
+    at_min_isr_partitions: bool
+    topics_with_overrides: bool
+    exclude_internal: bool
+    linearizable: bool
+
+    @property
+    def filters(self) -> list[str]:
+        """Names of the filters of partitions that were given."""
+        return [name for name in PARTITION_FILTERS if getattr(self, f"{name}_partitions".replace("-", "_"))]
 
 
 def check_usage(given: Collection[str]) -> str:
-    """The one action; CommandFailed with Kafka's text for options that do not go together."""
-    from .text import PARTITION_FILTERS
-
-    actions = [action for action in _ACTIONS if action in given]
+    """Return the one action among the names of the options that were given. CommandFailed with Kafka's text."""
+    actions = [action for action in _ALLOWED if action in given]
     if len(actions) != 1:
-        _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in _ACTIONS))
+        _refuse("Command must include exactly one action: " + ", ".join(f"--{action}" for action in _ALLOWED))
     action = actions[0]
     if action in ("create", "delete", "alter") and "topic" not in given:
         _refuse('Missing required argument "[topic]"')
     if action == "alter" and sum(option in given for option in ("partitions", "replication-factor")) != 1:
         _refuse("Give one of --partitions and --replication-factor with --alter")
-    for option in _ALTER_ONLY:
-        if (option in given and "replication-factor" not in given) or (option in given and action != "alter"):
+    for option in _MOVE_OPTIONS:
+        if option in given and not (action == "alter" and "replication-factor" in given):
             _refuse(f"--{option} needs --alter --replication-factor")
-    if action != "create":
-        for option in _CREATE_ONLY:
-            if option in given and not (action == "alter" and option in _ALTER_TOO):
-                _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
-    filters = [f"{name}-partitions" for name in PARTITION_FILTERS]
-    for option, minded_by in {**_ONLY_WITH, **dict.fromkeys(filters, ("describe",))}.items():
-        if option in given and action not in minded_by:
-            _refuse(f'Option "[{option}]" can\'t be used with option "[{action}]"')
-    for option in filters:
-        if option in given and "topics-with-overrides" in given:
-            _refuse(f'Option "[{option}]" can\'t be used with option "[topics-with-overrides]"')
-    if action in ("create", "delete", "alter") and "linearizable" in given:
-        _refuse(f'Option "[linearizable]" can\'t be used with option "[{action}]"')
+    excluded = {action: {*given} - {action, *_ALLOWED[action]}}
+    if "topics-with-overrides" in given:
+        excluded["topics-with-overrides"] = {*_FILTERS}
     if "replica-assignment" in given:
-        for option in ("partitions", "replication-factor") if action == "create" else ("replication-factor",):
-            if option in given:
-                _refuse(f'Option "[{option}]" can\'t be used with option "[replica-assignment]"')
+        excluded["replica-assignment"] = {"replication-factor", *(["partitions"] if action == "create" else [])}
+    for cause, options in excluded.items():
+        for option in given:
+            if option in options:
+                _refuse(f'Option "[{option}]" can\'t be used with option "[{cause}]"')
     return action
 
 
@@ -119,22 +140,17 @@ Examples:
 @caller_options
 @linearizable_option
 @json_option
-def topics(as_json: bool, **options: object) -> int:
+def topics(as_json: bool, **values: object) -> int:
     """Create, list, describe, alter or delete topics."""
-    given: dict[str, Any] = {
-        key.rstrip("_").replace("_", "-"): value
-        for key, value in options.items()
-        if not (value is None or value is False or value == ())
-    }
-    action = check_usage(given)
+    action = check_usage(given_options(values))
+    options = msgspec.convert(values, Options)
     from kraftlab.metadata.errors import ApiError
 
     from .text import TopicUsageError
 
-    out = Output(as_json)
     try:
-        with connect(linearizable="linearizable" in given) as client:
-            _RUN[action](client, out, given)
+        with connect(linearizable=options.linearizable) as client:
+            _RUN[action](client, Output(as_json), options)
     except TopicUsageError as error:
         raise _failed(str(error)) from None
     except ApiError as error:
@@ -142,82 +158,78 @@ def topics(as_json: bool, **options: object) -> int:
     return DONE
 
 
-def _create(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+def _create(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import raise_first_error
     from kraftlab.metadata.errors import ErrorCode
 
     from .text import parse_assignment, parse_configs
 
-    name = given["topic"]
+    name = options.topic
     topic = pb.CreatableTopic(
         name=name,
-        num_partitions=given.get("partitions", -1),
-        replication_factor=given.get("replication-factor", -1),
-        configs=[pb.CreatableTopicConfig(name=key, value=value) for key, value in parse_configs(given.get("config", ())).items()],
+        num_partitions=-1 if options.partitions is None else options.partitions,
+        replication_factor=-1 if options.replication_factor is None else options.replication_factor,
+        configs=[pb.CreatableTopicConfig(name=key, value=value) for key, value in parse_configs(options.config).items()],
     )
-    if "replica-assignment" in given:
-        for partition, replicas in parse_assignment(given["replica-assignment"]).items():
+    if options.replica_assignment is not None:
+        for partition, replicas in parse_assignment(options.replica_assignment).items():
             topic.assignments.append(pb.CreatableReplicaAssignment(partition_index=partition, broker_ids=replicas))
     results = client.create_topics([topic]).topics
-    exists = results[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in given
+    exists = results[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists
     if not exists:
         raise_first_error(results)
         out.lines([f"Created topic {name}."])
     out.result({"topic": name, "created": not exists, "topic_id": results[0].topic_id})
 
 
-def _all_names(client: AdminClient, given: dict[str, Any]) -> list[str]:
+def _all_names(client: AdminClient, options: Options) -> list[str]:
     """The topics that --topic and --exclude-internal mean, sorted. CommandFailed if --topic means none."""
     from .text import matching
 
     described = client.describe_topics().topics
-    known = sorted(topic.name for topic in described if not (topic.is_internal and "exclude-internal" in given))
-    if "topic" not in given:
+    known = sorted(topic.name for topic in described if not (topic.is_internal and options.exclude_internal))
+    if options.topic is None:
         return known
-    found = matching(given["topic"], known)
-    if not found and "if-exists" not in given and "list" not in given:
-        raise _failed(f"Topic '{given['topic']}' does not exist as expected")
+    found = matching(options.topic, known)
+    if not found and not options.if_exists and not options.list_:
+        raise _failed(f"Topic '{options.topic}' does not exist as expected")
     return found
 
 
-def _list(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
-    names = _all_names(client, given)
+def _list(client: AdminClient, out: Output, options: Options) -> None:
+    names = _all_names(client, options)
     out.lines(names)
     out.result({"topics": names})
 
 
-def _delete(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+def _delete(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.client import raise_first_error
 
-    names = _all_names(client, given)
+    names = _all_names(client, options)
     if names:
         raise_first_error(client.delete_topics(names).responses)
     out.result({"deleted": names})
 
 
-def _alter(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
+def _alter(client: AdminClient, out: Output, options: Options) -> None:
     """Partition counts as Kafka's tool, silently; replication factors with the plan (KIP-179)."""
     from kraftlab.client import MoveOptions, raise_first_error
 
     from .text import factor_lines
 
-    names = _all_names(client, given)
-    if "replica-assignment" in given:
-        _grow_as_assigned(client, names, given)
-    elif "partitions" in given:
-        counts = dict.fromkeys(names, given["partitions"])
-        raise_first_error(client.alter_partition_counts(counts).topics if counts else [])
-    if "partitions" in given:
-        out.result({"topics": names, "partitions": given["partitions"]})
+    names = _all_names(client, options)
+    if options.partitions is not None:
+        if options.replica_assignment is not None:
+            _grow_as_assigned(client, names, options.partitions, options.replica_assignment)
+        elif names:
+            raise_first_error(client.alter_partition_counts(dict.fromkeys(names, options.partitions)).topics)
+        out.result({"topics": names, "partitions": options.partitions})
         return
-    options = MoveOptions(
-        validate_only="validate-only" in given,
-        queued="queue" in given,
-        throttle=given.get("throttle"),
-        plan_id=given.get("plan-id"),
+    moves = MoveOptions(
+        validate_only=options.validate_only, queued=options.queue, throttle=options.throttle, plan_id=options.plan_id
     )
-    results = client.alter_replication_factors(dict.fromkeys(names, given["replication-factor"]), options=options).topics
+    results = client.alter_replication_factors(dict.fromkeys(names, options.replication_factor or 0), options=moves).topics
     raise_first_error(results)
     plan = {
         (topic.name, entry.partition_index): (tuple(entry.replicas), tuple(entry.target_replicas), entry.queued)
@@ -236,26 +248,26 @@ def _alter(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
     )
 
 
-def _grow_as_assigned(client: AdminClient, names: list[str], given: dict[str, Any]) -> None:
+def _grow_as_assigned(client: AdminClient, names: list[str], count: int, assigned: str) -> None:
     """As Kafka's tool: the assignment begins with partition 0, and what is there already keeps its replicas."""
     from kraftlab.client import NewPartitions, raise_first_error
 
     from .text import parse_assignment
 
-    assignment = list(parse_assignment(given["replica-assignment"]).values())
+    assignment = list(parse_assignment(assigned).values())
     counts = {topic.name: len(topic.partitions) for topic in client.describe_topics(names).topics}
-    wanted = {name: NewPartitions(given["partitions"], assignment[counts[name] :]) for name in names}
+    wanted = {name: NewPartitions(count, assignment[counts[name] :]) for name in names}
     raise_first_error(client.create_partitions(wanted).results if wanted else [])
 
 
-def _describe(client: AdminClient, out: Output, given: dict[str, Any]) -> None:
-    from .text import PARTITION_FILTERS, describe_lines
+def _describe(client: AdminClient, out: Output, options: Options) -> None:
+    from .text import describe_lines
 
-    names = _all_names(client, given)
+    names = _all_names(client, options)
     views = topic_views(client, names) if names else []
-    filters = [name for name in PARTITION_FILTERS if f"{name}-partitions" in given]
+    filters = options.filters
     alive = frozenset(broker.broker_id for broker in client.describe_cluster().brokers) if filters else frozenset()
-    out.lines(describe_lines(views, filters, overrides_only="topics-with-overrides" in given, alive=alive))
+    out.lines(describe_lines(views, filters, overrides_only=options.topics_with_overrides, alive=alive))
     out.result({"topics": views})
 
 

@@ -71,9 +71,6 @@ def _ids(values: Sequence[int]) -> str:
     return ",".join(map(str, values))
 
 
-PARTITION_FILTERS = ("under-replicated", "unavailable", "under-min-isr", "at-min-isr")
-
-
 def passes(topic: TopicView, view: PartitionView, name: str, alive: frozenset[int]) -> bool:
     """Whether a partition is one that the filter asks for. Adding replicas do not count as missing."""
     match name:

@@ -13,8 +13,9 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cli.security import acls_command
-from kraftlab.cli.security.acls_text import described, document, listing, rules
+from kraftlab.cli.security.acls_text import Options, described, document, listing, rules
 from kraftlab.lab import LocalCluster
+from kraftlab.metadata.acls import Operation
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 CLUSTER = (1, 1, 1)
@@ -232,13 +233,13 @@ def test_credentials_that_cannot_be_are_told(run: Run, arguments: tuple[str, ...
 
 @pytest.mark.parametrize(("more", "expected"), [((), []), (("idempotent",), ["IDEMPOTENT_WRITE"])])
 def test_only_who_asks_for_it_may_write_idempotently(more: tuple[str, ...], expected: list[str]) -> None:
-    given = {"topic": ("t",), "allow-principal": ("User:a",), **dict.fromkeys(("cluster", "producer", *more), True)}
-    on_cluster = [said for pattern, said in rules(given).items() if pattern.resource_type.name == "CLUSTER"]
+    options = Options(topic=("t",), allow_principal=("User:a",), **dict.fromkeys(("cluster", "producer", *more), True))
+    on_cluster = [said for pattern, said in rules(options).items() if pattern.resource_type.name == "CLUSTER"]
     assert [entry.operation.name for said in on_cluster for entry in said] == expected
 
 
 def test_what_is_said_twice_is_one_rule() -> None:
-    twice = {"topic": ("t", "t"), "allow-principal": ("User:a", "User:a"), "operation": ("READ", "READ")}
+    twice = Options(topic=("t", "t"), allow_principal=("User:a", "User:a"), operation=(Operation.READ, Operation.READ))
     assert [len(said) for said in rules(twice).values()] == [1]
 
 
