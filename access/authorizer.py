@@ -55,12 +55,6 @@ OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
 
 _BITS = {resource_type: sum(1 << operation for operation in found) for resource_type, found in OPERATIONS.items()}
 
-REFUSALS: dict[ResourceType, ErrorCode] = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-}
-
 
 class AccessSettings(msgspec.Struct, frozen=True):
     """What a node's configuration says about access. `super_users` are principals, for example `User:admin`."""
@@ -109,18 +103,6 @@ class Rights:
         if not found.concerned:
             return supported if self._settings.allows_unconcerned else 0
         return found.operations & supported
-
-    def refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> ApiError:
-        """What is said to who may not: who, what, and on what."""
-        what = "the cluster" if resource_type is ResourceType.CLUSTER else f"{resource_type.name.lower()} {name!r}"
-        return ApiError(
-            REFUSALS[resource_type], f"{self.principal} may not {operation.name} {what}; an ACL that allows it is needed."
-        )
-
-    def need_on_cluster(self, operation: Operation) -> None:
-        """ApiError CLUSTER_AUTHORIZATION_FAILED if it is not allowed."""
-        if not self.allow_on_cluster(operation):
-            raise self.refusal(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 class Authorizer:

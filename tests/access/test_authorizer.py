@@ -97,13 +97,6 @@ def test_operations_on_the_cluster_as_bits(rules: list[tuple[ResourceType, str, 
     assert rights(acls(*rules)).operations(CLUSTER, CLUSTER_NAME) == bits
 
 
-def test_a_refusal_names_who_what_and_on_what() -> None:
-    with pytest.raises(ApiError, match="User:alice may not ALTER the cluster") as refused:
-        rights(NO_RULES).need_on_cluster(Operation.ALTER)
-    assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert "DELETE topic 't'" in str(rights(NO_RULES).refusal(Operation.DELETE, TOPIC, "t"))
-
-
 # --- users -------------------------------------------------------------------------------------------------------------------
 
 USERS = Users(parse_users("alice:alice-secret, bob:b:ob"))
