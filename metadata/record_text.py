@@ -59,14 +59,13 @@ def camel_case(name: str) -> str:
 def record_document(record: Record, is_secret: IsSecret) -> dict[str, object]:
     """`{"type", "version", "data"}` of any record, secrets hidden."""
     data: dict[str, Any] = {}
-    version: int = getattr(record, "version")  # noqa: B009 — the base class has no fields, each record begins with it
     type_name, fields = _shape(type(record))
     for field, name, default, is_tagged in fields:
         value = getattr(record, field)
         if value == default and (value is None or is_tagged):
             continue
         data[name] = _shown(record, field, value, is_secret)
-    return {"type": type_name, "version": version, "data": data}
+    return {"type": type_name, "version": record.version, "data": data}
 
 
 @functools.cache

@@ -32,6 +32,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     TYPE: ClassVar[int]
+    version: int
 
     def __repr__(self) -> str:
         parts = []
@@ -66,7 +67,6 @@ class RegisterBroker(Record, frozen=True, array_like=True, tag=0):
     """A broker (incarnation) joined. Its epoch is the offset of the first record of the registering batch."""
 
     TYPE: ClassVar[int] = 0
-    version: int
     broker_id: int
     incarnation_id: Uuid
     broker_epoch: int
@@ -85,14 +85,12 @@ class RegisterBroker(Record, frozen=True, array_like=True, tag=0):
 
 class UnregisterBroker(Record, frozen=True, array_like=True, tag=1):
     TYPE: ClassVar[int] = 1
-    version: int
     broker_id: int
     broker_epoch: int
 
 
 class Topic(Record, frozen=True, array_like=True, tag=2):
     TYPE: ClassVar[int] = 2
-    version: int
     name: str
     topic_id: Uuid
 
@@ -104,7 +102,6 @@ class Partition(Record, frozen=True, array_like=True, tag=3):
     """
 
     TYPE: ClassVar[int] = 3
-    version: int
     partition_id: int
     topic_id: Uuid
     replicas: tuple[int, ...]
@@ -126,7 +123,6 @@ class Config(Record, frozen=True, array_like=True, tag=4):
     """Sets one dynamic config key; value None deletes it. Resource name "" of a BROKER is the cluster default."""
 
     TYPE: ClassVar[int] = 4
-    version: int
     resource_type: int
     resource_name: str
     name: str
@@ -141,7 +137,6 @@ class PartitionChange(Record, frozen=True, array_like=True, tag=5):
     """
 
     TYPE: ClassVar[int] = 5
-    version: int
     partition_id: int
     topic_id: Uuid
     isr: tuple[int, ...] | None = None
@@ -161,7 +156,6 @@ class RemoveTopic(Record, frozen=True, array_like=True, tag=9):
     """The topic, its partitions and its configs are gone."""
 
     TYPE: ClassVar[int] = 9
-    version: int
     topic_id: Uuid
 
 
@@ -169,7 +163,6 @@ class UserScramCredential(Record, frozen=True, array_like=True, tag=11):
     """A user's SCRAM credential of one mechanism is this from now on."""
 
     TYPE: ClassVar[int] = 11
-    version: int
     name: str
     mechanism: int
     salt: bytes
@@ -185,7 +178,6 @@ class FeatureLevel(Record, frozen=True, array_like=True, tag=12):
     """Finalizes a feature's level; 0 removes it. Its version stays 0 for ever: it is read before versions are known."""
 
     TYPE: ClassVar[int] = 12
-    version: int
     name: str
     feature_level: int
 
@@ -194,7 +186,6 @@ class ClientQuota(Record, frozen=True, array_like=True, tag=14):
     """Sets one quota of an entity, or removes it. `entity`: (type, name) sorted by type; name None is the default of the type."""
 
     TYPE: ClassVar[int] = 14
-    version: int
     entity: tuple[tuple[str, str | None], ...]
     key: str
     value: float
@@ -205,7 +196,6 @@ class ProducerIds(Record, frozen=True, array_like=True, tag=15):
     """A block of producer ids was given to a broker; the next begins at `next_producer_id`. In a snapshot the broker is -1."""
 
     TYPE: ClassVar[int] = 15
-    version: int
     broker_id: int
     broker_epoch: int
     next_producer_id: int
@@ -217,7 +207,6 @@ class BrokerRegistrationChange(Record, frozen=True, array_like=True, tag=17):
     """
 
     TYPE: ClassVar[int] = 17
-    version: int
     broker_id: int
     broker_epoch: int
     fenced: bool | None = None
@@ -230,7 +219,6 @@ class AccessControlEntry(Record, frozen=True, array_like=True, tag=18):
     """An access rule; numbers as in the protocol (`acls.py`)."""
 
     TYPE: ClassVar[int] = 18
-    version: int
     acl_id: Uuid
     resource_type: int
     resource_name: str
@@ -243,7 +231,6 @@ class AccessControlEntry(Record, frozen=True, array_like=True, tag=18):
 
 class RemoveAccessControlEntry(Record, frozen=True, array_like=True, tag=19):
     TYPE: ClassVar[int] = 19
-    version: int
     acl_id: Uuid
 
 
@@ -251,12 +238,10 @@ class NoOp(Record, frozen=True, array_like=True, tag=20):
     """Keeps an idle log moving, so that readers can tell idle from lagging."""
 
     TYPE: ClassVar[int] = 20
-    version: int
 
 
 class RemoveUserScramCredential(Record, frozen=True, array_like=True, tag=22):
     TYPE: ClassVar[int] = 22
-    version: int
     name: str
     mechanism: int
 
@@ -265,18 +250,15 @@ class BeginTransaction(Record, frozen=True, array_like=True, tag=23):
     """Records from here on become visible only with the EndTransaction (changes larger than one batch)."""
 
     TYPE: ClassVar[int] = 23
-    version: int
     name: str | None = None
 
 
 class EndTransaction(Record, frozen=True, array_like=True, tag=24):
     TYPE: ClassVar[int] = 24
-    version: int
 
 
 class AbortTransaction(Record, frozen=True, array_like=True, tag=25):
     TYPE: ClassVar[int] = 25
-    version: int
     reason: str | None = None
 
 
@@ -284,7 +266,6 @@ class RegisterController(Record, frozen=True, array_like=True, tag=27):
     """A controller announces its endpoints; brokers and clients find it by them."""
 
     TYPE: ClassVar[int] = 27
-    version: int
     controller_id: int
     incarnation_id: Uuid
     listeners: tuple[Listener, ...] = ()
@@ -297,7 +278,6 @@ class ClearElr(Record, frozen=True, array_like=True, tag=28):
     """
 
     TYPE: ClassVar[int] = 28
-    version: int
     topic_name: str = ""
 
 
@@ -305,7 +285,6 @@ class RequestOutcome(Record, frozen=True, array_like=True, tag=1000):
     """What a client's request was answered. It is the last record of the request's batch, or of its transaction."""
 
     TYPE: ClassVar[int] = 1000
-    version: int
     client_id: Uuid
     sequence: int
     digest: bytes
@@ -324,7 +303,6 @@ class ForgottenRequests(Record, frozen=True, array_like=True, tag=1001):
     """Only in snapshots: the answers to a client's requests up to this sequence are forgotten, but for those that follow."""
 
     TYPE: ClassVar[int] = 1001
-    version: int
     client_id: Uuid
     up_to: int
 
@@ -336,7 +314,6 @@ class StartMoves(Record, frozen=True, array_like=True, tag=1010):
     """
 
     TYPE: ClassVar[int] = 1010
-    version: int
     request_offset: int
     initiator: str
     reason: str
@@ -354,7 +331,6 @@ class QueueMoves(Record, frozen=True, array_like=True, tag=1011):
     """
 
     TYPE: ClassVar[int] = 1011
-    version: int
     request_offset: int
     initiator: str
     reason: str
@@ -370,7 +346,6 @@ class DequeueMoves(Record, frozen=True, array_like=True, tag=1012):
     """What waited for these partitions does not any more: it was cancelled, or has nothing left to do."""
 
     TYPE: ClassVar[int] = 1012
-    version: int
     partitions: tuple[tuple[Uuid, int], ...]
 
 
@@ -378,7 +353,6 @@ class ChangeMoveThrottles(Record, frozen=True, array_like=True, tag=1013):
     """The throttle that these running moves own from now on; None: none."""
 
     TYPE: ClassVar[int] = 1013
-    version: int
     partitions: tuple[tuple[Uuid, int], ...]
     throttle: int | None = None
     throttle_until_ms: int | None = None
@@ -388,7 +362,6 @@ class MovePlan(Record, frozen=True, array_like=True, tag=1014):
     """A plan with what its partitions were before it, or more partitions of a plan that is known."""
 
     TYPE: ClassVar[int] = 1014
-    version: int
     plan_id: str
     created_offset: int
     created_ms: int
@@ -401,7 +374,6 @@ class RemovePlan(Record, frozen=True, array_like=True, tag=1015):
     """The plan cannot be rolled back any more."""
 
     TYPE: ClassVar[int] = 1015
-    version: int
     plan_id: str
 
 
