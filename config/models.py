@@ -132,22 +132,13 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     replica_fetch_response_max_bytes: AtLeast1 = _key("replica.fetch.response.max.bytes", 10_485_760)
     replica_fetch_wait_max_ms: AtLeast0 = _key("replica.fetch.wait.max.ms", 500)
     replica_fetch_min_bytes: AtLeast0 = _key("replica.fetch.min.bytes", 1)
-    replica_fetch_backoff_ms: AtLeast0 = _key("replica.fetch.backoff.ms", 1000)
-    num_replica_fetchers: AtLeast1 = _key("num.replica.fetchers", 1)
     num_replica_alter_log_dirs_threads: AtLeast1 | None = _key("num.replica.alter.log.dirs.threads", None)
     """None: as many as there are log directories."""
-    num_recovery_threads_per_data_dir: AtLeast1 = _key("num.recovery.threads.per.data.dir", 2)
     log_segment_bytes: Annotated[int, msgspec.Meta(ge=1_048_576, le=2_147_483_647)] = _key("log.segment.bytes", 1_073_741_824)
     log_retention_check_interval_ms: AtLeast1 = _key("log.retention.check.interval.ms", 300_000)
     log_segment_delete_delay_ms: AtLeast0 = _key("log.segment.delete.delay.ms", 60_000)
-    log_index_interval_bytes: AtLeast0 = _key("log.index.interval.bytes", 4096)
-    message_max_bytes: AtLeast0 = _key("message.max.bytes", 1_048_588)
     log_dir_failure_timeout_ms: AtLeast1 = _key("log.dir.failure.timeout.ms", 30_000)
-    log_flush_offset_checkpoint_interval_ms: AtLeast1 = _key("log.flush.offset.checkpoint.interval.ms", 60_000)
     replica_high_watermark_checkpoint_interval_ms: AtLeast1 = _key("replica.high.watermark.checkpoint.interval.ms", 5_000)
-    leader_replication_throttled_rate: AtLeast0 | None = _key("leader.replication.throttled.rate", None)
-    follower_replication_throttled_rate: AtLeast0 | None = _key("follower.replication.throttled.rate", None)
-    replica_alter_log_dirs_io_max_bytes_per_second: AtLeast0 | None = _key("replica.alter.log.dirs.io.max.bytes.per.second", None)
 
     @property
     def peer(self) -> Endpoint:
