@@ -18,6 +18,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
+from kraftlab.node import logger_configs
 from kraftlab.rpc.methods import LocalCall
 from kraftlab.rpc.versions import version_of
 
@@ -26,6 +27,7 @@ from ..cluster import describe as cluster
 from ..configs import client_quotas, configs, features
 from ..configs import description as config_description
 from ..engine.quorum_controller import QuorumController
+from ..engine.state import ControllerState
 from ..partitions import leader_elections
 from ..reassignment import named_changes as kip_179
 from ..reassignment import reassignments
@@ -67,18 +69,19 @@ class AdminApi(NamedTuple):
     first, with the principal: it brings an older form into the newest, and fills in who asks.
     `strict_from`: the call counts against the client's mutation quota, strictly from this version on. `is_long` says of an image
     and a request whether the answer takes long: it is put together, or the change worked out, on another thread then, and may
-    look at nothing that is changed in place.
+    look at nothing that is changed in place. `names_loggers` says whether a request is also about this node's own loggers.
     Who may make the call stands in `access.admission.CALLS`.
     """
 
     kind: Kind
     run: Callable[..., Any]
     entries: str | Callable[[Any], bool] | None = None
-    refuse: Callable[[Any, Any, ApiError], None] = lambda request, response, error: None
+    refuse: refusals.Refuse = lambda request, response, error: None
     prepare: Callable[[Any, str], None] = lambda request, principal: None
     answer_nothing: Callable[[Any, Any], None] = lambda request, response: None
     strict_from: int | None = None
     is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
+    names_loggers: Callable[[Any], bool] = lambda request: False
 
     def asks_for_nothing(self, request: object) -> bool:
         """Whether there is nothing to do and nothing to refuse."""
@@ -90,8 +93,9 @@ class AdminApi(NamedTuple):
 # --- calls that are not writes ------------------------------------------------------------------------------------------
 
 
-def _describe_topics(served: Served, request: admin_pb2.DescribeTopicPartitionsRequest) -> Message:
-    return description.describe(served.controller.committed, request)
+def _of_committed(describe: Callable[[ControllerState, Any], Message]) -> Callable[[Served, Any], Message]:
+    """A description of the committed state and nothing else."""
+    return lambda served, request: describe(served.controller.committed, request)
 
 
 def _metadata(served: Served, request: admin_pb2.MetadataRequest) -> Message:
@@ -103,10 +107,6 @@ def _metadata(served: Served, request: admin_pb2.MetadataRequest) -> Message:
 def _describe_configs(served: Served, request: admin_pb2.DescribeConfigsRequest) -> Message:
     controller = served.controller
     return config_description.describe(controller.committed, request, controller.settings, served.broker)
-
-
-def _describe_client_quotas(served: Served, request: admin_pb2.DescribeClientQuotasRequest) -> Message:
-    return client_quotas.describe(served.controller.committed, request)
 
 
 def _list_config_resources(served: Served, request: admin_pb2.ListConfigResourcesRequest) -> Message:
@@ -128,10 +128,6 @@ def _describe_cluster(served: Served, request: admin_pb2.DescribeClusterRequest)
 
 def _describe_acls(served: Served, request: admin_pb2.DescribeAclsRequest) -> Message:
     return acls.describe(served.controller.committed, request, served.controller.settings)
-
-
-def _describe_scram(served: Served, request: admin_pb2.DescribeUserScramCredentialsRequest) -> Message:
-    return scram.describe(served.controller.committed, request)
 
 
 def _local(api: str) -> Callable[[Served, Any], Awaitable[Message]]:
@@ -159,25 +155,17 @@ async def _describe_quorum(served: Served, request: admin_pb2.DescribeQuorumRequ
     return await served.local["DescribeQuorum"](request)
 
 
-async def _broker_only(served: Served, request: Message) -> Message:
-    raise ApiError(
-        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-        "Log directories are the brokers' own; send this to the broker whose directories are meant, this is a controller.",
-    )
+def _on_brokers(text: str) -> Callable[[Served, Any], Awaitable[Message]]:
+    """A call that only a broker answers. `text` says which one, and why."""
+
+    async def run(served: Served, request: Any) -> Message:
+        raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"{text}, this is a controller.")
+
+    return run
 
 
-async def _init_producer_id(served: Served, request: Message) -> Message:
-    raise ApiError(
-        ErrorCode.MISMATCHED_ENDPOINT_TYPE, "Producers are served by brokers; send this to any broker, this is a controller."
-    )
-
-
-async def _records_are_brokers(served: Served, request: Message) -> Message:
-    raise ApiError(
-        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-        "Records lie on brokers; send this to the broker that leads the partition, this is a controller.",
-    )
-
+_log_directories = _on_brokers("Log directories are the brokers' own; send this to the broker whose directories are meant")
+_CONFIGS = ("resource_type", "resource_name")
 
 APIS: Mapping[str, AdminApi] = {
     "CreateTopics": AdminApi(Kind.WRITE, topics.create, "topics", refusals.create_topics, strict_from=6, is_long=topics.is_long),
@@ -194,7 +182,7 @@ APIS: Mapping[str, AdminApi] = {
         Kind.WRITE,
         partition_counts.create_partitions,
         "topics",
-        refusals.create_partitions,
+        refusals.each("topics", "results", "name"),
         strict_from=3,
         is_long=partition_counts.is_long,
     ),
@@ -205,21 +193,31 @@ APIS: Mapping[str, AdminApi] = {
         refusals.elect_leaders,
         is_long=leader_elections.is_long,
     ),
-    "DeleteRecords": AdminApi(Kind.LOCAL, _records_are_brokers),
+    "DeleteRecords": AdminApi(
+        Kind.LOCAL, _on_brokers("Records lie on brokers; send this to the broker that leads the partition")
+    ),
     "DescribeTopicPartitions": AdminApi(
         Kind.READ,
-        _describe_topics,
+        _of_committed(description.describe),
         refuse=refusals.describe_topic_partitions,
         prepare=lambda request, principal: description.take_none_for_all(request),
         is_long=description.is_long_description,
     ),
-    "IncrementalAlterConfigs": AdminApi(Kind.WRITE, configs.alter, "resources", refusals.incremental_alter_configs),
-    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.alter_configs),
-    "AlterClientQuotas": AdminApi(Kind.WRITE, client_quotas.alter, "entries", refusals.alter_client_quotas),
-    "DescribeClientQuotas": AdminApi(Kind.READ, _describe_client_quotas),
+    "IncrementalAlterConfigs": AdminApi(
+        Kind.WRITE,
+        configs.alter,
+        "resources",
+        refusals.each("resources", "responses", *_CONFIGS),
+        names_loggers=logger_configs.concerns,
+    ),
+    "AlterConfigs": AdminApi(Kind.WRITE, configs.replace, "resources", refusals.each("resources", "responses", *_CONFIGS)),
+    "AlterClientQuotas": AdminApi(Kind.WRITE, client_quotas.alter, "entries", refusals.each("entries", "entries", "entity")),
+    "DescribeClientQuotas": AdminApi(Kind.READ, _of_committed(client_quotas.describe)),
     "UpdateFeatures": AdminApi(Kind.WRITE, features.update),
     "ListConfigResources": AdminApi(Kind.READ, _list_config_resources),
-    "DescribeConfigs": AdminApi(Kind.READ, _describe_configs, is_long=config_description.is_long),
+    "DescribeConfigs": AdminApi(
+        Kind.READ, _describe_configs, is_long=config_description.is_long, names_loggers=logger_configs.concerns
+    ),
     "AlterPartitionReassignments": AdminApi(
         Kind.WRITE,
         reassignments.alter,
@@ -236,7 +234,7 @@ APIS: Mapping[str, AdminApi] = {
         Kind.WRITE,
         kip_179.alter_replication_factors,
         "topics",
-        refusals.alter_replication_factors,
+        refusals.each("topics", "topics", "name"),
         reassignments.name_initiator,
         is_long=kip_179.are_long_factors,
     ),
@@ -244,7 +242,7 @@ APIS: Mapping[str, AdminApi] = {
         Kind.WRITE,
         kip_179.alter_partition_counts,
         "topics",
-        refusals.alter_partition_counts,
+        refusals.each("topics", "topics", "name"),
         strict_from=0,
         is_long=partition_counts.is_long,
     ),
@@ -262,20 +260,23 @@ APIS: Mapping[str, AdminApi] = {
     "AddRaftVoter": _of_quorum("AddRaftVoter"),
     "RemoveRaftVoter": _of_quorum("RemoveRaftVoter"),
     "TransferLeadership": _of_quorum("TransferLeadership"),
-    "CreateSnapshot": AdminApi(Kind.LOCAL, _local("CreateSnapshot")),
-    "ListSnapshots": AdminApi(Kind.LOCAL, _local("ListSnapshots")),
-    "DescribeMetadata": AdminApi(Kind.LOCAL, _local("DescribeMetadata")),
-    "DescribeImage": AdminApi(Kind.LOCAL, _local("DescribeImage")),
-    "ListMetadataRecords": AdminApi(Kind.LOCAL, _local("ListMetadataRecords")),
-    "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _broker_only),
-    "DescribeLogDirs": AdminApi(Kind.LOCAL, _broker_only),
+    **{
+        api: AdminApi(Kind.LOCAL, _local(api))
+        for api in ("CreateSnapshot", "ListSnapshots", "DescribeMetadata", "DescribeImage", "ListMetadataRecords")
+    },
+    "AlterReplicaLogDirs": AdminApi(Kind.LOCAL, _log_directories),
+    "DescribeLogDirs": AdminApi(Kind.LOCAL, _log_directories),
     "UnregisterBroker": AdminApi(Kind.WRITE, brokers.unregister),
     "AllocateProducerIds": AdminApi(Kind.WRITE, producer_ids.allocate),
-    "InitProducerId": AdminApi(Kind.LOCAL, _init_producer_id, refuse=refusals.init_producer_id),
-    "CreateAcls": AdminApi(Kind.WRITE, acls.create, "creations", refusals.create_acls),
-    "DeleteAcls": AdminApi(Kind.WRITE, acls.delete, "filters", refusals.delete_acls),
+    "InitProducerId": AdminApi(
+        Kind.LOCAL, _on_brokers("Producers are served by brokers; send this to any broker"), refuse=refusals.init_producer_id
+    ),
+    "CreateAcls": AdminApi(Kind.WRITE, acls.create, "creations", refusals.each("creations", "results")),
+    "DeleteAcls": AdminApi(Kind.WRITE, acls.delete, "filters", refusals.each("filters", "filter_results")),
     "DescribeAcls": AdminApi(Kind.READ, _describe_acls),
     "AlterUserScramCredentials": AdminApi(Kind.WRITE, scram.alter, refuse=refusals.alter_user_scram_credentials),
-    "DescribeUserScramCredentials": AdminApi(Kind.READ, _describe_scram, refuse=refusals.describe_user_scram_credentials),
+    "DescribeUserScramCredentials": AdminApi(
+        Kind.READ, _of_committed(scram.describe), refuse=refusals.describe_user_scram_credentials
+    ),
 }
 """Method of the Admin service → how this controller serves it."""

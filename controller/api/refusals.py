@@ -6,6 +6,9 @@ the error already.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from kraftlab.access.authorizer import NOT_ASKED
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError
@@ -15,6 +18,18 @@ from kraftlab.rpc.endpoint_types import BROKERS
 from ..engine.state import set_error
 from ..reassignment import reassignments
 from ..topics import topics
+
+Refuse = Callable[[Any, Any, ApiError], None]
+
+
+def each(entries: str, answers: str, *copied: str) -> Refuse:
+    """Answer each of the request's `entries` with the error, in the response's `answers`. `copied`: fields that name an entry."""
+
+    def refuse(request: Any, response: Any, error: ApiError) -> None:
+        for entry in getattr(request, entries):
+            set_error(getattr(response, answers).add(**{field: getattr(entry, field) for field in copied}), error)
+
+    return refuse
 
 
 def create_topics(request: admin_pb2.CreateTopicsRequest, response: admin_pb2.CreateTopicsResponse, error: ApiError) -> None:
@@ -27,13 +42,6 @@ def delete_topics(request: admin_pb2.DeleteTopicsRequest, response: admin_pb2.De
         if entry.HasField("name"):
             result.name = entry.name
         set_error(result, error)
-
-
-def create_partitions(
-    request: admin_pb2.CreatePartitionsRequest, response: admin_pb2.CreatePartitionsResponse, error: ApiError
-) -> None:
-    for topic in request.topics:
-        set_error(response.results.add(name=topic.name), error)
 
 
 def elect_leaders(request: admin_pb2.ElectLeadersRequest, response: admin_pb2.ElectLeadersResponse, error: ApiError) -> None:
@@ -74,33 +82,10 @@ def api_versions(request: admin_pb2.ApiVersionsRequest, response: admin_pb2.ApiV
     response.finalized_features_epoch = -1
 
 
-def incremental_alter_configs(
-    request: admin_pb2.IncrementalAlterConfigsRequest,
-    response: admin_pb2.IncrementalAlterConfigsResponse,
-    error: ApiError,
-) -> None:
-    for resource in request.resources:
-        result = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        set_error(result, error)
-
-
 def init_producer_id(
     request: admin_pb2.InitProducerIdRequest, response: admin_pb2.InitProducerIdResponse, error: ApiError
 ) -> None:
     response.producer_id = response.producer_epoch = -1
-
-
-def alter_configs(request: admin_pb2.AlterConfigsRequest, response: admin_pb2.AlterConfigsResponse, error: ApiError) -> None:
-    for resource in request.resources:
-        result = response.responses.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        set_error(result, error)
-
-
-def alter_client_quotas(
-    request: admin_pb2.AlterClientQuotasRequest, response: admin_pb2.AlterClientQuotasResponse, error: ApiError
-) -> None:
-    for entry in request.entries:
-        set_error(response.entries.add(entity=entry.entity), error)
 
 
 def alter_partition_reassignments(
@@ -127,16 +112,6 @@ def list_partition_reassignments(
             answer.partitions.add(partition_index=index)
 
 
-def create_acls(request: admin_pb2.CreateAclsRequest, response: admin_pb2.CreateAclsResponse, error: ApiError) -> None:
-    for _ in request.creations:
-        set_error(response.results.add(), error)
-
-
-def delete_acls(request: admin_pb2.DeleteAclsRequest, response: admin_pb2.DeleteAclsResponse, error: ApiError) -> None:
-    for _ in request.filters:
-        set_error(response.filter_results.add(), error)
-
-
 def alter_user_scram_credentials(
     request: admin_pb2.AlterUserScramCredentialsRequest,
     response: admin_pb2.AlterUserScramCredentialsResponse,
@@ -145,20 +120,6 @@ def alter_user_scram_credentials(
     users = [*(entry.name for entry in request.deletions), *(entry.name for entry in request.upsertions)]
     for user in dict.fromkeys(users):
         set_error(response.results.add(user=user), error)
-
-
-def alter_replication_factors(
-    request: admin_pb2.AlterReplicationFactorsRequest, response: admin_pb2.AlterReplicationFactorsResponse, error: ApiError
-) -> None:
-    for topic in request.topics:
-        set_error(response.topics.add(name=topic.name), error)
-
-
-def alter_partition_counts(
-    request: admin_pb2.AlterPartitionCountsRequest, response: admin_pb2.AlterPartitionCountsResponse, error: ApiError
-) -> None:
-    for topic in request.topics:
-        set_error(response.topics.add(name=topic.name), error)
 
 
 def describe_user_scram_credentials(

@@ -170,7 +170,7 @@ class ControllerService:
         deadline_ms = self._clock() + timeout_ms
         try:
             self._check_header(row, header)
-            if logger_configs.concerns(request):
+            if row.names_loggers(request):
                 return NotNow(partial(self._told, row, call, partial(self._with_loggers, call)))
             if row.kind is Kind.WRITE and row.asks_for_nothing(request):
                 self._admit(row, call)
@@ -371,8 +371,8 @@ class ControllerService:
                 BrokerRegistrationResponse,
                 lambda state, request, context: brokers.register(state, self.controller.heartbeats, request, context),
             ),
-            Api.BROKER_HEARTBEAT: DirectHandler(self._heartbeat),
-            Api.MOVE_PROGRESS: DirectHandler(self._move_progress),
+            Api.BROKER_HEARTBEAT: self._handler(BrokerHeartbeatRequest, BrokerHeartbeatResponse, self.controller.heartbeat),
+            Api.MOVE_PROGRESS: self._handler(MoveProgressRequest, MoveProgressResponse, self._move_progress),
             Api.CONTROLLER_REGISTRATION: self._writer(
                 ControllerRegistrationRequest, ControllerRegistrationResponse, controllers.register
             ),
@@ -387,6 +387,21 @@ class ControllerService:
             ),
         }
 
+    def _handler(self, request_type: type[Any], response_type: type[Any], begin: Callable[[Any], Answer[Any]]) -> DirectHandler:
+        """Reply to a peer's request with the answer of what it begins, once there is one."""
+        decoder = Decoder(request_type)
+
+        def accept(peer_request: PeerRequest, responder: Responder) -> None:
+            try:
+                request = decoder.decode(peer_request.body)
+            except msgspec.MsgspecError as error:
+                name = request_type.__name__.removesuffix("Request")
+                responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
+                return
+            begin(request).when_done(partial(_reply, responder, response_type))
+
+        return DirectHandler(accept)
+
     def _writer(
         self,
         request_type: type[Any],
@@ -394,56 +409,33 @@ class ControllerService:
         operation: Callable[..., Outcome[Any]],
         is_long: Callable[[Any], bool] = lambda request: False,
     ) -> DirectHandler:
-        """Answers a peer's request with what a manager's operation says, once that is committed."""
-        decoder = Decoder(request_type)
+        """Reply with the outcome of a manager's operation, once that is committed."""
         name = request_type.__name__.removesuffix("Request")
 
-        def accept(peer_request: PeerRequest, responder: Responder) -> None:
-            try:
-                request = decoder.decode(peer_request.body)
-            except msgspec.MsgspecError as error:
-                responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
-                return
+        def begin(request: Any) -> Answer[Any]:
             run, deadline_ms = partial(self._operation, operation, request), self._clock() + DEFAULT_TIMEOUT_MS
-            answer = self.controller.write(name, run, deadline_ms=deadline_ms, is_long=is_long(request))
-            answer.when_done(partial(_reply, responder, response_type))
+            return self.controller.write(name, run, deadline_ms=deadline_ms, is_long=is_long(request))
 
-        return DirectHandler(accept)
+        return self._handler(request_type, response_type, begin)
 
     def _operation(
         self, run: Callable[..., Outcome[Any]], request: Any, state: ControllerState, context: Context
     ) -> Outcome[Any]:
         return run(state, request, context._replace(quorum=self._quorum))
 
-    def _heartbeat(self, peer_request: PeerRequest, responder: Responder) -> None:
-        try:
-            request = _heartbeat_decoder.decode(peer_request.body)
-        except msgspec.MsgspecError as error:
-            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of BrokerHeartbeat cannot be read: {error}")
-            return
-        self.controller.heartbeat(request).when_done(partial(_reply, responder, BrokerHeartbeatResponse))
-
-    def _move_progress(self, peer_request: PeerRequest, responder: Responder) -> None:
+    def _move_progress(self, request: MoveProgressRequest) -> Answer[MoveProgressResponse]:
         """Progress of moves is no state: it is kept by the active controller, and by nobody else."""
+        controller, answer = self.controller, Answer[MoveProgressResponse]()
         try:
-            request = _progress_decoder.decode(peer_request.body)
-        except msgspec.MsgspecError as error:
-            responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of MoveProgress cannot be read: {error}")
-            return
-        controller = self.controller
-        refusal: ApiError | None = None
-        if not controller.is_active:
-            refusal = controller.not_controller()
+            if not controller.is_active:
+                raise controller.not_controller()
+            partitions.check_broker_epoch(controller.newest, request.broker_id, request.broker_epoch)
+        except ApiError as error:
+            answer.fail(error)
         else:
-            try:
-                partitions.check_broker_epoch(controller.newest, request.broker_id, request.broker_epoch)
-            except ApiError as error:
-                refusal = error
-        if refusal is None:
             controller.moves.progress.report(request, self._clock())
-            responder.reply(_encode(MoveProgressResponse(ErrorCode.NONE)))
-        else:
-            responder.reply(_encode(MoveProgressResponse(refusal.code, refusal.message)))
+            answer.succeed(MoveProgressResponse(ErrorCode.NONE), controller.applied_offset)
+        return answer
 
     async def _envelope(self, peer_request: PeerRequest) -> bytes:
         """An admin call that a broker passes on, with the principal that the broker authenticated."""
@@ -467,8 +459,6 @@ class ControllerService:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_progress_decoder = Decoder(MoveProgressRequest)
-_heartbeat_decoder = Decoder(BrokerHeartbeatRequest)
 _envelope_decoder = Decoder(EnvelopeRequest)
 
 
