@@ -38,6 +38,24 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
 
 
+_DOCUMENTATION = {
+    "cleanup.policy": "What happens to old segments: they are deleted, compacted, or both.",
+    "cordoned.log.dirs": "Log directories of this broker that take no new replicas; * for all of them.",
+    "follower.replication.throttled.rate": "Bytes per second that this broker fetches for throttled replicas.",
+    "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, partition:broker, or * for all.",
+    "leader.replication.throttled.rate": "Bytes per second that this broker serves to throttled replicas.",
+    "leader.replication.throttled.replicas": "Replicas that leaders throttle, partition:broker, or * for all.",
+    "min.insync.replicas": "How many replicas must have a record before it counts as committed.",
+    "num.partitions": "Partitions of a topic that is created without a number.",
+    "default.replication.factor": "Replicas of a topic that is created without a factor.",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes per second that this broker copies between its own directories.",
+    "retention.bytes": "Size of a partition beyond which old segments are deleted; -1 for no limit.",
+    "retention.ms": "Age beyond which segments are deleted; -1 for no limit.",
+    "segment.bytes": "Size of a segment beyond which a new one begins.",
+    "unclean.leader.election.enable": "Whether a replica that is not in sync may lead when no other is left; loses data.",
+}
+
+
 class ConfigKey(msgspec.Struct, frozen=True):
     """One key. `minimum`, `maximum` bound numbers; `choices` bounds a string, or each item of a list; `synonym` is a topic's or
     group's key's name in server.properties.
@@ -50,16 +68,19 @@ class ConfigKey(msgspec.Struct, frozen=True):
     name: str
     type: ConfigType
     default: str | None
+    synonym: str | None = None
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
-    synonym: str | None = None
     dynamic: bool = True
     replica_list: bool = False
     per_broker: bool = False
     needs_listener: bool = False
     hidden: bool = False
-    documentation: str | None = None
+
+    @property
+    def documentation(self) -> str | None:
+        return _DOCUMENTATION.get(self.name)
 
     @property
     def is_list(self) -> bool:

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
+
+import msgspec
 
 from .config_key import ConfigKey, ConfigType, split_list
+from .resources import ResourceType
 
 _B, _I, _SHORT, _L, _D, _S, _LIST, _CLASS, _PASSWORD = (
     ConfigType.BOOLEAN,
@@ -25,107 +29,52 @@ _B, _I, _SHORT, _L, _D, _S, _LIST, _CLASS, _PASSWORD = (
     ConfigType.PASSWORD,
 )
 _MAX_LONG = str((1 << 63) - 1)
-_DOCUMENTATION = {
-    "cleanup.policy": "What happens to old segments: they are deleted, compacted, or both.",
-    "cordoned.log.dirs": "Log directories of this broker that take no new replicas; * for all of them.",
-    "follower.replication.throttled.rate": "Bytes per second that this broker fetches for throttled replicas.",
-    "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, partition:broker, or * for all.",
-    "leader.replication.throttled.rate": "Bytes per second that this broker serves to throttled replicas.",
-    "leader.replication.throttled.replicas": "Replicas that leaders throttle, partition:broker, or * for all.",
-    "min.insync.replicas": "How many replicas must have a record before it counts as committed.",
-    "num.partitions": "Partitions of a topic that is created without a number.",
-    "default.replication.factor": "Replicas of a topic that is created without a factor.",
-    "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes per second that this broker copies between its own directories.",
-    "retention.bytes": "Size of a partition beyond which old segments are deleted; -1 for no limit.",
-    "retention.ms": "Age beyond which segments are deleted; -1 for no limit.",
-    "segment.bytes": "Size of a segment beyond which a new one begins.",
-    "unclean.leader.election.enable": "Whether a replica that is not in sync may lead when no other is left; loses data.",
-}
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-
-
-def _topic(
-    name: str,
-    type: ConfigType,
-    default: str,
-    synonym: str | None = None,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-    replica_list: bool = False,
-) -> ConfigKey:
-    return ConfigKey(
-        name, type, default, minimum, maximum, choices, synonym, replica_list=replica_list, documentation=_DOCUMENTATION.get(name)
-    )
 
 
 TOPIC_KEYS: dict[str, ConfigKey] = {
     key.name: key
     for key in (
-        _topic("cleanup.policy", _LIST, "delete", "log.cleanup.policy", choices=("compact", "delete")),
-        _topic("compression.gzip.level", _I, "-1", "compression.gzip.level", minimum=-1, maximum=9),
-        _topic("compression.lz4.level", _I, "9", "compression.lz4.level", minimum=1, maximum=17),
-        _topic("compression.type", _S, "producer", "compression.type", choices=_CODECS),
-        _topic("compression.zstd.level", _I, "3", "compression.zstd.level", minimum=-131072, maximum=22),
-        _topic("delete.retention.ms", _L, "86400000", "log.cleaner.delete.retention.ms", minimum=0),
-        _topic("file.delete.delay.ms", _L, "60000", "log.segment.delete.delay.ms", minimum=0),
-        _topic("flush.messages", _L, _MAX_LONG, "log.flush.interval.messages", minimum=1),
-        _topic("flush.ms", _L, _MAX_LONG, "log.flush.interval.ms", minimum=0),
-        _topic("follower.replication.throttled.replicas", _LIST, "", replica_list=True),
-        _topic("index.interval.bytes", _I, "4096", "log.index.interval.bytes", minimum=0),
-        _topic("leader.replication.throttled.replicas", _LIST, "", replica_list=True),
-        _topic("local.retention.bytes", _L, "-2", "log.local.retention.bytes", minimum=-2),
-        _topic("local.retention.ms", _L, "-2", "log.local.retention.ms", minimum=-2),
-        _topic("max.compaction.lag.ms", _L, _MAX_LONG, "log.cleaner.max.compaction.lag.ms", minimum=1),
-        _topic("max.message.bytes", _I, "1048588", "message.max.bytes", minimum=0),
-        _topic("message.timestamp.after.max.ms", _L, "3600000", "log.message.timestamp.after.max.ms", minimum=0),
-        _topic("message.timestamp.before.max.ms", _L, _MAX_LONG, "log.message.timestamp.before.max.ms", minimum=0),
-        _topic("message.timestamp.type", _S, "CreateTime", "log.message.timestamp.type", choices=("CreateTime", "LogAppendTime")),
-        _topic("min.cleanable.dirty.ratio", _D, "0.5", "log.cleaner.min.cleanable.ratio", minimum=0, maximum=1),
-        _topic("min.compaction.lag.ms", _L, "0", "log.cleaner.min.compaction.lag.ms", minimum=0),
-        _topic("min.insync.replicas", _I, "1", "min.insync.replicas", minimum=1),
-        _topic("preallocate", _B, "false", "log.preallocate"),
-        _topic("remote.log.copy.disable", _B, "false"),
-        _topic("remote.log.delete.on.disable", _B, "false"),
-        _topic("remote.storage.enable", _B, "false"),
-        _topic("retention.bytes", _L, "-1", "log.retention.bytes"),
-        _topic("retention.ms", _L, "604800000", "log.retention.ms", minimum=-1),
-        _topic("segment.bytes", _I, "1073741824", "log.segment.bytes", minimum=1048576),
-        _topic("segment.index.bytes", _I, "10485760", "log.index.size.max.bytes", minimum=4),
-        _topic("segment.jitter.ms", _L, "0", "log.roll.jitter.ms", minimum=0),
-        _topic("segment.ms", _L, "604800000", "log.roll.ms", minimum=1),
-        _topic("unclean.leader.election.enable", _B, "false", "unclean.leader.election.enable"),
+        ConfigKey("cleanup.policy", _LIST, "delete", "log.cleanup.policy", choices=("compact", "delete")),
+        ConfigKey("compression.gzip.level", _I, "-1", "compression.gzip.level", minimum=-1, maximum=9),
+        ConfigKey("compression.lz4.level", _I, "9", "compression.lz4.level", minimum=1, maximum=17),
+        ConfigKey("compression.type", _S, "producer", "compression.type", choices=_CODECS),
+        ConfigKey("compression.zstd.level", _I, "3", "compression.zstd.level", minimum=-131072, maximum=22),
+        ConfigKey("delete.retention.ms", _L, "86400000", "log.cleaner.delete.retention.ms", minimum=0),
+        ConfigKey("file.delete.delay.ms", _L, "60000", "log.segment.delete.delay.ms", minimum=0),
+        ConfigKey("flush.messages", _L, _MAX_LONG, "log.flush.interval.messages", minimum=1),
+        ConfigKey("flush.ms", _L, _MAX_LONG, "log.flush.interval.ms", minimum=0),
+        ConfigKey("follower.replication.throttled.replicas", _LIST, "", replica_list=True),
+        ConfigKey("index.interval.bytes", _I, "4096", "log.index.interval.bytes", minimum=0),
+        ConfigKey("leader.replication.throttled.replicas", _LIST, "", replica_list=True),
+        ConfigKey("local.retention.bytes", _L, "-2", "log.local.retention.bytes", minimum=-2),
+        ConfigKey("local.retention.ms", _L, "-2", "log.local.retention.ms", minimum=-2),
+        ConfigKey("max.compaction.lag.ms", _L, _MAX_LONG, "log.cleaner.max.compaction.lag.ms", minimum=1),
+        ConfigKey("max.message.bytes", _I, "1048588", "message.max.bytes", minimum=0),
+        ConfigKey("message.timestamp.after.max.ms", _L, "3600000", "log.message.timestamp.after.max.ms", minimum=0),
+        ConfigKey("message.timestamp.before.max.ms", _L, _MAX_LONG, "log.message.timestamp.before.max.ms", minimum=0),
+        ConfigKey(
+            "message.timestamp.type", _S, "CreateTime", "log.message.timestamp.type", choices=("CreateTime", "LogAppendTime")
+        ),
+        ConfigKey("min.cleanable.dirty.ratio", _D, "0.5", "log.cleaner.min.cleanable.ratio", minimum=0, maximum=1),
+        ConfigKey("min.compaction.lag.ms", _L, "0", "log.cleaner.min.compaction.lag.ms", minimum=0),
+        ConfigKey("min.insync.replicas", _I, "1", "min.insync.replicas", minimum=1),
+        ConfigKey("preallocate", _B, "false", "log.preallocate"),
+        ConfigKey("remote.log.copy.disable", _B, "false"),
+        ConfigKey("remote.log.delete.on.disable", _B, "false"),
+        ConfigKey("remote.storage.enable", _B, "false"),
+        ConfigKey("retention.bytes", _L, "-1", "log.retention.bytes"),
+        ConfigKey("retention.ms", _L, "604800000", "log.retention.ms", minimum=-1),
+        ConfigKey("segment.bytes", _I, "1073741824", "log.segment.bytes", minimum=1048576),
+        ConfigKey("segment.index.bytes", _I, "10485760", "log.index.size.max.bytes", minimum=4),
+        ConfigKey("segment.jitter.ms", _L, "0", "log.roll.jitter.ms", minimum=0),
+        ConfigKey("segment.ms", _L, "604800000", "log.roll.ms", minimum=1),
+        ConfigKey("unclean.leader.election.enable", _B, "false", "unclean.leader.election.enable"),
     )
 }
 
 
-def _broker(
-    name: str,
-    type: ConfigType,
-    default: str | None,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    dynamic: bool = False,
-    per_broker: bool = False,
-    needs_listener: bool = False,
-    hidden: bool = False,
-) -> ConfigKey:
-    return ConfigKey(
-        name,
-        type,
-        default,
-        minimum,
-        maximum,
-        dynamic=dynamic or per_broker or needs_listener,
-        per_broker=per_broker,
-        needs_listener=needs_listener,
-        hidden=hidden,
-        documentation=_DOCUMENTATION.get(name),
-    )
-
-
+_broker = partial(ConfigKey, dynamic=False)
 _NO_LIMIT = _MAX_LONG
 
 # Broker-wide synonyms of topic keys are added below; what stands here has no topic key. Kafka keys that nothing here reads are
@@ -156,7 +105,7 @@ _OWN_BROKER_KEYS = (
     _broker("controller.quorum.voters", _LIST, ""),
     _broker("controller.quota.window.num", _I, "11", minimum=1),
     _broker("controller.quota.window.size.seconds", _I, "1", minimum=1),
-    _broker("cordoned.log.dirs", _LIST, "", per_broker=True),
+    _broker("cordoned.log.dirs", _LIST, "", dynamic=True, per_broker=True),
     _broker("create.topic.policy.class.name", _CLASS, None),
     _broker("default.replication.factor", _I, "1", minimum=1),
     _broker("delete.topic.enable", _B, "true"),
@@ -192,8 +141,8 @@ _OWN_BROKER_KEYS = (
     _broker("leader.imbalance.check.interval.seconds", _L, "300", minimum=1),
     _broker("leader.replication.throttled.rate", _L, _NO_LIMIT, minimum=0, dynamic=True, hidden=True),
     _broker("listener.name.grpc.users", _PASSWORD, None),
-    _broker("listener.security.protocol.map", _S, None, per_broker=True),
-    _broker("listeners", _LIST, "PLAINTEXT://:9092", per_broker=True),
+    _broker("listener.security.protocol.map", _S, None, dynamic=True, per_broker=True),
+    _broker("listeners", _LIST, "PLAINTEXT://:9092", dynamic=True, per_broker=True),
     _broker("log.cleaner.backoff.ms", _L, "15000", minimum=0, dynamic=True),
     _broker("log.cleaner.dedupe.buffer.size", _L, "134217728", dynamic=True),
     _broker("log.cleaner.enable", _B, "true"),
@@ -257,15 +206,15 @@ _OWN_BROKER_KEYS = (
     _broker("socket.receive.buffer.bytes", _I, "102400"),
     _broker("socket.request.max.bytes", _I, "104857600", minimum=1),
     _broker("socket.send.buffer.bytes", _I, "102400"),
-    _broker("ssl.key.password", _PASSWORD, None, needs_listener=True),
-    _broker("ssl.keystore.key", _PASSWORD, None, needs_listener=True),
-    _broker("ssl.keystore.location", _S, None, needs_listener=True),
-    _broker("ssl.keystore.password", _PASSWORD, None, needs_listener=True),
-    _broker("ssl.keystore.type", _S, "JKS", needs_listener=True),
-    _broker("ssl.truststore.certificates", _PASSWORD, None, needs_listener=True),
-    _broker("ssl.truststore.location", _S, None, needs_listener=True),
-    _broker("ssl.truststore.password", _PASSWORD, None, needs_listener=True),
-    _broker("ssl.truststore.type", _S, "JKS", needs_listener=True),
+    _broker("ssl.key.password", _PASSWORD, None, dynamic=True, needs_listener=True),
+    _broker("ssl.keystore.key", _PASSWORD, None, dynamic=True, needs_listener=True),
+    _broker("ssl.keystore.location", _S, None, dynamic=True, needs_listener=True),
+    _broker("ssl.keystore.password", _PASSWORD, None, dynamic=True, needs_listener=True),
+    _broker("ssl.keystore.type", _S, "JKS", dynamic=True, needs_listener=True),
+    _broker("ssl.truststore.certificates", _PASSWORD, None, dynamic=True, needs_listener=True),
+    _broker("ssl.truststore.location", _S, None, dynamic=True, needs_listener=True),
+    _broker("ssl.truststore.password", _PASSWORD, None, dynamic=True, needs_listener=True),
+    _broker("ssl.truststore.type", _S, "JKS", dynamic=True, needs_listener=True),
     _broker("super.users", _S, ""),
     _broker("transaction.partition.verification.enable", _B, "true", dynamic=True),
     _broker("transaction.state.log.min.isr", _I, "2", minimum=1),
@@ -279,7 +228,7 @@ def _all_broker_keys() -> dict[str, ConfigKey]:
     keys = {key.name: key for key in _OWN_BROKER_KEYS}
     for key in TOPIC_KEYS.values():
         if key.synonym is not None and key.synonym not in keys:
-            keys[key.synonym] = ConfigKey(key.synonym, key.type, key.default, key.minimum, key.maximum, key.choices)
+            keys[key.synonym] = msgspec.structs.replace(key, name=key.synonym, synonym=None)
     return keys
 
 
@@ -314,36 +263,30 @@ def broker_key(name: str) -> ConfigKey | None:
     return found if match is None else BROKER_KEYS.get(match["key"])
 
 
+def known_key(resource_type: int, name: str) -> ConfigKey | None:
+    """The key of that name that a resource of that type can have."""
+    if resource_type == ResourceType.BROKER:
+        return broker_key(name)
+    return _KEYS_OF.get(resource_type, {}).get(name)
+
+
 # --- groups ------------------------------------------------------------------------------------------------------------------
-
-
-def _group(
-    name: str,
-    type: ConfigType,
-    default: str,
-    synonym: str | None = None,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> ConfigKey:
-    return ConfigKey(name, type, default, minimum, maximum, choices, synonym)
 
 
 GROUP_KEYS: dict[str, ConfigKey] = {
     key.name: key
     for key in (
-        _group("consumer.heartbeat.interval.ms", _I, "5000", "group.consumer.heartbeat.interval.ms", minimum=1),
-        _group("consumer.session.timeout.ms", _I, "45000", "group.consumer.session.timeout.ms", minimum=1),
-        _group("share.auto.offset.reset", _S, "latest"),
-        _group("share.heartbeat.interval.ms", _I, "5000", "group.share.heartbeat.interval.ms", minimum=1),
-        _group("share.isolation.level", _S, "read_uncommitted", choices=("read_committed", "read_uncommitted")),
-        _group("share.record.lock.duration.ms", _I, "30000", "group.share.record.lock.duration.ms", minimum=1000),
-        _group("share.session.timeout.ms", _I, "45000", "group.share.session.timeout.ms", minimum=1),
-        _group("streams.heartbeat.interval.ms", _I, "5000", "group.streams.heartbeat.interval.ms", minimum=1),
-        _group("streams.initial.rebalance.delay.ms", _I, "3000", "group.streams.initial.rebalance.delay.ms", minimum=0),
-        _group("streams.num.standby.replicas", _I, "0", "group.streams.num.standby.replicas", minimum=0),
-        _group("streams.session.timeout.ms", _I, "45000", "group.streams.session.timeout.ms", minimum=1),
+        ConfigKey("consumer.heartbeat.interval.ms", _I, "5000", "group.consumer.heartbeat.interval.ms", minimum=1),
+        ConfigKey("consumer.session.timeout.ms", _I, "45000", "group.consumer.session.timeout.ms", minimum=1),
+        ConfigKey("share.auto.offset.reset", _S, "latest"),
+        ConfigKey("share.heartbeat.interval.ms", _I, "5000", "group.share.heartbeat.interval.ms", minimum=1),
+        ConfigKey("share.isolation.level", _S, "read_uncommitted", choices=("read_committed", "read_uncommitted")),
+        ConfigKey("share.record.lock.duration.ms", _I, "30000", "group.share.record.lock.duration.ms", minimum=1000),
+        ConfigKey("share.session.timeout.ms", _I, "45000", "group.share.session.timeout.ms", minimum=1),
+        ConfigKey("streams.heartbeat.interval.ms", _I, "5000", "group.streams.heartbeat.interval.ms", minimum=1),
+        ConfigKey("streams.initial.rebalance.delay.ms", _I, "3000", "group.streams.initial.rebalance.delay.ms", minimum=0),
+        ConfigKey("streams.num.standby.replicas", _I, "0", "group.streams.num.standby.replicas", minimum=0),
+        ConfigKey("streams.session.timeout.ms", _I, "45000", "group.streams.session.timeout.ms", minimum=1),
     )
 }
 _GROUP_BOUNDS: dict[str, tuple[str | None, str]] = {
@@ -396,6 +339,12 @@ CLIENT_METRICS_KEYS: dict[str, ConfigKey] = {
         ConfigKey("metrics", _LIST, ""),
     )
 }
+_KEYS_OF: Mapping[int, Mapping[str, ConfigKey]] = {
+    ResourceType.TOPIC: TOPIC_KEYS,
+    ResourceType.GROUP: GROUP_KEYS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+}
+
 _MATCH_PARAMETERS = (
     "client_instance_id",
     "client_id",

@@ -11,11 +11,10 @@ the replicas that are being added cannot be asked for yet.
 
 from __future__ import annotations
 
-from .features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from .features import ELIGIBLE_LEADER_REPLICAS_VERSION, MIN_INSYNC_REPLICAS
 from .image import MetadataImage, PartitionImage
 from .records import RESOURCE_BROKER, RESOURCE_TOPIC
 
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
 DEFAULT_MIN_INSYNC_REPLICAS = 1
 
 

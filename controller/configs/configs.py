@@ -20,27 +20,21 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config import topic_configs
 from kraftlab.config.config_key import ConfigKey, split_list
 from kraftlab.config.effective import inherited
+from kraftlab.config.resources import ConfigOperation, ResourceType
 from kraftlab.metadata import eligible_leaders
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
-from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, AnyRecord, ClearElr, Config
+from kraftlab.metadata.records import AnyRecord, ClearElr, Config
 
 from ..engine.state import Context, ControllerState, Outcome, check_record_count, set_error
 from . import broker_rules, policies
 from .resources import (
-    RESOURCE_BROKER_LOGGER,
-    RESOURCE_CLIENT_METRICS,
-    RESOURCE_GROUP,
     RESOURCE_TYPES,
     broker_values,
     check_exists,
     check_topic_name,
     dynamic_values,
-    known_key,
 )
-
-SET, DELETE, APPEND, SUBTRACT = range(4)
-OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
 def alter(
@@ -72,13 +66,13 @@ def replace(
     for resource in request.resources:
         changed = changes.resources.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
         for config in resource.configs:
-            change = changed.configs.add(name=config.name, config_operation=SET)
+            change = changed.configs.add(name=config.name, config_operation=ConfigOperation.SET)
             if config.HasField("value"):
                 change.value = config.value
         named = {config.name for config in resource.configs}
         for name in sorted(dynamic_values(state.image, resource.resource_type, resource.resource_name)):
             if name not in named:
-                changed.configs.add(name=name, config_operation=DELETE)
+                changed.configs.add(name=name, config_operation=ConfigOperation.DELETE)
     outcome = alter(state, changes, context)
     return Outcome(outcome.records, admin_pb2.AlterConfigsResponse(responses=outcome.response.responses))
 
@@ -103,11 +97,11 @@ def _alter_resource(state: ControllerState, resource: admin_pb2.AlterConfigsReso
     records: list[AnyRecord] = []
     for key, value in changes.items():
         is_unchanged = value == current.get(key)
-        if is_unchanged and (kind != RESOURCE_BROKER or value is None):
+        if is_unchanged and (kind != ResourceType.BROKER or value is None):
             continue
         records.append(Config(0, kind, name, key, value))
         if key == MIN_INSYNC_REPLICAS and not is_unchanged and eligible_leaders.are_on(state.image):
-            records.append(ClearElr(0, name if kind == RESOURCE_TOPIC else ""))
+            records.append(ClearElr(0, name if kind == ResourceType.TOPIC else ""))
     return records
 
 
@@ -116,13 +110,13 @@ def _check_request(changes: Sequence[admin_pb2.AlterableConfig]) -> None:
     if len({change.name for change in changes}) < len(changes):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     for change in changes:
-        if change.config_operation not in OPERATION_NAMES:
-            known = ", ".join(f"{number} {name}" for number, name in OPERATION_NAMES.items())
+        if change.config_operation not in set(ConfigOperation):
+            known = ", ".join(f"{operation} {operation.name}" for operation in ConfigOperation)
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unknown config operation {change.config_operation} for key {change.name}; it is one of {known}.",
             )
-    missing = [c.name for c in changes if c.config_operation != DELETE and not c.HasField("value")]
+    missing = [c.name for c in changes if c.config_operation != ConfigOperation.DELETE and not c.HasField("value")]
     if missing:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(missing)}")
 
@@ -132,13 +126,13 @@ def _check_name(kind: int, name: str, context: Context) -> None:
     resource_type = RESOURCE_TYPES.get(kind)
     if resource_type is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
-    if kind == RESOURCE_BROKER_LOGGER:
+    if kind == ResourceType.BROKER_LOGGER:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers are a broker's own; send this to the broker whose loggers are meant.")
     if not name and resource_type.empty_name is not None:
         raise ApiError(ErrorCode.INVALID_REQUEST, resource_type.empty_name)
-    if kind == RESOURCE_BROKER:
+    if kind == ResourceType.BROKER:
         broker_rules.check_named(name, context.broker)
-    elif kind == RESOURCE_TOPIC:
+    elif kind == ResourceType.TOPIC:
         check_topic_name(name)
 
 
@@ -146,10 +140,10 @@ def _new_value(
     state: ControllerState, kind: int, change: admin_pb2.AlterableConfig, current: Mapping[str, str], context: Context
 ) -> str | None:
     """What the key is to be, valid by itself; None deletes it."""
-    if change.config_operation == DELETE:
+    if change.config_operation == ConfigOperation.DELETE:
         return None
     value: str = change.value
-    if change.config_operation != SET:
+    if change.config_operation != ConfigOperation.SET:
         value = _changed_list(state, kind, change, current.get(change.name), context)
     _check_value(state, kind, change.name, value, context)
     return value
@@ -158,15 +152,15 @@ def _new_value(
 def _changed_list(
     state: ControllerState, kind: int, change: admin_pb2.AlterableConfig, current: str | None, context: Context
 ) -> str:
-    key = known_key(kind, change.name)
+    key = topic_configs.known_key(kind, change.name)
     if key is None or not key.is_list:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {OPERATION_NAMES[change.config_operation]} to key {change.name} because its type is not LIST.",
+            f"Can't {ConfigOperation(change.config_operation).name} to key {change.name} because its type is not LIST.",
         )
     items = list(split_list(_list_default(state, kind, key, context) if current is None else current))
     named = split_list(change.value)
-    if change.config_operation == APPEND:
+    if change.config_operation == ConfigOperation.APPEND:
         items += [item for item in dict.fromkeys(named) if item not in items]
     else:
         items = [item for item in items if item not in named]
@@ -175,16 +169,16 @@ def _changed_list(
 
 def _list_default(state: ControllerState, kind: int, key: ConfigKey, context: Context) -> str:
     values = broker_values(state.image, context.settings, context.broker)
-    return (values.value(key.name) if kind == RESOURCE_BROKER else inherited(key, values)) or ""
+    return (values.value(key.name) if kind == ResourceType.BROKER else inherited(key, values)) or ""
 
 
 def _check_value(state: ControllerState, kind: int, name: str, value: str, context: Context) -> None:
-    if kind == RESOURCE_BROKER:
+    if kind == ResourceType.BROKER:
         values = broker_values(state.image, context.settings, context.broker)
         broker_rules.check_value(name, value, values, is_known=context.broker is not None)
-    elif kind == RESOURCE_TOPIC:
+    elif kind == ResourceType.TOPIC:
         _refuse(ErrorCode.INVALID_CONFIG, topic_configs.validate_topic_value(name, value))
-    elif kind == RESOURCE_CLIENT_METRICS:
+    elif kind == ResourceType.CLIENT_METRICS:
         if name not in topic_configs.CLIENT_METRICS_KEYS:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
         is_interval = name == "interval.ms" and topic_configs.CLIENT_METRICS_KEYS[name].fault(value) is None
@@ -206,7 +200,7 @@ def _check_together(
     context: Context,
 ) -> None:
     """What is wrong with the values only in the light of each other, or of the cluster."""
-    if kind == RESOURCE_BROKER:
+    if kind == ResourceType.BROKER:
         if not name:
             own = [key for key, value in changes.items() if value is not None and _is_per_broker(key)]
             if own:
@@ -215,7 +209,7 @@ def _check_together(
                 )
         if eligible_leaders.are_on(state.image):
             broker_rules.check_eligible_leaders(name, changes)
-    elif kind == RESOURCE_GROUP:
+    elif kind == ResourceType.GROUP:
         static = context.settings.static if context.broker is None else context.broker.static
         _refuse(ErrorCode.INVALID_CONFIG, topic_configs.validate_group_values(after, static))
 

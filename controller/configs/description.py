@@ -13,17 +13,14 @@ from typing import cast
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config.config_key import ConfigKey
 from kraftlab.config.effective import BrokerValues, Effective, Source, Synonym, broker_value, own_value, topic_text, topic_value
+from kraftlab.config.resources import ResourceType
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, broker_key
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
-from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 
 from ..engine.state import ControllerState, Settings, set_error
 from .resources import (
-    RESOURCE_BROKER_LOGGER,
-    RESOURCE_CLIENT_METRICS,
-    RESOURCE_GROUP,
     RESOURCE_TYPES,
     broker_values,
     check_exists,
@@ -77,28 +74,22 @@ def _describe_resource(
     """At least the keys that are wanted, all if that is empty."""
     values = broker_values(image, settings, broker)
     dynamic = dynamic_values(image, kind, name)
-    if kind == RESOURCE_TOPIC:
+    if kind == ResourceType.TOPIC:
         _check_topic(image, name)
         return [
             (key, known, topic_value(key, dynamic.get(key), values))
             for key, known in TOPIC_KEYS.items()
             if not wanted or key in wanted
         ]
-    if kind == RESOURCE_BROKER:
+    if kind == ResourceType.BROKER:
         return _describe_broker(image, name, settings, broker)
-    if kind == RESOURCE_GROUP:
+    if kind == ResourceType.GROUP:
         _check_not_empty(name, "Group name must not be empty")
-        return [
-            (key, known, _with_default(known, own_value(known, dynamic.get(key), values, Source.DYNAMIC_GROUP)))
-            for key, known in GROUP_KEYS.items()
-        ]
-    if kind == RESOURCE_CLIENT_METRICS:
+        return _described_own(GROUP_KEYS, dynamic, values, Source.DYNAMIC_GROUP)
+    if kind == ResourceType.CLIENT_METRICS:
         _check_not_empty(name, "Client metrics subscription name must not be empty")
-        return [
-            (key, known, _with_default(known, own_value(known, dynamic.get(key), values, Source.DYNAMIC_CLIENT_METRICS)))
-            for key, known in CLIENT_METRICS_KEYS.items()
-        ]
-    if kind == RESOURCE_BROKER_LOGGER:
+        return _described_own(CLIENT_METRICS_KEYS, dynamic, values, Source.DYNAMIC_CLIENT_METRICS)
+    if kind == ResourceType.BROKER_LOGGER:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers are a broker's own; ask the broker whose loggers are meant.")
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
@@ -106,7 +97,7 @@ def _describe_resource(
 def _check_topic(image: MetadataImage, name: str) -> None:
     """As `check_exists` of a topic; that one is not there needs no text (as in Kafka)."""
     try:
-        check_exists(image, RESOURCE_TOPIC, name)
+        check_exists(image, ResourceType.TOPIC, name)
     except ApiError as error:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiError(error.code, "") from error
@@ -118,27 +109,31 @@ def _check_not_empty(name: str, text: str) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
 
 
-def _with_default(key: ConfigKey, value: Effective) -> Effective:
-    """A key that inherits from no broker key has its default as the last synonym."""
-    if key.synonym is not None:
-        return value
-    return value._replace(synonyms=(*value.synonyms, Synonym(key.name, key.default, Source.DEFAULT)))
+def _described_own(
+    keys: Mapping[str, ConfigKey], dynamic: Mapping[str, str], values: BrokerValues, source: Source
+) -> Iterable[Described]:
+    """Values of a group or a subscription. A key that inherits from no broker key has its default as the last synonym."""
+    for name, key in keys.items():
+        value = own_value(key, dynamic.get(name), values, source)
+        if key.synonym is None:
+            value = value._replace(synonyms=(*value.synonyms, Synonym(name, key.default, Source.DEFAULT)))
+        yield name, key, value
 
 
 def _describe_broker(image: MetadataImage, name: str, settings: Settings, broker: ForwardingBroker | None) -> Iterable[Described]:
-    cluster = dynamic_values(image, RESOURCE_BROKER, "")
+    cluster = dynamic_values(image, ResourceType.BROKER, "")
     if not name:
         values = BrokerValues({}, cluster, {})
         return [(key, broker_key(key), _dynamic_default(broker_value(key, values))) for key in cluster]
     node_id = node_id_of(name, "Broker id")
-    own = dynamic_values(image, RESOURCE_BROKER, name)
+    own = dynamic_values(image, ResourceType.BROKER, name)
     if broker is not None and node_id != broker.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
         )
     if broker is None and node_id != settings.node_id:
-        check_exists(image, RESOURCE_BROKER, name)
+        check_exists(image, ResourceType.BROKER, name)
         return _described(BrokerValues(own, cluster, {}), {**own, **cluster})
     static = dict(settings.static if broker is None else broker.static)
     static.setdefault("broker.id", static.get("node.id", name))
@@ -192,7 +187,7 @@ def topic_entries(image: MetadataImage, dynamic: Mapping[str, str], settings: Se
 
 def unclean_election_enabled(image: MetadataImage, topic_name: str, settings: Settings) -> bool:
     """Whether a leader may be elected outside the ISR of this topic (`unclean.leader.election.enable`)."""
-    return topic_text(_UNCLEAN, image.config(RESOURCE_TOPIC, topic_name, _UNCLEAN), broker_values(image, settings)) == "true"
+    return topic_text(_UNCLEAN, image.config(ResourceType.TOPIC, topic_name, _UNCLEAN), broker_values(image, settings)) == "true"
 
 
 def list_resources(
@@ -204,7 +199,7 @@ def list_resources(
     """
     types = list(dict.fromkeys(request.resource_types)) or list(RESOURCE_TYPES)
     if version == 0:
-        types = [RESOURCE_CLIENT_METRICS]
+        types = [ResourceType.CLIENT_METRICS]
     unknown = [kind for kind in types if kind not in RESOURCE_TYPES]
     if unknown:
         raise ApiError(
@@ -219,8 +214,8 @@ def list_resources(
 
 
 def _resource_names(image: MetadataImage, kind: int) -> list[str]:
-    if kind == RESOURCE_TOPIC:
+    if kind == ResourceType.TOPIC:
         return sorted(image.topics.by_name)
-    if kind in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(image.cluster.brokers)]
     return sorted(name for resource_type, name in image.configs if resource_type == kind)

@@ -8,47 +8,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kraftlab.config.config_key import ConfigKey
 from kraftlab.config.effective import BrokerValues, Source
-from kraftlab.config.topic_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, broker_key
+from kraftlab.config.resources import ResourceType
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import ForwardingBroker
-from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 
 from ..engine.state import Settings
 from ..topics.topic_names import name_problem
 
-RESOURCE_BROKER_LOGGER = 8
-RESOURCE_CLIENT_METRICS = 16
-RESOURCE_GROUP = 32
 
-
-class ResourceType(NamedTuple):
+class ConfiguredType(NamedTuple):
     """`source` is that of its dynamic values; `empty_name` is told to who would change a resource without name."""
 
-    name: str
     source: Source
     empty_name: str | None
 
 
-RESOURCE_TYPES: Mapping[int, ResourceType] = {
-    RESOURCE_TOPIC: ResourceType("TOPIC", Source.DYNAMIC_TOPIC, "Default topic resources are not allowed."),
-    RESOURCE_BROKER: ResourceType("BROKER", Source.DYNAMIC_BROKER, None),
-    RESOURCE_BROKER_LOGGER: ResourceType("BROKER_LOGGER", Source.DYNAMIC_BROKER_LOGGER, "Broker id must not be empty"),
-    RESOURCE_CLIENT_METRICS: ResourceType("CLIENT_METRICS", Source.DYNAMIC_CLIENT_METRICS, "Subscription name can't be empty"),
-    RESOURCE_GROUP: ResourceType("GROUP", Source.DYNAMIC_GROUP, "Default group resources are not allowed."),
+RESOURCE_TYPES: Mapping[int, ConfiguredType] = {
+    ResourceType.TOPIC: ConfiguredType(Source.DYNAMIC_TOPIC, "Default topic resources are not allowed."),
+    ResourceType.BROKER: ConfiguredType(Source.DYNAMIC_BROKER, None),
+    ResourceType.BROKER_LOGGER: ConfiguredType(Source.DYNAMIC_BROKER_LOGGER, "Broker id must not be empty"),
+    ResourceType.CLIENT_METRICS: ConfiguredType(Source.DYNAMIC_CLIENT_METRICS, "Subscription name can't be empty"),
+    ResourceType.GROUP: ConfiguredType(Source.DYNAMIC_GROUP, "Default group resources are not allowed."),
 }
 _NOTHING: Mapping[str, str] = {}
-
-
-def known_key(resource_type: int, name: str) -> ConfigKey | None:
-    """What is known of a key of that type of resource."""
-    if resource_type == RESOURCE_BROKER:
-        return broker_key(name)
-    return {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_GROUP: GROUP_KEYS, RESOURCE_CLIENT_METRICS: CLIENT_METRICS_KEYS}[
-        resource_type
-    ].get(name)
 
 
 def dynamic_values(image: MetadataImage, resource_type: int, name: str) -> Mapping[str, str]:
@@ -59,18 +43,20 @@ def dynamic_values(image: MetadataImage, resource_type: int, name: str) -> Mappi
 def broker_values(image: MetadataImage, settings: Settings, broker: ForwardingBroker | None = None) -> BrokerValues:
     """What topics and groups inherit: from the broker that was asked, or from this controller."""
     node_id, static = (settings.node_id, settings.static) if broker is None else (broker.node_id, broker.static)
-    return BrokerValues(dynamic_values(image, RESOURCE_BROKER, str(node_id)), dynamic_values(image, RESOURCE_BROKER, ""), static)
+    return BrokerValues(
+        dynamic_values(image, ResourceType.BROKER, str(node_id)), dynamic_values(image, ResourceType.BROKER, ""), static
+    )
 
 
 def check_exists(image: MetadataImage, resource_type: int, name: str) -> None:
     """A topic's name is legal and there is such a topic, a broker is registered, or a controller: its own values stand in for a
     broker's in what it decides by itself. ApiError 17, 3, 102.
     """
-    if resource_type == RESOURCE_TOPIC:
+    if resource_type == ResourceType.TOPIC:
         check_topic_name(name)
         if image.topics.get(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    elif resource_type == RESOURCE_BROKER and name:
+    elif resource_type == ResourceType.BROKER and name:
         node_id = node_id_of(name, "Node id")
         if node_id not in image.cluster.brokers and node_id not in image.cluster.controllers:
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} is registered.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.config.resources import ConfigOperation
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
@@ -145,7 +146,7 @@ def alter_inter_broker_throttle(
     for field, key in (("leader_rate", LEADER_RATE), ("follower_rate", FOLLOWER_RATE)):
         if request.HasField(field):
             rate = getattr(request, field)
-            operation = configs.SET if rate >= 0 else configs.DELETE
+            operation = ConfigOperation.SET if rate >= 0 else ConfigOperation.DELETE
             resource.configs.add(name=key, config_operation=operation, value=str(rate) if rate >= 0 else None)
     if not resource.configs:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Nothing was changed: give leader_rate, follower_rate or both.")

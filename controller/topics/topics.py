@@ -13,8 +13,8 @@ from collections import Counter
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata import eligible_leaders
-from kraftlab.metadata.eligible_leaders import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.image import MetadataImage, TopicImage
 from kraftlab.metadata.index import collision_form
 from kraftlab.metadata.records import RESOURCE_TOPIC, AnyRecord, ClearElr, Config, RemoveTopic, Topic

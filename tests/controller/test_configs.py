@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.config.resources import ConfigOperation
 from kraftlab.controller.cluster import controllers
 from kraftlab.controller.configs import configs, description
-from kraftlab.controller.configs.configs import APPEND, DELETE, SET, SUBTRACT
 from kraftlab.controller.configs.description import unclean_election_enabled
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.features import supported_features
@@ -18,6 +18,7 @@ from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, Forwarding
 from kraftlab.metadata.records import ClearElr, Listener
 
 TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 THROTTLE = "leader.replication.throttled.replicas"
 RATE = "leader.replication.throttled.rate"
 
