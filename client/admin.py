@@ -518,13 +518,19 @@ class AdminClient:
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.ListPartitionReassignmentsResponse:
-        """The reassignments that run, of all partitions or of those given."""
+        """The reassignments that run, of all partitions or of those given.
+
+        Only the active controller knows their progress: an answer without progress is asked for a second time, there.
+        """
         request = pb.ListPartitionReassignmentsRequest(header=self._reading(linearizable))
         if partitions is not None:
             topics: dict[str, pb.ListReassignmentsTopic] = {}
             for name, index in partitions:
                 topics.setdefault(name, pb.ListReassignmentsTopic(name=name)).partition_indexes.append(index)
             request.topics.CopyFrom(pb.ListReassignmentsTopics(topics=topics.values()))
+        response = self.call(pb.ListPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
+        if response.has_progress or self._leader is None or not (response.topics or response.queued):
+            return response
         return self.call(pb.ListPartitionReassignmentsResponse, request, timeout_ms=timeout_ms)
 
     # -- cluster -----------------------------------------------------------------------------------------------------

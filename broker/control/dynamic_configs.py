@@ -13,21 +13,24 @@ from collections.abc import Mapping
 from kraftlab.config.config_key import split_list
 from kraftlab.config.effective import BrokerValues, topic_text
 from kraftlab.config.models import BrokerConfig
+from kraftlab.config.throttled_replicas import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    NO_LIMIT,
+    NOTHING_THROTTLED,
+    ThrottledReplicas,
+)
 from kraftlab.metadata import eligible_leaders
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 
 from ..log.partition_log import LogConfig
 from ..replication.byte_gate import ByteGate
-from ..replication.throttle import NOTHING_THROTTLED, ThrottledReplicas
 from .metadata_publisher import Publication
 
-LEADER_RATE = "leader.replication.throttled.rate"
-FOLLOWER_RATE = "follower.replication.throttled.rate"
 MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-LEADER_REPLICAS = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
-NO_LIMIT = (1 << 63) - 1
 _NOTHING: Mapping[str, str] = {}
 
 

@@ -20,7 +20,7 @@ Not handled here: traffic that must never wait (replicas in sync). Whoever is in
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
 QUANTUM_S = 0.05
 """A grant is at least what this long a time earns: fewer, larger reads."""
@@ -30,7 +30,6 @@ IDLE_S = 0.25
 """After this long without a claimant, what was earned is forgotten; debts are not."""
 METER_WINDOW_S = 3.0
 REMEMBERED_MAX = 1000
-_EVERY = -1
 
 
 class ByteBudget:
@@ -152,30 +151,3 @@ class RateMeter:
     def _forget(self, now_s: float) -> None:
         while self._samples and self._samples[0][0] < now_s - METER_WINDOW_S:
             self._samples.popleft()
-
-
-class ThrottledReplicas:
-    """The value of leader. or follower.replication.throttled.replicas of one topic: `*`, or `partition:broker,…`, or nothing."""
-
-    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
-        self._pairs = frozenset(pairs)
-
-    @classmethod
-    def parse(cls, text: str | None) -> ThrottledReplicas:
-        """Entries that cannot be read throttle nothing: the controller refuses such values, and a copy must not stop for one."""
-        if not text:
-            return cls()
-        if text.strip() == "*":
-            return cls([(_EVERY, _EVERY)])
-        pairs = []
-        for entry in text.split(","):
-            partition, _, broker = entry.strip().partition(":")
-            if partition.isdecimal() and broker.isdecimal():
-                pairs.append((int(partition), int(broker)))
-        return cls(pairs)
-
-    def covers(self, partition: int, broker_id: int) -> bool:
-        return (partition, broker_id) in self._pairs or (_EVERY, _EVERY) in self._pairs
-
-
-NOTHING_THROTTLED = ThrottledReplicas()

@@ -23,10 +23,15 @@ class BlockerState(enum.Enum):
     SHUTTING_DOWN = "SHUTTING_DOWN"
     DIRECTORY_OFFLINE = "DIRECTORY_OFFLINE"
     NO_LEADER = "NO_LEADER"
+    STARTING = "STARTING"
     NOT_FETCHING = "NOT_FETCHING"
     THROTTLED = "THROTTLED"
     COPYING = "COPYING"
     OUT_OF_SYNC = "OUT_OF_SYNC"
+
+
+STARTING_MS = 3_000
+"""So long after its start a move has nothing to report: brokers learn of it, connect, and report once a second."""
 
 
 class Blocker(NamedTuple):
@@ -46,15 +51,27 @@ def holding_up(partition: PartitionImage) -> tuple[int, ...]:
 
 
 def blocker(
-    cluster: ClusterImage, partition: PartitionImage, broker_id: int, report: ReplicaReport | None, knows_reports: bool
+    cluster: ClusterImage,
+    partition: PartitionImage,
+    broker_id: int,
+    report: ReplicaReport | None,
+    *,
+    knows_reports: bool,
+    age_ms: int = STARTING_MS,
 ) -> Blocker:
-    """Why that replica is not in sync. `knows_reports`: whether the absence of a report means anything."""
-    state, text = _state(cluster, partition, broker_id, report, knows_reports)
+    """Why that replica is not in sync. `knows_reports`: whether the absence of a report means anything. `age_ms`: the time since
+    the move began."""
+    state, text = _state(cluster, partition, broker_id, report, knows_reports, age_ms)
     return Blocker(broker_id, state, text)
 
 
 def _state(
-    cluster: ClusterImage, partition: PartitionImage, broker_id: int, report: ReplicaReport | None, knows_reports: bool
+    cluster: ClusterImage,
+    partition: PartitionImage,
+    broker_id: int,
+    report: ReplicaReport | None,
+    knows_reports: bool,
+    age_ms: int,
 ) -> tuple[BlockerState, str]:
     broker = cluster.brokers.get(broker_id)
     who = f"broker {broker_id}"
@@ -70,6 +87,8 @@ def _state(
     if partition.leader == NO_LEADER:
         return BlockerState.NO_LEADER, "the partition has no leader to copy from; bring one of its in-sync replicas back"
     if report is None:
+        if knows_reports and age_ms < STARTING_MS:
+            return BlockerState.STARTING, f"the move has just started; {who} reports its progress once a second"
         if knows_reports:
             return BlockerState.NOT_FETCHING, f"{who} has not said in the last seconds that it fetches"
         return BlockerState.OUT_OF_SYNC, f"{who} is not in sync"

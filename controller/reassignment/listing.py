@@ -16,6 +16,7 @@ from kraftlab.metadata.moves import MoveImage, TopicPartition
 
 from ..engine.state import ControllerState, Settings
 from .blockers import blocker, holding_up
+from .limits import Limits
 from .policy import policy_of
 from .progress import MoveProgressTable, ReplicaReport
 from .queueing import UNKNOWN_SIZE, current_load, in_order, reason_to_wait
@@ -52,10 +53,11 @@ def listing(
     response = admin_pb2.ListPartitionReassignmentsResponse(has_progress=observer.progress is not None)
     image = state.image
     topics = image.topics
+    limits = Limits(image, observer.progress, observer.now_ms)
     if not request.HasField("topics"):
         moving = sorted((topics.by_id[topic_id] for topic_id in topics.reassigning), key=lambda topic: topic.name)
         for topic in moving:
-            _list_topic(response, image, topic, topics.reassigning[topic.topic_id], observer)
+            _list_topic(response, image, topic, topics.reassigning[topic.topic_id], observer, limits)
         _list_queue(response, image, None, observer)
         _list_plans(response, image)
         return response
@@ -63,7 +65,7 @@ def listing(
     for asked in request.topics.topics:
         known = topics.get(asked.name)
         if known is not None:
-            _list_topic(response, image, known, asked.partition_indexes, observer)
+            _list_topic(response, image, known, asked.partition_indexes, observer, limits)
             wanted.update((known.topic_id, index) for index in asked.partition_indexes)
     if wanted:
         _list_queue(response, image, wanted, observer)
@@ -76,9 +78,10 @@ def _list_topic(
     topic: TopicImage,
     partition_indexes: Iterable[int],
     observer: Observer,
+    limits: Limits,
 ) -> None:
     ongoing = [
-        _ongoing(image, (topic.topic_id, index), partition, observer)
+        _ongoing(image, (topic.topic_id, index), partition, observer, limits)
         for index in partition_indexes
         for partition in [topic.partitions.get(index)]
         if partition is not None and partition.is_reassigning
@@ -88,7 +91,7 @@ def _list_topic(
 
 
 def _ongoing(
-    image: MetadataImage, key: TopicPartition, partition: PartitionImage, observer: Observer
+    image: MetadataImage, key: TopicPartition, partition: PartitionImage, observer: Observer, limits: Limits
 ) -> admin_pb2.OngoingPartitionReassignment:
     described = admin_pb2.OngoingPartitionReassignment(
         partition_index=key[1],
@@ -105,7 +108,7 @@ def _ongoing(
     move = image.moves.move(*key)
     if move is not None:
         _describe_move(described, move)
-    _describe_progress(described, image, key, partition, observer)
+    _describe_progress(described, image, key, partition, observer, limits)
     return described
 
 
@@ -128,30 +131,42 @@ def _describe_progress(
     key: TopicPartition,
     partition: PartitionImage,
     observer: Observer,
+    limits: Limits,
 ) -> None:
     table = observer.progress
     reports: list[ReplicaReport] = []
+    etas: list[int] = []
+    lowest: list[int] = []
+    age_ms = max(observer.now_ms - described.started_ms, 0)
     for broker_id in holding_up(partition):
         report = None if table is None else table.of(key, broker_id, observer.now_ms)
-        why = blocker(image.cluster, partition, broker_id, report, table is not None)
+        why = blocker(image.cluster, partition, broker_id, report, knows_reports=table is not None, age_ms=age_ms)
+        limit = limits.into(key, partition, broker_id)
+        if limit is not None:
+            lowest.append(limit.bytes_per_second)
         described.blockers.add(broker_id=broker_id, state=why.state.value, text=why.text)
         if report is not None:
             reports.append(report)
+            etas.append(limits.eta_ms(report, limit))
             described.progress.add(
                 broker_id=broker_id,
                 bytes_done=report.bytes_done,
                 bytes_left=report.bytes_left,
                 bytes_per_second=report.bytes_per_second,
-                eta_ms=report.eta_ms,
+                eta_ms=etas[-1],
                 reported_ms=report.reported_ms,
             )
+    if lowest:
+        described.limit = min(lowest)
     if reports and len(reports) == len(described.blockers):
         described.bytes_done = sum(report.bytes_done for report in reports)
         described.bytes_per_second = sum(report.bytes_per_second for report in reports)
         if all(report.bytes_left >= 0 for report in reports):
             described.bytes_left = sum(report.bytes_left for report in reports)
-        if all(report.eta_ms >= 0 for report in reports):
-            described.eta_ms = max(report.eta_ms for report in reports)
+        if all(eta >= 0 for eta in etas):
+            # Copies to several brokers run at the same time; their sum at the limit of one is the cautious estimate.
+            at_limit_ms = described.bytes_left * 1000 // described.limit if described.limit else 0
+            described.eta_ms = max(max(etas), at_limit_ms)
 
 
 def _list_queue(

@@ -10,6 +10,7 @@ from collections import Counter
 
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.config.resources import ConfigOperation
+from kraftlab.config.throttled_replicas import FOLLOWER_RATE, LEADER_RATE
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER
@@ -21,9 +22,6 @@ from . import reassignments
 from .arithmetic import target_replicas
 from .factors import plan, replica_counts, waiting_targets
 from .policy import SIZE_CHANGE, policy_of
-
-LEADER_RATE = "leader.replication.throttled.rate"
-FOLLOWER_RATE = "follower.replication.throttled.rate"
 
 
 def alter_replication_factors(

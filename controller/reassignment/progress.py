@@ -9,6 +9,7 @@ a second.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kraftlab.metadata.moves import TopicPartition
@@ -75,6 +76,13 @@ class MoveProgressTable:
         """The newest report of a replica, None if there is none to be believed."""
         known = self._reports.get(broker_id)
         return known.replicas.get(key) if known is not None and now_ms - known.reported_ms <= BELIEVED_MS else None
+
+    def replicas(self, now_ms: int) -> Iterator[tuple[TopicPartition, int, ReplicaReport]]:
+        """Every report that is young enough, with its partition and broker."""
+        for broker_id, known in self._reports.items():
+            if now_ms - known.reported_ms <= BELIEVED_MS:
+                for key, report in known.replicas.items():
+                    yield key, broker_id, report
 
     def sizes(self, now_ms: int) -> dict[TopicPartition, int]:
         """The sizes of partitions that wait, as their leaders reported them."""

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.replication.throttle import CREDIT_S, ByteBudget, RateMeter, ThrottledReplicas
+from kraftlab.broker.replication.throttle import CREDIT_S, ByteBudget, RateMeter
+from kraftlab.config.throttled_replicas import ThrottledReplicas
 
 RATES = st.sampled_from([1_000.0, 37_000.0, 100_000.0, 1_000_000.0, 50_000_000.0])
 

@@ -42,7 +42,7 @@ def listing() -> pb.ListPartitionReassignmentsResponse:
         bytes_left=2048,
         bytes_per_second=1024,
         eta_ms=2000,
-        throttle=1024,
+        limit=1024,
     )
     moving.blockers.add(broker_id=2, state="THROTTLED", text="broker 2 copies within its throttle, 2048 bytes to go")
     response.queued.add(

@@ -27,7 +27,7 @@ Answer = Callable[[Message], Message]
 
 class FakeNode:
     """One node. `answers` maps an api to a function of the request; `leader` is the node that its headers name; after
-    `last_words` calls it answers nothing.
+    `last_words` calls it answers nothing. `is_reader`: it answers reads although it does not lead.
     """
 
     def __init__(self) -> None:
@@ -35,6 +35,7 @@ class FakeNode:
         self.peer_answers: dict[int, Callable[[bytes], msgspec.Struct]] = {}
         self.calls: list[Call] = []
         self.leader: FakeNode | None = None
+        self.is_reader = False
         self.last_words: int | None = None
         self.port = 0
         self.peer_port = 0
@@ -50,7 +51,7 @@ class FakeNode:
         if self.last_words is not None and len(self.calls) > self.last_words:
             await trio.sleep_forever()
         response = METHODS[call.api].response()
-        if self.leader is not self:
+        if self.leader is not self and not self.is_reader:
             response.header.error_code = 41
             response.header.error_message = "not the controller"
         elif call.api in self.answers:

@@ -48,6 +48,22 @@ def test_a_node_that_names_a_dead_controller_does_not_keep_the_client_from_askin
         assert client.leader == Endpoint("127.0.0.1", active.port)
 
 
+def test_a_listing_without_progress_is_asked_for_again_at_the_active_controller(cluster) -> None:
+    active, standby, _ = cluster.nodes
+
+    def answer(has_progress: bool) -> pb.ListPartitionReassignmentsResponse:
+        response = pb.ListPartitionReassignmentsResponse(has_progress=has_progress)
+        response.topics.add(name="t").partitions.add(partition_index=0)
+        return response
+
+    standby.answers["ListPartitionReassignments"] = lambda _: answer(False)
+    standby.is_reader = True
+    active.answers["ListPartitionReassignments"] = lambda _: answer(True)
+    with AdminClient(standby.server) as client:
+        assert client.list_partition_reassignments().has_progress
+    assert (len(standby.calls), len(active.calls)) == (1, 1)
+
+
 def test_nobody_there_is_said_with_names_and_causes(new_port: Callable[[], int]) -> None:
     port = new_port()
     with AdminClient(f"127.0.0.1:{port}", timeout_ms=200) as client, pytest.raises(ClusterUnreachable) as raised:

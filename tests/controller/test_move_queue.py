@@ -10,6 +10,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.cluster import directories
 from kraftlab.controller.reassignment import named_changes as kip_179
 from kraftlab.controller.reassignment import reassignments
+from kraftlab.controller.reassignment.blockers import STARTING_MS
 from kraftlab.controller.reassignment.listing import Observer, listing
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
@@ -205,9 +206,53 @@ async def test_progress_is_summed_with_the_longest_time_to_go(five: Any) -> None
     assert (stale.bytes_left, [blocker.state for blocker in stale.blockers]) == (-1, ["NOT_FETCHING"] * 2)
 
 
+async def test_the_time_to_go_is_that_of_all_copies_under_one_limit(five: Any) -> None:
+    await five.create("t", (0,), (0,), (0,))
+    await five.configure(2, "t", ("follower.replication.throttled.replicas", 0, "0:1,1:1"))
+    await five.configure(4, "1", ("follower.replication.throttled.rate", 0, "100"))
+    await move(five, "t", {0: (1,), 1: (1,), 2: (1,)})
+    topic_id = five.controller.newest.image.topics.by_name["t"]
+    shown = listed(five).topics[0].partitions
+    assert [entry.limit if entry.HasField("limit") else None for entry in shown] == [100, 100, None]
+    assert {blocker.state for entry in shown for blocker in entry.blockers} == {"STARTING"}
+    report(
+        five,
+        1,
+        replicas=(
+            MoveProgress(topic_id, 0, 1, 3000, 9000.0, True),
+            MoveProgress(topic_id, 1, 1, 1000, 0.0, True),
+            MoveProgress(topic_id, 2, 1, 900, 300.0),
+        ),
+    )
+    assert [entry.eta_ms for entry in listed(five).topics[0].partitions] == [40_000, 40_000, 3000]
+
+
+async def test_the_lowest_of_the_limits_holds(five: Any) -> None:
+    await five.create("t", (0,))
+    await five.configure(2, "t", ("leader.replication.throttled.replicas", 0, "*"))
+    await five.configure(4, "", ("leader.replication.throttled.rate", 0, "50"))
+    await move(five, "t", {0: (1,)}, throttle=80)
+    [shown] = listed(five).topics[0].partitions
+    assert (shown.throttle, shown.limit) == (80, 50)
+    await move(five, "t", {0: (1,)}, throttle=20)
+    assert listed(five).topics[0].partitions[0].limit == 20
+
+
+async def test_the_time_to_go_is_at_least_what_is_left_at_the_limit(five: Any) -> None:
+    await five.create("t", (0,))
+    await move(five, "t", {0: (1, 2)}, throttle=100)
+    topic_id = five.controller.newest.image.topics.by_name["t"]
+    for broker_id in (1, 2):
+        report(five, broker_id, replicas=(MoveProgress(topic_id, 0, 1, 1000, 900.0, True),))
+    [shown] = listed(five).topics[0].partitions
+    assert (shown.bytes_left, shown.limit, shown.eta_ms) == (2000, 100, 20_000)
+    assert [replica.eta_ms for replica in shown.progress] == [10_000, 10_000]
+
+
 async def test_the_replica_that_holds_up_a_move_is_named_with_the_reason(five: Any) -> None:
     await five.create("t", (0,))
     await move(five, "t", {0: (1, 2, 3, 4)})
+    five.clock.now_ms += STARTING_MS
     topic_id = five.controller.newest.image.topics.by_name["t"]
     await five.stop_broker(1)
     report(five, 2, replicas=(MoveProgress(topic_id, 0, 5, 0, 1.0),))

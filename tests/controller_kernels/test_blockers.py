@@ -5,7 +5,7 @@ from __future__ import annotations
 import immutables
 import pytest
 
-from kraftlab.controller.reassignment.blockers import blocker, holding_up
+from kraftlab.controller.reassignment.blockers import STARTING_MS, blocker, holding_up
 from kraftlab.controller.reassignment.progress import BELIEVED_MS, MoveProgressTable, ReplicaReport
 from kraftlab.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from kraftlab.metadata.peer_rpc import MoveProgress, MoveProgressRequest, PartitionSize
@@ -47,6 +47,12 @@ def test_the_reason(brokers: ClusterImage, partition: PartitionImage, said: Repl
     why = blocker(brokers, partition, 2, said, knows_reports=True)
     assert (why.broker_id, why.state.value) == (2, state)
     assert part in why.text
+
+
+def test_a_move_that_has_just_started_is_not_expected_to_have_reports() -> None:
+    why = blocker(cluster(), moving(), 2, None, knows_reports=True, age_ms=STARTING_MS - 1)
+    assert (why.state.value, "just started" in why.text) == ("STARTING", True)
+    assert blocker(cluster(), moving(), 2, report(9), knows_reports=True, age_ms=0).state.value == "COPYING"
 
 
 def test_who_has_no_reports_does_not_take_silence_for_anything() -> None:

@@ -926,7 +926,7 @@ class OngoingTopicReassignment(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OngoingPartitionReassignment, _Mapping]]] = ...) -> None: ...
 
 class OngoingPartitionReassignment(_message.Message):
-    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas", "move_id", "plan_id", "initiator", "reason", "started_ms", "throttle", "throttle_until_ms", "partition_epoch", "progress", "blockers", "bytes_done", "bytes_left", "bytes_per_second", "eta_ms")
+    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas", "move_id", "plan_id", "initiator", "reason", "started_ms", "throttle", "throttle_until_ms", "partition_epoch", "progress", "blockers", "bytes_done", "bytes_left", "bytes_per_second", "eta_ms", "limit")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -947,6 +947,7 @@ class OngoingPartitionReassignment(_message.Message):
     BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     ETA_MS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     adding_replicas: _containers.RepeatedScalarFieldContainer[int]
@@ -967,7 +968,8 @@ class OngoingPartitionReassignment(_message.Message):
     bytes_left: int
     bytes_per_second: float
     eta_ms: int
-    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., original_replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ..., move_id: _Optional[str] = ..., plan_id: _Optional[str] = ..., initiator: _Optional[str] = ..., reason: _Optional[str] = ..., started_ms: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_until_ms: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[ReplicaProgress, _Mapping]]] = ..., blockers: _Optional[_Iterable[_Union[MoveBlocker, _Mapping]]] = ..., bytes_done: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., eta_ms: _Optional[int] = ...) -> None: ...
+    limit: int
+    def __init__(self, partition_index: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., original_replicas: _Optional[_Iterable[int]] = ..., target_replicas: _Optional[_Iterable[int]] = ..., move_id: _Optional[str] = ..., plan_id: _Optional[str] = ..., initiator: _Optional[str] = ..., reason: _Optional[str] = ..., started_ms: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_until_ms: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[ReplicaProgress, _Mapping]]] = ..., blockers: _Optional[_Iterable[_Union[MoveBlocker, _Mapping]]] = ..., bytes_done: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[float] = ..., eta_ms: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ReplicaProgress(_message.Message):
     __slots__ = ("broker_id", "bytes_done", "bytes_left", "bytes_per_second", "eta_ms", "reported_ms")
