@@ -45,6 +45,6 @@ def test_a_rewritten_transcript_is_rewritten_to_itself() -> None:
 def test_commands_are_documented_and_used() -> None:
     documentation = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text()
     transcripts = "\n".join(path.read_text() for path in FILES)
-    for command in COMMANDS:
-        assert f"`{command.name}" in documentation, f"docs/transcripts.md does not know {command.name}"
-        assert f"\n{command.name}" in transcripts or f"quiet {command.name}" in transcripts, f"nobody uses {command.name}"
+    for name in COMMANDS:
+        assert f"`{name}" in documentation, f"docs/transcripts.md does not know {name}"
+        assert f"\n{name}" in transcripts or f"quiet {name}" in transcripts, f"nobody uses {name}"
