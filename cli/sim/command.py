@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from ..output import DONE, FAILED, CommandFailed, Output, json_option, print_jso
 from . import text as sim_text
 
 if TYPE_CHECKING:
+    from kraftlab.checking.mutant import Mutant
     from kraftlab.simulation.consensus.plan import Plan
     from kraftlab.simulation.consensus.runner import SeedResult
 
@@ -30,31 +31,6 @@ SEEDS_FOR_SEVERAL_JOBS = 40
 SEE = "See: kraftlab sim --help"
 
 
-class Game(NamedTuple):
-    """One of the two worlds: what plays a seed or a plan, and the bugs that can be planted."""
-
-    run_seed: Callable[..., SeedResult]
-    run_plan: Callable[..., SeedResult]
-    load_mutants: Callable[[], Mapping[str, Any]]
-
-    @property
-    def mutants(self) -> Mapping[str, Any]:
-        return self.load_mutants()
-
-
-def consensus() -> Game:
-    from kraftlab.simulation.consensus.mutation import consensus_mutants
-    from kraftlab.simulation.consensus.runner import run_plan, run_seed
-
-    return Game(run_seed, run_plan, consensus_mutants)
-
-
-def metadata_world() -> Game:
-    from kraftlab.simulation.metadata.runner import controller_mutants, run_plan, run_seed
-
-    return Game(run_seed, run_plan, controller_mutants)
-
-
 def _faults(context: click.Context) -> Iterable[str]:
     from kraftlab.simulation.consensus.faults import FAULTS
 
@@ -62,13 +38,24 @@ def _faults(context: click.Context) -> Iterable[str]:
 
 
 def _mutants(context: click.Context) -> Iterable[str]:
-    return (metadata_world() if context.params.get("metadata") else consensus()).mutants
+    return _mutants_of(_world(bool(context.params.get("metadata"))))
+
+
+def _world(metadata: bool) -> str:
+    return "metadata" if metadata else "consensus"
+
+
+def _mutants_of(world: str) -> Mapping[str, Mutant[Any]]:
+    """The bugs that can be planted in that world."""
+    from kraftlab.simulation.consensus.runner import game_of
+
+    return game_of(world).mutants
 
 
 class Choice(NamedTuple):
     """What to play, as the command line says."""
 
-    game: Game
+    world: str
     faults: tuple[str, ...] | None
     mutant: str | None
     refine: bool
@@ -153,14 +140,16 @@ def sim(
     if plan_file is not None:
         plan, replay = _load(plan_file, refine), f"kraftlab sim --plan {plan_file}{' --refine' if refine else ''}"
         return _play_plan(plan, replay, out, with_coverage, trace, ndjson, shrinks, write_plan, write_test)
+    from kraftlab.simulation.consensus.runner import run_seed
+
     choice = _choose(metadata, faults, mutant, refine)
     if seeds is not None:
         return _play_many(choice, range(start, start + seeds), jobs, with_coverage, out)
     assert seed is not None, "one of the three is given"
     with _Trace(ndjson, trace and not as_json) as writer:
-        result = choice.game.run_seed(seed, faults=choice.faults, mutant=choice.mutant, refine=choice.refine, **writer.arguments)
+        result = run_seed(seed, **choice._asdict(), **writer.arguments)
     replay = sim_text.replay_command(result, chosen_faults=choice.faults)
-    return _tell_one(result, choice.game, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
+    return _tell_one(result, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
 
 def _refuse_misplaced(context: click.Context) -> None:
@@ -176,16 +165,17 @@ def _refuse_misplaced(context: click.Context) -> None:
 def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
     from kraftlab.simulation.consensus.faults import FAULTS
 
-    game = metadata_world() if metadata else consensus()
-    if mutant is not None and mutant not in game.mutants:
-        raise CommandFailed(f"Error: there is no mutant {mutant}; there are {', '.join(game.mutants)}")
+    world = _world(metadata)
+    mutants = _mutants_of(world)
+    if mutant is not None and mutant not in mutants:
+        raise CommandFailed(f"Error: there is no mutant {mutant}; there are {', '.join(mutants)}")
     if faults is None:
-        return Choice(game, None, mutant, refine)
+        return Choice(world, None, mutant, refine)
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         raise CommandFailed(f"Error: there is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}")
-    return Choice(game, names, mutant, refine)
+    return Choice(world, names, mutant, refine)
 
 
 # Many seeds
@@ -196,47 +186,39 @@ def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bo
 
     processes = jobs or ((os.cpu_count() or 1) if len(seeds) >= SEEDS_FOR_SEVERAL_JOBS else 1)
     tally, started = runner.Tally(), time.perf_counter()
-    results = runner.run_many(
-        seeds,
-        processes=processes,
-        faults=choice.faults,
-        mutant=choice.mutant,
-        refine=choice.refine,
-        play=choice.game.run_seed,
-    )
+    results = runner.run_many(seeds, processes=processes, **choice._asdict())
 
     def describe(_newest: SeedResult) -> str:
-        failed = f"{len(tally.failures)} FAILED, " if tally.failures else ""
-        return failed + runner.rates(tally.summary(time.perf_counter() - started))
+        return (f"{len(tally.failures)} FAILED, " if tally.failures else "") + runner.rates(tally)
 
     with ends_with_its_workers():
         for result in sim_text.progress(results, len(seeds), describe):
             tally.add(result)
+            tally.real_s = time.perf_counter() - started
             if not result.ok:
                 replay = sim_text.replay_command(result, chosen_faults=choice.faults)
                 out.findings(sim_text.failure_lines(result, replay, with_tail=len(tally.failures) <= SHOWN_TAILS))
-    summary = tally.summary(time.perf_counter() - started)
     if with_coverage:
-        out.lines(sim_text.coverage_lines(summary.coverage))
-    out.lines([runner.report(summary)])
+        out.lines(sim_text.coverage_lines(tally.coverage))
+    out.lines([runner.report(tally)])
     failures = [
         sim_text.failure_document(result, sim_text.replay_command(result, chosen_faults=choice.faults))
         for result in tally.failures
     ]
     out.result(
         {
-            "seeds": summary.seeds,
+            "seeds": tally.seeds,
             "violations": failures,
-            "core_steps_per_s": round(summary.core_steps_per_s),
-            "simulated_per_real": round(summary.simulated_s_per_s, 1),
-            "coverage": sim_text.coverage_document(summary.coverage),
-            "steps": summary.steps,
-            "real_s": round(summary.real_s, 3),
-            "simulated_s": round(summary.simulated_s, 3),
-            "excused": summary.excused,
+            "core_steps_per_s": round(tally.core_steps_per_s),
+            "simulated_per_real": round(tally.simulated_s_per_s, 1),
+            "coverage": sim_text.coverage_document(tally.coverage),
+            "steps": tally.steps,
+            "real_s": round(tally.real_s, 3),
+            "simulated_s": round(tally.simulated_s, 3),
+            "excused": tally.excused,
         }
     )
-    return FAILED if summary.failed_seeds else DONE
+    return FAILED if tally.failures else DONE
 
 
 # One seed or plan
@@ -294,17 +276,18 @@ def _load(path: Path, refine: bool) -> Plan:
 
 
 def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:
-    game = metadata_world() if plan.world == "metadata" else consensus()
-    if plan.mutant is not None and plan.mutant not in game.mutants:
-        raise CommandFailed(f"Error: the plan plants {plan.mutant}, which does not exist; there are {', '.join(game.mutants)}")
+    from kraftlab.simulation.consensus.runner import run_plan
+
+    mutants = _mutants_of(plan.world)
+    if plan.mutant is not None and plan.mutant not in mutants:
+        raise CommandFailed(f"Error: the plan plants {plan.mutant}, which does not exist; there are {', '.join(mutants)}")
     with _Trace(ndjson, trace and not out.as_json) as writer:
-        result = game.run_plan(plan, **writer.arguments)
-    return _tell_one(result, game, replay, out, with_coverage, trace, *rest)
+        result = run_plan(plan, **writer.arguments)
+    return _tell_one(result, replay, out, with_coverage, trace, *rest)
 
 
 def _tell_one(
     result: SeedResult,
-    game: Game,
     replay: str,
     out: Output,
     with_coverage: bool,
@@ -319,7 +302,7 @@ def _tell_one(
     if shrinks:
         if result.ok:
             raise CommandFailed(f"Error: seed {result.seed} breaks no rule: there is nothing to shrink")
-        document["shrunk"] = _shrink(result, game, out, write_plan, write_test)
+        document["shrunk"] = _shrink(result, out, write_plan, write_test)
     if with_coverage:
         out.lines(sim_text.coverage_lines(result.coverage))
     verdict = f"FAILED: {result.rule}" if not result.ok else "all invariants held"
@@ -335,12 +318,13 @@ def _tell_one(
     return DONE if result.ok else FAILED
 
 
-def _shrink(result: SeedResult, game: Game, out: Output, write_plan: Path | None, write_test: Path | None) -> dict[str, Any]:
+def _shrink(result: SeedResult, out: Output, write_plan: Path | None, write_test: Path | None) -> dict[str, Any]:
     """Shrinks, writes what is wanted, tells about it; what to say in JSON."""
     from kraftlab.simulation.consensus import plan as plans
+    from kraftlab.simulation.consensus.runner import run_plan
     from kraftlab.simulation.consensus.shrink import regression_test, shrink
 
-    shrunk = shrink(result, partial(game.run_plan, with_tail=False), lambda line: click.echo(line, err=True))
+    shrunk = shrink(result, partial(run_plan, with_tail=False), lambda line: click.echo(line, err=True))
     path = write_plan or Path(f"seed-{result.seed}.json")
     _write(path, plans.encode(shrunk.plan).decode())
     out.lines(
@@ -402,34 +386,36 @@ def mutants(
     Exit code 1 if one is not found."""
     from kraftlab.simulation.consensus import mutation
 
-    game = metadata_world() if metadata else consensus()
-    unknown = [name for name in only if name not in game.mutants]
+    world = _world(metadata)
+    planted = _mutants_of(world)
+    unknown = [name for name in only if name not in planted]
     if unknown:
-        raise CommandFailed(f"Error: there is no mutant {', '.join(unknown)}; there are {', '.join(game.mutants)}")
-    names = only or tuple(game.mutants)
+        raise CommandFailed(f"Error: there is no mutant {', '.join(unknown)}; there are {', '.join(planted)}")
+    names = only or tuple(planted)
     out = Output(as_json)
     processes = jobs or min(os.cpu_count() or 1, len(names))
-    hunted = mutation.hunt_all(names, load=game.load_mutants, play=game.run_seed, seeds_max=seeds_max, processes=processes)
+    hunted = mutation.hunt_all(names, world=world, seeds_max=seeds_max, processes=processes)
     with ends_with_its_workers():
         findings = list(sim_text.progress(hunted, len(names), lambda finding: finding.id))
-    abouts = {name: game.mutants[name].why for name in names}
+    abouts = {name: planted[name].why for name in names}
     out.lines(sim_text.finding_lines(findings, abouts))
     if write_plans is not None:
-        _write_plans(findings, game, write_plans, out)
+        _write_plans(findings, write_plans, out)
     if as_json:
         rows = [{"id": f.id, "found": f.found, "seeds": f.attempts, "invariant": f.rule, "about": abouts[f.id]} for f in findings]
         print_json({"mutants": rows})
     return DONE if all(finding.found for finding in findings) else FAILED
 
 
-def _write_plans(findings: Iterable[Any], game: Game, folder: Path, out: Output) -> None:
+def _write_plans(findings: Iterable[Any], folder: Path, out: Output) -> None:
     from kraftlab.simulation.consensus import plan as plans
+    from kraftlab.simulation.consensus.runner import run_plan
     from kraftlab.simulation.consensus.shrink import shrink
 
     folder.mkdir(parents=True, exist_ok=True)
     for finding in findings:
         if finding.evidence is not None:
-            shrunk = shrink(finding.evidence, partial(game.run_plan, with_tail=False))
+            shrunk = shrink(finding.evidence, partial(run_plan, with_tail=False))
             path = folder / f"{finding.id}.json"
             _write(path, plans.encode(shrunk.plan).decode())
             out.lines([f"{path}: {len(shrunk.plan.strikes)} strikes, {shrunk.result.violations[0]}"])

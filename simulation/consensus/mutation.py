@@ -6,51 +6,32 @@ The number of seeds measures the simulator (and luck: compare it over versions, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 
-from kraftlab.checking.mutant import Finding, Mutant, MutantDoesNotApply, Shown, hunt
+from kraftlab.checking.mutant import Finding, MutantDoesNotApply, Shown, hunt
 from kraftlab.checking.workers import done_by
 
-from .mutants import MUTANTS
-from .mutants.seeds import Seeds
-from .runner import SeedResult, run_seed
-
-RunSeed = Callable[..., SeedResult]
-Load = Callable[[], Mapping[str, Mutant[Seeds]]]
+from .runner import CONSENSUS, SeedResult, game_of, run_seed
 
 
-def hunt_seeds(mutant: Mutant[Seeds], *, seeds_max: int | None = None, play: RunSeed = run_seed) -> Finding[SeedResult]:
+def hunt_seeds(name: str, *, world: str = CONSENSUS, seeds_max: int | None = None) -> Finding[SeedResult]:
     """Play seeds 0, 1, 2, … with the bug until one breaks a rule, at most `seeds_max` (None: as its row says)."""
+    limits = game_of(world).mutants[name].limits
 
     def attempt(seed: int) -> Shown[SeedResult]:
-        result = play(seed, faults=mutant.limits.faults, mutant=mutant.id)
+        result = run_seed(seed, world=world, faults=limits.faults, mutant=name)
         if result.ok:
             return Shown()
         if not result.breaks_invariant:
-            raise MutantDoesNotApply(f"{mutant.id}: {result.violations[0]}")
+            raise MutantDoesNotApply(f"{name}: {result.violations[0]}")
         return Shown(result.rule, result.violations[0], evidence=result)
 
-    seeds = range(mutant.limits.most if seeds_max is None else seeds_max)
-    return hunt(mutant.id, seeds, attempt, clock=time.perf_counter)
-
-
-def consensus_mutants() -> Mapping[str, Mutant[Seeds]]:
-    return MUTANTS
+    return hunt(name, range(limits.most if seeds_max is None else seeds_max), attempt, clock=time.perf_counter)
 
 
 def hunt_all(
-    names: Iterable[str],
-    *,
-    seeds_max: int | None = None,
-    processes: int = 1,
-    play: RunSeed = run_seed,
-    load: Load = consensus_mutants,
+    names: Iterable[str], *, world: str = CONSENSUS, seeds_max: int | None = None, processes: int = 1
 ) -> Iterator[Finding[SeedResult]]:
-    """Hunt each of the bugs, in this process or several; findings come in the order of the names. `load` gives the table."""
-    return done_by(processes, partial(_hunt_named, seeds_max=seeds_max, play=play, load=load), names)
-
-
-def _hunt_named(name: str, seeds_max: int | None, play: RunSeed, load: Load) -> Finding[SeedResult]:
-    """Look the bug up by its name, since functions do not travel to another process."""
-    return hunt_seeds(load()[name], seeds_max=seeds_max, play=play)
+    """Hunt each of the bugs, in this process or several; findings come in the order of the names."""
+    return done_by(processes, partial(hunt_seeds, world=world, seeds_max=seeds_max), names)

@@ -10,9 +10,10 @@ import gc
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import NamedTuple
 
 from kraftlab.checking.mutant import Mutant, planted
@@ -34,7 +35,26 @@ from .world import World
 WorldFactory = Callable[[SimulationOptions, Transcript], World]
 
 
-CONSENSUS = "consensus"
+class Game(NamedTuple):
+    """A kind of world, and the bugs that can be planted in it. `fault_phase_ms` None: the seed draws it."""
+
+    make_world: WorldFactory
+    mutants: Mapping[str, Mutant[Seeds]]
+    fault_phase_ms: int | None = None
+
+
+CONSENSUS, METADATA = "consensus", "metadata"
+GAME = Game(World, MUTANTS)
+_GAMES = {CONSENSUS: __name__, METADATA: "kraftlab.simulation.metadata.game"}
+"""The modules that define the games; each is imported when its game is played."""
+
+
+def game_of(world: str) -> Game:
+    """Return the game of the world with that name."""
+    game: Game = import_module(_GAMES[world]).GAME
+    return game
+
+
 OWN_RULES = frozenset(error.__name__ for error in (InvariantViolation, LogTruncationRefused, CorruptBatch, LogCorrupt))
 """Errors by which core and storage say that a rule of theirs is broken."""
 
@@ -90,78 +110,65 @@ class SeedResult(NamedTuple):
         return not self.violations
 
 
-class Summary(NamedTuple):
-    """Many seeds in numbers. Rates are per second of `real_s`; `core_steps_per_s` is per second of one core's processor time."""
-
-    seeds: int
-    failed_seeds: tuple[int, ...]
-    steps: int
-    simulated_s: float
-    real_s: float
-    steps_per_s: float
-    simulated_s_per_s: float
-    core_steps_per_s: float
-    acknowledged: int
-    calls: int
-    excused: int
-    coverage: Coverage
-
-
 class Tally:
-    """Adds results up, so that ten thousand need not be kept."""
+    """Sums over the results of many seeds. Rates are per second of `real_s`, the time that all of it took, except for
+    `core_steps_per_s`, which is per second of one core's processor time.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, results: Iterable[SeedResult] = ()) -> None:
         self.seeds = 0
         self.failures: list[SeedResult] = []
         self.steps = 0
-        self.simulated_ms = 0
+        self.simulated_s = 0.0
+        self.real_s = 0.0
         self.processor_s = 0.0
         self.acknowledged = 0
         self.calls = 0
         self.excused = 0
         self.coverage = Coverage()
+        for result in results:
+            self.add(result)
 
     def add(self, result: SeedResult) -> None:
         self.seeds += 1
         if not result.ok:
             self.failures.append(result)
         self.steps += result.steps
-        self.simulated_ms += result.simulated_ms
+        self.simulated_s += result.simulated_ms / 1000
         self.processor_s += result.processor_s
         self.acknowledged += result.acknowledged
         self.calls += result.calls
         self.excused += result.excuse is not None
         self.coverage.add(result.coverage)
 
-    def summary(self, real_s: float) -> Summary:
-        """`real_s` is the time that all of it took."""
-        simulated_s = self.simulated_ms / 1000
-        return Summary(
-            seeds=self.seeds,
-            failed_seeds=tuple(result.seed for result in self.failures),
-            steps=self.steps,
-            simulated_s=simulated_s,
-            real_s=real_s,
-            steps_per_s=self.steps / real_s if real_s else 0.0,
-            simulated_s_per_s=simulated_s / real_s if real_s else 0.0,
-            core_steps_per_s=self.steps / self.processor_s if self.processor_s else 0.0,
-            acknowledged=self.acknowledged,
-            calls=self.calls,
-            excused=self.excused,
-            coverage=self.coverage,
-        )
+    @property
+    def failed_seeds(self) -> list[int]:
+        return [result.seed for result in self.failures]
+
+    @property
+    def steps_per_s(self) -> float:
+        return self.steps / self.real_s if self.real_s else 0.0
+
+    @property
+    def simulated_s_per_s(self) -> float:
+        return self.simulated_s / self.real_s if self.real_s else 0.0
+
+    @property
+    def core_steps_per_s(self) -> float:
+        return self.steps / self.processor_s if self.processor_s else 0.0
 
 
 def run_seed(
     seed: int,
     *,
+    world: str = CONSENSUS,
     faults: Iterable[str] | None = None,
     fault_phase_ms: int | None = None,
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
     refine: bool = False,
-    make_world: WorldFactory = World,
+    make_world: WorldFactory | None = None,
 ) -> SeedResult:
     """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `trace` NDJSON, `mutant` plants a bug.
 
@@ -169,11 +176,12 @@ def run_seed(
 
     Another `make_world` runs another state machine, or has another workload.
     """
-    bug = MUTANTS[mutant] if mutant else None
-    options = options_for(bug, seed, faults, fault_phase_ms)
+    game = game_of(world)
+    bug = game.mutants[mutant] if mutant else None
+    options = options_for(bug, seed, faults, fault_phase_ms or game.fault_phase_ms)
     refine = refine or (bug is not None and bug.limits.refine)
     with planted(bug):
-        return play(options, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
+        return play(options, world=world, mutant=mutant, write=write, trace=trace, refine=refine, make_world=make_world)
 
 
 def options_for(
@@ -193,37 +201,38 @@ def run_plan(
     with_tail: bool = True,
 ) -> SeedResult:
     """Play what a plan says, with or without the bug that it plants."""
-    with planted(MUTANTS[plan.mutant] if plan.mutant and with_mutant else None):
-        return play(plan.options, plan=plan, write=write, trace=trace, refine=plan.refine, with_tail=with_tail)
+    with planted(game_of(plan.world).mutants[plan.mutant] if plan.mutant and with_mutant else None):
+        return play(plan.options, world=plan.world, plan=plan, write=write, trace=trace, refine=plan.refine, with_tail=with_tail)
 
 
 def play(
     options: SimulationOptions,
     *,
+    world: str = CONSENSUS,
     plan: Plan | None = None,
     mutant: str | None = None,
     write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
     refine: bool = False,
-    make_world: WorldFactory = World,
-    world_name: str = CONSENSUS,
+    make_world: WorldFactory | None = None,
     with_tail: bool = True,
 ) -> SeedResult:
     """Play a world with these options, with the strikes they draw or those of `plan`. `mutant` is only noted in the result.
 
     A run that broke a rule is played once more for its `tail`, unless that is not wanted.
     """
+    make = make_world or game_of(world).make_world
 
     def begin(transcript: Transcript) -> World:
-        world = make_world(options, transcript)
+        made = make(options, transcript)
         if plan is not None:
-            world.strikes, world.until_us, world.asks = plan.strikes, plan.until_us, plan.asks
+            made.strikes, made.until_us, made.asks = plan.strikes, plan.until_us, plan.asks
         if refine:
-            world.checkers.add(Refinement(world))
-        return world
+            made.checkers.add(Refinement(made))
+        return made
 
-    def as_plan(world: World) -> Plan:
-        return plan or Plan(world=world_name, mutant=mutant, refine=refine, options=options, strikes=world.strikes)
+    def as_plan(played: World) -> Plan:
+        return plan or Plan(world=world, mutant=mutant, refine=refine, options=options, strikes=played.strikes)
 
     with collector_at_rest():
         return _play(options, begin, as_plan, write, trace, with_tail)
@@ -300,31 +309,31 @@ def _run(world: World) -> tuple[str, ...]:
 def run_many(
     seeds: Iterable[int],
     *,
+    world: str = CONSENSUS,
     processes: int = 1,
     faults: Iterable[str] | None = None,
     mutant: str | None = None,
     refine: bool = False,
-    play: Callable[..., SeedResult] | None = None,
 ) -> Iterator[SeedResult]:
-    """Play seeds, in this process or in several; results come in the order of the seeds. `play` takes `run_seed`'s place."""
-    run = partial(play or run_seed, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
+    """Play seeds, in this process or in several; results come in the order of the seeds."""
+    run = partial(run_seed, world=world, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
     return done_by(processes, run, seeds)
 
 
-def report(summary: Summary) -> str:
-    """The summary for people."""
-    failed = f"FAILED: {', '.join(map(str, summary.failed_seeds))}" if summary.failed_seeds else "all invariants held"
+def report(tally: Tally) -> str:
+    """Return the tally as lines for people."""
+    failed = f"FAILED: {', '.join(map(str, tally.failed_seeds))}" if tally.failures else "all invariants held"
     return (
-        f"{summary.seeds:,} seed{'s' if summary.seeds != 1 else ''}, {failed}\n"
-        f"{summary.steps:,} steps in {summary.real_s:.1f} s ({rates(summary)}), "
-        f"{summary.acknowledged:,} batches acknowledged, {summary.calls:,} client calls checked, {summary.excused} excuses\n"
-        f"{summary.coverage.line()}"
+        f"{tally.seeds:,} seed{'s' if tally.seeds != 1 else ''}, {failed}\n"
+        f"{tally.steps:,} steps in {tally.real_s:.1f} s ({rates(tally)}), "
+        f"{tally.acknowledged:,} batches acknowledged, {tally.calls:,} client calls checked, {tally.excused} excuses\n"
+        f"{tally.coverage.line()}"
     )
 
 
-def rates(summary: Summary) -> str:
-    """How fast it went."""
+def rates(tally: Tally) -> str:
+    """Return seeds, steps and simulated time per second."""
     return (
-        f"{summary.seeds / summary.real_s if summary.real_s else 0:.1f} seeds/s, {summary.steps_per_s:,.0f} steps/s, "
-        f"{summary.simulated_s_per_s / 3600:.3f} simulated hours per second"
+        f"{tally.seeds / tally.real_s if tally.real_s else 0:.1f} seeds/s, {tally.steps_per_s:,.0f} steps/s, "
+        f"{tally.simulated_s_per_s / 3600:.3f} simulated hours per second"
     )

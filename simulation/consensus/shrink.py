@@ -276,8 +276,8 @@ TEST = '''\
 
 from __future__ import annotations
 
-from {runner} import run_plan
 from kraftlab.simulation.consensus.plan import decode
+from kraftlab.simulation.consensus.runner import run_plan
 
 PLAN = b"""\\
 {plan}"""
@@ -291,7 +291,6 @@ FOR_A_BUG = """result = run_plan(decode(PLAN, __file__))
 FOR_A_PLANTED_BUG = """assert run_plan(decode(PLAN, __file__)).rule == "{rule}", "the planted bug is found no more"
     result = run_plan(decode(PLAN, __file__), with_mutant=False)
     assert result.ok, "\\n".join([*result.violations, *result.tail])"""
-RUNNERS = {"consensus": "kraftlab.simulation.consensus.runner", "metadata": "kraftlab.simulation.metadata.runner"}
 
 
 def regression_test(plan: Plan, violation: str) -> str:
@@ -301,7 +300,6 @@ def regression_test(plan: Plan, violation: str) -> str:
     return TEST.format(
         rule=plan.rule,
         violation=violation.partition("\n")[0].replace('"""', "'''").replace("\\", "\\\\")[:100].rstrip('"'),
-        runner=RUNNERS[plan.world],
         plan=document,
         name=f"seed_{plan.options.seed}_{plan.rule}".lower(),
         body=body,

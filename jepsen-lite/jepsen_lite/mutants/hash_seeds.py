@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from kraftlab.checking.mutant import Shown, planted
+from kraftlab.simulation.consensus.runner import METADATA, run_seed
 from kraftlab.simulation.metadata.mutants import FOR_TWO_PROCESSES
-from kraftlab.simulation.metadata.runner import run_seed
 
 PROCESSES = ("1", "2")
 """Their hash seeds."""
@@ -55,7 +55,7 @@ def main(name: str, first: int, count: int) -> None:
     """Print a line for each seed; runs in one of the processes."""
     with planted(FOR_TWO_PROCESSES[name] if name else None):
         for seed in range(first, first + count):
-            result = run_seed(seed)
+            result = run_seed(seed, world=METADATA)
             print(result.trace_hash, result.rule, flush=True)
 
 

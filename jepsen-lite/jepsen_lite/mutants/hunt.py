@@ -16,11 +16,7 @@ from kraftlab.broker.crash_images.mutants import hunt as hunt_images
 from kraftlab.checking.mutant import Finding, MutantDoesNotApply, Shown, hunt, planted
 from kraftlab.checking.workers import done_by
 from kraftlab.simulation.consensus import runner
-from kraftlab.simulation.consensus.faults import FAULTS
-from kraftlab.simulation.consensus.options import draw_options
 from kraftlab.simulation.consensus.runner import SeedResult
-from kraftlab.simulation.metadata.runner import FAULT_PHASE_MS
-from kraftlab.simulation.metadata.world import MetadataWorld
 
 from ..workload import Options
 from ..workloads import workload_named
@@ -68,8 +64,8 @@ def play(bug: str, seed: int) -> Shown[SeedResult | SimulatedRun]:
     """Play one seed with the bug, which is planted. MutantDoesNotApply."""
     game = game_of(bug)
     if game == CONTROLLERS:
-        options = draw_options(seed, FAULTS, fault_phase_ms=FAULT_PHASE_MS)
-        return _of_world(bug, runner.play(options, make_world=MetadataWorld, with_tail=False))
+        options = runner.options_for(None, seed, None, runner.game_of(runner.METADATA).fault_phase_ms)
+        return _of_world(bug, runner.play(options, world=runner.METADATA, with_tail=False))
     if game == CONSENSUS:
         mutant = TABLES[CONSENSUS][bug]
         return _of_world(bug, runner.play(runner.options_for(mutant, seed, mutant.limits.faults), refine=True, with_tail=False))
@@ -98,7 +94,7 @@ def _of_clients(bug: str, played: SimulatedRun) -> Shown[SeedResult | SimulatedR
 def shrunk(bug: str, evidence: SeedResult | SimulatedRun, budget_s: float) -> Least:
     """The least of a run that shows the bug, which is planted."""
     if isinstance(evidence, SeedResult):
-        return least.of_seed(evidence, game_of(bug) == CONTROLLERS, budget_s)
+        return least.of_seed(evidence, budget_s)
     return least.of_run(evidence, partial(least.replayed, workload_named(game_of(bug))), budget_s)
 
 

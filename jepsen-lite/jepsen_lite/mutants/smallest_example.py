@@ -8,15 +8,12 @@ images, between processes or on a real node has no plan of faults that could bec
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kraftlab.checking.mutant import processor_s
-from kraftlab.simulation.consensus import runner
-from kraftlab.simulation.consensus.plan import Plan
-from kraftlab.simulation.consensus.runner import SeedResult
+from kraftlab.simulation.consensus.runner import SeedResult, run_plan
 from kraftlab.simulation.consensus.shrink import shrink, weather
-from kraftlab.simulation.consensus.world import World
-from kraftlab.simulation.metadata.world import MetadataWorld
 
 from ..fault_plan import FaultPlan
 from ..faults.shrink import Case, smallest_case
@@ -47,15 +44,10 @@ class Least(NamedTuple):
     is_least: bool
 
 
-def of_seed(result: SeedResult, has_controllers: bool, budget_s: float) -> Least:
+def of_seed(result: SeedResult, budget_s: float) -> Least:
     """Shrink a seed of a simulator that broke a rule. The bug must be planted."""
-    make_world = MetadataWorld if has_controllers else World
-
-    def replay(plan: Plan) -> SeedResult:
-        return runner.play(plan.options, plan=plan, refine=plan.refine, make_world=make_world, with_tail=False)
-
     begun = processor_s()
-    shrunk = shrink(result, replay, is_over=lambda: processor_s() - begun >= budget_s)
+    shrunk = shrink(result, partial(run_plan, with_tail=False), is_over=lambda: processor_s() - begun >= budget_s)
     plan = shrunk.plan
     return Least(
         _size(shrunk.result),

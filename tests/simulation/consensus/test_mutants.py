@@ -19,7 +19,7 @@ QUICK = sorted(name for name, mutant in MUTANTS.items() if mutant.limits.is_quic
 
 @pytest.mark.parametrize("name", QUICK)
 def test_planted_bug_is_found(name: str) -> None:
-    finding = hunt_seeds(MUTANTS[name])
+    finding = hunt_seeds(name)
     assert finding.found, f"{MUTANTS[name].why}: not found in {finding.attempts} seeds"
     assert finding.rule in MUTANTS[name].limits.rules
     assert finding.evidence is not None
@@ -37,4 +37,4 @@ def test_a_mutant_that_merely_crashes_is_not_found(monkeypatch: pytest.MonkeyPat
     broken = Mutant("broken", (Outbox,), "put", lambda original: lambda *arguments: 1 // 0, "raises", Seeds("S17"))
     monkeypatch.setitem(MUTANTS, "broken", broken)
     with pytest.raises(MutantDoesNotApply, match="ZeroDivisionError"):
-        hunt_seeds(broken)
+        hunt_seeds("broken")

@@ -15,8 +15,7 @@ from kraftlab.simulation.consensus.reference import actions
 from kraftlab.simulation.consensus.reference.actions import NOBODY, Refused
 from kraftlab.simulation.consensus.reference.ghosts import Entry, Ghosts
 from kraftlab.simulation.consensus.reference.replica import Replica
-from kraftlab.simulation.consensus.runner import run_plan, run_seed
-from kraftlab.simulation.metadata import runner as controllers
+from kraftlab.simulation.consensus.runner import METADATA, run_plan, run_seed
 
 
 @pytest.mark.parametrize("seed", (100, 101, 102, 105, 106, 108, 109))
@@ -27,7 +26,7 @@ def test_every_step_is_the_models(seed: int) -> None:
 
 
 def test_so_is_that_of_a_quorum_under_controllers() -> None:
-    assert controllers.run_seed(1, refine=True).violations == ()
+    assert run_seed(1, world=METADATA, refine=True).violations == ()
 
 
 @pytest.mark.parametrize(

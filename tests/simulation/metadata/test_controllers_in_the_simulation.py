@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -14,18 +14,18 @@ from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import FeatureLevel
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.simulation.consensus.invariants import Violation
-from kraftlab.simulation.consensus.runner import SeedResult
-from kraftlab.simulation.metadata import runner
+from kraftlab.simulation.consensus.runner import METADATA, SeedResult, run_seed
 from kraftlab.simulation.metadata.mutants import MUTANTS
 from kraftlab.simulation.metadata.replayed_log import ReplayedLog
 
+run_controllers = partial(run_seed, world=METADATA)
 SEEDS = 12
 """The same ones each time; `make nightly` plays a thousand that are new."""
 
 
 @cache
 def played(seed: int) -> SeedResult:
-    return runner.run_seed(seed)
+    return run_controllers(seed)
 
 
 def test_twelve_seeds_break_no_rule():
@@ -53,7 +53,7 @@ def test_everything_that_administrators_and_brokers_do_reaches_the_log(monkeypat
 
     monkeypatch.setattr(ReplayedLog, "extend", counting)
     for seed in (1, 8, 13, 17, 18):
-        assert runner.run_seed(seed).ok
+        assert run_controllers(seed).ok
     kinds = ("Topic", "RemoveTopic", "Partition", "PartitionChange", "Config", "reassigning", "reassigned")
     kinds += ("StartMoves", "QueueMoves", "DequeueMoves", "ChangeMoveThrottles", "MovePlan")
     missing = [kind for kind in kinds if not committed[kind, None]]
@@ -66,13 +66,13 @@ def test_everything_that_administrators_and_brokers_do_reaches_the_log(monkeypat
 
 
 def test_a_seed_is_a_run():
-    assert runner.run_seed(8).trace_hash == played(8).trace_hash
+    assert run_controllers(8).trace_hash == played(8).trace_hash
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_planted_bug_is_found(name):
     for seed in (17, 27, 39, 65, 69, *range(40, 65)):
-        result = runner.run_seed(seed, mutant=name)
+        result = run_controllers(seed, mutant=name)
         if not result.ok:
             assert result.rule in MUTANTS[name].limits.rules
             return
@@ -84,7 +84,7 @@ def test_a_manager_that_fails_unexpectedly_is_noticed(monkeypatch):
         raise KeyError("nobody expects this")
 
     monkeypatch.setattr(QuorumController, "activation", fails)
-    violation = runner.run_seed(2).violations[0]
+    violation = run_controllers(2).violations[0]
     assert violation.startswith("M8")
     assert "nobody expects this" in violation
 
