@@ -1,9 +1,12 @@
 """The cluster that a command talks to, and the user it asks as: the options, and the client that they make.
 
-The options leave their values in the context; `connect` makes a client of them. A password is never an argument, where others of
-the machine could read it: it comes from the environment (`--user`) or from a properties file (`--command-config`), which has
-`username` and `password`, or a `sasl.jaas.config` with both, as Kafka's tools take it. Without either option the command asks as
-ANONYMOUS.
+The options leave their values in the context; `connect` makes a client of them. Without `--bootstrap-server` and
+`--bootstrap-controller` a command asks the cluster of `--data DIR`, otherwise the servers of KRAFTLAB_BOOTSTRAP_SERVER, otherwise
+the newest cluster that `kraftlab up` runs on this machine.
+
+A password is never an argument, where others of the machine could read it: it comes from the environment (`--user`) or from a
+properties file (`--command-config`), which has `username` and `password`, or a `sasl.jaas.config` with both, as Kafka's tools do.
+Without either option the command asks as ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,8 +26,10 @@ if TYPE_CHECKING:
     from kraftlab.quorum.core.types import Endpoint
 
 PASSWORD_VARIABLE = "KRAFTLAB_PASSWORD"
+SERVERS_VARIABLE = "KRAFTLAB_BOOTSTRAP_SERVER"
 
-_SERVERS, _CONTROLLERS, _USER, _FILE = (f"kraftlab.{name}" for name in ("servers", "controllers", "user", "command_config"))
+_KEYS = ("servers", "controllers", "data", "user", "command_config")
+_SERVERS, _CONTROLLERS, _DATA, _USER, _FILE = (f"kraftlab.{key}" for key in _KEYS)
 _JAAS = re.compile(r"""\b(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -40,12 +46,16 @@ def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) ->
     return click.option(name, metavar=metavar, help=help, callback=remember, **({"expose_value": False} | details))
 
 
-def server_option(help: str = "gRPC endpoints of any nodes.", **details: Any) -> Callable[[F], F]:
-    return _remembered("--bootstrap-server", _SERVERS, "HOST:PORT[,…]", help, **details)
+def server_option(**details: Any) -> Callable[[F], F]:
+    """Add `--bootstrap-server` and `--data`."""
+    help = f"gRPC endpoints of any nodes. Default: ${SERVERS_VARIABLE}, otherwise the newest cluster that is up here."
+    server = _remembered("--bootstrap-server", _SERVERS, "HOST:PORT[,…]", help, **details)
+    data = _remembered("--data", _DATA, "DIR", "Ask the cluster that `kraftlab up --data DIR` runs.")
+    return lambda command: server(data(command))
 
 
-def controller_option(help: str = "gRPC endpoints of controllers.", **details: Any) -> Callable[[F], F]:
-    return _remembered("--bootstrap-controller", _CONTROLLERS, "HOST:PORT[,…]", help, **details)
+def controller_option(**details: Any) -> Callable[[F], F]:
+    return _remembered("--bootstrap-controller", _CONTROLLERS, "HOST:PORT[,…]", "gRPC endpoints of controllers.", **details)
 
 
 def command_config_option(
@@ -54,9 +64,7 @@ def command_config_option(
     return _remembered("--command-config", _FILE, "FILE", help, **details)
 
 
-bootstrap_option = server_option(
-    "gRPC endpoints of any nodes; the cluster is found through the first that answers.", required=True
-)
+bootstrap_option = server_option()
 user_option = _remembered(
     "--user", _USER, "NAME", f"Ask as this user; the password is taken from the environment variable {PASSWORD_VARIABLE}."
 )
@@ -68,17 +76,45 @@ def caller_options(command: F) -> F:
 
 
 def endpoint_options(command: F) -> F:
-    """Add `--bootstrap-server` and `--bootstrap-controller`, of which exactly one is needed, and the options of the user."""
+    """Add `--bootstrap-server`, `--data`, `--bootstrap-controller` and the options of the user."""
     return server_option()(controller_option()(caller_options(command)))
 
 
 def named_servers() -> str | None:
-    """Return the endpoints that the options of the running command name, None without such an option. CommandFailed for both."""
-    meta = click.get_current_context().meta
-    if _SERVERS in meta and _CONTROLLERS in meta:
-        raise _one_is_needed()
-    servers: str | None = meta.get(_SERVERS, meta.get(_CONTROLLERS))
-    return servers
+    """Return the endpoints that the options of the running command name, None without such an option.
+
+    CommandFailed if more than one option names a cluster; ClusterError if no cluster is up on the directory of `--data`.
+    """
+    context = click.get_current_context()
+    if _SERVERS in context.meta and _CONTROLLERS in context.meta:
+        raise _failed("Exactly one of --bootstrap-server and --bootstrap-controller is needed")
+    servers: str | None = context.meta.get(_SERVERS, context.meta.get(_CONTROLLERS))
+    if (data := context.meta.get(_DATA)) is None:
+        return servers
+    if servers is not None:
+        raise _failed("Error: --data names the cluster already; leave --bootstrap-server and --bootstrap-controller out")
+    return _servers_on(Path(data))
+
+
+def default_servers() -> str | None:
+    """Return the endpoints for a command whose options name no cluster, None if there are none.
+
+    If several clusters are up, stderr names the one that is asked.
+    """
+    if servers := os.environ.get(SERVERS_VARIABLE):
+        return servers
+    from kraftlab.lab import contexts
+
+    directories = contexts.running()
+    if len(directories) > 1:
+        click.echo(f"{len(directories)} clusters are up; asking the newest, {directories[0]} (--data names another)", err=True)
+    return _servers_on(directories[0]) if directories else None
+
+
+def _servers_on(directory: Path) -> str:
+    from kraftlab.lab import contexts
+
+    return ",".join(str(node.grpc) for node in contexts.plan_of(directory).nodes)
 
 
 def asks_controllers() -> bool:
@@ -101,10 +137,12 @@ def connect(servers: str | None = None, **options: Any) -> AdminClient:
 
 
 def required_servers() -> str:
-    """Return the endpoints that the options name. CommandFailed unless there is exactly one such option."""
-    servers = named_servers()
+    """Return the endpoints that the options name, otherwise the default. CommandFailed if there is none."""
+    servers = named_servers() or default_servers()
     if servers is None:
-        raise _one_is_needed()
+        raise _failed(
+            "Error: no cluster is up on this machine; start one with kraftlab up, or name a node: --bootstrap-server HOST:PORT"
+        )
     return servers
 
 
@@ -115,9 +153,8 @@ def endpoint_of(client: AdminClient, node_id: int | None) -> Endpoint:
     return parse_servers(required_servers())[0] if node_id is None else client.endpoint_of(node_id)
 
 
-def _one_is_needed() -> CommandFailed:
-    path = click.get_current_context().command_path
-    return CommandFailed(f"Exactly one of --bootstrap-server and --bootstrap-controller is needed\nSee: {path} --help")
+def _failed(message: str) -> CommandFailed:
+    return CommandFailed(f"{message}\nSee: {click.get_current_context().command_path} --help")
 
 
 def _caller(meta: dict[str, Any]) -> tuple[str | None, str | None]:

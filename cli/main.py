@@ -68,8 +68,13 @@ def run(arguments: list[str] | None = None) -> int:
     import click
 
     from .command_groups import wrong_use
-    from .output import FAILED, CommandFailed, print_failure
+    from .output import DONE, FAILED, CommandFailed, print_failure
 
+    if not (sys.argv[1:] if arguments is None else arguments):
+        from .start_page import page
+
+        click.echo(page())
+        return DONE
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     try:
         code = build().main(arguments, "kraftlab", standalone_mode=False) or 0

@@ -12,7 +12,7 @@ import click
 
 from .command_groups import CommandGroup
 
-_PLACED = ("--bootstrap-server", "--bootstrap-controller", "--user", "--command-config")
+_PLACED = ("--bootstrap-server", "--data", "--bootstrap-controller", "--user", "--command-config")
 
 
 class AddressedGroup(CommandGroup):

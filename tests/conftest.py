@@ -254,11 +254,20 @@ BEGUN = pytest.StashKey[tuple[float, float]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Costs())
+    find_no_cluster_of_others(config)
     if hasattr(config, "workerinput"):
         # Workers ignore Ctrl-C and are killed at last; like this they put away what their tests have started.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         keep_clusters_apart()
         collect_from_both_ends(config)
+
+
+def find_no_cluster_of_others(config: pytest.Config) -> None:
+    """Give this process a state directory of its own, so that commands find only clusters that its tests started."""
+    state = tempfile.TemporaryDirectory(prefix="kraftlab-test-state-")
+    config.add_cleanup(state.cleanup)
+    os.environ["XDG_STATE_HOME"] = state.name
+    os.environ.pop("KRAFTLAB_BOOTSTRAP_SERVER", None)
 
 
 def keep_clusters_apart() -> None:

@@ -62,12 +62,12 @@ def _names(text: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _names_there(context: click.Context) -> tuple[str, ...]:
-    """Names of the cluster that --data names, nothing if none was laid out there."""
-    from kraftlab.lab import ClusterError, layout
+    """Return the names of nodes in the cluster of --data, nothing if no cluster was laid out there."""
+    from kraftlab.lab import ClusterError, contexts, layout
     from kraftlab.lab.faults.names import names_of
 
     try:
-        plan = layout.load(Path(context.params.get("data") or "."))
+        plan = layout.load(Path(context.params.get("data") or next(iter(contexts.running()), ".")))
     except ClusterError:
         return ()
     return names_of(plan) if plan is not None else ()
@@ -78,8 +78,24 @@ def _nodes(name: str = "nodes", metavar: str = "NODES", **details: Any) -> Calla
     return click.argument(name, type=_names, metavar=metavar, shell_complete=offer_words(_names_there), **details)
 
 
+def _newest(context: click.Context, parameter: click.Parameter, data: str | None) -> str | None:
+    """Return `data`, by default the directory of the newest cluster that is up. UsageError if no cluster is up."""
+    from kraftlab.lab import contexts
+
+    if data is not None or context.resilient_parsing:
+        return data
+    if not (directories := contexts.running()):
+        message = "Missing option '--data'. No cluster is up; start one with: kraftlab up --allow-chaos --data DIR"
+        raise click.UsageError(message, context)
+    return str(directories[0])
+
+
 _data = click.option(
-    "--data", required=True, type=click.Path(), metavar="DIR", help="The cluster's directory, as `kraftlab up` was told."
+    "--data",
+    type=click.Path(),
+    metavar="DIR",
+    callback=_newest,
+    help="The directory of a cluster that `kraftlab up --allow-chaos` runs. Default: the newest that is up.",
 )
 _for = click.option(
     "--for", "for_ms", type=_time, metavar="TIME", help="Undo it after that time, even if this command is gone by then."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +78,7 @@ def up(
         cluster.start()
         seconds = _wait_ready(cluster, stop)
         if seconds is not None:
-            with _control(cluster) if allow_chaos else nullcontext() as socket_path:
+            with _context(cluster), _control(cluster) if allow_chaos else nullcontext() as socket_path:
                 announce(cluster, seconds, socket_path, as_json)
                 watch(cluster, stop)
     finally:
@@ -88,6 +88,19 @@ def up(
         finally:
             cluster.close()
     return DONE
+
+
+@contextmanager
+def _context(cluster: LocalCluster) -> Iterator[None]:
+    """Let other commands find the cluster without an address; a failure to is reported and does not end the cluster."""
+    from kraftlab.lab import contexts
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(contexts.published(cluster.directory))
+        except (OSError, RuntimeError) as error:
+            click.echo(f"commands need --data {cluster.directory}: cannot note the cluster as up ({error})", err=True)
+        yield
 
 
 @contextmanager
@@ -141,12 +154,10 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
         table.add_row(node.name, node.rack or "", str(node.grpc), str(node.peer), str(cluster.pid(node.node_id)))
     console = Console()
     console.print(table)
-    console.print(
-        f"try: kraftlab topics --bootstrap-server {cluster.plan.nodes[-1].grpc} --list", highlight=False, soft_wrap=True
-    )
+    console.print("try: kraftlab topics --list", highlight=False, soft_wrap=True)
     console.print(f"logs: {cluster.directory / 'logs'}", highlight=False, soft_wrap=True)
     if socket_path is not None:
-        console.print(f"break it: kraftlab cluster isolate leader --for 5s --data {cluster.directory}", soft_wrap=True)
+        console.print("break it: kraftlab cluster isolate leader --for 5s", soft_wrap=True)
     console.print("Ctrl-C stops the cluster; its data stays.")
 
 

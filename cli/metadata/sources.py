@@ -147,8 +147,8 @@ def source_options(command: F) -> F:
     for option in (
         click.option("--node", "node_id", type=int, metavar="ID", help="The disk of this node; default: the first endpoint's."),
         caller_options,
-        controller_option("gRPC endpoints of controllers that run."),
-        server_option("gRPC endpoints of any nodes that run."),
+        controller_option(),
+        server_option(),
         click.option(
             "--metadata-dir", type=click.Path(), metavar="DIR", help="A node's metadata.log.dir, whether the node runs or not."
         ),
@@ -161,12 +161,12 @@ def source_options(command: F) -> F:
 def open_source(metadata_dir: str | None, node_id: int | None, snapshot: str | None = None) -> Iterator[Source]:
     """The one source that the options name; what goes wrong with it ends the command with one line."""
     servers = named_servers()
-    if sum(given is not None for given in (metadata_dir, servers, snapshot)) != 1:
+    if sum(given is not None for given in (metadata_dir, servers, snapshot)) > 1:
         names = "--metadata-dir, --bootstrap-server, --bootstrap-controller" + (", --snapshot" if snapshot else "")
         command = click.get_current_context().command_path
-        raise CommandFailed(f"Error: exactly one of {names} is needed\nSee: {command} --help")
-    if servers is None and node_id is not None:
-        raise CommandFailed("Error: --node says which running node is asked; leave it out, or name one with --bootstrap-server")
+        raise CommandFailed(f"Error: at most one of {names} can be given\nSee: {command} --help")
+    if node_id is not None and (metadata_dir or snapshot):
+        raise CommandFailed("Error: --node names a running node to ask; leave it out, or leave the directory or snapshot out")
     try:
         if metadata_dir is not None:
             yield DirectorySource(metadata_dir)

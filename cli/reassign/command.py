@@ -123,8 +123,6 @@ def check_usage(given: Collection[str]) -> str:
     action = actions[0]
     if "bootstrap-server" in given and "bootstrap-controller" in given:
         _refuse("Please don't specify both --bootstrap-server and --bootstrap-controller")
-    if "bootstrap-server" not in given and "bootstrap-controller" not in given:
-        _refuse("Please specify either --bootstrap-server or --bootstrap-controller")
     for option in _NEEDED[action]:
         if option not in given and not (action == "cancel" and ("all" in given or "topic" in given)):
             _refuse(f'Missing required argument "[{option}]"')
@@ -165,7 +163,7 @@ Examples:
 Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still in progress.""",
 )
 @server_option(expose_value=True)
-@controller_option("gRPC endpoints of controllers (--cancel, --list).", expose_value=True)
+@controller_option(expose_value=True)
 @click.option("--generate", is_flag=True, help="Propose a placement of topics on brokers; changes nothing.")
 @click.option("--execute", is_flag=True, help="Start the reassignment of a file.")
 @click.option("--verify", is_flag=True, help="Show how far it is; when nothing runs any more, remove throttles.")

@@ -67,9 +67,7 @@ def import_znode(
     as_json: bool,
 ) -> int:
     """Create the topics that znodes describe, and start the reassignments that they have running (KIP-455, KIP-113)."""
-    has_cluster = named_servers() is not None
-    if not has_cluster and not validate_only:
-        raise CommandFailed("Error: --bootstrap-server says where to; without it only --validate-only can be done")
+    has_cluster = named_servers() is not None or not validate_only
     out = Output(as_json)
     try:
         topics, overrides = _read(directory, topic_files, reassign_file)

@@ -6,6 +6,10 @@ import re
 
 import click
 
+from kraftlab.cli.connection import default_servers, named_servers
+
+from ..errors import WrongUse
+
 lake_option = click.option(
     "--lake", "lake_uri", metavar="URI", required=True, help="The lake: a directory, or a URI such as s3://bucket/lake."
 )
@@ -21,3 +25,11 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
         if found is None or int(found.group(1)) >= int(found.group(2)):
             self.fail(f"{value!r} is no range of offsets; write LO-HI with LO below HI, as 0-5000", param, ctx)
         return int(found.group(1)), int(found.group(2))
+
+
+def cluster_to_ask() -> str:
+    """Return the endpoints of the cluster that the options name, otherwise of the newest that is up here. WrongUse if none is."""
+    servers = named_servers() or default_servers()
+    if servers is None:
+        raise WrongUse("no cluster is up on this machine; name one with --bootstrap-server, or read --input")
+    return servers

@@ -13,11 +13,12 @@ import click
 import msgspec
 
 from kraftlab.cli.command_groups import CommandGroup
-from kraftlab.cli.connection import caller_options, connect
+from kraftlab.cli.connection import caller_options, connect, named_servers, server_option
 from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS
 from ..errors import WrongUse
+from .options import cluster_to_ask
 
 if TYPE_CHECKING:
     from ..planning.checks import Asked, Finding, Target
@@ -54,7 +55,7 @@ def source_options(command: F) -> F:
     for option in (
         click.option("--lake", metavar="URI", help="The newest state and log directory samples in a lake."),
         click.option("--input", "input_file", metavar="FILE", help="A cluster as JSON, as `plan cluster` prints it."),
-        click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="A running cluster: its metadata, and DescribeLogDirs."),
+        server_option(),
     ):
         command = option(command)
     return command
@@ -118,7 +119,6 @@ Exit codes: 0 clean, 1 a hard goal is not met, or --drain, --drain-dir, --replac
 )
 @json_option
 def propose(
-    bootstrap_server: str | None,
     input_file: str | None,
     lake: str | None,
     output: Path | None,
@@ -130,7 +130,7 @@ def propose(
     options = _options(**asked)
     if save and lake is None:
         raise WrongUse("--save writes into a lake; name it with --lake")
-    document = read_cluster_from(bootstrap_server, input_file, lake)
+    document = read_cluster_from(input_file, lake)
     from ..planning.explain import move_lines, plan_lines
     from ..planning.plan import encode_plan
     from ..planning.propose import propose as make
@@ -174,13 +174,13 @@ Exit codes: 0 no errors (there may be warnings: soft goals), 1 errors, 2 wrong u
 @click.argument("file", metavar="FILE")
 @source_options
 @json_option
-def check(file: str, bootstrap_server: str | None, input_file: str | None, lake: str | None, as_json: bool) -> int:
+def check(file: str, input_file: str | None, lake: str | None, as_json: bool) -> int:
     """Check a plan, or a file of Kafka's reassignment tool together with the cluster that it is for."""
     from ..planning.checks import CHECKS, ERROR, check
 
     targets, asked, document = _to_check(file)
-    if bootstrap_server or input_file or lake or document is None:
-        document = read_cluster_from(bootstrap_server, input_file, lake)
+    if named_servers() or input_file or lake or document is None:
+        document = read_cluster_from(input_file, lake)
     findings = check(document, targets, asked)
     out = Output(as_json)
     out.lines([_finding_line(finding) for finding in findings])
@@ -375,7 +375,6 @@ Examples:
 @click.option("--on-spark", is_flag=True, help="Scenarios side by side, a task of Spark each.")
 @json_option
 def sweep(
-    bootstrap_server: str | None,
     input_file: str | None,
     lake: str | None,
     goals: str | None,
@@ -388,7 +387,7 @@ def sweep(
     from ..planning.options import PlanOptions
     from ..planning.scenarios import Summary, standard_scenarios, summarise
 
-    document = read_cluster_from(bootstrap_server, input_file, lake)
+    document = read_cluster_from(input_file, lake)
     options = PlanOptions(goals=ALL if goals is None else parse_goals(goals.split(",")))
     scenarios = standard_scenarios(document, options)
     if on_spark:
@@ -417,21 +416,22 @@ Example:
   kraftlab pipeline plan cluster --bootstrap-server 127.0.0.1:21001 > cluster.json""",
 )
 @source_options
-def cluster(bootstrap_server: str | None, input_file: str | None, lake: str | None) -> int:
+def cluster(input_file: str | None, lake: str | None) -> int:
     """Print what plans are made from, to look at it, keep it, or change it and ask what if."""
     from ..planning.documents import encode_cluster
 
-    click.echo(encode_cluster(read_cluster_from(bootstrap_server, input_file, lake)).decode())
+    click.echo(encode_cluster(read_cluster_from(input_file, lake)).decode())
     return CLEAN
 
 
 # -- what the commands share ----------------------------------------------------------------------------------------------------
 
 
-def read_cluster_from(bootstrap_server: str | None, input_file: str | None, lake: str | None) -> ClusterDocument:
-    """The cluster of the one source that is named. WrongUse."""
-    if sum(source is not None for source in (bootstrap_server, input_file, lake)) != 1:
-        raise WrongUse("which cluster? name exactly one of --bootstrap-server, --input and --lake")
+def read_cluster_from(input_file: str | None, lake: str | None) -> ClusterDocument:
+    """Return the cluster of the source that the options name, otherwise the one that is up on this machine. WrongUse."""
+    servers = named_servers()
+    if sum(source is not None for source in (servers, input_file, lake)) > 1:
+        raise WrongUse("which cluster? name at most one of --bootstrap-server, --input and --lake")
     if input_file is not None:
         from ..planning.documents import read_cluster
 
@@ -442,7 +442,7 @@ def read_cluster_from(bootstrap_server: str | None, input_file: str | None, lake
         return read_lake(lake, _tell)
     from ..planning.live import read_live
 
-    with connect(str(bootstrap_server)) as client:
+    with connect(cluster_to_ask()) as client:
         return read_live(client, _tell)
 
 

@@ -8,12 +8,12 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from kraftlab.cli.connection import caller_options, connect
+from kraftlab.cli.connection import caller_options, connect, named_servers, server_option
 from kraftlab.cli.output import Output, json_option
 
 from ..command import CLEAN, FINDINGS
 from ..errors import WrongUse
-from .options import lake_option
+from .options import cluster_to_ask, lake_option
 
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999."""
@@ -31,22 +31,22 @@ Examples:
 Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 wrong use.""",
 )
 @lake_option
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="A running cluster.")
+@server_option()
 @click.option(
     "--input", "file", metavar="FILE", type=click.File("rb"), help="JSON of log-dirs --describe, ours or Kafka's; - is stdin."
 )
 @click.option("--at", "sampled_ms", metavar="MS", type=click.IntRange(0, LATEST_MS), help="When it was sampled; now by default.")
 @caller_options
 @json_option
-def samples(lake_uri: str, bootstrap_server: str | None, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:
+def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:
     """Add one sample of all log directories to silver.log_dir_samples."""
     from ..lake.commits import Lake
     from ..tables.log_dir_samples import TABLE
     from ..tables.log_dir_samples import samples as rows_of
 
-    if (bootstrap_server is None) == (file is None):
-        raise WrongUse("give either --bootstrap-server or --input, to say where the sample comes from")
-    document = file.read() if file is not None else _describe(bootstrap_server or "")
+    if named_servers() is not None and file is not None:
+        raise WrongUse("--bootstrap-server and --input both name a source of the sample; give one of them")
+    document = file.read() if file is not None else _describe()
     at_ms = time.time_ns() // 1_000_000 if sampled_ms is None else sampled_ms
     lake = Lake(lake_uri)
     topics = lake.arrow("silver.topics", ["topic_id", "name", "offset"]).sort_by("offset").to_pylist()
@@ -61,10 +61,10 @@ def samples(lake_uri: str, bootstrap_server: str | None, file: BinaryIO | None, 
     return FINDINGS if offline else CLEAN
 
 
-def _describe(bootstrap_server: str) -> bytes:
+def _describe() -> bytes:
     from kraftlab.cli.partitions.log_dirs import document
 
-    with connect(bootstrap_server) as client:
+    with connect(cluster_to_ask()) as client:
         brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
         responses = {broker: client.describe_log_dirs(broker) for broker in brokers}
     return msgspec.json.encode(document(responses, None, extended=True))

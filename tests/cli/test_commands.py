@@ -123,7 +123,9 @@ def test_who_cannot_import_is_told_the_next_step(code: ErrorCode, says: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_prints_endpoints_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_up_prints_endpoints_is_found_and_stops_cleanly(
+    tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = [sys.executable, "-m", "kraftlab.cli.main", "up", "--data", str(tmp_path), "--json"]
     process = subprocess.Popen(
         [*command, "--controllers", "1", "--brokers", "1", "--log-dirs", "1"], stdout=subprocess.PIPE, text=True
@@ -132,6 +134,8 @@ def test_up_prints_endpoints_and_stops_cleanly(tmp_path: Path, number: signal.Si
         assert process.stdout is not None
         endpoints = json.loads(process.stdout.readline())
         assert [node["id"] for node in endpoints["nodes"]] == [3000, 0]
+        assert main.run(["cluster", "cluster-id"]) == 0
+        assert capsys.readouterr().out == f"Cluster ID: {endpoints['cluster_id']}\n"
         process.send_signal(number)
         assert process.wait(20) == 0
     finally:
@@ -153,7 +157,7 @@ def test_up_speaks_to_people_or_to_programs(as_json: bool, tmp_path: Path, capsy
         assert json.loads(told.out) == {"ready_seconds": 1.5, "nodes": [{"id": 0}], "control_socket": f"{tmp_path}/control"}
     else:
         assert "│ broker-0 │ rack-0 │ 127.0.0.1:9092" in told.out
-        assert "try: kraftlab topics --bootstrap-server 127.0.0.1:9092 --list" in told.out
+        assert "try: kraftlab topics --list" in told.out
         assert "{" not in told.out
 
 

@@ -66,8 +66,8 @@ def test_a_dry_run_of_a_removal_says_what_kafkas_tool_says(capsys: pytest.Captur
         ([*SERVERS, "remove-controller", "-i", "1", "-d", "x"], "Failed to parse --controller-directory-id: 'x' is not an id"),
         ([*SERVERS, "remove-controller", "-i", "1"], "Missing option '--controller-directory-id' / '-d'"),
         ([*SERVERS, "transfer-leadership"], "Missing option '--to'"),
-        (["metadata-quorum", "remove-controller", "-i", "1", "-d", DIRECTORY], "Exactly one of --bootstrap-server"),
-        (["metadata-quorum", "describe", "--status"], "Exactly one of --bootstrap-server"),
+        (["metadata-quorum", "remove-controller", "-i", "1", "-d", DIRECTORY], "no cluster is up on this machine; start one"),
+        (["metadata-quorum", "describe", "--status"], "no cluster is up on this machine; start one"),
     ],
 )
 def test_what_is_wrong_or_missing_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,7 +165,10 @@ def test_generate_frames_its_two_plans(transcript) -> None:
             'Option "[additional]" can\'t be used with action "[list]"',
         ),
         ({"execute": True, "bootstrap-server": "h:1"}, 'Missing required argument "[reassignment-json-file]"'),
-        ({"list": True}, "Please specify either --bootstrap-server or --bootstrap-controller"),
+        (
+            {"list": True, "bootstrap-server": "h:1", "bootstrap-controller": "h:2"},
+            "Please don't specify both --bootstrap-server and --bootstrap-controller",
+        ),
         (
             {"execute": True, "bootstrap-controller": "h:1", "reassignment-json-file": "f"},
             'Option "[bootstrap-controller]" can\'t be used with action "[execute]"',

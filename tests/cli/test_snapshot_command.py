@@ -115,7 +115,7 @@ def test_a_file_that_is_not_there_or_is_no_snapshot_is_not_valid(tmp_path: Path,
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["snapshot", "create"], "Exactly one of --bootstrap-server and --bootstrap-controller is needed"),
+        (["snapshot", "create"], "no cluster is up on this machine; start one"),
         (["snapshot", "list", "--directory", "/x", "--node", "1"], "leave the other options out"),
         (["snapshot", "verify"], "Missing argument"),
     ],

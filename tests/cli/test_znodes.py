@@ -203,7 +203,7 @@ def test_only_a_files_name_may_end_in_json_beside_the_topics(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--directory", "/nowhere"], "--bootstrap-server says where to"),
+        (["--directory", "/nowhere"], "holds no brokers/topics"),
         (["--directory", "/nowhere", "--validate-only"], "holds no brokers/topics"),
         (["--validate-only"], "give --directory, or files"),
         (["--validate-only", "--topic-znode", "orders"], "write TOPIC=FILE"),

@@ -79,7 +79,10 @@ def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("arguments", "words"),
     [
         (["vacuum", "--lake", "{here}/none"], "is no lake: nothing was ever committed there"),
-        (["samples", "--lake", "{here}/lake"], "give either --bootstrap-server or --input"),
+        (
+            ["samples", "--lake", "{here}/lake"],
+            "no cluster is up on this machine; name one with --bootstrap-server, or read --input",
+        ),
         (["samples", "--lake", "{here}/lake", "--at", "1795255430000000000"], "is not in the range"),
         (["build", "silver", "nothing", "--lake", "{here}/lake"], "'nothing' is no table of silver"),
         (["build", "silver", "--lake", "{here}/lake", "--range", "9-3"], "'9-3' is no range of offsets; write LO-HI"),

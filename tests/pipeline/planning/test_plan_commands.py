@@ -147,7 +147,7 @@ def test_a_reassignment_file_of_somebody_else_is_checked_too(plan: Run, cluster_
     without = plan("check", str(bad))
     checked = plan("check", str(bad), "--input", cluster_file, "--json")
 
-    assert without.code == 2 and "name exactly one of" in without.err
+    assert without.code == 2 and "name one with --bootstrap-server, or read --input" in without.err
     assert checked.code == 1
     assert "replication_factor" in {finding["check"] for finding in checked.json["findings"]}
 
@@ -155,7 +155,8 @@ def test_a_reassignment_file_of_somebody_else_is_checked_too(plan: Run, cluster_
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("propose",), "name exactly one of --bootstrap-server, --input and --lake"),
+        (("propose",), "no cluster is up on this machine; name one with --bootstrap-server, or read --input"),
+        (("propose", "--input", "CLUSTER", "--bootstrap-server", "h:1"), "name at most one of --bootstrap-server, --input and"),
         (("propose", "--input", "CLUSTER", "--rf", "t0"), "write --rf TOPIC=N"),
         (("propose", "--input", "CLUSTER", "--replace", "1:x"), "'x' is no number"),
         (("propose", "--input", "CLUSTER", "--max-bytes", "many"), "write it like 50TB"),

@@ -1,0 +1,43 @@
+"""The page that `kraftlab` prints without arguments: the clusters that are up here, and the next commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+_NOTHING_UP = """\
+No cluster is up on this machine.
+
+  kraftlab demo                            see the whole story in half a minute
+  kraftlab up --data /tmp/lab              start 3 controllers and 4 brokers"""
+
+_NEXT = """\
+  kraftlab topics --describe               topics, replicas, in-sync replicas
+  kraftlab cluster status                  nodes, and faults in force
+  kraftlab metadata-quorum describe --status
+  kraftlab reassign-partitions --list --details"""
+
+_ALWAYS = """\
+  kraftlab sim --seeds 200                 crash the consensus code in simulation
+  kraftlab --help                          all commands; each has examples"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    from kraftlab.lab import ClusterError, contexts
+
+    yield "kraftlab: a KIP-500-style metadata quorum to run, break and study\n"
+    directories = contexts.running()
+    if directories:
+        yield "Up on this machine, newest first:\n"
+        for directory in directories:
+            with suppress(ClusterError):  # it has just stopped
+                nodes = contexts.plan_of(directory).nodes
+                yield f"  {directory}    {len(nodes)} nodes, {nodes[0].grpc}"
+        yield ""
+    yield _NEXT if directories else _NOTHING_UP
+    yield _ALWAYS

@@ -1,0 +1,79 @@
+"""The cluster that a command asks: named by an option, by the environment, or the newest that is up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kraftlab.cli import main
+from kraftlab.cli.connection import SERVERS_VARIABLE, endpoint_options, required_servers
+from kraftlab.lab import contexts, layout
+from kraftlab.lab.locking import lock
+
+
+@click.command()
+@endpoint_options
+def ask() -> None:
+    click.echo(required_servers())
+
+
+@pytest.fixture
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Lay out a cluster of two nodes under a name, as `kraftlab up` does, without its processes; its servers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with ExitStack() as stack:
+
+        def lay_out(name: str) -> str:
+            plan = layout.write(tmp_path / name, layout.plan(tmp_path / name, 1, 1, 1), {})
+            stack.enter_context(lock(tmp_path / name))
+            stack.enter_context(contexts.published(tmp_path / name))
+            return ",".join(str(node.grpc) for node in plan.nodes)
+
+        (tmp_path / "old").mkdir()
+        (tmp_path / "new").mkdir()
+        yield lay_out
+
+
+def asked(*arguments: str, **environment: str) -> str:
+    done = CliRunner().invoke(ask, arguments, env=environment)
+    return done.stdout.strip() or str(done.exception)
+
+
+def test_options_win_over_the_environment_and_that_over_the_newest_cluster(up: Callable[[str], str], tmp_path: Path) -> None:
+    old, new = up("old"), up("new")
+    assert asked() == new
+    assert asked(**{SERVERS_VARIABLE: "host:1"}) == "host:1"
+    assert asked("--data", str(tmp_path / "old"), **{SERVERS_VARIABLE: "host:1"}) == old
+    assert asked("--bootstrap-server", "host:2", **{SERVERS_VARIABLE: "host:1"}) == "host:2"
+    assert asked("--bootstrap-controller", "host:3") == "host:3"
+
+
+def test_the_cluster_is_named_where_several_are_up(up: Callable[[str], str], tmp_path: Path) -> None:
+    up("old")
+    assert CliRunner().invoke(ask, []).stderr == ""
+    up("new")
+    assert CliRunner().invoke(ask, []).stderr == f"2 clusters are up; asking the newest, {tmp_path}/new (--data names another)\n"
+
+
+def test_two_options_that_name_a_cluster_are_refused(up: Callable[[str], str], tmp_path: Path) -> None:
+    assert "Exactly one of" in asked("--bootstrap-server", "host:1", "--bootstrap-controller", "host:2")
+    assert "--data names the cluster already" in asked("--bootstrap-server", "host:1", "--data", str(tmp_path))
+
+
+def test_without_a_cluster_the_next_step_is_named(up: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "start one with kraftlab up, or name a node" in asked()
+    assert main.run([]) == 0
+    assert "No cluster is up on this machine." in capsys.readouterr().out
+
+
+def test_the_start_page_names_the_clusters_that_are_up(
+    up: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = up("old")
+    assert main.run([]) == 0
+    assert f"{tmp_path}/old    2 nodes, {servers.partition(',')[0]}" in capsys.readouterr().out
