@@ -13,7 +13,7 @@ from typing import NamedTuple
 import immutables
 import msgspec
 
-from .maps import written
+from .maps import newest, written
 from .records import AccessControlEntry, RemoveAccessControlEntry
 from .replay_error import ReplayError
 from .uuids import Uuid, to_text
@@ -140,19 +140,17 @@ class _Arranging:
         """A rule comes (1) or goes (-1). No rule is there twice: so a bit is set by one rule at most, and goes with it."""
         pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
         who = (*pattern, acl.principal, acl.host)
-        allowed, denied = (self.said[who] if who in self.said else self.image.said.get(who)) or (0, 0)
+        allowed, denied = newest(self.image.said, self.said, who) or (0, 0)
         if acl.permission_type == PermissionType.DENY:
             denied ^= 1 << acl.operation
         else:
             allowed ^= 1 << acl.operation
         self.said[who] = (allowed, denied) if allowed or denied else None
-        known = self.patterns[pattern] if pattern in self.patterns else self.image.patterns.get(pattern)
-        self.patterns[pattern] = (known or 0) + change or None
+        self.patterns[pattern] = (newest(self.image.patterns, self.patterns, pattern) or 0) + change or None
         if acl.pattern_type == PatternType.PREFIXED:
             kind, length = acl.resource_type, len(acl.resource_name)
-            lengths = (self.lengths[kind] if kind in self.lengths else self.image.prefix_lengths.get(kind)) or immutables.Map()
-            number = lengths.get(length, 0) + change
-            self.lengths[kind] = (lengths.set(length, number) if number else lengths.delete(length)) or None
+            lengths = newest(self.image.prefix_lengths, self.lengths, kind) or immutables.Map()
+            self.lengths[kind] = written(lengths, {length: lengths.get(length, 0) + change or None}) or None
 
 
 class AclsDelta:
@@ -176,7 +174,7 @@ class AclsDelta:
             record.operation,
             record.permission_type,
         )
-        twin = self._ids[acl] if acl in self._ids else self.image.ids.get(acl)
+        twin = newest(self.image.ids, self._ids, acl)
         if twin is not None:
             raise ReplayError(f"the access rule with id {to_text(twin)} says the same")
         self.changed[record.acl_id] = acl
@@ -191,7 +189,7 @@ class AclsDelta:
         self._ids[acl] = None
 
     def _get(self, acl_id: Uuid) -> Acl | None:
-        return self.changed[acl_id] if acl_id in self.changed else self.image.by_id.get(acl_id)
+        return newest(self.image.by_id, self.changed, acl_id)
 
 
 def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntry:

@@ -16,15 +16,13 @@ from typing import NamedTuple, TypeVar
 import immutables
 
 from .image import ConfigResource, MetadataImage, PartitionImage
+from .moves import TopicPartition
 from .quotas import QuotaEntity
 from .scram import ScramKey
 from .uuids import Uuid
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-TopicPartition = tuple[Uuid, int]
-"""(topic id, partition number)."""
 
 
 class MetadataChanges(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any
 import immutables
 import msgspec
 
-from . import features, producer_ids
+from . import features
 from .acls import AclsDelta
 from .changes import MetadataChanges
 from .image import (
@@ -35,7 +35,7 @@ from .image import (
     TopicImage,
     TopicsImage,
 )
-from .maps import written
+from .maps import newest, written
 from .moves_delta import MovesDelta
 from .partition_sets import PARTITIONS_PER_TOPIC_MAX
 from .partitions import partition_after, partition_from
@@ -252,7 +252,7 @@ class MetadataDelta:
 
     def _broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         """The registration of exactly that epoch as replayed so far. ReplayError if there is none."""
-        broker = self._brokers.get(broker_id) if broker_id in self._brokers else self.image.cluster.brokers.get(broker_id)
+        broker = newest(self.image.cluster.brokers, self._brokers, broker_id)
         if broker is None:
             raise ReplayError(f"broker {broker_id} is not registered")
         if broker.epoch != broker_epoch:
@@ -261,7 +261,7 @@ class MetadataDelta:
 
     def _replay_topic(self, record: Topic, offset: int) -> None:
         topics = self.image.topics
-        if (self._names[record.name] if record.name in self._names else topics.by_name.get(record.name)) is not None:
+        if newest(topics.by_name, self._names, record.name) is not None:
             raise ReplayError("a topic of this name exists")
         if (record.topic_id in topics.by_id and record.topic_id not in self._topics) or self._topics.get(record.topic_id):
             raise ReplayError("a topic of this id exists")
@@ -301,13 +301,8 @@ class MetadataDelta:
 
     def _replay_config(self, record: Config, offset: int) -> None:
         resource = (record.resource_type, record.resource_name)
-        found = self._configs[resource] if resource in self._configs else self.image.configs.get(resource)
-        values: immutables.Map[str, str] = immutables.Map() if found is None else found
-        if record.value is not None:
-            values = values.set(record.name, record.value)
-        elif record.name in values:
-            values = values.delete(record.name)
-        self._configs[resource] = values or None
+        values: immutables.Map[str, str] = newest(self.image.configs, self._configs, resource) or immutables.Map()
+        self._configs[resource] = written(values, {record.name: record.value}) or None
 
     def _replay_register_broker(self, record: RegisterBroker, offset: int) -> None:
         self._brokers[record.broker_id] = BrokerImage(
@@ -357,7 +352,9 @@ class MetadataDelta:
         self._features[record.name] = record.feature_level or None
 
     def _replay_producer_ids(self, record: ProducerIds, offset: int) -> None:
-        self._next_producer_id = producer_ids.next_after(self._next_producer_id, record)
+        if record.next_producer_id <= self._next_producer_id:
+            raise ReplayError(f"producer ids below {self._next_producer_id} have been given out already")
+        self._next_producer_id = record.next_producer_id
 
     def _replay_clear_elr(self, record: ClearElr, offset: int) -> None:
         if record.topic_name:
@@ -378,7 +375,7 @@ class MetadataDelta:
 
     def _topic_id(self, name: str) -> Uuid:
         """The topic of that name as replayed so far. ReplayError if there is none."""
-        topic_id = self._names[name] if name in self._names else self.image.topics.by_name.get(name)
+        topic_id = newest(self.image.topics.by_name, self._names, name)
         if topic_id is None:
             raise ReplayError(f"there is no topic named {name}")
         return topic_id
@@ -401,32 +398,11 @@ class MetadataDelta:
     def _replay_request_outcome(self, record: RequestOutcome, offset: int) -> None:
         self._answered().answer(record, self._transaction_end or offset + 1)
 
-    def _replay_forgotten_requests(self, record: ForgottenRequests, offset: int) -> None:
-        self._answered().forgotten(record)
-
     def _answered(self) -> RequestsDelta:
         """Made when there is a use for it: most records are of requests without an id."""
         if self._requests is None:
             self._requests = RequestsDelta(self.image.requests)
         return self._requests
-
-    def _replay_acl(self, record: AccessControlEntry, offset: int) -> None:
-        self._acls.add(record)
-
-    def _replay_remove_acl(self, record: RemoveAccessControlEntry, offset: int) -> None:
-        self._acls.remove(record)
-
-    def _replay_client_quota(self, record: ClientQuota, offset: int) -> None:
-        self._quotas.replay(record)
-
-    def _replay_scram(self, record: UserScramCredential, offset: int) -> None:
-        self._scram.put(record)
-
-    def _replay_remove_scram(self, record: RemoveUserScramCredential, offset: int) -> None:
-        self._scram.remove(record)
-
-    def _replay_no_op(self, record: NoOp, offset: int) -> None:
-        """Changes nothing but the offset."""
 
     def _replay_begin(self, record: BeginTransaction, offset: int) -> None:
         if self._transaction is not None:
@@ -439,9 +415,6 @@ class MetadataDelta:
             self.replay(held, held_offset)
         self._transaction_end = None
 
-    def _replay_abort(self, record: AbortTransaction, offset: int) -> None:
-        self._close_transaction()
-
     def _close_transaction(self) -> list[tuple[int, AnyRecord]]:
         """Ends the open transaction and gives back what it held."""
         if self._transaction is None:
@@ -453,7 +426,7 @@ class MetadataDelta:
 
 TRANSACTION_MARKERS = (BeginTransaction, EndTransaction, AbortTransaction)
 
-_HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
+_HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], object]] = {
     PartitionChange: MetadataDelta._replay_partition_change,
     Partition: MetadataDelta._replay_partition,
     Topic: MetadataDelta._replay_topic,
@@ -467,20 +440,20 @@ _HANDLERS: dict[type[Record], Callable[[MetadataDelta, Any, int], None]] = {
     ProducerIds: MetadataDelta._replay_producer_ids,
     ClearElr: MetadataDelta._replay_clear_elr,
     RequestOutcome: MetadataDelta._replay_request_outcome,
-    ForgottenRequests: MetadataDelta._replay_forgotten_requests,
+    ForgottenRequests: lambda delta, record, offset: delta._answered().forgotten(record),
     StartMoves: MetadataDelta._replay_start_moves,
     QueueMoves: MetadataDelta._replay_queue_moves,
     DequeueMoves: lambda delta, record, offset: delta._moves.dequeue(record),
     ChangeMoveThrottles: lambda delta, record, offset: delta._moves.change_throttles(record),
     MovePlan: lambda delta, record, offset: delta._moves.plan(record),
     RemovePlan: lambda delta, record, offset: delta._moves.remove_plan(record),
-    AccessControlEntry: MetadataDelta._replay_acl,
-    RemoveAccessControlEntry: MetadataDelta._replay_remove_acl,
-    ClientQuota: MetadataDelta._replay_client_quota,
-    UserScramCredential: MetadataDelta._replay_scram,
-    RemoveUserScramCredential: MetadataDelta._replay_remove_scram,
-    NoOp: MetadataDelta._replay_no_op,
+    AccessControlEntry: lambda delta, record, offset: delta._acls.add(record),
+    RemoveAccessControlEntry: lambda delta, record, offset: delta._acls.remove(record),
+    ClientQuota: lambda delta, record, offset: delta._quotas.replay(record),
+    UserScramCredential: lambda delta, record, offset: delta._scram.put(record),
+    RemoveUserScramCredential: lambda delta, record, offset: delta._scram.remove(record),
+    NoOp: lambda delta, record, offset: None,
     BeginTransaction: MetadataDelta._replay_begin,
     EndTransaction: MetadataDelta._replay_end,
-    AbortTransaction: MetadataDelta._replay_abort,
+    AbortTransaction: lambda delta, record, offset: delta._close_transaction(),
 }

@@ -19,10 +19,11 @@ from typing import Generic, TypeVar
 import immutables
 import msgspec
 
-from .changes import MetadataChanges, TopicPartition
+from .changes import MetadataChanges
 from .delta import MetadataDelta, PartitionStep
 from .image import MetadataImage, PartitionImage
 from .maps import written
+from .moves import TopicPartition
 from .partition_sets import EMPTY_SET, FamilyChanges, PartitionSet, SetChanges, members
 from .records import NO_LEADER
 from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid

@@ -22,3 +22,8 @@ def written(base: immutables.Map[K, V], overlay: Mapping[K, V | None]) -> immuta
         else:
             mutation.pop(key, None)
     return mutation.finish()
+
+
+def newest(base: immutables.Map[K, V], overlay: Mapping[K, V | None], key: K) -> V | None:
+    """The value of a key once the overlay is written into `base`."""
+    return overlay[key] if key in overlay else base.get(key)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import immutables
 import msgspec
 
-from .maps import written
+from .maps import newest, written
 from .moves import MoveImage, MovesImage, PlanImage, PlannedPartition, QueuedMoveImage, TopicPartition
 from .records import AnyRecord, ChangeMoveThrottles, DequeueMoves, MovePlan, QueueMoves, RemovePlan, StartMoves
 from .replay_error import ReplayError
@@ -25,6 +25,7 @@ PARTITIONS_PER_RECORD = 1000
 """Of a plan in a snapshot: requests may have made it larger, one by one, than a batch can be."""
 
 _Overlay = dict[Uuid, dict[int, M | None]]
+_NOTHING: immutables.Map[int, Any] = immutables.Map()
 
 
 class MovesDelta:
@@ -40,17 +41,11 @@ class MovesDelta:
 
     def running(self, topic_id: Uuid, partition: int) -> MoveImage | None:
         """The move as replayed so far."""
-        changed = self._running.get(topic_id)
-        if changed is not None and partition in changed:
-            return changed[partition]
-        return self._before.move(topic_id, partition)
+        return newest(self._before.running.get(topic_id, _NOTHING), self._running.get(topic_id, {}), partition)
 
     def queued(self, topic_id: Uuid, partition: int) -> QueuedMoveImage | None:
         """What waits for the partition as replayed so far."""
-        changed = self._queued.get(topic_id)
-        if changed is not None and partition in changed:
-            return changed[partition]
-        return self._before.waiting(topic_id, partition)
+        return newest(self._before.queued.get(topic_id, _NOTHING), self._queued.get(topic_id, {}), partition)
 
     def ended(self, topic_id: Uuid, partition: int) -> None:
         """The partition does not move any more."""
@@ -59,11 +54,9 @@ class MovesDelta:
 
     def topic_removed(self, topic_id: Uuid) -> None:
         """The topic is gone with what moves and waits in it. Plans keep it: a rollback has to say that it is gone."""
-        running, queued = self._before.running.get(topic_id), self._before.queued.get(topic_id)
-        if running is not None or topic_id in self._running:
-            self._running[topic_id] = dict.fromkeys({*(running or ()), *self._running.get(topic_id, ())})
-        if queued is not None or topic_id in self._queued:
-            self._queued[topic_id] = dict.fromkeys({*(queued or ()), *self._queued.get(topic_id, ())})
+        for base, overlay in ((self._before.running, self._running), (self._before.queued, self._queued)):
+            if topic_id in base or topic_id in overlay:
+                overlay[topic_id] = dict.fromkeys({*base.get(topic_id, ()), *overlay.get(topic_id, ())})
 
     def start(self, record: StartMoves) -> None:
         for topic_id, partition, index in record.moves:
@@ -113,7 +106,7 @@ class MovesDelta:
 
     def plan(self, record: MovePlan) -> None:
         """A new plan, or more partitions of one that is known; of a partition it knows, only the target changes."""
-        known = self._plans[record.plan_id] if record.plan_id in self._plans else self._before.plans.get(record.plan_id)
+        known = newest(self._before.plans, self._plans, record.plan_id)
         nothing: immutables.Map[TopicPartition, PlannedPartition] = immutables.Map()
         partitions = (nothing if known is None else known.partitions).mutate()
         for entry in record.partitions:
@@ -130,7 +123,7 @@ class MovesDelta:
         )
 
     def remove_plan(self, record: RemovePlan) -> None:
-        known = self._plans[record.plan_id] if record.plan_id in self._plans else self._before.plans.get(record.plan_id)
+        known = newest(self._before.plans, self._plans, record.plan_id)
         if known is None:
             raise ReplayError(f"there is no plan {record.plan_id}")
         self._plans[record.plan_id] = None
@@ -148,8 +141,7 @@ class MovesDelta:
 def _merged(
     base: immutables.Map[Uuid, immutables.Map[int, M]], overlay: _Overlay[M]
 ) -> immutables.Map[Uuid, immutables.Map[int, M]]:
-    nothing: immutables.Map[int, M] = immutables.Map()
-    return written(base, {key: written(base.get(key, nothing), inner) or None for key, inner in overlay.items()})
+    return written(base, {key: written(base.get(key, _NOTHING), inner) or None for key, inner in overlay.items()})
 
 
 def move_records(moves: MovesImage) -> Iterator[AnyRecord]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import immutables
 
+from .maps import newest, written
 from .records import ClientQuota
 
 USER = "user"
@@ -38,13 +39,8 @@ class QuotasDelta:
     def replay(self, record: ClientQuota) -> None:
         """Sets or removes one key of an entity; an entity without keys is gone."""
         entity = record.entity
-        found = self.changed[entity] if entity in self.changed else self.image.get(entity)
-        values: immutables.Map[str, float] = immutables.Map() if found is None else found
-        if not record.remove:
-            values = values.set(record.key, record.value)
-        elif record.key in values:
-            values = values.delete(record.key)
-        self.changed[entity] = values or None
+        values: immutables.Map[str, float] = newest(self.image, self.changed, entity) or immutables.Map()
+        self.changed[entity] = written(values, {record.key: None if record.remove else record.value}) or None
 
 
 def quota_records(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Iterator[ClientQuota]:

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 import immutables
 import msgspec
 
-from .maps import written
+from .maps import newest, written
 from .records import ForgottenRequests, RequestOutcome
 from .replay_error import ReplayError
 from .uuids import Uuid, to_text
@@ -165,7 +165,7 @@ class RequestsDelta:
         return RequestsImage(clients, self._oldest, self._newest, self._oldest_kept, self._kept_bytes)
 
     def _get(self, client_id: Uuid) -> RequestingClient | None:
-        return self._changed[client_id] if client_id in self._changed else self.image.clients.get(client_id)
+        return newest(self.image.clients, self._changed, client_id)
 
     def _known(self, client_id: Uuid) -> RequestingClient:
         client = self._get(client_id)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import immutables
 import msgspec
 
+from .maps import newest
 from .records import RemoveUserScramCredential, UserScramCredential
 from .replay_error import ReplayError
 
@@ -56,7 +57,7 @@ class ScramDelta:
     def remove(self, record: RemoveUserScramCredential) -> None:
         """ReplayError if the user has none of that mechanism."""
         key = (record.name, record.mechanism)
-        if (self.changed[key] if key in self.changed else self.image.get(key)) is None:
+        if newest(self.image, self.changed, key) is None:
             raise ReplayError(f"user {record.name} has no credential of mechanism {record.mechanism}")
         self.changed[key] = None
 

@@ -22,13 +22,13 @@ from .delta import TRANSACTION_MARKERS, MetadataDelta
 from .image import EMPTY, BrokerImage, MetadataImage
 from .moves_delta import move_records
 from .partitions import partition_record
-from .producer_ids import producer_id_records
 from .quotas import quota_records
-from .records import AnyRecord, Config, FeatureLevel, RegisterBroker, RegisterController, Topic
+from .records import AnyRecord, Config, FeatureLevel, ProducerIds, RegisterBroker, RegisterController, Topic
 from .replay_error import COMPARE_LOGS, ReplayError
 from .requests import request_records
 from .scram import scram_records
 
+NO_BROKER = -1
 RECORDS_PER_CHUNK = 1024
 CHUNK_BYTES_MAX = 1024 * 1024
 """A batch of a snapshot is not larger, unless a single record is."""
@@ -83,7 +83,8 @@ def image_records(image: MetadataImage) -> Iterator[AnyRecord]:
         for name, value in sorted(values.items()):
             yield Config(0, resource_type, resource_name, name, value)
     yield from quota_records(image.quotas)
-    yield from producer_id_records(image.next_producer_id)
+    if image.next_producer_id:
+        yield ProducerIds(0, NO_BROKER, NO_BROKER, image.next_producer_id)
     yield from acl_records(image.acls)
     yield from scram_records(image.scram)
     yield from request_records(image.requests)

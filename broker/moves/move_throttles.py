@@ -8,7 +8,7 @@ next image simply does not have it any more. Where the broker's own throttle cov
 
 from __future__ import annotations
 
-from kraftlab.metadata.changes import TopicPartition
+from kraftlab.metadata.moves import TopicPartition
 
 from ..control.metadata_publisher import Publication
 from ..replication.byte_gate import ByteGate

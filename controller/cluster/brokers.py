@@ -24,6 +24,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import KRAFT_VERSION, METADATA_VERSION
 from kraftlab.metadata.image import BrokerImage
+from kraftlab.metadata.moves import TopicPartition
 from kraftlab.metadata.peer_rpc import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -36,7 +37,6 @@ from kraftlab.metadata.uuids import Uuid, is_reserved, to_text
 from ..engine.feature_levels import CORDONED_DIRECTORIES, DIRECTORIES, TRANSACTIONS, metadata_version
 from ..engine.state import Context, ControllerState, Outcome, Settings
 from ..partitions.partitions import (
-    PartitionKey,
     check_broker_epoch,
     with_broker,
     without_broker,
@@ -126,13 +126,13 @@ def _leave_to_successor(
 
 def _partitions_in_lost_directories(
     state: ControllerState, known: BrokerImage, request: BrokerRegistrationRequest
-) -> list[PartitionKey]:
+) -> list[TopicPartition]:
     """What lies in the directories that a registration does not name any more."""
     lost = [directory for directory in known.log_dirs if directory not in request.log_dirs]
     return _partitions_in_directories(state, known.broker_id, lost)
 
 
-def _partitions_in_directories(state: ControllerState, broker_id: int, directories: Iterable[Uuid]) -> list[PartitionKey]:
+def _partitions_in_directories(state: ControllerState, broker_id: int, directories: Iterable[Uuid]) -> list[TopicPartition]:
     """The partitions whose replica on that broker lies there. Where a disk came from another broker, replicas of that one may be
     assigned to it still.
     """

@@ -22,6 +22,7 @@ from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraftlab.metadata.index import MetadataIndex
+from kraftlab.metadata.moves import TopicPartition
 from kraftlab.metadata.records import NO_LEADER, PartitionChange
 from kraftlab.metadata.uuids import Uuid
 
@@ -29,7 +30,7 @@ from ..configs.description import unclean_election_enabled
 from ..engine.state import Context, ControllerState, Outcome, set_error
 from .election import Election
 from .partition_change import build_change
-from .partitions import Eligibility, PartitionKey, default_directory
+from .partitions import Eligibility, default_directory
 
 MAX_ELECTIONS_PER_RUN = 1000
 LONG_PARTITIONS = 1000
@@ -48,7 +49,7 @@ class _Kind(NamedTuple):
             return partition.leader != partition.replicas[0]
         return partition.leader == NO_LEADER
 
-    def needing(self, index: MetadataIndex) -> list[PartitionKey]:
+    def needing(self, index: MetadataIndex) -> list[TopicPartition]:
         """All partitions that need it."""
         return index.led_by_others() if self.election is Election.PREFERRED else index.leaderless()
 
@@ -77,7 +78,7 @@ def elect_leaders(
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     of_all = not request.HasField("topic_partitions")
     response = admin_pb2.ElectLeadersResponse()
-    changes: dict[PartitionKey, PartitionChange] = {}
+    changes: dict[TopicPartition, PartitionChange] = {}
     for name, numbers in _every_needing(state, kind) if of_all else _asked(request):
         result = response.replica_election_results.add(topic=name)
         for number in numbers:
@@ -117,7 +118,7 @@ def _asked(request: admin_pb2.ElectLeadersRequest) -> Iterator[tuple[str, Iterab
 
 
 def _elect_one(
-    image: MetadataImage, kind: _Kind, name: str, number: int, changes: dict[PartitionKey, PartitionChange]
+    image: MetadataImage, kind: _Kind, name: str, number: int, changes: dict[TopicPartition, PartitionChange]
 ) -> ApiError | None:
     """Adds the change of one partition to `changes`; the error if there is none."""
     topic = image.topics.get(name)
@@ -159,7 +160,7 @@ def balance_leaders(state: ControllerState, context: Context) -> Outcome[bool]:
     return _limited(image, movable, Election.PREFERRED)
 
 
-def _can_lead(image: MetadataImage, key: PartitionKey) -> bool:
+def _can_lead(image: MetadataImage, key: TopicPartition) -> bool:
     """Whether the preferred replica is in sync and active: most of those that do not lead are down, and a build costs more."""
     partition = image.topics.by_id[key[0]].partitions[key[1]]
     preferred = partition.replicas[0]
@@ -173,7 +174,7 @@ def elect_uncleanly(state: ControllerState, context: Context) -> Outcome[bool]:
     image = state.image
     allowed: dict[bytes, bool] = {}
 
-    def is_allowed(key: PartitionKey) -> bool:
+    def is_allowed(key: TopicPartition) -> bool:
         topic_id = key[0]
         if topic_id not in allowed:
             allowed[topic_id] = unclean_election_enabled(image, image.topics.by_id[topic_id].name, context.settings)
@@ -182,7 +183,7 @@ def elect_uncleanly(state: ControllerState, context: Context) -> Outcome[bool]:
     return _limited(image, filter(is_allowed, state.index.leaderless()), Election.UNCLEAN)
 
 
-def _limited(image: MetadataImage, keys: Iterable[PartitionKey], election: Election) -> Outcome[bool]:
+def _limited(image: MetadataImage, keys: Iterable[TopicPartition], election: Election) -> Outcome[bool]:
     """The changes for the first of these partitions that have any, and whether the limit ended it."""
     records: list[PartitionChange] = []
     for topic_id, number in keys:

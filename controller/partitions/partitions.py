@@ -19,6 +19,7 @@ from typing import NamedTuple
 from kraftlab.metadata.eligible_leaders import min_isr_if_on
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import BrokerImage, PartitionImage
+from kraftlab.metadata.moves import TopicPartition
 from kraftlab.metadata.partitions import partition_after
 from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResponse, IsrChange, IsrChangeResult
 from kraftlab.metadata.records import NO_LEADER, RECOVERED, RECOVERING, PartitionChange
@@ -30,7 +31,6 @@ from ..engine.state import Context, ControllerState, Outcome, Settings
 from .election import Election
 from .partition_change import build_change, plain_change, plain_leader
 
-PartitionKey = tuple[Uuid, int]
 NOT_CHECKED = -1
 """A broker epoch in an ISR that the controller takes on trust (KIP-841)."""
 
@@ -83,7 +83,7 @@ def default_directory(brokers: Mapping[int, BrokerImage]) -> Callable[[int], Uui
 
 
 def without_broker(
-    state: ControllerState, keys: Iterable[PartitionKey], broker_id: int, settings: Settings
+    state: ControllerState, keys: Iterable[TopicPartition], broker_id: int, settings: Settings
 ) -> list[PartitionChange]:
     """Takes a broker out of the ISR and the leadership of these partitions."""
     eligibility = Eligibility(state.image.cluster.brokers, removed=broker_id)
@@ -91,7 +91,7 @@ def without_broker(
 
 
 def with_broker(
-    state: ControllerState, keys: Iterable[PartitionKey], broker_id: int, settings: Settings
+    state: ControllerState, keys: Iterable[TopicPartition], broker_id: int, settings: Settings
 ) -> list[PartitionChange]:
     """Looks for leaders of these partitions now that a broker is back."""
     eligibility = Eligibility(state.image.cluster.brokers, added=broker_id)
@@ -108,7 +108,7 @@ def without_unclean_broker(state: ControllerState, broker_id: int, settings: Set
 
 
 def without_data(
-    state: ControllerState, keys: Iterable[PartitionKey], broker_id: int, settings: Settings
+    state: ControllerState, keys: Iterable[TopicPartition], broker_id: int, settings: Settings
 ) -> list[PartitionChange]:
     """Takes a broker out of the ISR, the ELR and the leadership of these partitions, whose logs it has lost or may have lost."""
     eligibility = Eligibility(state.image.cluster.brokers, removed=broker_id)
@@ -117,7 +117,7 @@ def without_data(
 
 def _updates(
     state: ControllerState,
-    keys: Iterable[PartitionKey],
+    keys: Iterable[TopicPartition],
     eligibility: Eligibility,
     settings: Settings,
     uncleanly_stopped: tuple[int, ...] = (),
@@ -244,7 +244,7 @@ def alter_partition(state: ControllerState, request: AlterPartitionRequest, cont
     check_broker_epoch(state, request.broker_id, request.broker_epoch)
     records: list[PartitionChange] = []
     results: list[IsrChangeResult] = []
-    seen: set[PartitionKey] = set()
+    seen: set[TopicPartition] = set()
     for change in request.changes:
         key = (change.topic_id, change.partition)
         if key in seen:
