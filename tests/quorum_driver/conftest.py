@@ -17,6 +17,7 @@ import trio
 
 from kraftlab.quorum.core.raft_config import RaftConfig
 from kraftlab.quorum.core.types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from kraftlab.quorum.driver import full_disk, storage_tasks
 from kraftlab.quorum.driver.driver_config import DriverConfig
 from kraftlab.quorum.driver.errors import NotLeader
 from kraftlab.quorum.driver.raft_driver import RaftDriver
@@ -27,8 +28,15 @@ from kraftlab.quorum.storage.file_system import File, RealFileSystem, translate
 from kraftlab.wire.transport import PeerIdentity, PeerServer
 
 CLUSTER_ID = "driver-test-cluster"
-FIRST_ELECTION_TIMEOUT_MS = 100
+FIRST_ELECTION_TIMEOUT_MS = 50
 """Of one voter of each cluster: nearly every test waits for a leader first, and not for the others' patience."""
+
+
+@pytest.fixture(autouse=True)
+def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is tried again after 50 ms."""
+    for module in (full_disk, storage_tasks):
+        monkeypatch.setattr(module, "FULL_DISK_RETRY_S", 0.05)
 
 
 @pytest.fixture
@@ -300,6 +308,14 @@ class Cluster:
         if node.journal.leads is None:
             raise NotLeader(-1, 0)
         return node.driver.propose(node.journal.leads, msgspec.msgpack.encode(records), len(records))[1]
+
+    async def fill(self, count: int, start: int = 0) -> int:
+        """Commit `count` batches of one record on the leader; the end offset of the last."""
+        leader = await self.leader()
+        for number in range(start, start + count):
+            end_offset = self.propose(leader, f"record {number}")
+        await self.committed(end_offset, leader)
+        return end_offset
 
     async def committed(self, end_offset: int, *nodes: Node) -> None:
         """Waits until the nodes (all that run, if none are named) have applied everything below `end_offset`."""

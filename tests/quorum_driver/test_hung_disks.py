@@ -30,15 +30,7 @@ STOPS_WITHIN_S = 8.0
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a stop waits for the disk is not what is looked at here, but that it does not wait for ever."""
     for module in (disk_threads, storage_tasks):
-        monkeypatch.setattr(module, "SETTLE_TIMEOUT_S", 0.2)
-
-
-async def commit(c: Any, count: int) -> int:
-    leader = await c.leader()
-    for number in range(count):
-        end_offset = c.propose(leader, f"record {number}")
-    await c.committed(end_offset, leader)
-    return end_offset  # type: ignore[no-any-return]
+        monkeypatch.setattr(module, "SETTLE_TIMEOUT_S", 0.1)
 
 
 async def swallow(action: Callable[[], Awaitable[object]]) -> None:
@@ -70,7 +62,7 @@ async def stops(node: Any) -> None:
 
 async def test_a_node_stops_while_the_disk_hangs_under_its_snapshot(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(**OPTIONS) as c:
-        await commit(c, 10)
+        await c.fill(10)
         node = next(node for node in c.nodes if node.journal.leads is None)
         node.disk.open_for_business.clear()
         c.nursery.start_soon(swallow, node.driver.take_snapshot)
@@ -84,7 +76,7 @@ async def test_a_leader_stops_while_the_disk_hangs_under_a_snapshot_that_it_serv
     cluster: Clusters, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 10)
+        await c.fill(10)
         leader = await c.leader()
         await leader.driver.take_snapshot()
         hanging = Hanging(monkeypatch, name)
@@ -101,7 +93,7 @@ async def test_a_node_stops_while_the_disk_hangs_under_the_copy_of_a_snapshot(
     cluster: Clusters, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 10)
+        await c.fill(10)
         await (await c.leader()).driver.take_snapshot()
         hanging = Hanging(monkeypatch, name)
         try:
@@ -115,12 +107,12 @@ async def test_a_node_stops_while_the_disk_hangs_under_the_copy_of_a_snapshot(
 async def test_a_leader_that_ends_while_its_disk_hangs_names_the_cause_although_somebody_still_wants_its_snapshot(
     cluster: Clusters, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, identity: Callable[..., PeerIdentity]
 ) -> None:
-    monkeypatch.setattr(disk_threads, "SETTLE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(disk_threads, "SETTLE_TIMEOUT_S", 0.3)
     async with cluster(**OPTIONS) as c, trio.open_nursery() as nursery:
-        await commit(c, 10)
+        await c.fill(10)
         leader = await c.leader()
         taken = await leader.driver.take_snapshot()
-        await commit(c, 1)
+        await c.fill(1)
         hanging = Hanging(monkeypatch, "writer")
         nursery.start_soon(swallow, leader.driver.take_snapshot)
         await eventually(hanging.began.is_set, "the disk hangs")

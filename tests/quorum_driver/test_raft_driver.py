@@ -229,7 +229,7 @@ async def test_a_leader_with_a_full_disk_makes_way_and_comes_back_when_there_is_
 
 
 async def test_a_leader_whose_disk_hangs_makes_way(cluster: Clusters) -> None:
-    async with cluster() as c:
+    async with cluster(raft={"fetch_timeout_ms": 300}) as c:
         leader = await c.leader()
         leader.disk.open_for_business.clear()
         c.propose(leader, "stuck")
@@ -370,7 +370,7 @@ async def test_requests_that_wait_for_a_full_disk_are_given_up_in_their_time(clu
         leader = await c.leader()
         follower = next(node for node in c.nodes if node is not leader)
         await follower.crash()
-        follower.options["raft"] = {"fetch_timeout_ms": 60, "election_timeout_ms": 60}
+        follower.options["raft"] = {"fetch_timeout_ms": 30, "election_timeout_ms": 20}
         await follower.start()
         await c.committed(c.propose(leader, "there is room"))
         follower.disk.full = True
@@ -380,7 +380,7 @@ async def test_requests_that_wait_for_a_full_disk_are_given_up_in_their_time(clu
             return follower.driver.statistics().core.steps  # type: ignore[no-any-return]
 
         begun = polls()
-        await eventually(lambda: polls() > begun + 150, "it has lost patience many times")
+        await eventually(lambda: polls() > begun + 100, "it has lost patience many times")
         now = follower.driver.statistics()
         assert (now.held_messages < 8, now.core.requests_in_flight < 8) == (True, True), now
 
@@ -409,5 +409,5 @@ async def test_an_idle_cluster_keeps_its_leader(cluster: Clusters, eventually: E
     async with cluster() as c:
         leader = await c.leader()
         epoch, steps = leader.journal.leads, leader.driver.statistics().core.steps
-        await eventually(lambda: leader.driver.statistics().core.steps > steps + 40, "followers have asked for news many times")
+        await eventually(lambda: leader.driver.statistics().core.steps > steps + 16, "followers have asked for news many times")
         assert {node.driver.leader.epoch for node in c.nodes} == {epoch}

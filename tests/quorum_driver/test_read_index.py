@@ -59,7 +59,7 @@ async def test_who_does_not_lead_names_the_leader(cluster: Clusters, eventually:
 
 
 async def test_a_leader_without_a_majority_never_answers(cluster: Clusters) -> None:
-    async with cluster() as c:
+    async with cluster(raft={"fetch_timeout_ms": 200}) as c:
         leader = await c.leader()
         for node in c.nodes:
             if node is not leader:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from kraftlab.quorum.core.types import Voter, VoterSet
 from kraftlab.quorum.storage.errors import LogCorrupt
@@ -23,9 +22,9 @@ ON_DEMAND = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0}
 
 
 async def commit(c: Any, count: int) -> int:
-    leader = await c.leader()
+    """Commit one batch after the other, so that each says that the one before is committed; the end offset."""
     for number in range(count):
-        end_offset = c.propose(leader, f"record {number}")
+        end_offset = await c.fill(1, number)
         await c.committed(end_offset)
     return end_offset  # type: ignore[no-any-return]
 
@@ -44,7 +43,7 @@ async def test_a_voter_repairs_its_log_from_the_others_and_votes_again(
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(**ON_DEMAND) as c:
-        end_offset = await commit(c, 60)
+        end_offset = await commit(c, 30)
         leader = await c.leader()
         node = next(node for node in c.nodes if node is not leader)
         await node.crash()
@@ -63,7 +62,7 @@ async def test_a_voter_repairs_its_log_from_the_others_and_votes_again(
 
 async def test_a_node_whose_snapshot_has_rotted_gets_the_state_from_the_others(cluster: Clusters) -> None:
     async with cluster(raft={"snapshots_kept": 1}, **ON_DEMAND) as c:
-        await commit(c, 30)
+        await commit(c, 20)
         leader = await c.leader()
         node = next(node for node in c.nodes if node is not leader)
         for each in c.nodes:
@@ -84,8 +83,10 @@ async def test_while_most_voters_repair_nobody_is_elected(cluster: Clusters, eve
         for node in c.nodes[:2]:
             rot(node, ".log")
             await node.start()
-        await c.nodes[2].start()
-        await trio.sleep(2.0)
+        whole = c.nodes[2]
+        whole.options["raft"] = {"election_timeout_ms": 50}
+        await whole.start()
+        await eventually(lambda: whole.driver.statistics().core.steps > 100, "the one that is whole has asked for votes often")
         assert all(node.journal.leads is None for node in c.nodes)
         assert [node.driver.describe().is_repairing for node in c.nodes] == [True, True, False]
 

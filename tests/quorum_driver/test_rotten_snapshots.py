@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,6 @@ Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
 
 OPTIONS = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0, "raft": {"snapshots_kept": 1}}
-
-
-async def commit(c: Any, count: int) -> int:
-    leader = await c.leader()
-    for number in range(count):
-        end_offset = c.propose(leader, f"record {number}")
-    await c.committed(end_offset, leader)
-    return end_offset  # type: ignore[no-any-return]
 
 
 def rot(node: Any, taken: Any) -> Path:
@@ -53,7 +46,7 @@ async def test_a_rotten_snapshot_is_not_served_but_written_again_where_it_was(
     cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 200)
+        await c.fill(200)
         leader, observer = await c.leader(), c.nodes[3]
         taken = await leader.driver.take_snapshot()
         path = rot(leader, taken)
@@ -80,7 +73,7 @@ async def test_what_rots_again_is_found_and_written_again(
 ) -> None:
     monkeypatch.setattr(snapshot_copies, "CHECK_AGAIN_S", 0.0)
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 200)
+        await c.fill(200)
         leader, observer = await c.leader(), c.nodes[3]
         taken = await leader.driver.take_snapshot()
         for times in (1, 2):
@@ -96,7 +89,7 @@ async def test_a_leader_without_room_for_another_in_place_of_a_rotten_one_makes_
     cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
-        await c.committed(await commit(c, 200))
+        await c.committed(await c.fill(200))
         leader, observer = await c.leader(), c.nodes[3]
         taken = await leader.driver.take_snapshot()
         rot(leader, taken)
@@ -110,10 +103,10 @@ async def test_a_leader_without_room_for_another_in_place_of_a_rotten_one_makes_
 
 async def test_if_more_was_applied_a_newer_one_takes_the_place_of_a_rotten_one(cluster: Clusters) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 200)
+        await c.fill(200)
         leader, observer = await c.leader(), c.nodes[3]
         rot(leader, await leader.driver.take_snapshot())
-        end_offset = await commit(c, 10)
+        end_offset = await c.fill(10)
         await observer.start()
         await c.committed(end_offset, observer)
         assert [info.id.offset for info in leader.driver.snapshots()] == [end_offset]
@@ -122,7 +115,7 @@ async def test_if_more_was_applied_a_newer_one_takes_the_place_of_a_rotten_one(c
 
 async def test_a_wiped_voter_without_which_nothing_commits_comes_up_although_the_only_snapshot_rots(cluster: Clusters) -> None:
     async with cluster(**OPTIONS) as c:
-        await c.committed(await commit(c, 200))
+        await c.committed(await c.fill(200))
         node, wiped, _ = c.nodes
         taken = await node.driver.take_snapshot()
         for other in c.nodes:
@@ -134,7 +127,7 @@ async def test_a_wiped_voter_without_which_nothing_commits_comes_up_although_the
         await wiped.start()
         leader = await c.leader()
         assert leader is node
-        await c.committed(await commit(c, 3), node, wiped)
+        await c.committed(await c.fill(3), node, wiped)
         assert wiped.journal.records == node.journal.records
         assert len(wiped.journal.records) == 203
 
@@ -143,7 +136,7 @@ async def test_what_keeps_a_rotten_snapshot_from_being_written_again_is_told_onc
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 200)
+        await c.fill(200)
         leader, observer = await c.leader(), c.nodes[3]
         taken = await leader.driver.take_snapshot()
         rot(leader, taken)
@@ -164,7 +157,7 @@ async def test_a_rotten_snapshot_is_written_again_when_a_full_disk_has_room(
 ) -> None:
     monkeypatch.setattr(snapshot_taker, "FULL_DISK_RETRY_S", 0.05)
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 200)
+        await c.fill(200)
         leader, observer = await c.leader(), c.nodes[3]
         taken = await leader.driver.take_snapshot()
         rot(leader, taken)
@@ -185,20 +178,22 @@ async def test_a_snapshot_that_takes_long_to_check_is_served_meanwhile(
     cluster: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[Any] = []
+    is_copied = threading.Event()
     check = SnapshotStore.check
 
     def slow(self: SnapshotStore, position: Any, pause: Callable[[], None]) -> None:
         checks.append(position)
-        trio.from_thread.run(trio.sleep, 1.0)
+        is_copied.wait(20)
         check(self, position, pause)
 
     monkeypatch.setattr(SnapshotStore, "check", slow)
     async with cluster(observers=1, **OPTIONS) as c:
-        await commit(c, 200)
+        await c.fill(200)
         leader, observer = await c.leader(), c.nodes[3]
         taken = await leader.driver.take_snapshot()
         await observer.start()
         await c.committed(taken.offset, observer)
+        is_copied.set()
         assert checks == [taken]
 
 
@@ -211,7 +206,7 @@ async def test_a_sound_snapshot_is_checked_once_for_all_who_come_at_the_same_tim
         SnapshotStore, "check", lambda self, position, pause: (checks.append(position), check(self, position, pause))[1]
     )
     async with cluster(observers=3, **OPTIONS) as c:
-        await commit(c, 200)
+        await c.fill(200)
         taken = await (await c.leader()).driver.take_snapshot()
         async with trio.open_nursery() as nursery:
             for observer in c.nodes[3:]:

@@ -31,10 +31,8 @@ KEEP_ONE = {"raft": {"snapshots_kept": 1}}
 
 
 async def fill(c: Any, count: int, start: int = 0) -> int:
-    """Commits that many records, each in a batch of its own; the end offset."""
-    leader = await c.leader()
-    for number in range(start, start + count):
-        end_offset = c.propose(leader, f"record {number}")
+    """Commit that many batches on all nodes; the end offset."""
+    end_offset = await c.fill(count, start)
     await c.committed(end_offset)
     return end_offset  # type: ignore[no-any-return]
 
@@ -165,11 +163,11 @@ async def test_a_state_machine_that_cannot_be_frozen_now_is_asked_again(cluster:
 
 
 async def test_an_old_snapshot_is_replaced_although_little_is_new(cluster: Clusters, eventually: Eventually) -> None:
-    async with cluster(snapshot_max_interval_ms=200) as c:
+    async with cluster(snapshot_max_interval_ms=100) as c:
         end_offset = await fill(c, 1)
         await eventually(lambda: all(newest(node) >= end_offset for node in c.nodes), "snapshots of all there is, by age")
         before = {node.node_id: node.driver.snapshots()[-1].id for node in c.nodes}
-        await trio.sleep(0.5)
+        await trio.sleep(0.25)
         assert {node.node_id: node.driver.snapshots()[-1].id for node in c.nodes} == before, "nothing new, no snapshot"
         await fill(c, 1, 1)
         await eventually(
