@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from kraftlab.metadata import codec
@@ -27,7 +26,7 @@ from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import FileReader, RealFileReader
 from kraftlab.quorum.storage.recovery import scan
-from kraftlab.quorum.storage.snapshot_file import SnapshotDecoder, snapshot_id
+from kraftlab.quorum.storage.snapshot_file import SnapshotDecoder, id_of_path
 from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch, read_chain, segments_in, snapshots_in
 
 T = TypeVar("T")
@@ -167,12 +166,8 @@ def read_snapshot(path: str, moment: Moment = NEWEST, files: FileReader | None =
     """A snapshot's image and the crc that the log goes on from; None if it stands for more than that moment. UnreadableSnapshot,
     OSError.
     """
-    position = snapshot_id(Path(path).name)
-    if position is None:
-        raise UnreadableSnapshot(
-            f"{path} has no snapshot's name, which is <end offset, 20 digits>-<epoch, 10 digits>.checkpoint; give one that has"
-        )
     try:
+        position = id_of_path(path)
         with closing((files or RealFileReader()).open(path)) as file:
             decoder = SnapshotDecoder(file, position)
             header = decoder.header

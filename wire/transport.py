@@ -588,23 +588,3 @@ class PeerPool:
         for client in self._clients.values():
             client.close()
         self._clients.clear()
-
-
-__all__ = (
-    "ANONYMOUS",
-    "DirectHandler",
-    "ListenError",
-    "NewerGeneration",
-    "PeerAnswer",
-    "PeerClient",
-    "PeerError",
-    "PeerFailure",
-    "PeerHandler",
-    "PeerIdentity",
-    "PeerPool",
-    "PeerRequest",
-    "PeerServer",
-    "PeerTimeout",
-    "PeerUnreachable",
-    "Responder",
-)

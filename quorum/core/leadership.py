@@ -27,6 +27,7 @@ from __future__ import annotations
 from .batch import CONTROL, ControlRecord, KRaftVersion, KRaftVoters, LeaderChange, encode, encode_control, read_header
 from .effects import BecameLeader, Proposed, ReadIndexReady, ReadIndexRefused, ReadLog, Rejected, Reply
 from .errors import ErrorCode
+from .events import Propose, ReadIndexAsked, RecordsRead
 from .leader import Leader, PendingRead, ReplicaProgress, majority_offset, next_high_watermark
 from .local_log import LocalLog
 from .messages import (
@@ -75,22 +76,25 @@ class Leadership:
 
     # Appends
 
-    def propose(self, epoch: int, body: bytes, record_count: int, now_ms: int) -> None:
+    def on_propose(self, event: Propose, now_ms: int) -> None:
         """Appends one data batch or rejects it; ValueError, with nothing done, if it is too large for a batch."""
         leader = self._quorum.state
-        if not isinstance(leader, Leader) or leader.epoch != epoch:
+        if not isinstance(leader, Leader) or leader.epoch != event.epoch:
             self._quorum.out.append(Rejected(self._quorum.leader_id, self._quorum.epoch))
-        elif self._is_overloaded(leader, len(body)) or (leader.change is not None and leader.change.stops_proposals(now_ms)):
+        elif self._is_overloaded(leader, len(event.body), now_ms):
             self._quorum.out.append(Rejected(leader.leader_id, leader.epoch, overloaded=True))
         else:
             base_offset = self._log.view.end_offset
-            self._append(leader, body, record_count, 0, now_ms)
-            self._quorum.out.append(Proposed(epoch, base_offset, self._log.view.end_offset))
+            self._append(leader, event.body, event.record_count, 0, now_ms)
+            self._quorum.out.append(Proposed(event.epoch, base_offset, self._log.view.end_offset))
 
-    def _is_overloaded(self, leader: Leader, size_bytes: int) -> bool:
-        """Whether so much more must wait. Nobody waits in front of a log that has nothing uncommitted: what is larger than the
-        limit alone would wait for ever.
+    def _is_overloaded(self, leader: Leader, size_bytes: int, now_ms: int) -> bool:
+        """Return True if a proposal of this size must wait.
+
+        A log without anything uncommitted takes any size: a proposal above the limit would otherwise wait for ever.
         """
+        if leader.change is not None and leader.change.stops_proposals(now_ms):
+            return True
         uncommitted_bytes = leader.uncommitted_bytes
         return uncommitted_bytes > 0 and uncommitted_bytes + size_bytes > self._quorum.config.uncommitted_bytes_max
 
@@ -161,9 +165,6 @@ class Leadership:
         else:
             leader.purgatory.park(ParkedFetch(correlation, request, committed_only=not is_voter), now_ms + wait_ms)
 
-    def _is_voter(self, key: ReplicaKey) -> bool:
-        return self._quorum.membership.has(key)
-
     def error_of(self, request: FetchRequest | FetchSnapshotRequest, is_sane: bool, now_ms: int) -> ErrorCode:
         """Why nothing can be fetched with this request; NONE only if this node leads its epoch. A higher epoch deposes it."""
         quorum, replica, epoch = self._quorum, request.replica, request.epoch
@@ -213,7 +214,7 @@ class Leadership:
         if key.node_id < 0:
             return None
         voter = leader.voters.get(key.node_id)
-        if voter is None or not self._is_voter(key):
+        if voter is None or not self._quorum.membership.has(key):
             observer = leader.observers.get(key)
             if observer is None:
                 observer = leader.observers[key] = ReplicaProgress(key)
@@ -241,14 +242,14 @@ class Leadership:
         leader.reads[self._last_read_id] = PendingRead(correlation, request)
         return self._last_read_id
 
-    def on_records_read(self, read_id: int, data: bytes) -> None:
+    def on_records_read(self, event: RecordsRead, now_ms: int) -> None:
         """A read that is no longer known was answered when its leadership ended."""
         leader = self._quorum.state
-        read = leader.reads.pop(read_id, None) if isinstance(leader, Leader) else None
+        read = leader.reads.pop(event.read_id, None) if isinstance(leader, Leader) else None
         if read is None or not isinstance(leader, Leader):
             return
-        if data:
-            self._reply(leader, read.correlation, Records(data))
+        if event.data:
+            self._reply(leader, read.correlation, Records(event.data))
         else:
             refusal = self._quorum.refusal_of(read.request, ErrorCode.OFFSET_OUT_OF_RANGE)
             self._quorum.out.append(Reply(read.correlation, refusal, self._quorum.barrier))
@@ -292,18 +293,18 @@ class Leadership:
 
     # Linearizable reads
 
-    def ask_read_index(self, token: int) -> None:
+    def on_read_index_asked(self, event: ReadIndexAsked, now_ms: int) -> None:
         """Answers at once if this node votes alone or does not lead, else when a majority has echoed the read's round."""
         quorum = self._quorum
         leader = quorum.state
         if not isinstance(leader, Leader):
-            quorum.out.append(ReadIndexRefused(token, quorum.leader_id, quorum.epoch))
+            quorum.out.append(ReadIndexRefused(event.token, quorum.leader_id, quorum.epoch))
             return
         reads = leader.read_index
         if len(reads.waiting) >= quorum.config.waiting_reads_max:
-            quorum.out.append(ReadIndexRefused(token, leader.leader_id, leader.epoch, overloaded=True))
+            quorum.out.append(ReadIndexRefused(event.token, leader.leader_id, leader.epoch, overloaded=True))
             return
-        reads.ask(token, leader.high_watermark)
+        reads.ask(event.token, leader.high_watermark)
         self._confirm_reads(leader)
         if reads.waiting:
             for fetch in leader.purgatory.take_awaiting_records():
@@ -312,7 +313,7 @@ class Leadership:
     def _hear_echo(self, leader: Leader, request: FetchRequest) -> bool:
         """True if the sender is a voter that has not heard of the newest round, and somebody waits for it."""
         voter, reads = leader.voters.get(request.replica.node_id), leader.read_index
-        if voter is None or not self._is_voter(request.replica):
+        if voter is None or not self._quorum.membership.has(request.replica):
             return False
         if voter.echoed_round < request.read_round <= reads.round:
             voter.echoed_round = request.read_round

@@ -208,16 +208,16 @@ class RaftNode:
             RequestFailed: self._on_request_failed,
             RequestAbandoned: self._on_request_abandoned,
             TimerFired: self._on_timer,
-            Propose: self._on_propose,
+            Propose: self._leadership.on_propose,
             StorageCompleted: self._on_storage_completed,
             ElectionStateStored: self._on_election_state_stored,
-            RecordsRead: self._on_records_read,
+            RecordsRead: self._leadership.on_records_read,
             StorageFailed: self._on_storage_failed,
             ResignAsked: self._on_resign_asked,
-            ReadIndexAsked: self._on_read_index_asked,
+            ReadIndexAsked: self._leadership.on_read_index_asked,
             ShutdownAsked: self._on_shutdown_asked,
             SnapshotTaken: self._on_snapshot_taken,
-            SnapshotRead: self._on_snapshot_read,
+            SnapshotRead: self._serving.on_snapshot_read,
             SnapshotChunkStored: self._copying.on_chunk_stored,
             SnapshotVerified: self._copying.on_verified,
             SnapshotRefused: self._copying.on_refused,
@@ -553,12 +553,6 @@ class RaftNode:
     def _on_timer(self, event: TimerFired, now_ms: int) -> None:
         """Nothing of its own: every step ends by polling what is due."""
 
-    def _on_propose(self, event: Propose, now_ms: int) -> None:
-        self._leadership.propose(event.epoch, event.body, event.record_count, now_ms)
-
-    def _on_read_index_asked(self, event: ReadIndexAsked, now_ms: int) -> None:
-        self._leadership.ask_read_index(event.token)
-
     def _on_storage_completed(self, event: StorageCompleted, now_ms: int) -> None:
         if not self._log.flushes.completed(event.append_id):
             return
@@ -580,15 +574,9 @@ class RaftNode:
             raise InvariantViolation(f"election state {event.version} was stored, but the newest is {quorum.election_version}")
         quorum.durable_election_version = max(quorum.durable_election_version, event.version)
 
-    def _on_records_read(self, event: RecordsRead, now_ms: int) -> None:
-        self._leadership.on_records_read(event.read_id, event.data)
-
     def _on_snapshot_taken(self, event: SnapshotTaken, now_ms: int) -> None:
         state = self._quorum.state
         self._snapshots.taken(event.id, state.furthest_observer() if isinstance(state, Leader) else None)
-
-    def _on_snapshot_read(self, event: SnapshotRead, now_ms: int) -> None:
-        self._serving.on_snapshot_read(event)
 
     def _on_storage_failed(self, event: StorageFailed, now_ms: int) -> None:
         self._quorum.trace("storage", event.reason)

@@ -60,7 +60,7 @@ class SnapshotServing:
             return ErrorCode.SNAPSHOT_NOT_FOUND
         return ErrorCode.NONE if request.position >= 0 else ErrorCode.POSITION_OUT_OF_RANGE
 
-    def on_snapshot_read(self, event: SnapshotRead) -> None:
+    def on_snapshot_read(self, event: SnapshotRead, now_ms: int) -> None:
         """A read that is no longer known was answered when its leadership ended, or nobody waits for it any more."""
         leader = self._quorum.state
         read = leader.reads.pop(event.read_id, None) if isinstance(leader, Leader) else None

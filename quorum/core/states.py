@@ -42,7 +42,7 @@ class EpochState:
 
     @abstractmethod
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whether this state grants a vote of its own epoch to `candidate`, whose log is `up_to_date` or not (KIP-996)."""
+        """Return True if this state grants `candidate`, whose log is `up_to_date` or not, a vote of its own epoch (KIP-996)."""
 
     @abstractmethod
     def next_deadline_ms(self) -> int:
@@ -55,6 +55,15 @@ class EpochState:
 
     def __repr__(self) -> str:
         return self._who()
+
+
+def _grants_without_promise(state: EpochState, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
+    """Pre-vote: log up to date. Vote: the same candidate again, or no vote, no leader known and log up to date."""
+    if pre_vote:
+        return up_to_date
+    if state.voted_key is not None:
+        return state.voted_key == candidate
+    return state.leader_id == NO_LEADER and up_to_date
 
 
 class Unattached(EpochState):
@@ -85,13 +94,7 @@ class Unattached(EpochState):
         self.fetch_at_ms = fetch_at_ms
         self.fetch_correlation: int | None = None
 
-    def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-        """Pre-vote: log up to date. Vote: the same candidate again, or no vote and no leader known and log up to date."""
-        if pre_vote:
-            return up_to_date
-        if self.voted_key is not None:
-            return self.voted_key == candidate
-        return self.leader_id == NO_LEADER and up_to_date
+    grants = _grants_without_promise
 
     def next_deadline_ms(self) -> int:
         if self.fetch_correlation is None and self.fetch_at_ms < self.election_deadline_ms:
@@ -123,13 +126,7 @@ class Prospective(EpochState):
         self.tally = tally
         self.election_deadline_ms = election_deadline_ms
 
-    def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-        """As Unattached: a node that only asks around has promised nothing."""
-        if pre_vote:
-            return up_to_date
-        if self.voted_key is not None:
-            return self.voted_key == candidate
-        return self.leader_id == NO_LEADER and up_to_date
+    grants = _grants_without_promise
 
     def next_deadline_ms(self) -> int:
         ask_ms = self.tally.next_ask_ms

@@ -32,19 +32,34 @@ from ..core.decoding import Decoder
 from ..core.effects import Reply, Send
 from ..core.errors import ErrorCode
 from ..core.events import Event, RequestAbandoned, RequestFailed, RequestReceived, ResponseReceived
-from ..core.messages import API_OF, REQUEST_OF, RESPONSE_OF, EndQuorumEpochRequest, VoterChangeRequest
+from ..core.messages import (
+    API_OF,
+    REQUEST_OF,
+    RESPONSE_OF,
+    EndQuorumEpochRequest,
+    LeaderView,
+    VoterChangeRequest,
+    VoterChangeResponse,
+)
 from ..core.outbox import Outbox
 from ..core.types import Endpoint
 from ..storage.errors import WrongIdentity
 from .address_book import AddressBook
 from .driver_config import DriverConfig
-from .own_request import OwnRequest
+from .signal import Answer
 
 logger = logging.getLogger("kraftlab.quorum")
 
 _encode = msgspec.msgpack.Encoder().encode
 _request_decoders = {api: Decoder(request) for api, request in REQUEST_OF.items()}
 _response_decoders = {api: Decoder(response) for api, response in RESPONSE_OF.items()}
+
+
+class OwnRequest(Answer[VoterChangeResponse]):
+    """A request of this node to its own core, which answers it as it answers peers."""
+
+    def refuse(self, code: ErrorCode, message: str) -> None:
+        self.give(VoterChangeResponse(code, LeaderView(0), message))
 
 
 class PeerDesk:
@@ -134,7 +149,8 @@ class PeerDesk:
             if isinstance(message, Reply):
                 responder = self._responders.pop(message.correlation, None)
                 if isinstance(responder, OwnRequest):
-                    responder.answer(message.response)
+                    assert isinstance(message.response, VoterChangeResponse), f"{message!r} answers no change of voters"
+                    responder.give(message.response)
                 elif responder is not None:
                     responder.reply(_encode(message.response))
             elif self._held.pop(message.correlation, (math.inf, 0))[0] < trio.current_time():

@@ -74,10 +74,9 @@ from .driver_config import DriverConfig, DriverStatistics
 from .environment import Outside, this_machine
 from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
 from .full_disk import when_there_is_room
-from .own_request import OwnRequest
-from .peer_desk import PeerDesk
+from .peer_desk import OwnRequest, PeerDesk
 from .quorum_description import DESCRIBE_QUORUM, QuorumDescription, describe_quorum
-from .read_index import ReadIndexDesk
+from .read_index import ReadIndexDesk, offset_of
 from .signal import Signal
 from .snapshot_copies import SnapshotCopies
 from .snapshot_taker import SnapshotTaker
@@ -177,7 +176,7 @@ class RaftDriver:
             raise NotLeader(self.leader.leader_id, self.leader.epoch)
         answer = self._read_index.join()
         self._deferred.set()
-        return await answer.wait()
+        return await offset_of(answer)
 
     def resign(self, epoch: int, reason: str) -> None:
         """Gives up the leadership of `epoch`; in any other epoch nothing happens."""

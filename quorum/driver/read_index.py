@@ -6,34 +6,22 @@ the next. What the answer means is told in the core's read_index.py.
 
 from __future__ import annotations
 
-import trio
-
 from ..core.effects import ReadIndexReady, ReadIndexRefused
 from ..core.messages import LeaderView
 from .errors import NotLeader, Overloaded
+from .signal import Answer
+
+ReadIndexAnswer = Answer[ReadIndexReady | ReadIndexRefused]
 
 
-class ReadIndexAnswer:
-    """Waited for by any number of tasks."""
-
-    def __init__(self) -> None:
-        self._done = trio.Event()
-        self._answer: ReadIndexReady | ReadIndexRefused | None = None
-
-    def put(self, answer: ReadIndexReady | ReadIndexRefused) -> None:
-        self._answer = answer
-        self._done.set()
-
-    async def wait(self) -> int:
-        """The offset. NotLeader or Overloaded."""
-        await self._done.wait()
-        answer = self._answer
-        assert answer is not None
-        if isinstance(answer, ReadIndexReady):
-            return answer.offset
-        if answer.overloaded:
-            raise Overloaded("too many reads wait for a majority of the voters; try again later")
-        raise NotLeader(answer.leader_id, answer.epoch)
+async def offset_of(answer: ReadIndexAnswer) -> int:
+    """Wait for the answer: its offset. NotLeader, Overloaded."""
+    given = await answer.wait()
+    if isinstance(given, ReadIndexReady):
+        return given.offset
+    if given.overloaded:
+        raise Overloaded("too many reads wait for a majority of the voters; try again later")
+    raise NotLeader(given.leader_id, given.epoch)
 
 
 class ReadIndexDesk:
@@ -59,7 +47,7 @@ class ReadIndexDesk:
         return self._last_token
 
     def answer(self, effect: ReadIndexReady | ReadIndexRefused) -> None:
-        self._asked.pop(effect.token).put(effect)
+        self._asked.pop(effect.token).give(effect)
 
     def close(self, leader: LeaderView) -> None:
         """The node ends: nobody waits any longer."""
@@ -67,4 +55,4 @@ class ReadIndexDesk:
         self._asked.clear()
         self._forming = None
         for answer in waiting:
-            answer.put(ReadIndexRefused(0, leader.leader_id, leader.epoch))
+            answer.give(ReadIndexRefused(0, leader.leader_id, leader.epoch))

@@ -1,8 +1,12 @@
-"""A wake-up call between two tasks on the event loop."""
+"""What tasks on one event loop wait for: a wake-up call, and an answer."""
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 import trio
+
+T = TypeVar("T")
 
 
 class Signal:
@@ -27,3 +31,19 @@ class Signal:
         else:
             await self.sleepers.park()
         self._set = False
+
+
+class Answer(Generic[T]):
+    """An answer that is given once. Any number of tasks may wait for it."""
+
+    def __init__(self) -> None:
+        self._given = trio.Event()
+        self._value: T
+
+    def give(self, value: T) -> None:
+        self._value = value
+        self._given.set()
+
+    async def wait(self) -> T:
+        await self._given.wait()
+        return self._value

@@ -29,13 +29,15 @@ from ..storage.errors import StorageFull
 from ..storage.snapshot_store import SnapshotStore
 from .environment import Threads
 from .errors import NoSnapshot
-from .signal import Signal
+from .signal import Answer, Signal
 
 logger = logging.getLogger("kraftlab.quorum")
 
 NOT_NOW_RETRY_S = 0.1
 FULL_DISK_RETRY_S = 10.0
 BATCH_OVERHEAD_BYTES = 48
+
+SnapshotAnswer = Answer[OffsetAndEpoch | Exception]
 
 
 class SnapshotTaker:
@@ -78,8 +80,8 @@ class SnapshotTaker:
         """What was last told of why it is still there."""
         self._frozen: tuple[SnapshotContext, FrozenState] | None = None
         self._work = Signal()
-        self._asked: list[_Request] = []
-        self._answering: list[_Request] = []
+        self._asked: list[SnapshotAnswer] = []
+        self._answering: list[SnapshotAnswer] = []
 
     # --- the apply task's side -----------------------------------------------------------------------------------------------
 
@@ -141,14 +143,17 @@ class SnapshotTaker:
 
     async def take(self) -> OffsetAndEpoch:
         """A snapshot of what is applied now or later. NoSnapshot says why there is none; StorageFull."""
-        request = _Request()
+        request = SnapshotAnswer()
         self._asked.append(request)
         self._wake()
         try:
-            return await request.wait()
+            outcome = await request.wait()
         finally:
             if request in self._asked:
                 self._asked.remove(request)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def rewrite(self, effect: RewriteSnapshot) -> None:
         """The newest can not be read any more: another is taken as soon as there can be one, there or at a later offset."""
@@ -199,7 +204,7 @@ class SnapshotTaker:
                 self._to_replace = None
             self._on_taken(context.id)
             for request in self._answering:
-                request.answer(context.id)
+                request.give(context.id)
         else:
             self._refuse(NoSnapshot(f"a newer snapshot than {context.id} has come from the leader meanwhile"))
         self._answering = []
@@ -225,24 +230,4 @@ class SnapshotTaker:
         if self._frozen is None:
             self._asked = []
         for request in requests:
-            request.answer(error)
-
-
-class _Request:
-    """Somebody who waits for a snapshot."""
-
-    def __init__(self) -> None:
-        self._done = trio.Event()
-        self._outcome: OffsetAndEpoch | Exception | None = None
-
-    def answer(self, outcome: OffsetAndEpoch | Exception) -> None:
-        self._outcome = outcome
-        self._done.set()
-
-    async def wait(self) -> OffsetAndEpoch:
-        await self._done.wait()
-        outcome = self._outcome
-        assert outcome is not None
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+            request.give(error)

@@ -7,7 +7,7 @@ from .identity import LogIdentity
 from .metadata_log import MetadataLog
 from .metadata_store import MetadataStore
 from .snapshot_file import SnapshotInvalid, SnapshotSummary
-from .snapshot_store import SnapshotInfo, SnapshotReader, SnapshotStore, SnapshotWriter, VerifiedSnapshot
+from .snapshot_store import SnapshotInfo, SnapshotReader, SnapshotStore, SnapshotWriter
 
 __all__ = [
     "DiskFailed",
@@ -28,6 +28,5 @@ __all__ = [
     "SnapshotWriter",
     "StorageError",
     "StorageFull",
-    "VerifiedSnapshot",
     "WrongIdentity",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..core.batch import ControlRecord, KRaftVersion, KRaftVoters, SnapshotHeader
 from ..core.types import VoterSet
-from .checked_file import TEMPORARY
+from .checked_file import replacing
 from .file_system import FileSystem
 from .identity import partition_directory
 from .snapshot_file import BOOTSTRAP_ID, SnapshotEncoder, SnapshotInvalid, read_summary, snapshot_name
@@ -18,16 +18,9 @@ def write_bootstrap(file_system: FileSystem, directory: str, cluster_id: str, vo
     """Write it durably into a metadata.log.dir, which is made if missing. An existing one is replaced."""
     partition = partition_directory(directory)
     file_system.make_directory(partition)
-    path = f"{partition}/{snapshot_name(BOOTSTRAP_ID)}"
-    file_system.remove(path + TEMPORARY)
-    file = file_system.open(path + TEMPORARY, create=True)
-    try:
-        control: list[ControlRecord] = [SnapshotHeader(0, cluster_id, 0, 0, 0), KRaftVersion(0, 1), KRaftVoters(0, voters)]
+    control: list[ControlRecord] = [SnapshotHeader(0, cluster_id, 0, 0, 0), KRaftVersion(0, 1), KRaftVoters(0, voters)]
+    with replacing(file_system, partition, snapshot_name(BOOTSTRAP_ID)) as file:
         SnapshotEncoder(file, BOOTSTRAP_ID, control).finish()
-    finally:
-        file.close()
-    file_system.rename(path + TEMPORARY, path)
-    file_system.sync_directory(partition)
     file_system.sync_directory(directory)
 
 

@@ -1,18 +1,36 @@
-"""Small records on disk that are replaced whole: one JSON line and its crc.
+"""Files that are replaced whole, and small records in them: one JSON line and its crc.
 
-The file is two lines: a JSON object and the crc32 of that line in hex, so that `cat` shows it and any flipped bit is
-noticed. New contents go to `<name>.tmp`, are fsynced, renamed over the old file, and the directory is fsynced: after a power
-cut the file holds the old record or the new one, never a mixture.
+New contents go to `<name>.tmp`, are fsynced, renamed over the old file, and the directory is fsynced. After a power cut the file
+holds the old contents or the new, never a mixture. A record is two lines: a JSON object and the crc32 of that line in hex. `cat`
+shows it, and any flipped bit is noticed.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from .file_system import FileSystem
+from .file_system import File, FileSystem
 
 MAX_BYTES = 1024 * 1024
 TEMPORARY = ".tmp"
+
+
+@contextmanager
+def replacing(file_system: FileSystem, directory: str, name: str) -> Iterator[File]:
+    """Give an empty file to write; it durably takes the name when the block ends. After an error the old file stays."""
+    path = f"{directory}/{name}"
+    temporary = path + TEMPORARY
+    file_system.remove(temporary)
+    file = file_system.open(temporary, create=True)
+    try:
+        yield file
+        file.fdatasync()
+    finally:
+        file.close()
+    file_system.rename(temporary, path)
+    file_system.sync_directory(directory)
 
 
 def with_crc(line: bytes) -> bytes:
@@ -38,14 +56,5 @@ def read_checked(file_system: FileSystem, path: str) -> bytes | None:
 
 def replace_checked(file_system: FileSystem, directory: str, name: str, line: bytes) -> None:
     """Replace the file durably. StorageFull leaves the old one in place."""
-    path = f"{directory}/{name}"
-    temporary = path + TEMPORARY
-    file_system.remove(temporary)
-    file = file_system.open(temporary, create=True)
-    try:
+    with replacing(file_system, directory, name) as file:
         file.pwrite(with_crc(line), 0)
-        file.fdatasync()
-    finally:
-        file.close()
-    file_system.rename(temporary, path)
-    file_system.sync_directory(directory)

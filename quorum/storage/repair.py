@@ -23,7 +23,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from .checked_file import read_checked, replace_checked
+from .checked_file import read_checked, replace_checked, replacing
 from .errors import LogCorrupt, StorageFull
 from .file_system import FileSystem
 from .identity import LogIdentity
@@ -32,7 +32,6 @@ from .snapshot_file import snapshot_name
 
 FILE_NAME = "repair"
 DAMAGED = ".damaged"
-UNFINISHED = ".tmp"
 WHOLE = -1
 
 
@@ -156,7 +155,6 @@ def _needs_room(repair: Repair) -> Iterator[None]:
 
 
 def _copy(file_system: FileSystem, directory: str, step: Step) -> None:
-    target = f"{directory}/{step.target}"
     if step.target in file_system.names(directory):
         return
     source = file_system.open(f"{directory}/{step.source}")
@@ -164,15 +162,8 @@ def _copy(file_system: FileSystem, directory: str, step: Step) -> None:
         data = source.pread(source.size() - step.position, step.position).rstrip(b"\0")
     finally:
         source.close()
-    file_system.remove(target + UNFINISHED)
-    copy = file_system.open(target + UNFINISHED, create=True)
-    try:
+    with replacing(file_system, directory, step.target) as copy:
         copy.pwrite(data, 0)
-        copy.fdatasync()
-    finally:
-        copy.close()
-    file_system.rename(target + UNFINISHED, target)
-    file_system.sync_directory(directory)
 
 
 def _rename(file_system: FileSystem, directory: str, step: Step) -> None:

@@ -63,6 +63,16 @@ def snapshot_id(name: str) -> OffsetAndEpoch | None:
     return OffsetAndEpoch(int(match.group(1)), int(match.group(2))) if match else None
 
 
+def id_of_path(path: str) -> OffsetAndEpoch:
+    """The id in a finished snapshot's name. SnapshotInvalid if the name is not one."""
+    position = snapshot_id(path.rpartition("/")[2])
+    if position is None:
+        raise SnapshotInvalid(
+            f"{path} has no snapshot's name, which is <end offset, 20 digits>-<epoch, 10 digits>.checkpoint; give one that has"
+        )
+    return position
+
+
 def _summary(
     position: OffsetAndEpoch, size_bytes: int, record_count: int, header: SnapshotHeader, control: tuple[ControlRecord, ...]
 ) -> SnapshotSummary:

@@ -35,6 +35,7 @@ from .snapshot_file import (
     SnapshotEncoder,
     SnapshotInvalid,
     SnapshotSummary,
+    id_of_path,
     read_summary,
     snapshot_id,
     snapshot_name,
@@ -42,14 +43,6 @@ from .snapshot_file import (
 
 UNFINISHED = ".tmp"
 PART = ".part"
-
-
-class VerifiedSnapshot(NamedTuple):
-    """What a whole copy says: the crc and time of the log's batch that ends where it does, and its voters' control records."""
-
-    last_crc: int
-    append_time_ms: int
-    control: tuple[ControlRecord, ...]
 
 
 class SnapshotInfo(NamedTuple):
@@ -235,7 +228,7 @@ class SnapshotStore:
         file.pwrite(data, start)
         return size + len(data)
 
-    def verify_part(self, position: OffsetAndEpoch) -> VerifiedSnapshot:
+    def verify_part(self, position: OffsetAndEpoch) -> SnapshotSummary:
         """All bytes are there: make them durable and check all of them. SnapshotInvalid discards the copy and says why."""
         file = self._part_file(position)
         try:
@@ -253,7 +246,7 @@ class SnapshotStore:
             raise
         self._close_part()
         self._verified[position] = summary
-        return VerifiedSnapshot(summary.last_crc, summary.append_time_ms, summary.control)
+        return summary
 
     def _close_part(self) -> None:
         if self._part is not None:
@@ -387,11 +380,7 @@ def list_snapshots(file_system: FileReader, directory: str) -> list[OffsetAndEpo
 
 def verify_file(file_system: FileReader, path: str) -> SnapshotSummary:
     """Check a whole snapshot file. SnapshotInvalid says what does not hold; FileNotFoundError."""
-    position = snapshot_id(path.rpartition("/")[2])
-    if position is None:
-        raise SnapshotInvalid(
-            f"{path} has no snapshot's name, which is <end offset, 20 digits>-<epoch, 10 digits>.checkpoint; give one that has"
-        )
+    position = id_of_path(path)
     file = file_system.open(path)
     try:
         return read_summary(file, position)

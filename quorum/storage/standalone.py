@@ -19,7 +19,7 @@ from ..core.batch import ControlRecord, ForcedStandalone, KRaftVersion, KRaftVot
 from ..core.effects import ElectionState
 from ..core.types import Voter, VoterSet
 from .bootstrap import read_bootstrap
-from .checked_file import TEMPORARY
+from .checked_file import replacing
 from .election_store import ElectionStateStore
 from .errors import LogCorrupt
 from .file_system import FileSystem
@@ -169,13 +169,5 @@ def _write_segment(
         attributes=batch.CONTROL,
     )
     header = SegmentHeader(identity._replace(generation=report.generation), end, index.last_epoch, index.last_crc)
-    path = f"{partition}/{segment_name(end)}"
-    file_system.remove(path + TEMPORARY)
-    file = file_system.open(path + TEMPORARY, create=True)
-    try:
+    with replacing(file_system, partition, segment_name(end)) as file:
         file.pwrite(header.encode() + data, 0)
-        file.fdatasync()
-    finally:
-        file.close()
-    file_system.rename(path + TEMPORARY, path)
-    file_system.sync_directory(partition)
