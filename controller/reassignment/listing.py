@@ -166,7 +166,7 @@ def _describe_progress(
         if all(eta >= 0 for eta in etas):
             # Copies to several brokers run at the same time; their sum at the limit of one is the cautious estimate.
             at_limit_ms = described.bytes_left * 1000 // described.limit if described.limit else 0
-            described.eta_ms = max(max(etas), at_limit_ms)
+            described.eta_ms = max(*etas, at_limit_ms)
 
 
 def _list_queue(
