@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kraftlab.config.effective import Source
-from kraftlab.config.resources import ConfigOperation
+from kraftlab.config.resources import ConfigOperation, ResourceType
 
 from ..connection import bootstrap_option, command_config_option, connect
 from ..output import DONE, CommandFailed, Output, json_option
-from .text import KINDS, Changes, Entity
+from .text import KINDS, Changes, Entity, check_are_set
 
 if TYPE_CHECKING:
+    from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import AdminClient
 
 SHORT_OPTIONS = {
@@ -184,6 +184,8 @@ def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -
 
     from .text import updated_line
 
+    if changes.deleted and entity.kind.number != ResourceType.BROKER_LOGGER:
+        check_are_set(changes, _own_keys(client, entity), entity)
     resource = config_changes(entity.kind.number or 0, entity.name or "", changes.added)
     for key in changes.deleted:  # one that is added as well, or is named twice, is for the controller to refuse
         resource.configs.add(name=key, config_operation=ConfigOperation.DELETE)
@@ -192,10 +194,29 @@ def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -
     out.result({"updated": {"type": entity.kind.singular, "name": entity.name}})
 
 
-def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) -> None:
+def _own_keys(client: AdminClient, entity: Entity) -> set[str]:
+    """Return the keys that the entity itself sets. ApiError, ConfigUsageError."""
+    [result] = _described(client, [entity])
+    return {entry.name for entry in result.configs if entry.config_source in entity.own_sources}
+
+
+def _described(client: AdminClient, entities: Sequence[Entity]) -> Sequence[pb.DescribeConfigsResult]:
     from kraftlab.admin.v1 import admin_pb2 as pb
     from kraftlab.client import raise_first_error
+    from kraftlab.metadata.errors import ErrorCode
 
+    from .text import ConfigUsageError
+
+    resources = [pb.DescribeConfigsResource(resource_type=each.kind.number, resource_name=each.name or "") for each in entities]
+    results = client.describe_configs(resources).results if resources else []
+    for entity, result in zip(entities, results, strict=True):
+        if entity.kind.number == ResourceType.TOPIC and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ConfigUsageError(f"The topic '{entity.name}' does not exist.")
+    raise_first_error(results)
+    return results
+
+
+def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) -> None:
     from .text import SOURCES, ConfigView, SynonymView, described_lines
 
     entities = [entity]
@@ -204,12 +225,8 @@ def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) 
         entities = [Entity(entity.kind, found.resource_name) for found in listed]
         if entity.kind.has_default:
             entities.append(Entity(entity.kind, None))
-    resources = [pb.DescribeConfigsResource(resource_type=entity.kind.number, resource_name=e.name or "") for e in entities]
-    results = client.describe_configs(resources).results if resources else []
-    raise_first_error(results)
     document = []
-    for described, result in zip(entities, results, strict=True):
-        sources = (Source.DYNAMIC_DEFAULT_BROKER,) if described.name is None else entity.kind.sources
+    for described, result in zip(entities, _described(client, entities), strict=True):
         entries = [
             ConfigView(
                 entry.name,
@@ -219,7 +236,7 @@ def _describe(client: AdminClient, out: Output, entity: Entity, show_all: bool) 
                 [SynonymView(s.name, s.value if s.HasField("value") else None, int(s.source)) for s in entry.synonyms],
             )
             for entry in result.configs
-            if show_all or entry.config_source in sources
+            if show_all or entry.config_source in described.own_sources
         ]
         out.lines(described_lines(described, show_all, entries))
         document.append(

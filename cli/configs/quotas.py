@@ -10,7 +10,7 @@ from kraftlab.client import raise_first_error
 
 from ..output import Output
 from ..security import scram_command
-from .text import Changes, Entity, parse_quotas, quota_line, updated_line
+from .text import Changes, Entity, check_are_set, parse_quotas, quota_line, updated_line
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -27,10 +27,14 @@ def run(client: AdminClient, out: Output, entities: Sequence[Entity], changes: C
 
 
 def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes) -> None:
+    quotas = parse_quotas(changes.added)
+    if changes.deleted:
+        found = client.describe_client_quotas(_filter(entities), strict=True).entries.values
+        check_are_set(changes, {value.key for entry in found for value in entry.values}, entities[0])
     entry = pb.ClientQuotaAlteration(
         entity=[pb.QuotaEntityPart(entity_type=entity.kind.quota_type, entity_name=entity.name) for entity in entities],
         ops=[
-            *(pb.ClientQuotaOperation(key=key, value=value) for key, value in parse_quotas(changes.added).items()),
+            *(pb.ClientQuotaOperation(key=key, value=value) for key, value in quotas.items()),
             *(pb.ClientQuotaOperation(key=key, remove=True) for key in changes.deleted),
         ],
     )
@@ -41,14 +45,7 @@ def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes
 
 def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> None:
     """A filter of one type also shows what it has together with others if no name is given; Kafka's tool leaves that out."""
-    components = [
-        pb.QuotaFilterComponent(
-            entity_type=entity.kind.quota_type,
-            match_type=_match_type(entity),
-            match=entity.name,
-        )
-        for entity in entities
-    ]
+    components = _filter(entities)
     has_any = any(entity.is_any for entity in entities)
     response = client.describe_client_quotas([] if has_any and len(entities) == 1 else components, strict=not has_any)
     types = {entity.kind.quota_type for entity in entities}
@@ -63,6 +60,13 @@ def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> N
     credentials = scram_command.find(client, entities)
     out.lines(scram_command.lines(credentials))
     out.result({"quotas": document, "scram_credentials": [credential._asdict() for credential in credentials]})
+
+
+def _filter(entities: Sequence[Entity]) -> list[pb.QuotaFilterComponent]:
+    return [
+        pb.QuotaFilterComponent(entity_type=entity.kind.quota_type, match_type=_match_type(entity), match=entity.name)
+        for entity in entities
+    ]
 
 
 def _match_type(entity: Entity) -> int:

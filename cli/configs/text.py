@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kraftlab.config.effective import Source
@@ -65,6 +65,11 @@ class Entity(NamedTuple):
     name: str | None
     is_any: bool = False
 
+    @property
+    def own_sources(self) -> tuple[int, ...]:
+        """Sources of values that were set for this entity itself."""
+        return (Source.DYNAMIC_DEFAULT_BROKER,) if self.name is None else self.kind.sources
+
 
 class ConfigUsageError(ValueError):
     """Arguments that make no config; the text is for the person who wrote them."""
@@ -108,6 +113,14 @@ def split_outside_brackets(text: str) -> list[str]:
             items.append(text[start:at])
             start = at + 1
     return [*items, text[start:]] if text else []
+
+
+def check_are_set(changes: Changes, own_keys: Collection[str], entity: Entity) -> None:
+    """ConfigUsageError, as in Kafka's tool, if a key to delete is not set. The node refuses a key that is added as well."""
+    unset = [key for key in changes.deleted if key not in own_keys and key not in changes.added]
+    if unset:
+        of = f"the default of {entity.kind.plural}" if entity.name is None else f"{entity.kind.singular} {entity.name}"
+        raise ConfigUsageError(f"Invalid config(s): {','.join(unset)}: not set for {of}, so there is nothing to delete")
 
 
 def updated_line(entity: Entity) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
 
 STORAGE_ERROR = 56
+UNKNOWN_TOPIC = 3
 
 
 @click.command(
@@ -56,6 +57,10 @@ def log_dirs(
         unknown = [broker for broker in wanted if broker not in existing]
         if unknown:
             raise CommandFailed(unknown_brokers(unknown, existing))
+        described = client.describe_topics(sorted(topics)).topics if topics else ()
+        missing = [topic.name for topic in described if topic.error_code == UNKNOWN_TOPIC]
+        if missing:
+            raise CommandFailed(f"ERROR: The given topics do not exist from --topic-list: {','.join(missing)}")
         out.lines(["Querying brokers for log directories information"])
         responses = {broker: client.describe_log_dirs(broker) for broker in wanted}
     out.lines([f"Received log directory information from brokers {','.join(map(str, wanted))}"])

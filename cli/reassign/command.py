@@ -56,6 +56,8 @@ _ALSO_ALLOWED = {
     "progress": ("watch",),
 }
 _ALWAYS = ("bootstrap-server", "command-config", "json")
+_RATE = click.IntRange(min=-1)
+"""Bytes per second; -1 is what Kafka's tool takes for no limit."""
 _CONTROLLER_ACTIONS = ("cancel", "list")
 
 
@@ -181,8 +183,8 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @click.option("--broker-list", metavar="IDS", help="Brokers to place on, for example 0,1,2.")
 @click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")
 @click.option("--additional", is_flag=True, help="Execute although others run; also changes a throttle.")
-@click.option("--throttle", type=int, metavar="B/s", help="Limit of copying between brokers.")
-@click.option("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="Limit of copying between log directories.")
+@click.option("--throttle", type=_RATE, metavar="B/s", help="Limit of copying between brokers (-1: none, the default).")
+@click.option("--replica-alter-log-dirs-throttle", type=_RATE, metavar="B/s", help="Limit of copying between log directories.")
 @click.option("--timeout", type=click.IntRange(min=0), metavar="MS", help="How long log-dir moves may take to begin (10000).")
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
 @click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse changes of the replication factor (KIP-860).")

@@ -243,7 +243,10 @@ def _document_of(acl: pb.DeleteAclsMatchingAcl) -> dict[str, str]:
 
 def _is_sure(asked: str) -> bool:
     click.echo(asked)
-    return sys.stdin.readline().strip().lower() == "y"
+    answer = sys.stdin.readline()
+    if not answer:
+        raise CommandFailed("Nothing was removed: standard input ended without an answer. Use --force to remove without one.")
+    return answer.strip().lower() == "y"
 
 
 _RUN: dict[str, Callable[[AdminClient, Output, Options], None]] = {"list": _list, "add": _add, "remove": _remove}

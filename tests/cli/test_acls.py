@@ -72,8 +72,10 @@ def test_a_rule_is_added_listed_and_removed_in_kafkas_words(run: Run) -> None:
 def test_who_removes_rules_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
     run("acls", *ADD)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
-    asked = run("acls", "--remove", *ADD[1:]).out
-    assert asked == f"Are you sure you want to remove ACLs: \n \t{ENTRY}\n from resource filter `{PATTERN}`? (y/n)\n"
+    ran = run("acls", "--remove", *ADD[1:])
+    assert ran.code == (0 if answer else 1)
+    assert ran.err.startswith("Nothing was removed: standard input ended") == (not answer)
+    assert ran.out == f"Are you sure you want to remove ACLs: \n \t{ENTRY}\n from resource filter `{PATTERN}`? (y/n)\n"
     assert len(listed(run)) == left
 
 

@@ -216,3 +216,10 @@ def test_ctrl_c_while_a_command_is_still_being_loaded_ends_it_without_a_word(mon
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == main.INTERRUPTED
+
+
+@pytest.mark.parametrize("option", ["--throttle", "--replica-alter-log-dirs-throttle"])
+def test_a_negative_throttle_is_refused_before_anything_starts(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--bootstrap-server", "127.0.0.1:1", "--execute", "--reassignment-json-file", "plan.json", option, "-5")
+    assert main.run(["reassign-partitions", *words]) == 1
+    assert f"Invalid value for '{option}': -5 is not in the range x>=-1." in capsys.readouterr().err

@@ -68,6 +68,27 @@ def test_a_file_has_configs_to_set(run: Run, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("entity", "key", "of"),
+    [
+        (("--topic", "kept"), "retention.ms,no.such", "topic kept"),
+        (("--broker", "1"), "no.such", "broker 1"),
+        (("--broker-defaults",), "no.such", "the default of brokers"),
+        (("--user", "nobody"), "producer_byte_rate", "user nobody"),
+    ],
+)
+def test_a_config_that_is_not_set_cannot_be_deleted(run: Run, entity: tuple[str, ...], key: str, of: str) -> None:
+    run("topics", "--create", "--topic", "kept", "--if-not-exists")
+    refused = run("configs", "--alter", *entity, "--delete-config", key)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == f"Error: Invalid config(s): {key}: not set for {of}, so there is nothing to delete\n"
+
+
+@pytest.mark.parametrize("action", [("--describe",), ("--alter", "--delete-config", "retention.ms")])
+def test_a_topic_that_does_not_exist_is_named(run: Run, action: tuple[str, ...]) -> None:
+    assert run("configs", *action, "--topic", "nope") == (1, "", "Error: The topic 'nope' does not exist.\n")
+
+
 def test_loggers_of_a_broker_have_levels(run: Run) -> None:
     assert run("configs", "--alter", "--broker-logger", "1", "--add-config", "kraftlab.broker=DEBUG").code == 0
     assert "  kraftlab.broker=DEBUG sensitive=false synonyms={}\n" in run("configs", "--describe", "--broker-logger", "1").out

@@ -304,6 +304,11 @@ def test_the_quorum_is_shown(cluster: LocalCluster, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == "One of --status or --replication must be specified with describe sub-command\n"
 
 
+def test_log_dirs_of_a_topic_that_does_not_exist_are_refused(run: Run) -> None:
+    ran = run("log-dirs", "--describe", "--topic-list", "nope")
+    assert (ran.code, ran.err) == (1, "ERROR: The given topics do not exist from --topic-list: nope\n")
+
+
 def test_configs_are_set_and_removed(run: Run) -> None:
     key = "leader.replication.throttled.rate"
     assert (
