@@ -94,7 +94,7 @@ def configs(
     **short: object,
 ) -> int:
     """Show or change configs of topics, brokers and their loggers, groups and client metrics, quotas of users, clients and
-    addresses, and SCRAM credentials of users."""
+    addresses, and SCRAM credentials of users (which no listener checks yet)."""
     if describe == alter:
         raise _usage("Command must include exactly one action: --describe, --alter")
     from kraftlab.metadata.errors import ApiError

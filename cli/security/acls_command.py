@@ -121,7 +121,9 @@ Examples:
 @click.option("--force", is_flag=True, help="Do not ask before removing.")
 @json_option
 def acls(as_json: bool, **values: object) -> int:
-    """Add, remove or list access rules. They count only where nodes have an authorizer (authorizer.class.name)."""
+    """Add, remove or list access rules. They count only where nodes have an authorizer (authorizer.class.name).
+
+    Users are those of listener.name.grpc.users in server.properties; no listener checks SCRAM credentials yet."""
     options = msgspec.convert(values, Options)
     action = check_usage(given_options(values), options.resource_pattern_type)
 

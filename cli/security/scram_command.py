@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
 MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+NOT_USED = (
+    "Note: no listener checks SCRAM credentials yet. Users of the cluster are those of listener.name.grpc.users in the nodes' "
+    "server.properties; see docs/security.md."
+)
 _NAMES = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
 
 
@@ -48,7 +52,7 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
     upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
     raise_first_error(client.alter_user_scram_credentials(upsertions, deletions).results)
-    out.lines([updated_line(user)])
+    out.lines([updated_line(user), *([NOT_USED] if upsertions else [])])
     out.result({"updated": {"type": user.kind.singular, "name": user.name}})
 
 
@@ -90,8 +94,9 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
 
 
 def lines(credentials: Sequence[Credential]) -> list[str]:
-    """One per user."""
+    """One line per user, and a note that nobody can log in by them."""
     said: dict[str, list[str]] = {}
     for credential in credentials:
         said.setdefault(credential.user, []).append(f"{credential.mechanism}=iterations={credential.iterations}")
-    return [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in said.items()]
+    shown = [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in said.items()]
+    return [*shown, NOT_USED] if shown else []
