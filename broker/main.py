@@ -30,7 +30,7 @@ from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.features import METADATA_VERSION, supported_features
 from kraftlab.metadata.peer_rpc import BrokerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import Listener
-from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
+from kraftlab.metadata.uuids import random_uuid
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
 from kraftlab.quorum.driver.environment import Outside, this_machine
@@ -54,10 +54,9 @@ from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
 from .log.log_manager import LogManager
 from .log.partition_log import LogConfig
-from .log.startup import AssignedReplica
 from .move_reports import MoveReports
 from .moves.mover import Mover, wall_clock_ms
-from .replica_manager import ReplicaManager, is_counted_on
+from .replica_manager import ReplicaManager, assigned_replicas
 from .replication.fetch_service import FetchService
 from .replication.fetcher import Fetchers, FetchLimits
 from .retention import Retention
@@ -326,18 +325,7 @@ class BrokerNode:
 
     async def publish_replicas(self, publication: Publication) -> None:
         if publication.is_first:
-            node_id = self._config.node_id
-            assigned = [
-                AssignedReplica(
-                    *(topic.name, topic_id, number),
-                    partition.directory_of(node_id) or UNASSIGNED,
-                    is_counted_on(partition, node_id),
-                )
-                for topic_id, topic in publication.after.topics.by_id.items()
-                for number, partition in topic.partitions.items()
-                if node_id in partition.replicas
-            ]
-            assigned.sort(key=lambda replica: (replica.topic, replica.partition))
+            assigned = assigned_replicas(publication.after, self._config.node_id)
             registered = self.logs.directory_ids()
             await self._in_thread(None, self.logs.start, assigned, wall_clock_ms())
             for path in registered.keys() - self.logs.directory_ids().keys():

@@ -43,6 +43,7 @@ from .log.disks import Disks
 from .log.errors import LogDirFailed, LogError, ReplicaOffline
 from .log.log_manager import LogManager, NewReplica
 from .log.partition_log import PartitionLog
+from .log.startup import AssignedReplica
 from .moves.move_throttles import MoveThrottles
 from .moves.mover import Mover, wall_clock_ms
 from .replication.byte_gate import ByteGate
@@ -68,6 +69,19 @@ def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
     created: nobody has written to it yet.
     """
     return state.partition_epoch > 0 and broker_id in (*state.isr, *state.elr, *state.last_known_elr)
+
+
+def assigned_replicas(image: MetadataImage, broker_id: int) -> list[AssignedReplica]:
+    """The replicas that the metadata gives to the broker, by name."""
+    assigned = [
+        AssignedReplica(
+            *(topic.name, topic_id, number), state.directory_of(broker_id) or UNASSIGNED, is_counted_on(state, broker_id)
+        )
+        for topic_id, topic in image.topics.by_id.items()
+        for number, state in topic.partitions.items()
+        if broker_id in state.replicas
+    ]
+    return sorted(assigned, key=lambda replica: (replica.topic, replica.partition))
 
 
 class ReplicaManager:

@@ -24,9 +24,9 @@ from kraftlab.metadata.uuids import Uuid
 from ..log.errors import LogError
 from ..log.partition_log import PartitionLog
 from ..moves.move_state import MoveState
-from .one_broker import NotSettled, OneBroker, directory_id, format_disks, run
-from .other_brokers import OtherBroker
+from .one_broker import NotSettled, OneBroker, run
 from .recorder import Recorder
+from .world import Broker, directory_id, format_disks
 
 FIRST_LEADER_EPOCH = 3
 _SLOW = 400
@@ -63,7 +63,7 @@ class Script:
         self.given_up: list[tuple[bytes, ...]] = []
         self.faults: list[str] = []
         self._elsewhere = elsewhere
-        self._leader: OtherBroker | None = None
+        self._leader: Broker | None = None
         self._recorder = recorder
         self._swap = broker.logs.swap
         setattr(broker.logs, "swap", self._watched_swap)  # noqa: B010 - one object's method is replaced, not the class's
@@ -91,18 +91,15 @@ class Script:
             del self.batches[cut:]
         self._recorder.mark("branch", (len(self.given_up), cut))
         directory = self._elsewhere / f"broker-{leader_id}"
-        self._leader = await self.broker.follow(leader_id, directory, self.batches, self._heard)
-
-    def _heard(self, end_offset: int) -> None:
-        self._recorder.mark("acked", min(end_offset, len(self.batches)))
+        self._leader = await self.broker.follow(leader_id, directory, self.batches)
 
     async def fetch(self, count: int = 1) -> None:
         """The leader is written to, and the replica has it too in the end."""
         assert self._leader is not None, "nobody else leads"
-        first = len(self.batches)
-        self.batches += await self._leader.append(
-            [f"value {number} of {self._leader!r}" for number in range(first, first + count)]
-        )
+        for _ in range(count):
+            value = f"value {len(self.batches)} of broker {self._leader.broker_id}"
+            _, stored = await self.broker.produce(value, self._leader)
+            self.batches.append(stored)
         wanted = b"".join(self.batches)
         online_log = self.broker.partition.online_log
         await self.broker.until(
@@ -135,7 +132,7 @@ class Script:
     async def move(self, disk: Path) -> None:
         """Asks for a move, and no more."""
         self._recorder.mark("begun")
-        code = await self.broker.alter(str(disk))
+        code, _ = await self.broker.alter(disk)
         if code:
             self.faults.append(f"the move to {disk.name} was refused with error {code}")
 
@@ -347,7 +344,7 @@ def record(name: str) -> Recorded:
                 script.faults.append(str(error))
 
         with recorder.watching():
-            run(lambda: OneBroker(disks, directory_id(disks[0]), FIRST_LEADER_EPOCH, recorder.mark), play)
+            run(disks, directory_id(disks[0]), FIRST_LEADER_EPOCH, recorder.mark, play)
         [script] = scripts
         names = tuple(disk.name for disk in disks)
         return Recorded(name, names, tuple(recorder.trace), tuple(script.batches), tuple(script.faults), tuple(script.given_up))

@@ -38,7 +38,7 @@ from ..log.errors import LogError, ReplicaOffline
 from ..log.partition_log import PartitionLog
 from ..log.record_batch import read_header
 from ..replication.replica_errors import ReplicaError
-from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, open_logs, run, start_logs
+from .one_broker import NUMBER, PLAIN_NAME, TOPIC, TOPIC_ID, NotSettled, OneBroker, run, start_logs
 from .protocol import Recorded
 from .recorder import Recorder
 from .watched_disks import lay_out
@@ -163,7 +163,7 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
         for what, value in (("branch", (demand.branch, 0)), *held, ("committed", case.assigned), ("begun", None)):
             recorder.mark(what, value)
         with recorder.watching():
-            run(lambda: OneBroker(disks, case.assigned, NEXT_LEADER_EPOCH, recorder.mark), OneBroker.settle)
+            run(disks, case.assigned, NEXT_LEADER_EPOCH, recorder.mark, OneBroker.settle)
         return Recorded(
             f"recovery of {recorded.name}", recorded.disks, tuple(recorder.trace), recorded.batches, (), recorded.given_up
         )
@@ -206,9 +206,8 @@ class _Judge:
 
     def _start(self, assigned: Uuid, demand: Demand) -> PartitionLog | None:
         """The logs alone; what is served, as it was found."""
-        logs = open_logs(self._disks)
+        logs = start_logs(self._disks, assigned)
         try:
-            start_logs(logs, assigned)
             with suppress(ReplicaOffline):
                 log = logs.get_or_create(TOPIC, TOPIC_ID, NUMBER, assigned, is_counted_on=True)
                 self._check(log, demand)
@@ -243,7 +242,7 @@ class _Judge:
             log = broker.partition.online_log()
             if log.read(0, 1 << 20) != b"".join(found) + stored:
                 raise Broken("a record that was appended after the recovery is not where it belongs")
-            code = await broker.alter(str(log.log_dir))
+            code, _ = await broker.alter(log.log_dir)
             await broker.settle()
             if code or broker.log is not log:
                 raise Broken(f"a move to where the replica is was answered {code}, and the replica is {broker.log!r}")
@@ -252,7 +251,7 @@ class _Judge:
             if left != [log.directory] and not is_damaged:
                 raise Broken(f"in the end there are {', '.join(f'{path.parent.name}/{path.name}' for path in left)}")
 
-        run(lambda: OneBroker(self._disks, assigned, NEXT_LEADER_EPOCH, lambda what, value: None), look)
+        run(self._disks, assigned, NEXT_LEADER_EPOCH, lambda what, value: None, look)
 
     def _check(self, log: PartitionLog | None, demand: Demand) -> tuple[bytes, ...]:
         """The batches that are there."""

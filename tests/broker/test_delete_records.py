@@ -14,15 +14,13 @@ from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.retention import Retention
 from kraftlab.metadata.records import RESOURCE_TOPIC
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
+from .conftest import batch, eventually
 
 
 @pytest.fixture
-async def pair(world: Any, batch: Batch) -> Any:
+async def pair(world: Any) -> Any:
     """Topic `t` on brokers 0 (leader) and 1, with ten records; broker 2 has no replica."""
-    for broker_id in (0, 1, 2):
-        await world.add_broker(broker_id)
+    await world.add_brokers(3)
     await world.create_topic("t", [0, 1], [1, 0])
     for _ in range(5):
         assert (await world.brokers[0].produce("t", 0, batch(2))).error == 0
@@ -110,9 +108,7 @@ async def test_a_live_replica_that_does_not_follow_in_time_is_waited_for_no_long
     assert starts(pair) == [3, 0], "on the leader they are gone"
 
 
-async def test_a_replica_whose_broker_is_fenced_follows_when_it_is_back(
-    autojump_clock: Any, pair: Any, eventually: Eventually
-) -> None:
+async def test_a_replica_whose_broker_is_fenced_follows_when_it_is_back(autojump_clock: Any, pair: Any) -> None:
     pair.unreachable.add(0)
     await pair.fence(1, fenced=True)
     assert await delete(pair, 0, ("t", 0, 3)) == [(3, 0)]
@@ -147,9 +143,8 @@ def segments(log: PartitionLog) -> list[str]:
     return sorted(path.stem for path in log.directory.glob("*.log"))
 
 
-async def test_segments_that_lie_below_go_from_the_disk(autojump_clock: Any, world: Any, batch: Batch) -> None:
-    for broker_id in (0, 1):
-        await world.add_broker(broker_id)
+async def test_segments_that_lie_below_go_from_the_disk(autojump_clock: Any, world: Any) -> None:
+    await world.add_brokers(2)
     await world.create_topic("t", [0, 1])
     await world.configure(RESOURCE_TOPIC, "t", segment_bytes="1048576")
     for _ in range(30):
@@ -164,10 +159,9 @@ async def test_segments_that_lie_below_go_from_the_disk(autojump_clock: Any, wor
 
 class TestRetention:
     @pytest.fixture
-    async def grown(self, world: Any, batch: Batch) -> Any:
+    async def grown(self, world: Any) -> Any:
         """Three megabytes in segments of one, on brokers 0 and 1."""
-        for broker_id in (0, 1):
-            await world.add_broker(broker_id)
+        await world.add_brokers(2)
         await world.create_topic("t", [0, 1])
         await world.configure(RESOURCE_TOPIC, "t", segment_bytes="1048576", retention_ms="-1")
         for _ in range(30):
@@ -179,7 +173,7 @@ class TestRetention:
         retention = Retention(broker.replicas, broker.configs, 1000)
         return sum([await retention.check(log_dir) for log_dir in broker.dirs])
 
-    async def test_by_size_keeps_what_the_limit_covers(self, autojump_clock: Any, grown: Any, eventually: Eventually) -> None:
+    async def test_by_size_keeps_what_the_limit_covers(self, autojump_clock: Any, grown: Any) -> None:
         assert await self.check(grown, 0) == 0
         await grown.configure(RESOURCE_TOPIC, "t", retention_bytes="2000000")
         assert await self.check(grown, 0) == 1
@@ -208,7 +202,7 @@ class TestRetention:
         assert broker.log("t", 0).log_start_offset > 0
 
     async def test_goes_on_where_disks_answer_though_one_hangs(
-        self, autojump_clock: Any, world: Any, batch: Batch, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+        self, autojump_clock: Any, world: Any, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broker = await world.add_broker(0)
         await world.create_topic("t", [0], [0])

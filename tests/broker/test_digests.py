@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from kraftlab.broker.log.errors import LogClosed
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import LogDigestRequest
 
-Batch = Callable[..., bytes]
+from .conftest import batch
 
 
 async def slowly(limiter: trio.CapacityLimiter | None, work: Any, *arguments: Any, **options: Any) -> Any:
@@ -29,7 +28,7 @@ async def slowly(limiter: trio.CapacityLimiter | None, work: Any, *arguments: An
 
 
 async def test_digests_of_all_replicas_do_not_keep_producers_waiting(
-    autojump_clock: Any, world: Any, batch: Batch, nursery: trio.Nursery
+    autojump_clock: Any, world: Any, nursery: trio.Nursery
 ) -> None:
     broker = await world.add_broker(0, log_dirs=1)
     await world.create_topic("t", *[[0]] * 40)
@@ -51,7 +50,7 @@ async def test_digests_of_all_replicas_do_not_keep_producers_waiting(
 
 
 async def test_a_digest_is_of_the_log_that_a_move_has_put_in_the_place_of_another(
-    autojump_clock: Any, world: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await world.add_broker(0)
     await world.create_topic("t", [0])

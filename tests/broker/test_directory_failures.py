@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.control.lifecycle import RegistrationFailed
 from kraftlab.broker.control.metadata_publisher import Publication
-from kraftlab.broker.crash_images.other_brokers import on_the_loop
+from kraftlab.broker.crash_images.world import on_the_loop
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.disks import InThread, in_thread
 from kraftlab.broker.log.errors import LogDirFailed
@@ -32,8 +31,7 @@ from kraftlab.metadata.uuids import LOST, UNASSIGNED, random_uuid
 from kraftlab.quorum.driver.errors import only_cause
 from kraftlab.wire.transport import ListenError
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
+from .conftest import batch, eventually
 
 
 def failure(log_dir: Any) -> LogDirFailed:
@@ -41,9 +39,9 @@ def failure(log_dir: Any) -> LogDirFailed:
 
 
 async def test_leaderships_that_come_while_a_directory_fails_are_taken_where_the_disks_work(
-    autojump_clock: Any, world: Any, batch: Batch
+    autojump_clock: Any, world: Any
 ) -> None:
-    brokers = [await world.add_broker(broker_id) for broker_id in range(2)]
+    brokers = await world.add_brokers(2)
     topic_id = await world.create_topic("t", *[[1, 0]] * 4)
     await trio.sleep(1)
     bad_dir = brokers[0].log("t", 0).log_dir
@@ -60,9 +58,9 @@ async def test_leaderships_that_come_while_a_directory_fails_are_taken_where_the
 
 
 async def test_a_replica_whose_directory_was_never_reported_is_not_created_anew_when_that_directory_fails(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+    autojump_clock: Any, world: Any
 ) -> None:
-    brokers = [await world.add_broker(broker_id) for broker_id in range(2)]
+    brokers = await world.add_brokers(2)
     world.controller_answers = trio.Event()
     await world.create_topic("t", [0, 1])
     for _ in range(3):
@@ -80,10 +78,10 @@ async def test_a_replica_whose_directory_was_never_reported_is_not_created_anew_
 
 
 async def test_the_controller_hears_of_a_replica_that_is_offline_from_the_start_though_the_metadata_believes_it_placed(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+    autojump_clock: Any, world: Any
 ) -> None:
     """Else it is given the leadership, or keeps it from the others, and nobody serves the partition."""
-    brokers = [await world.add_broker(broker_id) for broker_id in range(2)]
+    brokers = await world.add_brokers(2)
     world.controller_answers = trio.Event()
     await world.create_topic("t", [0, 1])
     assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
@@ -99,7 +97,7 @@ async def test_the_controller_hears_of_a_replica_that_is_offline_from_the_start_
 
 
 async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_not_stop_the_clean_up(
-    autojump_clock: Any, world: Any, batch: Batch
+    autojump_clock: Any, world: Any
 ) -> None:
     broker = await world.add_broker(0, log_dirs=3)
     await world.create_topic("t", *[[0]] * 6)
@@ -109,10 +107,7 @@ async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_
     beside = [n for n in range(6) if broker.log("t", n).log_dir == source]
     assert len(beside) > 1
     target = next(path for path in broker.dirs if path != source)
-    topics = [admin_pb2.AlterReplicaLogDirTopic(name="t", partitions=[0])]
-    await broker.log_dirs_api.alter(
-        admin_pb2.AlterReplicaLogDirsRequest(dirs=[admin_pb2.AlterReplicaLogDir(path=str(target), topics=topics)])
-    )
+    await broker.alter(target)
     future = broker.partition("t", 0).future
     assert future is not None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -22,6 +21,8 @@ from kraftlab.broker.replication.fetch_sessions import (
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.metadata.uuids import UNASSIGNED
+
+from .conftest import batch, eventually, same_data
 
 TOPIC = b"t" * 16
 FOLLOWER, BROKER_EPOCH = 1, 5
@@ -186,8 +187,7 @@ def test_a_leader_that_answers_knows_what_its_follower_wants(steps: list[tuple[s
 @pytest.fixture
 async def pair(world: Any) -> Any:
     """Two brokers, and a topic of twenty partitions that broker 0 leads."""
-    for broker_id in range(2):
-        await world.add_broker(broker_id)
+    await world.add_brokers(2)
     await world.create_topic("t", *([0, 1] for _ in range(20)))
     return world
 
@@ -213,7 +213,7 @@ def fetches(world: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[ReplicaFe
     return seen
 
 
-async def test_idle_partitions_are_not_named_again(autojump_clock: Any, fetches: list[Any], pair: Any, batch: Any) -> None:
+async def test_idle_partitions_are_not_named_again(autojump_clock: Any, fetches: list[Any], pair: Any) -> None:
     await trio.sleep(2)
     fetches.clear()
     await trio.sleep(5)
@@ -225,9 +225,7 @@ async def test_idle_partitions_are_not_named_again(autojump_clock: Any, fetches:
     assert named == {7}
 
 
-async def test_a_follower_that_rests_at_the_end_stays_in_sync_when_an_append_comes_late(
-    autojump_clock: Any, pair: Any, batch: Any
-) -> None:
+async def test_a_follower_that_rests_at_the_end_stays_in_sync_when_an_append_comes_late(autojump_clock: Any, pair: Any) -> None:
     """Its last fetch that named the partition is long ago; that it was heard since counts."""
     leader = pair.brokers[0]
     await trio.sleep(60)
@@ -245,13 +243,7 @@ async def test_a_follower_that_rests_at_the_end_stays_in_sync_when_an_append_com
 
 @pytest.mark.parametrize("what", ["forgets the session", "restarts"])
 async def test_replication_goes_on_when_a_leader_knows_the_session_no_more(
-    autojump_clock: Any,
-    fetches: list[Any],
-    pair: Any,
-    batch: Any,
-    eventually: Callable[..., Awaitable[None]],
-    same_data: Callable[..., bool],
-    what: str,
+    autojump_clock: Any, fetches: list[Any], pair: Any, what: str
 ) -> None:
     leader, follower = pair.brokers[0], pair.brokers[1]
     assert (await leader.produce("t", 0, batch())).error == 0
@@ -266,9 +258,7 @@ async def test_replication_goes_on_when_a_leader_knows_the_session_no_more(
         assert ErrorCode.FETCH_SESSION_ID_NOT_FOUND in {response.error for _, response in fetches}
 
 
-async def test_a_follower_tells_the_leader_of_a_partition_that_goes(
-    autojump_clock: Any, fetches: list[Any], pair: Any, eventually: Callable[..., Awaitable[None]]
-) -> None:
+async def test_a_follower_tells_the_leader_of_a_partition_that_goes(autojump_clock: Any, fetches: list[Any], pair: Any) -> None:
     await eventually(lambda: UNASSIGNED not in pair.state("t", 4).directories, "every replica has its directory")
     fetches.clear()
     await pair.change("t", 4, replicas=(0,), isr=(0,), directories=pair.state("t", 4).directories[:1])

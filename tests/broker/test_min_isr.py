@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
 
-from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, FeatureLevel
+from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC, Config, FeatureLevel
 from kraftlab.metadata.uuids import UNASSIGNED
 
-Batch = Callable[..., bytes]
+from .conftest import batch, eventually
+
 NOT_ENOUGH_REPLICAS = 19
 MOVING_TO_3 = {
     "replicas": (3, 0, 1),
@@ -41,7 +41,7 @@ async def shrink_to_leader(world: Any) -> None:
     ("resource_type", "name"), [(RESOURCE_TOPIC, "t"), (RESOURCE_BROKER, "")], ids=["topic", "default of the cluster"]
 )
 async def test_the_high_watermark_stands_still_while_the_isr_is_below_the_replicated_minimum(
-    autojump_clock: Any, trio_of: Any, batch: Batch, resource_type: int, name: str
+    autojump_clock: Any, trio_of: Any, resource_type: int, name: str
 ) -> None:
     await trio_of.commit(FeatureLevel(0, "eligible.leader.replicas.version", 1))
     await trio_of.configure(resource_type, name, min_insync_replicas="2")
@@ -58,15 +58,13 @@ async def test_the_high_watermark_stands_still_while_the_isr_is_below_the_replic
     assert leader.log("t", 0).high_watermark == 3
 
 
-async def test_a_smaller_isr_counts_with_the_minimum_of_its_place_in_the_log(
-    autojump_clock: Any, trio_of: Any, batch: Batch, eventually: Callable[..., Awaitable[None]]
-) -> None:
+async def test_a_smaller_isr_counts_with_the_minimum_of_its_place_in_the_log(autojump_clock: Any, trio_of: Any) -> None:
     """The controller's answer may come before the metadata, in which the minimum was raised just before."""
     await trio_of.commit(FeatureLevel(0, "eligible.leader.replicas.version", 1))
     leader = trio_of.brokers[0]
     await eventually(lambda: UNASSIGNED not in leader.partition("t", 0).state.directories, "every replica has its directory")
     async with trio_of.hold_publications():
-        trio_of.append_config(RESOURCE_TOPIC, "t", "min.insync.replicas", "3")
+        trio_of.append(Config(0, RESOURCE_TOPIC, "t", "min.insync.replicas", "3"))
         trio_of.unreachable.add(0)
         assert (await leader.produce("t", 0, batch(), acks=1)).error == 0
         await eventually(lambda: trio_of.state("t", 0).isr == (0,), "the controller has dropped the others")
@@ -76,16 +74,14 @@ async def test_a_smaller_isr_counts_with_the_minimum_of_its_place_in_the_log(
     assert leader.log("t", 0).high_watermark == 0
 
 
-async def test_without_eligible_leader_replicas_the_brokers_own_configuration_counts(
-    autojump_clock: Any, trio_of: Any, batch: Batch
-) -> None:
+async def test_without_eligible_leader_replicas_the_brokers_own_configuration_counts(autojump_clock: Any, trio_of: Any) -> None:
     await trio_of.configure(RESOURCE_BROKER, "", min_insync_replicas="3")
     await trio_of.configure(RESOURCE_BROKER, "0", min_insync_replicas="1")
     await shrink_to_leader(trio_of)
     assert (await trio_of.brokers[0].produce("t", 0, batch())).error == 0
 
 
-async def test_replicas_that_are_being_added_do_not_raise_the_minimum(autojump_clock: Any, trio_of: Any, batch: Batch) -> None:
+async def test_replicas_that_are_being_added_do_not_raise_the_minimum(autojump_clock: Any, trio_of: Any) -> None:
     """The set that a move began with counts, also if the move has replaced another."""
     await trio_of.add_broker(3)
     await trio_of.create_topic("u", [0, 1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,8 +10,7 @@ import trio
 from kraftlab.broker.move_reports import MoveReports
 from kraftlab.metadata.records import ChangeMoveThrottles, QueueMoves, StartMoves
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
+from .conftest import batch, eventually
 
 RATE = 100_000
 
@@ -24,7 +22,7 @@ async def add_replica(world: Any, number: int, broker_id: int, throttle: int | N
     await world.commit(StartMoves(0, 7, "User:a", "", 1, ((topic_id, number, number),), throttle=throttle))
 
 
-async def filled(world: Any, batch: Batch, batches: int, *assignments: list[int]) -> Any:
+async def filled(world: Any, batches: int, *assignments: list[int]) -> Any:
     source = await world.add_broker(0)
     await world.create_topic("t", *assignments)
     for number in range(len(assignments)):
@@ -33,10 +31,8 @@ async def filled(world: Any, batch: Batch, batches: int, *assignments: list[int]
     return source
 
 
-async def test_the_throttle_of_a_move_holds_over_its_copy_with_nothing_configured(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    source = await filled(world, batch, 100, [0])
+async def test_the_throttle_of_a_move_holds_over_its_copy_with_nothing_configured(autojump_clock: Any, world: Any) -> None:
+    source = await filled(world, 100, [0])
     target = await world.add_broker(1)
     size = source.log("t", 0).size_bytes
     begun = trio.current_time()
@@ -47,10 +43,8 @@ async def test_the_throttle_of_a_move_holds_over_its_copy_with_nothing_configure
     assert target.configs.follower_gate.rate is None
 
 
-async def test_moves_of_one_request_share_their_throttle_and_others_do_not_wait_for_it(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    source = await filled(world, batch, 60, [0], [0], [0])
+async def test_moves_of_one_request_share_their_throttle_and_others_do_not_wait_for_it(autojump_clock: Any, world: Any) -> None:
+    source = await filled(world, 60, [0], [0], [0])
     target = await world.add_broker(1)
     total = 2 * source.log("t", 0).size_bytes
     begun = trio.current_time()
@@ -65,9 +59,9 @@ async def test_moves_of_one_request_share_their_throttle_and_others_do_not_wait_
 
 @pytest.mark.parametrize("rate", [None, 10 * RATE])
 async def test_a_throttle_that_is_lifted_or_raised_lets_the_copy_go_on_at_once(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, rate: int | None
+    autojump_clock: Any, world: Any, rate: int | None
 ) -> None:
-    await filled(world, batch, 200, [0])
+    await filled(world, 200, [0])
     await world.add_broker(1)
     await add_replica(world, 0, 1)
     await trio.sleep(1)
@@ -77,10 +71,8 @@ async def test_a_throttle_that_is_lifted_or_raised_lets_the_copy_go_on_at_once(
     await eventually(lambda: 1 in world.state("t", 0).isr, "in sync soon", 0.6)
 
 
-async def test_who_waits_for_a_tiny_budget_goes_on_when_the_throttle_of_its_move_goes(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    await filled(world, batch, 20, [0])
+async def test_who_waits_for_a_tiny_budget_goes_on_when_the_throttle_of_its_move_goes(autojump_clock: Any, world: Any) -> None:
+    await filled(world, 20, [0])
     await world.add_broker(1)
     await add_replica(world, 0, 1, throttle=1)
     await trio.sleep(30)
@@ -89,10 +81,8 @@ async def test_who_waits_for_a_tiny_budget_goes_on_when_the_throttle_of_its_move
     await eventually(lambda: 1 in world.state("t", 0).isr, "in sync soon", 2)
 
 
-async def test_a_replica_that_fell_out_of_sync_is_not_held_back_by_a_throttle_of_moves(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    source = await filled(world, batch, 1, [0])
+async def test_a_replica_that_fell_out_of_sync_is_not_held_back_by_a_throttle_of_moves(autojump_clock: Any, world: Any) -> None:
+    source = await filled(world, 1, [0])
     second = await world.add_broker(1)
     await add_replica(world, 0, 1)
     await eventually(lambda: 1 in world.state("t", 0).isr, "in sync", 5)
@@ -118,8 +108,8 @@ class Controller:
         return b""
 
 
-async def test_a_broker_reports_what_it_fills_with_bytes_rate_and_throttle(autojump_clock: Any, world: Any, batch: Batch) -> None:
-    source = await filled(world, batch, 200, [0])
+async def test_a_broker_reports_what_it_fills_with_bytes_rate_and_throttle(autojump_clock: Any, world: Any) -> None:
+    source = await filled(world, 200, [0])
     target = await world.add_broker(1)
     reports = MoveReports(Controller(), target.replicas, lambda: 5)
     assert reports.report().replicas == ()
@@ -134,9 +124,9 @@ async def test_a_broker_reports_what_it_fills_with_bytes_rate_and_throttle(autoj
 
 
 async def test_the_leader_reports_the_size_of_a_partition_that_waits_and_silence_is_said_once(
-    autojump_clock: Any, world: Any, batch: Batch
+    autojump_clock: Any, world: Any
 ) -> None:
-    source = await filled(world, batch, 10, [0])
+    source = await filled(world, 10, [0])
     controller = Controller()
     reports = MoveReports(controller, source.replicas, lambda: 5)
     world.nursery.start_soon(reports.run)

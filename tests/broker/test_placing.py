@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
 
-from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.log.errors import NoSpace
 from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.uuids import UNASSIGNED
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
+from .conftest import batch, eventually
 
 
 async def test_the_controller_hears_where_a_replica_lies_that_got_its_log_once_there_was_room(
-    autojump_clock: Any, world: Any, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await world.add_broker(0)
     world.nursery.start_soon(broker.replicas.run_placing)
@@ -38,18 +35,12 @@ async def test_the_controller_hears_where_a_replica_lies_that_got_its_log_once_t
     await eventually(lambda: world.state("t", 0).directory_of(0) == lies_in, "the controller knows where the replica is")
 
 
-async def test_limits_of_the_brokers_own_file_hold_for_logs_that_were_there_at_the_start(
-    autojump_clock: Any, world: Any, batch: Batch
-) -> None:
+async def test_limits_of_the_brokers_own_file_hold_for_logs_that_were_there_at_the_start(autojump_clock: Any, world: Any) -> None:
     broker = await world.add_broker(0, log_retention_bytes="1234", replica_alter_log_dirs_io_max_bytes_per_second="1")
     await world.create_topic("t", [0])
     broker.configs.move_gate.set_rate(1.0)
     await broker.produce("t", 0, batch(1, 5_000))
-    target = next(path for path in broker.dirs if path != broker.log("t", 0).log_dir)
-    topics = [admin_pb2.AlterReplicaLogDirTopic(name="t", partitions=[0])]
-    await broker.log_dirs_api.alter(
-        admin_pb2.AlterReplicaLogDirsRequest(dirs=[admin_pb2.AlterReplicaLogDir(path=str(target), topics=topics)])
-    )
+    await broker.alter(broker.other_dir())
     assert broker.partition("t", 0).future.config.retention_bytes == 1234
     broker.crash()
     await broker.restart()
@@ -58,7 +49,7 @@ async def test_limits_of_the_brokers_own_file_hold_for_logs_that_were_there_at_t
 
 
 async def test_a_topics_limits_hold_for_a_log_that_nobody_claimed_at_the_start_and_that_is_given_back(
-    autojump_clock: Any, world: Any, batch: Batch
+    autojump_clock: Any, world: Any
 ) -> None:
     broker = await world.add_broker(0)
     await world.add_broker(1)
@@ -75,7 +66,7 @@ async def test_a_topics_limits_hold_for_a_log_that_nobody_claimed_at_the_start_a
 
 
 async def test_a_directory_that_somebody_has_made_in_a_replicas_place_is_no_disk_that_failed(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+    autojump_clock: Any, world: Any
 ) -> None:
     broker = await world.add_broker(0, log_dirs=1)
     world.nursery.start_soon(broker.replicas.run_placing)

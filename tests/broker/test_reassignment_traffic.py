@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -14,9 +13,7 @@ from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest,
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.wire.frames import MAX_FRAME_BYTES
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
-SameData = Callable[..., bool]
+from .conftest import batch, eventually, same_data
 
 RATE = 100_000
 
@@ -32,14 +29,7 @@ async def limit(world: Any, brokers: list[int], leader: bool = True, follower: b
 @pytest.mark.parametrize(("leader", "follower"), [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("batches", "batch_bytes"), [(100, 2_000), (20, 10_000)])
 async def test_the_throttle_holds_over_a_small_copy(
-    autojump_clock: Any,
-    world: Any,
-    batch: Batch,
-    eventually: Eventually,
-    leader: bool,
-    follower: bool,
-    batches: int,
-    batch_bytes: int,
+    autojump_clock: Any, world: Any, leader: bool, follower: bool, batches: int, batch_bytes: int
 ) -> None:
     source = await world.add_broker(0)
     await world.add_broker(1)
@@ -56,10 +46,8 @@ async def test_the_throttle_holds_over_a_small_copy(
     assert rate >= RATE * 0.9
 
 
-async def test_the_throttle_is_shared_by_copies_from_several_leaders(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    sources = [await world.add_broker(broker_id) for broker_id in range(2)]
+async def test_the_throttle_is_shared_by_copies_from_several_leaders(autojump_clock: Any, world: Any) -> None:
+    sources = await world.add_brokers(2)
     target = await world.add_broker(2)
     await world.create_topic("t", [0], [0], [1])
     for number, source in ((0, sources[0]), (1, sources[0]), (2, sources[1])):
@@ -77,8 +65,8 @@ async def test_the_throttle_is_shared_by_copies_from_several_leaders(
     assert 0.9 * RATE <= total / (trio.current_time() - begun) <= 1.1 * RATE
 
 
-async def test_replicas_in_sync_are_neither_throttled_nor_delayed(autojump_clock: Any, world: Any, batch: Batch) -> None:
-    brokers = [await world.add_broker(broker_id) for broker_id in range(3)]
+async def test_replicas_in_sync_are_neither_throttled_nor_delayed(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1], [0])
     for _ in range(50):
         await brokers[0].produce("t", 1, batch(1, 10_000))
@@ -92,7 +80,7 @@ async def test_replicas_in_sync_are_neither_throttled_nor_delayed(autojump_clock
 
 
 async def test_what_a_throttled_replica_borrows_does_not_make_an_answer_too_large_for_a_frame(
-    autojump_clock: Any, world: Any, batch: Batch
+    autojump_clock: Any, world: Any
 ) -> None:
     broker = await world.add_broker(0)
     topic_id = await world.create_topic("t", [0, 1], [0, 1])
@@ -119,9 +107,7 @@ async def fetch(world: Any, request: ReplicaFetchRequest) -> bytes:
     return body
 
 
-async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
+async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(autojump_clock: Any, world: Any) -> None:
     source = await world.add_broker(0)
     target = await world.add_broker(1)
     await world.create_topic("t", [0])
@@ -143,10 +129,8 @@ async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(
     assert (shown.bytes_left, shown.offset_lag) == (-1, 0)
 
 
-async def test_a_cancelled_reassignment_leaves_everything_as_before(
-    autojump_clock: Any, world: Any, batch: Batch, same_data: SameData
-) -> None:
-    brokers = [await world.add_broker(broker_id) for broker_id in range(3)]
+async def test_a_cancelled_reassignment_leaves_everything_as_before(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1])
     for _ in range(50):
         await brokers[0].produce("t", 0, batch(1, 10_000))
@@ -173,9 +157,7 @@ async def test_a_cancelled_reassignment_leaves_everything_as_before(
     assert same_data("t", 0, brokers[:2])
 
 
-async def test_lifting_the_throttle_takes_effect_at_once(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
+async def test_lifting_the_throttle_takes_effect_at_once(autojump_clock: Any, world: Any) -> None:
     source = await world.add_broker(0)
     await world.add_broker(1)
     await world.create_topic("t", [0])
@@ -189,9 +171,7 @@ async def test_lifting_the_throttle_takes_effect_at_once(
     await eventually(lambda: 1 in world.state("t", 0).isr, "the new replica is in sync", 1.5)
 
 
-async def test_a_replica_whose_throttle_goes_does_not_wait_until_its_debt_is_paid(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
+async def test_a_replica_whose_throttle_goes_does_not_wait_until_its_debt_is_paid(autojump_clock: Any, world: Any) -> None:
     source = await world.add_broker(0)
     await world.add_broker(1)
     await world.create_topic("t", [0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -12,19 +11,11 @@ import trio
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
-SameData = Callable[..., bool]
+from .conftest import batch, eventually, same_data
 
 
-async def three(world: Any) -> list[Any]:
-    return [await world.add_broker(broker_id) for broker_id in range(3)]
-
-
-async def test_an_append_acknowledged_by_all_is_on_every_replica(
-    autojump_clock: Any, world: Any, batch: Batch, same_data: SameData
-) -> None:
-    brokers = await three(world)
+async def test_an_append_acknowledged_by_all_is_on_every_replica(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     for _ in range(20):
         answer = await brokers[0].produce("t", 0, batch(5))
@@ -33,8 +24,8 @@ async def test_an_append_acknowledged_by_all_is_on_every_replica(
     assert same_data("t", 0, brokers)
 
 
-async def test_the_high_watermark_reaches_followers_within_a_round_trip(autojump_clock: Any, world: Any, batch: Batch) -> None:
-    brokers = await three(world)
+async def test_the_high_watermark_reaches_followers_within_a_round_trip(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await trio.sleep(1)
     begun = trio.current_time()
@@ -44,8 +35,8 @@ async def test_the_high_watermark_reaches_followers_within_a_round_trip(autojump
     assert [broker.log("t", 0).high_watermark for broker in brokers] == [answer.log_end_offset] * 3
 
 
-async def test_a_consumer_sees_nothing_above_the_high_watermark(autojump_clock: Any, world: Any, batch: Batch) -> None:
-    brokers = await three(world)
+async def test_a_consumer_sees_nothing_above_the_high_watermark(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     topic_id = await world.create_topic("t", [0, 1, 2])
     await brokers[0].produce("t", 0, batch())
     world.unreachable.add(0)
@@ -58,10 +49,8 @@ async def test_a_consumer_sees_nothing_above_the_high_watermark(autojump_clock: 
     assert len(found.records) == len(batch())
 
 
-async def test_what_only_the_old_leader_had_is_cut_when_it_follows_the_new_one(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    brokers = await three(world)
+async def test_what_only_the_old_leader_had_is_cut_when_it_follows_the_new_one(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await brokers[0].produce("t", 0, batch(3))
     world.unreachable.add(0)
@@ -77,10 +66,8 @@ async def test_what_only_the_old_leader_had_is_cut_when_it_follows_the_new_one(
     assert same_data("t", 0, brokers)
 
 
-async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_again(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    brokers = await three(world)
+async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_again(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await brokers[0].produce("t", 0, batch())
     world.unreachable.update((1, 2))
@@ -91,10 +78,8 @@ async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_again(
     assert same_data("t", 0, brokers)
 
 
-async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    brokers = await three(world)
+async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     brokers[2].scope.cancel()
     del world.brokers[2]
@@ -109,10 +94,8 @@ async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(
     assert same_data("t", 0, brokers)
 
 
-async def test_a_member_that_the_controller_has_dropped_does_not_hold_the_high_watermark(
-    autojump_clock: Any, world: Any, batch: Batch
-) -> None:
-    brokers = await three(world)
+async def test_a_member_that_the_controller_has_dropped_does_not_hold_the_high_watermark(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await trio.sleep(1)
     brokers[2].scope.cancel()
@@ -124,10 +107,10 @@ async def test_a_member_that_the_controller_has_dropped_does_not_hold_the_high_w
 
 @pytest.mark.parametrize("is_fenced", [True, False], ids=["fenced", "silent"])
 async def test_a_follower_that_was_refused_and_then_went_does_not_hold_the_high_watermark_for_ever(
-    autojump_clock: Any, world: Any, batch: Batch, is_fenced: bool
+    autojump_clock: Any, world: Any, is_fenced: bool
 ) -> None:
     """It was caught up a moment ago, and might have joined; nothing of the partition itself changes when it goes."""
-    brokers = await three(world)
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     world.refuse_isr_with = ErrorCode.INELIGIBLE_REPLICA
     await world.change("t", 0, isr=(0, 1))
@@ -147,8 +130,8 @@ async def test_a_follower_that_was_refused_and_then_went_does_not_hold_the_high_
     assert 0.4 < trio.current_time() - sending < (0.6 if is_fenced else 5)
 
 
-async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually) -> None:
-    brokers = await three(world)
+async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await world.fence(2, True)
     await world.change("t", 0, isr=(0, 1))
@@ -159,10 +142,8 @@ async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any
     await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "broker 2 joins once it is unfenced")
 
 
-async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_speaks(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    await three(world)
+async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_speaks(autojump_clock: Any, world: Any) -> None:
+    await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await trio.sleep(1)
     world.refuse_isr_with = ErrorCode.INVALID_UPDATE_VERSION
@@ -174,10 +155,8 @@ async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_
     await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "asked again")
 
 
-async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(
-    autojump_clock: Any, world: Any, batch: Batch
-) -> None:
-    brokers = await three(world)
+async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1])
     await world.configure(2, "t", min_insync_replicas="2")
     world.unreachable.add(0)
@@ -189,10 +168,10 @@ async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(
 
 
 async def test_an_append_that_is_not_replicated_in_time_is_not_said_to_have_changed_nothing(
-    autojump_clock: Any, world: Any, batch: Batch
+    autojump_clock: Any, world: Any
 ) -> None:
     """Whoever believes that sends it again, and has it twice."""
-    brokers = await three(world)
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     world.unreachable.add(0)
     world.controller_answers = trio.Event()
@@ -202,8 +181,8 @@ async def test_an_append_that_is_not_replicated_in_time_is_not_said_to_have_chan
     assert "nothing was changed" not in answer.message
 
 
-async def test_a_produce_that_cannot_be_served_says_why(autojump_clock: Any, world: Any, batch: Batch) -> None:
-    brokers = await three(world)
+async def test_a_produce_that_cannot_be_served_says_why(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1])
     assert (await brokers[1].produce("t", 0, batch())).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await brokers[2].produce("t", 0, batch())).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -215,7 +194,7 @@ async def test_a_produce_that_cannot_be_served_says_why(autojump_clock: Any, wor
 
 
 async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(autojump_clock: Any, world: Any) -> None:
-    brokers = await three(world)
+    brokers = await world.add_brokers(3)
     topic_id = await world.create_topic("t", [0, 1])
     await world.change("t", 0, leader=0)
     for epoch, error in ((0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)):
@@ -224,10 +203,8 @@ async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(au
         assert [part.error for part in response.partitions] == [error]
 
 
-async def test_a_follower_behind_the_leaders_log_start_starts_over(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    brokers = await three(world)
+async def test_a_follower_behind_the_leaders_log_start_starts_over(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1])
     world.unreachable.add(0)
     await world.change("t", 0, isr=(0,))
@@ -240,10 +217,8 @@ async def test_a_follower_behind_the_leaders_log_start_starts_over(
     assert same_data("t", 0, brokers[:2])
 
 
-async def test_replicas_come_and_go_by_the_metadata_alone(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    brokers = await three(world)
+async def test_replicas_come_and_go_by_the_metadata_alone(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1])
     await brokers[0].produce("t", 0, batch())
     await world.change("t", 0, replicas=(0, 1, 2), directories=(*world.state("t", 0).directories, b"\0" * 15 + b"\1"))
@@ -256,10 +231,8 @@ async def test_replicas_come_and_go_by_the_metadata_alone(
     assert brokers[0].log("t", 0).log_end_offset == 0
 
 
-async def test_the_controller_learns_where_each_replica_was_placed(
-    autojump_clock: Any, world: Any, eventually: Eventually
-) -> None:
-    brokers = await three(world)
+async def test_the_controller_learns_where_each_replica_was_placed(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", *([[0, 1]] * 4))
 
     def placed() -> bool:
@@ -275,10 +248,10 @@ async def test_the_controller_learns_where_each_replica_was_placed(
 
 
 async def test_a_leader_that_hears_late_that_it_leads_is_asked_again_soon(
-    autojump_clock: Any, world: Any, batch: Batch, same_data: SameData, monkeypatch: Any
+    autojump_clock: Any, world: Any, monkeypatch: Any
 ) -> None:
     """Also by a follower that has nothing else to ask of it."""
-    brokers = follower, leader = [await world.add_broker(broker_id) for broker_id in range(2)]
+    brokers = follower, leader = await world.add_brokers(2)
     await world.create_topic("t", [follower.broker_id, leader.broker_id])
     await trio.sleep(5)
     publish = leader.publish
@@ -295,9 +268,9 @@ async def test_a_leader_that_hears_late_that_it_leads_is_asked_again_soon(
 
 
 async def test_an_error_that_no_table_knows_holds_up_its_own_partition_only(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData, monkeypatch: Any, caplog: Any
+    autojump_clock: Any, world: Any, monkeypatch: Any, caplog: Any
 ) -> None:
-    brokers = await three(world)
+    brokers = await world.add_brokers(3)
     topic_id = await world.create_topic("t", [0, 1], [0, 1])
     fetches, asked = brokers[0].fetches, []
     fetch, errors = fetches.fetch, iter([int(ErrorCode.NOT_LEADER_OR_FOLLOWER)])

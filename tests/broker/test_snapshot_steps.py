@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -15,9 +14,7 @@ from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
-SameData = Callable[..., bool]
+from .conftest import batch, eventually, same_data
 
 
 async def cut_off(world: Any, broker: Any) -> None:
@@ -34,10 +31,8 @@ async def load_snapshot(world: Any, broker: Any) -> None:
     await broker.publish(Publication(before, image, changes_between(before, image), False))
 
 
-async def test_topics_that_came_and_went_meanwhile(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    a, b = [await world.add_broker(broker_id) for broker_id in range(2)]
+async def test_topics_that_came_and_went_meanwhile(autojump_clock: Any, world: Any) -> None:
+    a, b = await world.add_brokers(2)
     gone = await world.create_topic("gone", [0, 1])
     again = await world.create_topic("again", [0, 1])
     await world.create_topic("kept", [0, 1])
@@ -61,10 +56,8 @@ async def test_topics_that_came_and_went_meanwhile(
     await eventually(lambda: same_data("new", 1, [a, b]), "and leads a new one")
 
 
-async def test_replicas_and_leaderships_that_moved_meanwhile(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    a, b, c = [await world.add_broker(broker_id) for broker_id in range(3)]
+async def test_replicas_and_leaderships_that_moved_meanwhile(autojump_clock: Any, world: Any) -> None:
+    a, b, c = await world.add_brokers(3)
     await world.create_topic("led", [2, 0])
     left = await world.create_topic("left", [2, 0])
     await world.create_topic("joined", [0, 1])
@@ -99,10 +92,8 @@ async def test_configs_that_changed_meanwhile(autojump_clock: Any, world: Any) -
     assert a.log("t", 0).config.retention_bytes == 5_000_000
 
 
-async def test_a_broker_that_changed_its_address_meanwhile_is_followed_there(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    a, b = [await world.add_broker(broker_id) for broker_id in range(2)]
+async def test_a_broker_that_changed_its_address_meanwhile_is_followed_there(autojump_clock: Any, world: Any) -> None:
+    a, b = await world.add_brokers(2)
     await world.create_topic("t", [0, 1])
     await a.produce("t", 0, batch(1))
     await cut_off(world, b)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -21,13 +20,7 @@ from kraftlab.metadata.peer_rpc import (
     ReplicaFetchRequest,
 )
 
-Batch = Callable[..., bytes]
-Eventually = Callable[..., Awaitable[None]]
-SameData = Callable[..., bool]
-
-
-async def three(world: Any) -> list[Any]:
-    return [await world.add_broker(broker_id) for broker_id in range(3)]
+from .conftest import batch, eventually, same_data
 
 
 def lose_half_of_the_tail(log: Any) -> None:
@@ -36,10 +29,8 @@ def lose_half_of_the_tail(log: Any) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-async def test_a_restarted_leader_does_not_lead_on_in_the_name_of_its_last_incarnation(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually, same_data: SameData
-) -> None:
-    brokers = await three(world)
+async def test_a_restarted_leader_does_not_lead_on_in_the_name_of_its_last_incarnation(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     for _ in range(10):
         assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
@@ -57,9 +48,7 @@ async def test_a_restarted_leader_does_not_lead_on_in_the_name_of_its_last_incar
     assert same_data("t", 0, brokers)
 
 
-async def test_a_restarted_broker_leads_again_once_it_is_registered_and_elected(
-    autojump_clock: Any, world: Any, batch: Batch
-) -> None:
+async def test_a_restarted_broker_leads_again_once_it_is_registered_and_elected(autojump_clock: Any, world: Any) -> None:
     broker = await world.add_broker(0)
     await world.create_topic("t", [0])
     await broker.produce("t", 0, batch())
@@ -72,10 +61,8 @@ async def test_a_restarted_broker_leads_again_once_it_is_registered_and_elected(
     assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 1)
 
 
-async def test_a_read_that_a_deposed_leader_finishes_late_is_not_given_out(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
-) -> None:
-    brokers = await three(world)
+async def test_a_read_that_a_deposed_leader_finishes_late_is_not_given_out(autojump_clock: Any, world: Any) -> None:
+    brokers = await world.add_brokers(3)
     topic_id = await world.create_topic("t", [0, 1, 2])
     await brokers[0].produce("t", 0, batch())
     world.unreachable.add(0)
@@ -111,9 +98,9 @@ async def test_a_read_that_a_deposed_leader_finishes_late_is_not_given_out(
 
 
 async def test_an_isr_change_that_began_another_leader_epoch_counts_as_pending_until_the_metadata_tells_of_it(
-    autojump_clock: Any, world: Any, batch: Batch, eventually: Eventually
+    autojump_clock: Any, world: Any
 ) -> None:
-    brokers = await three(world)
+    brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await trio.sleep(1)
     await world.change("t", 0, isr=(0, 1))
@@ -135,24 +122,3 @@ async def test_an_isr_change_that_began_another_leader_epoch_counts_as_pending_u
     await trio.sleep(4)
     answer = await brokers[0].produce("t", 0, batch())
     assert answer.error == ErrorCode.REQUEST_TIMED_OUT, "broker 2 may be in the ISR, and does not have the record"
-
-
-async def test_replicas_that_are_being_added_do_not_raise_the_size_that_the_isr_must_have(
-    autojump_clock: Any, world: Any, batch: Batch
-) -> None:
-    brokers = await three(world)
-    await world.create_topic("t", [0])
-    await world.configure(2, "t", min_insync_replicas="2")
-    assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
-    world.unreachable.add(0)
-    await world.change(
-        "t",
-        0,
-        replicas=(1, 0),
-        adding_replicas=(1,),
-        removing_replicas=(0,),
-        original_replicas=(0,),
-        target_replicas=(1,),
-        directories=(bytes(15) + b"\x01",) * 2,
-    )
-    assert (await brokers[0].produce("t", 0, batch())).error == ErrorCode.NONE
