@@ -41,8 +41,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from kraftlab.config.errors import ConfigError
 from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
 
@@ -74,13 +72,6 @@ ReplicaId = tuple[Uuid, int]
 """Topic id and partition."""
 
 logger = logging.getLogger(__name__)
-
-
-class OfflineReplicas(msgspec.Struct, frozen=True):
-    """What a failed directory took with it: replicas that are offline now, and moves that ended (their current logs serve on)."""
-
-    currents: tuple[PartitionLog, ...] = ()
-    futures: tuple[PartitionLog, ...] = ()
 
 
 class NewReplica(NamedTuple):
@@ -314,22 +305,20 @@ class LogManager:
         """The id of a configured directory, even if it failed since; None if it was never read."""
         return self._known_ids.get(path)
 
-    def mark_offline(self, path: Path, error: Exception) -> OfflineReplicas:
+    def mark_offline(self, path: Path, error: Exception) -> None:
         """Take a failed directory out: its logs answer with the error from now on. The second call for a directory changes
         nothing.
         """
         with self._lock:
             log_dir = self._online.pop(path, None)
             if log_dir is None:
-                return OfflineReplicas()
+                return
             logger.error("log directory %s is offline: %s", path, error)
             self._offline[path] = str(error)
             self._counted = None
             failure = error if isinstance(error, LogDirFailed) else LogDirFailed(path, OSError(str(error)))
             for log in self._logs_in(path):
                 log.abandon(failure)
-            currents = tuple(log for log in self._currents.values() if log.log_dir == path)
-            futures = tuple(log for log in self._futures.values() if log.log_dir == path)
             self._currents = {key: log for key, log in self._currents.items() if log.log_dir != path}
             self._futures = {key: log for key, log in self._futures.items() if log.log_dir != path}
             self._unclaimed = {key: item for key, item in self._unclaimed.items() if item[1].log_dir != path}
@@ -337,7 +326,6 @@ class LogManager:
             self._loaded = [item for item in self._loaded if item.log_dir is not log_dir]
             self._deletions = [item for item in self._deletions if item.path.parent != path]
             log_dir.release()
-            return OfflineReplicas(currents, futures)
 
     # Replicas
 

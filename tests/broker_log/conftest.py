@@ -27,16 +27,9 @@ TOPIC_ID = b"topic-id-16bytes"
 DIRECTORY_ID = b"directory-id-16b"
 
 
-def make_batch(
-    count: int = 1, base_offset: int = 0, leader_epoch: int = 0, value_bytes: int = 10, timestamp_ms: int = 1000
-) -> bytes:
+def batch(count: int = 1, base_offset: int = 0, leader_epoch: int = 0, value_bytes: int = 10, timestamp_ms: int = 1000) -> bytes:
     records = [Record(b"key", bytes([65 + i % 26]) * value_bytes, timestamp_ms + i) for i in range(count)]
     return build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch)
-
-
-@pytest.fixture
-def batch() -> Callable[..., bytes]:
-    return make_batch
 
 
 @pytest.fixture

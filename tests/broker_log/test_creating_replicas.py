@@ -25,7 +25,7 @@ from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
 from kraftlab.broker.log.startup import AssignedReplica
 from kraftlab.metadata.uuids import UNASSIGNED
 
-from .conftest import OTHER, TOPIC, Broker, SimulatedCrash, crash_at, crashed, failing, replica
+from .conftest import OTHER, TOPIC, Broker, SimulatedCrash, batch, crash_at, crashed, failing, replica
 
 TOGETHER = 2 * files.SYNCED_TOGETHER_MIN
 
@@ -73,7 +73,7 @@ def test_replicas_made_together_are_spread_and_one_that_cannot_be_made_holds_up_
     assert not [path for path in broker.dirs[1].iterdir() if path.name.startswith(CREATING_PREFIX)]
 
 
-def test_a_crash_while_a_replica_is_created_leaves_nothing_or_all(tmp_path: Path, batch) -> None:
+def test_a_crash_while_a_replica_is_created_leaves_nothing_or_all(tmp_path: Path) -> None:
     for step in range(1, 20):
         broker = Broker(tmp_path / str(step))
         manager = broker.start()
@@ -95,7 +95,7 @@ def made_together(broker: Broker, manager: LogManager) -> list[LogError]:
 
 @pytest.mark.parametrize("loses_unsynced_bytes", [True, False])
 def test_a_crash_while_replicas_are_created_together_leaves_each_of_them_whole_or_not_at_all(
-    tmp_path: Path, batch, loses_unsynced_bytes: bool
+    tmp_path: Path, loses_unsynced_bytes: bool
 ) -> None:
     for step in range(1, 10 * TOGETHER):
         broker = Broker(tmp_path / str(step))
@@ -163,7 +163,7 @@ def test_a_full_disk_refuses_a_new_replica_and_leaves_nothing(broker: Broker, mo
 
 @pytest.mark.parametrize("home", ["the copy's", "another", "none"])
 def test_a_replica_of_which_only_an_unfinished_copy_is_there_does_not_begin_anew_while_a_directory_is_offline(
-    tmp_path: Path, batch, home: str
+    tmp_path: Path, home: str
 ) -> None:
     """Its log is in that directory: a copy of it had begun."""
     broker = Broker(tmp_path, 3)
@@ -185,7 +185,7 @@ def test_a_replica_of_which_only_an_unfinished_copy_is_there_does_not_begin_anew
     manager.abandon()
 
 
-def test_a_replica_that_others_count_on_does_not_begin_anew_while_a_disk_is_missing(broker: Broker, batch) -> None:
+def test_a_replica_that_others_count_on_does_not_begin_anew_while_a_disk_is_missing(broker: Broker) -> None:
     """A move that was dropped after the controller had been told: the metadata names a directory that has nothing."""
     manager = broker.start(replica(broker, 0))
     manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1)

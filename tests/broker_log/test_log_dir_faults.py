@@ -20,7 +20,7 @@ from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.log.startup import AssignedReplica
 from kraftlab.metadata.uuids import UNASSIGNED, random_uuid
 
-from .conftest import STRAY, TOPIC, Broker, failing, full_disk, replica
+from .conftest import STRAY, TOPIC, Broker, batch, failing, full_disk, replica
 
 
 def test_a_start_on_a_full_disk_gives_the_locks_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ def test_a_start_on_a_full_disk_gives_the_locks_back(broker: Broker, monkeypatch
     broker.start()
 
 
-def test_a_directory_that_cannot_be_read_is_offline_and_the_others_go_on(broker: Broker, tmp_path: Path, batch) -> None:
+def test_a_directory_that_cannot_be_read_is_offline_and_the_others_go_on(broker: Broker, tmp_path: Path) -> None:
     dead = tmp_path / "dead"
     dead.write_text("not a directory")
     broker.dirs.append(dead)
@@ -47,7 +47,7 @@ def test_a_directory_that_cannot_be_read_is_offline_and_the_others_go_on(broker:
         LogManager.open([dead], node_id=1, cluster_id="cluster")
 
 
-def test_a_directory_that_fails_takes_its_replicas_and_moves_out(broker: Broker, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_fails_takes_its_replicas_and_moves_out(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = broker.start()
     here, there = (manager.get_or_create("t", TOPIC, i, broker.ids[i]) for i in (0, 1))
     there.append_as_leader(batch(), 1)
@@ -57,9 +57,8 @@ def test_a_directory_that_fails_takes_its_replicas_and_moves_out(broker: Broker,
         with pytest.raises(LogDirFailed) as raised:
             there.flush()
     assert raised.value.log_dir == broker.dirs[1]
-    gone = manager.mark_offline(raised.value.log_dir, raised.value)
-    assert (gone.currents, gone.futures) == ((there,), (future,))
-    assert manager.mark_offline(raised.value.log_dir, raised.value).currents == ()
+    for _ in range(2):
+        manager.mark_offline(raised.value.log_dir, raised.value)
     assert (manager.get(TOPIC, 1), manager.future(TOPIC, 0), manager.get(TOPIC, 0)) == (None, None, here)
     with pytest.raises(LogDirFailed):
         future.append_as_follower(batch())
@@ -74,7 +73,7 @@ def test_a_directory_that_fails_takes_its_replicas_and_moves_out(broker: Broker,
 
 
 def test_files_to_delete_that_somebody_else_removes_meanwhile_are_no_fault_of_the_disk(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = broker.start()
     manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(5), 1)
@@ -102,7 +101,7 @@ def test_a_file_that_goes_while_what_was_set_aside_is_looked_at_is_no_fault_of_t
 
 
 def test_a_disk_that_fails_under_what_was_set_aside_takes_its_directory_offline_and_the_others_start(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = broker.start()
     for number in range(2):
@@ -139,7 +138,7 @@ def recovery_fails(monkeypatch: pytest.MonkeyPatch, directory: Path, number: int
 
 
 def test_a_full_disk_whose_logs_have_to_be_recovered_is_offline_and_the_others_start(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = broker.start()
     for index in range(2):
@@ -150,14 +149,14 @@ def test_a_full_disk_whose_logs_have_to_be_recovered_is_offline_and_the_others_s
     assert [log.name for log in manager.currents()] == ["t-1"]
 
 
-def test_too_many_files_refuse_the_start_in_one_line(broker: Broker, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_refuse_the_start_in_one_line(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.start().get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1)
     recovery_fails(monkeypatch, broker.dirs[0], errno.EMFILE)
     with pytest.raises(StartupRefused, match="raise the limit of open files"):
         broker.open()
 
 
-def test_small_files_that_have_rotted_do_not_keep_a_broker_from_starting(broker: Broker, batch) -> None:
+def test_small_files_that_have_rotted_do_not_keep_a_broker_from_starting(broker: Broker) -> None:
     long_name = "x" * 240
     log = broker.start().get_or_create(long_name, TOPIC, 0, broker.ids[0])
     log.append_as_leader(batch(5), 1)
@@ -170,3 +169,22 @@ def test_small_files_that_have_rotted_do_not_keep_a_broker_from_starting(broker:
     broker.start()
     broker.manager.remove_expired(10**15)
     assert [name.strip("x") for name in broker.names(0)] == ["-0-stray"]
+
+
+def test_a_directory_may_fail_while_the_ids_of_those_that_work_are_read(broker: Broker) -> None:
+    manager = broker.start()
+
+    class Fails(type(broker.dirs[0])):
+        """The path of a directory that fails right after it was looked up."""
+
+        lookups = 0
+
+        def __hash__(self) -> int:
+            if self.lookups:
+                manager.mark_offline(broker.dirs[0], OSError(errno.EIO, "Input/output error"))
+            self.lookups += 1
+            return hash(broker.dirs[0])
+
+    manager.log_dirs = (Fails(broker.dirs[0]), broker.dirs[1])
+    assert manager.directory_ids().keys() >= {broker.dirs[1]}
+    assert [*manager.offline_dirs] == [broker.dirs[0]]

@@ -23,10 +23,10 @@ from kraftlab.broker.log.errors import (
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.startup import AssignedReplica, Verb
 
-from .conftest import OTHER, STRAY, TOPIC, Broker, copy_all, crashed, failing, replica
+from .conftest import OTHER, STRAY, TOPIC, Broker, batch, copy_all, crashed, failing, replica
 
 
-def test_a_move_copies_swaps_and_the_old_files_go_after_the_delay(broker: Broker, batch) -> None:
+def test_a_move_copies_swaps_and_the_old_files_go_after_the_delay(broker: Broker) -> None:
     manager, old = broker.with_log()
     for epoch in range(20):
         old.append_as_leader(batch(2, value_bytes=100), epoch)
@@ -56,7 +56,7 @@ def test_a_move_copies_swaps_and_the_old_files_go_after_the_delay(broker: Broker
     assert (broker.dirs[0] / checkpoints.RECOVERY_POINTS).read_text() == "0\n0\n"
 
 
-def test_a_cancelled_move_leaves_the_current_log(broker: Broker, batch) -> None:
+def test_a_cancelled_move_leaves_the_current_log(broker: Broker) -> None:
     manager, old = broker.with_log()
     manager.create_future(TOPIC, 0, broker.dirs[1])
     for bad in (broker.dirs[0], broker.dirs[1], Path("/nowhere")):
@@ -69,7 +69,7 @@ def test_a_cancelled_move_leaves_the_current_log(broker: Broker, batch) -> None:
 
 
 @pytest.mark.parametrize("target_is_in_metadata", [True, False])
-def test_a_crash_at_any_step_of_a_swap_is_healed_by_the_next_start(tmp_path: Path, batch, target_is_in_metadata: bool) -> None:
+def test_a_crash_at_any_step_of_a_swap_is_healed_by_the_next_start(tmp_path: Path, target_is_in_metadata: bool) -> None:
     for step in range(1, 100):
         broker = Broker(tmp_path / str(step))
         manager, old, _ = broker.moving(*[batch(2, value_bytes=100)] * 20)
@@ -90,7 +90,7 @@ def test_a_crash_at_any_step_of_a_swap_is_healed_by_the_next_start(tmp_path: Pat
     raise AssertionError("the swap has no end")
 
 
-def test_a_topic_of_249_characters_moves_and_survives_restarts(broker: Broker, batch) -> None:
+def test_a_topic_of_249_characters_moves_and_survives_restarts(broker: Broker) -> None:
     topic = "long." + "t" * 244
     manager = broker.start()
     old = manager.get_or_create(topic, TOPIC, 12, broker.ids[0])
@@ -109,7 +109,7 @@ def test_a_topic_of_249_characters_moves_and_survives_restarts(broker: Broker, b
     assert (stray.topic, stray.partition, stray.size_bytes) == (topic, 12, new.size_bytes)
 
 
-def test_an_unfinished_move_goes_on_after_a_restart(broker: Broker, batch) -> None:
+def test_an_unfinished_move_goes_on_after_a_restart(broker: Broker) -> None:
     manager, _ = broker.with_log(batch(5))
     manager.create_future(TOPIC, 0, broker.dirs[1])
     manager = broker.open()
@@ -120,7 +120,7 @@ def test_an_unfinished_move_goes_on_after_a_restart(broker: Broker, batch) -> No
     assert manager.swap(TOPIC, 0, now_ms=0) is future
 
 
-def test_a_move_does_not_end_where_somebody_has_made_a_directory_and_ends_once_that_is_gone(broker: Broker, batch) -> None:
+def test_a_move_does_not_end_where_somebody_has_made_a_directory_and_ends_once_that_is_gone(broker: Broker) -> None:
     manager, current, _ = broker.moving(batch(5))
     (broker.dirs[1] / "t-0").mkdir()
     with pytest.raises(ReplicaConflict, match="exists already"):
@@ -133,7 +133,7 @@ def test_a_move_does_not_end_where_somebody_has_made_a_directory_and_ends_once_t
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["running", "restarted"])
-def test_a_move_ends_where_a_replica_of_a_deleted_topic_of_that_name_still_lies(broker: Broker, batch, crash: bool) -> None:
+def test_a_move_ends_where_a_replica_of_a_deleted_topic_of_that_name_still_lies(broker: Broker, crash: bool) -> None:
     """The topic was deleted and created again while the broker was down."""
     manager = broker.start()
     manager.get_or_create("t", OTHER, 0, broker.ids[1]).append_as_leader(batch(9), 1)
@@ -151,7 +151,7 @@ def test_a_move_ends_where_a_replica_of_a_deleted_topic_of_that_name_still_lies(
     assert [name.rsplit("-", 1)[1] for name in broker.names(1)] == ["0", "stray"]
 
 
-def test_a_move_that_a_start_ends_brings_the_log_start_and_the_high_watermark_along(broker: Broker, batch) -> None:
+def test_a_move_that_a_start_ends_brings_the_log_start_and_the_high_watermark_along(broker: Broker) -> None:
     manager, log, _ = broker.moving(*[batch()] * 6)
     log.high_watermark = 5
     log.advance_log_start(4)
@@ -163,7 +163,7 @@ def test_a_move_that_a_start_ends_brings_the_log_start_and_the_high_watermark_al
     assert (found_again.log_start_offset, found_again.high_watermark) == (4, 5)
 
 
-def test_a_move_that_a_start_cannot_end_for_want_of_space_goes_on(broker: Broker, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_that_a_start_cannot_end_for_want_of_space_goes_on(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the copy is to take over has to be durable first; the replica stays where it is until that is so."""
     manager, _, _ = broker.moving(batch())
     with monkeypatch.context() as patch:
@@ -177,7 +177,7 @@ def test_a_move_that_a_start_cannot_end_for_want_of_space_goes_on(broker: Broker
 
 @pytest.mark.parametrize("is_start", [False, True], ids=["swap", "start"])
 def test_a_target_that_fails_while_a_move_ends_leaves_the_old_log_in_charge(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch, is_start: bool
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_start: bool
 ) -> None:
     manager, old, _ = broker.moving(batch(5))
     real = os.rename
@@ -202,9 +202,7 @@ def test_a_target_that_fails_while_a_move_ends_leaves_the_old_log_in_charge(
     assert broker.names(0) == ["t-0"]
 
 
-def test_a_crash_right_behind_a_swap_does_not_bring_deleted_records_back(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_right_behind_a_swap_does_not_bring_deleted_records_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager, log, _ = broker.moving(*[batch()] * 6)
     log.high_watermark = 6
     log.advance_log_start(4)
@@ -215,7 +213,7 @@ def test_a_crash_right_behind_a_swap_does_not_bring_deleted_records_back(
     assert (found_again.log_start_offset, found_again.high_watermark) == (4, 6)
 
 
-def test_a_copy_is_not_served_while_its_source_may_be_on_a_disk_that_is_missing(broker: Broker, batch) -> None:
+def test_a_copy_is_not_served_while_its_source_may_be_on_a_disk_that_is_missing(broker: Broker) -> None:
     """The metadata names the target before the last records are there."""
     manager, log = broker.with_log(batch())
     future = manager.create_future(TOPIC, 0, broker.dirs[1])
@@ -249,7 +247,7 @@ def test_a_move_whose_name_could_not_be_made_durable_has_not_begun(broker: Broke
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_swap_whose_rename_cannot_be_made_durable_leaves_each_directory_under_its_name(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch, failing: int
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
     """Else the source would be taken for one that was given up, and its copy, which is dropped with the move, be gone as well."""
     manager, _, _ = broker.moving(batch(5))
@@ -268,9 +266,7 @@ def test_a_swap_whose_rename_cannot_be_made_durable_leaves_each_directory_under_
     assert (broker.names(0), broker.names(1)) == (["t-0"], ["t-0-future"])
 
 
-def test_a_disk_that_is_slow_to_take_in_a_moved_log_holds_up_nobody_else(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_slow_to_take_in_a_moved_log_holds_up_nobody_else(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop, which says what is cordoned, least of all."""
     manager, log = broker.with_log(batch(5))
     manager.create_future(TOPIC, 0, broker.dirs[1]).append_as_follower(log.read(0, 1 << 20))
@@ -304,7 +300,7 @@ def test_a_disk_that_is_slow_to_take_in_a_moved_log_holds_up_nobody_else(
 
 @pytest.mark.parametrize("failing_dir", [0, 1])
 def test_a_directory_that_fails_while_the_logs_are_started_is_not_used_for_a_move(
-    tmp_path: Path, batch, monkeypatch: pytest.MonkeyPatch, failing_dir: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_dir: int
 ) -> None:
     broker = Broker(tmp_path / "three", 3)
     broker.moving()

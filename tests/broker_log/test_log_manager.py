@@ -20,12 +20,10 @@ from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 
-from .conftest import OTHER, TOPIC, Broker, replica
+from .conftest import OTHER, TOPIC, Broker, batch, replica
 
 
-def test_a_replica_the_metadata_does_not_know_is_set_aside_after_a_grace_period_unless_it_is_claimed(
-    broker: Broker, batch
-) -> None:
+def test_a_replica_the_metadata_does_not_know_is_set_aside_after_a_grace_period_unless_it_is_claimed(broker: Broker) -> None:
     manager = broker.start()
     for name, topic_id in (("t", TOPIC), ("u", OTHER)):
         manager.get_or_create(name, topic_id, 0, broker.ids[0]).append_as_leader(batch(5), 1)
@@ -42,14 +40,14 @@ def test_a_replica_the_metadata_does_not_know_is_set_aside_after_a_grace_period_
     assert described.strays[0].size_bytes > 0
 
 
-def test_a_recreated_topic_pushes_the_old_replica_aside_at_once(broker: Broker, batch) -> None:
+def test_a_recreated_topic_pushes_the_old_replica_aside_at_once(broker: Broker) -> None:
     broker.start().get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(5), 1)
     manager = broker.start(replica(broker, 0, topic_id=OTHER))
     assert manager.get_or_create("t", OTHER, 0, broker.ids[0]).log_end_offset == 0
     assert broker.names(0) == ["t-0", "t-0-stray"]
 
 
-def test_directories_that_contradict_each_other_refuse_the_start_and_change_nothing(broker: Broker, batch) -> None:
+def test_directories_that_contradict_each_other_refuse_the_start_and_change_nothing(broker: Broker) -> None:
     manager = broker.start()
     manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(5), 1)
     manager.close()
@@ -95,7 +93,7 @@ def test_an_unformatted_directory_and_a_copied_one_refuse_the_start(broker: Brok
     broker.start()
 
 
-def test_description_has_sizes_and_lags(broker: Broker, batch) -> None:
+def test_description_has_sizes_and_lags(broker: Broker) -> None:
     manager, log = broker.with_log(batch(5))
     manager.create_future(TOPIC, 0, broker.dirs[1])
     first, second = manager.describe()

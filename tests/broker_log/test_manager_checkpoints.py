@@ -21,10 +21,10 @@ from kraftlab.broker.log.errors import (
 )
 from kraftlab.broker.log.startup import AssignedReplica
 
-from .conftest import OTHER, TOPIC, Broker, copy_all, failing, full_disk, replica
+from .conftest import OTHER, TOPIC, Broker, batch, copy_all, failing, full_disk, replica
 
 
-def test_everything_is_found_again_after_a_clean_stop_without_a_scan(broker: Broker, batch) -> None:
+def test_everything_is_found_again_after_a_clean_stop_without_a_scan(broker: Broker) -> None:
     manager = broker.start()
     log = manager.get_or_create("t", TOPIC, 0, broker.ids[1])
     for epoch in range(30):
@@ -44,7 +44,7 @@ def test_everything_is_found_again_after_a_clean_stop_without_a_scan(broker: Bro
 
 
 @pytest.mark.parametrize("what", ["half a batch", "a whole batch", "a segment", "a directory"])
-def test_who_has_lost_records_since_a_clean_stop_does_not_claim_one(broker: Broker, batch, what: str) -> None:
+def test_who_has_lost_records_since_a_clean_stop_does_not_claim_one(broker: Broker, what: str) -> None:
     """The others have them, and it must not lead before them (KIP-966)."""
     manager = broker.start()
     manager.get_or_create("u", OTHER, 0, broker.ids[0]).append_as_leader(batch(), 1)
@@ -66,7 +66,7 @@ def test_who_has_lost_records_since_a_clean_stop_does_not_claim_one(broker: Brok
     assert broker.open().previous_broker_epoch == -1
 
 
-def test_after_a_crash_logs_are_scanned_and_checkpoints_hold(broker: Broker, batch) -> None:
+def test_after_a_crash_logs_are_scanned_and_checkpoints_hold(broker: Broker) -> None:
     manager, log = broker.with_log()
     for _ in range(30):
         log.append_as_leader(batch(2, value_bytes=100), 1)
@@ -81,7 +81,7 @@ def test_after_a_crash_logs_are_scanned_and_checkpoints_hold(broker: Broker, bat
     assert 0 < again.recovery.scanned_bytes < again.size_bytes
 
 
-def test_lost_checkpoints_cost_a_scan_only(broker: Broker, batch) -> None:
+def test_lost_checkpoints_cost_a_scan_only(broker: Broker) -> None:
     manager, log = broker.with_log(batch(9))
     log.high_watermark = 9
     manager.write_checkpoints()
@@ -91,7 +91,7 @@ def test_lost_checkpoints_cost_a_scan_only(broker: Broker, batch) -> None:
     assert (again.log_end_offset, again.high_watermark, again.recovery.scanned_bytes) == (9, 0, again.size_bytes)
 
 
-def test_a_deleted_replica_can_come_again_at_once_without_the_old_ones_offsets(broker: Broker, batch) -> None:
+def test_a_deleted_replica_can_come_again_at_once_without_the_old_ones_offsets(broker: Broker) -> None:
     manager, log = broker.with_log(batch(50))
     log.high_watermark = 50
     log.advance_log_start(40)
@@ -111,7 +111,7 @@ def test_a_deleted_replica_can_come_again_at_once_without_the_old_ones_offsets(b
     assert (broker.names(0), broker.names(1)) == (["t-0"], [])
 
 
-def test_a_new_leader_without_records_writes_nothing_into_its_directory(broker: Broker, batch) -> None:
+def test_a_new_leader_without_records_writes_nothing_into_its_directory(broker: Broker) -> None:
     manager, log = broker.with_log()
     log.start_epoch(3)
     manager.write_checkpoints()
@@ -124,7 +124,7 @@ def test_a_new_leader_without_records_writes_nothing_into_its_directory(broker: 
 
 
 def test_a_full_disk_does_not_take_its_directory_offline_when_checkpoints_are_due(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager, log = broker.with_log()
     for _ in range(40):
@@ -150,7 +150,7 @@ def test_a_full_disk_does_not_take_its_directory_offline_when_checkpoints_are_du
 
 
 def test_a_cut_whose_checkpoint_cannot_be_written_cuts_nothing_and_can_be_tried_again(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager, log = broker.with_log(batch(5), batch(5))
     log.flush()
@@ -167,7 +167,7 @@ def test_a_cut_whose_checkpoint_cannot_be_written_cuts_nothing_and_can_be_tried_
 
 
 def test_offsets_of_a_replica_that_is_gone_are_not_a_new_ones_though_no_checkpoint_was_written_at_the_start(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = broker.start()
     log = manager.get_or_create("t", OTHER, 0, broker.ids[0])
@@ -183,7 +183,7 @@ def test_offsets_of_a_replica_that_is_gone_are_not_a_new_ones_though_no_checkpoi
     assert (again.log_end_offset, again.high_watermark, again.recovery.scanned_bytes) == (9, 0, again.size_bytes)
 
 
-def test_the_checkpoints_of_a_move_are_not_those_of_a_deleted_topic_of_that_name(broker: Broker, batch) -> None:
+def test_the_checkpoints_of_a_move_are_not_those_of_a_deleted_topic_of_that_name(broker: Broker) -> None:
     """The replica of the deleted topic lies in the target under the plain name, and nobody has claimed it yet."""
     manager = broker.start()
     given_up = manager.get_or_create("t", OTHER, 0, broker.ids[1])
@@ -200,7 +200,7 @@ def test_the_checkpoints_of_a_move_are_not_those_of_a_deleted_topic_of_that_name
 
 
 def test_a_checkpoint_that_waits_for_another_does_not_bring_back_what_a_cut_has_lowered(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is cut meanwhile may be written again, and must not count as durable then."""
     waiting: list[Callable[[], object]] = []
@@ -229,7 +229,7 @@ def test_a_checkpoint_that_waits_for_another_does_not_bring_back_what_a_cut_has_
 
 
 def test_a_checkpoint_that_is_being_written_does_not_keep_the_offsets_of_a_replica_that_goes_meanwhile(
-    broker: Broker, batch, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of its name that comes at once must not find them after a crash."""
     manager, log = broker.with_log(batch(50))
@@ -255,7 +255,7 @@ def test_a_checkpoint_that_is_being_written_does_not_keep_the_offsets_of_a_repli
     assert (broker.dirs[0] / checkpoints.RECOVERY_POINTS).read_text() == "0\n0\n"
 
 
-def test_a_start_that_is_refused_leaves_a_clean_shutdown_clean(broker: Broker, batch) -> None:
+def test_a_start_that_is_refused_leaves_a_clean_shutdown_clean(broker: Broker) -> None:
     """The next one needs no scan, and the replicas keep their claim to lead."""
     manager = broker.start()
     manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1)

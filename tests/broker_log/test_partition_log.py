@@ -15,6 +15,8 @@ from kraftlab.broker.log.errors import CorruptBatch, LogClosed, LogDirFailed, No
 from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
 from kraftlab.broker.log.record_batch import decode_records, validate
 
+from .conftest import batch
+
 
 def offsets(data: bytes) -> list[int]:
     return [record.offset for record in decode_records(data)]
@@ -24,7 +26,7 @@ def segments(log: PartitionLog) -> int:
     return len(list(log.directory.glob("*.log")))
 
 
-def test_the_leader_stamps_offsets_and_epoch(open_log, batch) -> None:
+def test_the_leader_stamps_offsets_and_epoch(open_log) -> None:
     log = open_log()
     assert log.append_as_leader(batch(3, base_offset=500), 4) == (0, 3)
     assert log.append_as_leader(batch(2) + batch(1), 5) == (3, 6)
@@ -33,7 +35,7 @@ def test_the_leader_stamps_offsets_and_epoch(open_log, batch) -> None:
     assert log.epochs == ((4, 0), (5, 3))
 
 
-def test_import_keeps_offsets_and_gaps(open_log, batch) -> None:
+def test_import_keeps_offsets_and_gaps(open_log) -> None:
     log = open_log()
     assert log.append_as_leader(batch(2, base_offset=10) + batch(1, base_offset=20), 1, keep_offsets=True) == (10, 21)
     with pytest.raises(UnexpectedOffset):
@@ -47,7 +49,7 @@ FAR = 2**32
 """Beyond what an offset relative to a segment that begins at 0 can say."""
 
 
-def test_what_precedes_a_gap_is_durable_before_the_recovery_point_passes_it(open_log, batch, monkeypatch) -> None:
+def test_what_precedes_a_gap_is_durable_before_the_recovery_point_passes_it(open_log, monkeypatch) -> None:
     log = open_log()
     log.append_as_leader(batch(10), 1)
     log.flush()
@@ -59,7 +61,7 @@ def test_what_precedes_a_gap_is_durable_before_the_recovery_point_passes_it(open
     assert (log.recovery_point, durable) == (FAR, {0: 20})
 
 
-def test_an_append_over_a_gap_that_fails_leaves_no_trace(open_log, batch, monkeypatch) -> None:
+def test_an_append_over_a_gap_that_fails_leaves_no_trace(open_log, monkeypatch) -> None:
     written: list[int] = []
     log = open_log(before_truncation=lambda: written.append(log.recovery_point))
     log.append_as_leader(batch(10), 1)
@@ -81,7 +83,7 @@ def test_an_append_over_a_gap_that_fails_leaves_no_trace(open_log, batch, monkey
     assert open_log(clean=True).epochs == ((1, 0),)
 
 
-def test_an_append_over_a_gap_does_not_let_others_cut_the_log_meanwhile(open_log, batch, monkeypatch) -> None:
+def test_an_append_over_a_gap_does_not_let_others_cut_the_log_meanwhile(open_log, monkeypatch) -> None:
     """While one thread reads, a cut waits for the reader and an append does not; nor does the cut slip in between."""
     log = open_log()
     log.append_as_leader(batch(10), 1)
@@ -105,7 +107,7 @@ def test_an_append_over_a_gap_does_not_let_others_cut_the_log_meanwhile(open_log
     assert (ends, log.log_end_offset, log.recovery_point) == ([FAR + 5], 0, 0)
 
 
-def test_retention_goes_on_in_a_log_that_began_with_a_gap(open_log, batch) -> None:
+def test_retention_goes_on_in_a_log_that_began_with_a_gap(open_log) -> None:
     log = open_log(config=LogConfig(segment_bytes=100, retention_ms=100))
     for offset in (FAR, FAR + 1, FAR + 2):
         log.append_as_follower(batch(base_offset=offset))
@@ -114,14 +116,14 @@ def test_retention_goes_on_in_a_log_that_began_with_a_gap(open_log, batch) -> No
     assert log.log_start_offset == FAR + 2
 
 
-def test_an_import_cannot_use_up_all_offsets(open_log, batch) -> None:
+def test_an_import_cannot_use_up_all_offsets(open_log) -> None:
     log = open_log()
     with pytest.raises(UnexpectedOffset, match="9223372036854775807, the largest"):
         log.append_as_leader(batch(2, base_offset=2**63 - 2), 1, keep_offsets=True)
     assert log.append_as_leader(batch(3), 1) == (0, 3)
 
 
-def test_a_follower_takes_the_leaders_batches_as_they_are(open_log, batch) -> None:
+def test_a_follower_takes_the_leaders_batches_as_they_are(open_log) -> None:
     log = open_log()
     data = batch(2, base_offset=0, leader_epoch=3) + batch(2, base_offset=2, leader_epoch=4)
     assert log.append_as_follower(data) == 4
@@ -130,7 +132,7 @@ def test_a_follower_takes_the_leaders_batches_as_they_are(open_log, batch) -> No
         log.append_as_follower(data)
 
 
-def test_a_new_follower_begins_within_a_batch_whose_first_records_were_deleted(open_log, batch) -> None:
+def test_a_new_follower_begins_within_a_batch_whose_first_records_were_deleted(open_log) -> None:
     log = open_log()
     log.truncate_fully_and_start_at(3)
     data = batch(5, base_offset=0, leader_epoch=2) + batch(2, base_offset=5, leader_epoch=2)
@@ -147,7 +149,7 @@ def test_a_new_follower_begins_within_a_batch_whose_first_records_were_deleted(o
     assert again.read(3, 10_000) == data
 
 
-def test_bad_batches_are_refused_and_nothing_is_appended(open_log, batch) -> None:
+def test_bad_batches_are_refused_and_nothing_is_appended(open_log) -> None:
     log = open_log()
     bad = bytearray(batch(1) + batch(1))
     bad[-1] ^= 1
@@ -157,14 +159,14 @@ def test_bad_batches_are_refused_and_nothing_is_appended(open_log, batch) -> Non
     assert (log.log_end_offset, log.size_bytes, log.epochs) == (0, 0, ())
 
 
-def test_a_leader_of_an_older_epoch_may_not_append(open_log, batch) -> None:
+def test_a_leader_of_an_older_epoch_may_not_append(open_log) -> None:
     log = open_log()
     log.append_as_leader(batch(), 5)
     with pytest.raises(UnexpectedOffset, match="epoch 4"):
         log.append_as_leader(batch(), 4)
 
 
-def test_reads_give_whole_batches_within_limit_and_bound(open_log, batch) -> None:
+def test_reads_give_whole_batches_within_limit_and_bound(open_log) -> None:
     log = open_log(segment_bytes=1000)
     one = len(batch(2, value_bytes=100))
     for _ in range(20):
@@ -187,7 +189,7 @@ def test_reads_give_whole_batches_within_limit_and_bound(open_log, batch) -> Non
 
 @pytest.mark.parametrize("segment_bytes", [500, 5000, 1 << 30])
 @pytest.mark.parametrize("offset", [0, 1, 2, 17, 39, 40])
-def test_truncation_removes_every_batch_that_reaches_over_the_offset(open_log, batch, segment_bytes: int, offset: int) -> None:
+def test_truncation_removes_every_batch_that_reaches_over_the_offset(open_log, segment_bytes: int, offset: int) -> None:
     log = open_log(segment_bytes=segment_bytes)
     for epoch in range(20):
         log.append_as_leader(batch(2, value_bytes=100), epoch)
@@ -200,7 +202,7 @@ def test_truncation_removes_every_batch_that_reaches_over_the_offset(open_log, b
     assert offsets(log.read(0, 1 << 20)) == list(range(offset // 2 * 2 + 1))
 
 
-def test_truncating_below_the_start_empties_the_log(open_log, batch) -> None:
+def test_truncating_below_the_start_empties_the_log(open_log) -> None:
     log = open_log()
     log.truncate_fully_and_start_at(100)
     log.append_as_leader(batch(5), 1)
@@ -210,7 +212,7 @@ def test_truncating_below_the_start_empties_the_log(open_log, batch) -> None:
     assert open_log(log_start_offset=50).log_end_offset == 50
 
 
-def test_the_start_advances_and_drops_whole_segments(open_log, batch) -> None:
+def test_the_start_advances_and_drops_whole_segments(open_log) -> None:
     log = open_log(segment_bytes=500)
     for epoch in range(10):
         log.append_as_leader(batch(2, value_bytes=100), epoch)
@@ -225,7 +227,7 @@ def test_the_start_advances_and_drops_whole_segments(open_log, batch) -> None:
         log.advance_log_start(21)
 
 
-def test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark(open_log, batch) -> None:
+def test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark(open_log) -> None:
     for config in (
         LogConfig(segment_bytes=500, retention_bytes=600, retention_ms=-1),
         LogConfig(segment_bytes=500, retention_ms=100),
@@ -245,7 +247,7 @@ def test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark(o
         log.close()
 
 
-def test_epochs_answer_where_they_end(open_log, batch) -> None:
+def test_epochs_answer_where_they_end(open_log) -> None:
     log = open_log()
     log.append_as_leader(batch(5), 2)
     log.append_as_leader(batch(5), 4)
@@ -256,7 +258,7 @@ def test_epochs_answer_where_they_end(open_log, batch) -> None:
     assert [log.epoch_at(offset) for offset in (0, 5, 9)] == [2, 4, 4]
 
 
-def test_a_full_disk_takes_the_append_back(open_log, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_takes_the_append_back(open_log, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(segment_bytes=1000)
     log.append_as_leader(batch(2, value_bytes=100), 1)
     before = (log.read(0, 1 << 20), log.log_end_offset, log.size_bytes, log.epochs, sorted(log.directory.glob("*.log")))
@@ -279,7 +281,7 @@ def test_a_full_disk_takes_the_append_back(open_log, batch, monkeypatch: pytest.
     assert open_log().log_end_offset == 3
 
 
-def test_a_failed_write_or_fsync_condemns_the_directory(open_log, batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_or_fsync_condemns_the_directory(open_log, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -295,7 +297,7 @@ def test_a_failed_write_or_fsync_condemns_the_directory(open_log, batch, monkeyp
             log.read(0, 100)
 
 
-def test_a_closed_log_says_so(open_log, batch) -> None:
+def test_a_closed_log_says_so(open_log) -> None:
     log = open_log()
     log.close()
     for operation in (lambda: log.read(0, 1), lambda: log.append_as_leader(batch(), 1), lambda: log.truncate_to(0), log.flush):
@@ -303,7 +305,7 @@ def test_a_closed_log_says_so(open_log, batch) -> None:
             operation()
 
 
-def test_files_are_kafkas(open_log, batch) -> None:
+def test_files_are_kafkas(open_log) -> None:
     log = open_log(segment_bytes=10_000)
     for _ in range(200):
         log.append_as_leader(batch(1, value_bytes=100), 7)
@@ -320,7 +322,7 @@ def test_files_are_kafkas(open_log, batch) -> None:
     assert 4096 < position <= 4096 + header.size_bytes
 
 
-def test_readers_and_appenders_and_a_truncating_thread_see_whole_batches(open_log, batch) -> None:
+def test_readers_and_appenders_and_a_truncating_thread_see_whole_batches(open_log) -> None:
     log = open_log(segment_bytes=20_000)
     stop, faults = threading.Event(), []
 
@@ -354,7 +356,7 @@ def test_readers_and_appenders_and_a_truncating_thread_see_whole_batches(open_lo
 
 @pytest.mark.parametrize("cut", ["its end", "its beginning", "what was read"])
 def test_who_cuts_a_log_does_not_wait_for_a_digest_which_is_of_what_there_was_at_one_time(
-    open_log, batch, monkeypatch, cut: str
+    open_log, monkeypatch, cut: str
 ) -> None:
     log = open_log(segment_bytes=2000)
     for epoch in range(40):
@@ -386,7 +388,7 @@ def test_who_cuts_a_log_does_not_wait_for_a_digest_which_is_of_what_there_was_at
     assert found != (log.digest() if cut == "what was read" else before)
 
 
-def test_a_rename_keeps_the_log_open(open_log, batch, tmp_path: Path) -> None:
+def test_a_rename_keeps_the_log_open(open_log, tmp_path: Path) -> None:
     log = open_log()
     log.append_as_leader(batch(), 1)
     log.rename(log.log_dir / "orders-0.x-delete")

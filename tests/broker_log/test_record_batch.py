@@ -18,6 +18,8 @@ from kraftlab.broker.log.record_batch import (
     validate,
 )
 
+from .conftest import batch
+
 optional_bytes = st.none() | st.binary(max_size=300)
 records = st.builds(
     Record,
@@ -66,7 +68,7 @@ def test_compressed_records_are_refused_by_name(manifest, segment_bytes_of) -> N
         list(decode_records(segment_bytes_of(partition, partition["files"][0])))
 
 
-def test_stamping_changes_offset_and_epoch_only_and_keeps_the_crc(batch) -> None:
+def test_stamping_changes_offset_and_epoch_only_and_keeps_the_crc() -> None:
     data = bytearray(batch(3))
     before = read_header(data)
     stamp(data, 0, base_offset=77, leader_epoch=9)
@@ -91,14 +93,14 @@ def test_any_flipped_bit_is_found_or_lies_in_the_leaders_fields(byte: int, bit: 
 
 
 @pytest.mark.parametrize("cut", [1, 60, 61, 80])
-def test_a_batch_cut_short_is_refused_with_its_position(batch, cut: int) -> None:
+def test_a_batch_cut_short_is_refused_with_its_position(cut: int) -> None:
     first, second = batch(), batch(base_offset=1)
     with pytest.raises(CorruptBatch) as raised:
         list(iterate(first + second[:cut]))
     assert raised.value.position == len(first)
 
 
-def test_old_magic_is_refused(batch) -> None:
+def test_old_magic_is_refused() -> None:
     data = bytearray(batch())
     data[16] = 1
     with pytest.raises(CorruptBatch, match="magic is 1"):

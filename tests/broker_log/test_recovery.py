@@ -14,20 +14,22 @@ from hypothesis import strategies as st
 from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
 from kraftlab.broker.log.record_batch import Record, build_batch, validate
 
+from .conftest import batch
+
 
 def log_files(log: PartitionLog) -> list[Path]:
     return sorted(log.directory.glob("*.log"))
 
 
-def fill(log: PartitionLog, batch, count: int = 40) -> None:
+def fill(log: PartitionLog, count: int = 40) -> None:
     for epoch in range(count):
         log.append_as_leader(batch(2, value_bytes=100), epoch // 4)
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_everything_is_there_after_a_restart(open_log, batch, clean: bool) -> None:
+def test_everything_is_there_after_a_restart(open_log, clean: bool) -> None:
     log = open_log(segment_bytes=3000)
-    fill(log, batch)
+    fill(log)
     log.flush()
     before = (log.digest(), log.epochs, log.log_end_offset, log.size_bytes, len(log_files(log)))
     log.close()
@@ -39,9 +41,9 @@ def test_everything_is_there_after_a_restart(open_log, batch, clean: bool) -> No
 
 
 @pytest.mark.parametrize("name", ["5.log", "\N{SUPERSCRIPT TWO}.log", "20261123.log", "notes.log", "\N{SUPERSCRIPT TWO}.cleaned"])
-def test_a_file_that_has_no_segments_name_is_none(open_log, batch, name: str) -> None:
+def test_a_file_that_has_no_segments_name_is_none(open_log, name: str) -> None:
     log = open_log(segment_bytes=3000)
-    fill(log, batch)
+    fill(log)
     log.close()
     (log.directory / name).write_text("somebody has left this here")
     for clean in (True, False):
@@ -52,9 +54,9 @@ def test_a_file_that_has_no_segments_name_is_none(open_log, batch, name: str) ->
 
 
 @pytest.mark.parametrize("chopped", [1, 50, 61, 300, 301])
-def test_a_torn_tail_is_cut_to_the_last_whole_batch(open_log, batch, chopped: int) -> None:
+def test_a_torn_tail_is_cut_to_the_last_whole_batch(open_log, chopped: int) -> None:
     log = open_log()
-    fill(log, batch, 10)
+    fill(log, 10)
     whole = log.read(0, 1 << 20)
     log.close()
     path = log_files(log)[-1]
@@ -67,9 +69,9 @@ def test_a_torn_tail_is_cut_to_the_last_whole_batch(open_log, batch, chopped: in
     assert path.stat().st_size == log.size_bytes
 
 
-def test_a_bad_batch_ends_the_log_and_later_segments_go(open_log, batch) -> None:
+def test_a_bad_batch_ends_the_log_and_later_segments_go(open_log) -> None:
     log = open_log(segment_bytes=3000)
-    fill(log, batch)
+    fill(log)
     log.close()
     paths = log_files(log)
     with open(paths[1], "r+b") as file:
@@ -85,9 +87,9 @@ def test_a_bad_batch_ends_the_log_and_later_segments_go(open_log, batch) -> None
     assert log.latest_epoch == (log.log_end_offset - 1) // 8
 
 
-def test_below_the_recovery_point_nothing_is_scanned(open_log, batch) -> None:
+def test_below_the_recovery_point_nothing_is_scanned(open_log) -> None:
     log = open_log(segment_bytes=3000)
-    fill(log, batch)
+    fill(log)
     log.close()
     last_base = int(log_files(log)[-1].stem)
     log = open_log(segment_bytes=3000, recovery_point=last_base)
@@ -95,9 +97,9 @@ def test_below_the_recovery_point_nothing_is_scanned(open_log, batch) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "garbage", "zeros"])
-def test_a_damaged_index_is_rebuilt(open_log, batch, damage: str) -> None:
+def test_a_damaged_index_is_rebuilt(open_log, damage: str) -> None:
     log = open_log()
-    fill(log, batch, 200)
+    fill(log, 200)
     log.flush()
     log.close()
     index = log.directory / "00000000000000000000.index"
@@ -118,9 +120,9 @@ def test_a_damaged_index_is_rebuilt(open_log, batch, damage: str) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "0\n5\n1 0\n", "0\n2\n3 0\n2 5\n", "nonsense"])
-def test_lost_or_corrupt_leader_epochs_are_rebuilt_from_the_batches(open_log, batch, content: str | None) -> None:
+def test_lost_or_corrupt_leader_epochs_are_rebuilt_from_the_batches(open_log, content: str | None) -> None:
     log = open_log(segment_bytes=3000)
-    fill(log, batch)
+    fill(log)
     log.flush()
     epochs = log.epochs
     log.close()
@@ -135,9 +137,9 @@ def test_lost_or_corrupt_leader_epochs_are_rebuilt_from_the_batches(open_log, ba
         log.close()
 
 
-def test_half_done_work_is_finished_or_undone(open_log, batch) -> None:
+def test_half_done_work_is_finished_or_undone(open_log) -> None:
     log = open_log()
-    fill(log, batch, 3)
+    fill(log, 3)
     log.close()
     for name in ("00000000000000000000.log.deleted", "00000000000000000900.index", "x.tmp", "00000000000000000500.log.cleaned"):
         (log.directory / name).write_bytes(b"junk")
@@ -148,23 +150,23 @@ def test_half_done_work_is_finished_or_undone(open_log, batch) -> None:
     assert sorted(os.listdir(log.directory)) == ["00000000000000000000.index", "00000000000000000000.log"]
 
 
-def test_a_log_below_its_checkpointed_start_begins_anew(open_log, batch) -> None:
+def test_a_log_below_its_checkpointed_start_begins_anew(open_log) -> None:
     log = open_log()
-    fill(log, batch, 3)
+    fill(log, 3)
     log.close()
     log = open_log(log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes, log.epochs) == (100, 100, 0, ())
 
 
-def test_the_recovery_point_is_lowered_on_disk_before_a_truncation(open_log, batch) -> None:
+def test_the_recovery_point_is_lowered_on_disk_before_a_truncation(open_log) -> None:
     seen = []
     log = open_log(before_truncation=lambda: seen.append((log.recovery_point, log.size_bytes)))
-    fill(log, batch, 10)
+    fill(log, 10)
     log.flush()
     full = log.size_bytes
     log.truncate_to(10)
     assert seen == [(10, full)]
-    fill(log, batch, 1) if log.latest_epoch == 0 else log.append_as_leader(batch(2), 5)
+    fill(log, 1) if log.latest_epoch == 0 else log.append_as_leader(batch(2), 5)
     log.truncate_to(10)
     assert len(seen) == 1
 
@@ -190,9 +192,9 @@ def test_recorded_logs_have_equal_digests_however_they_are_segmented(
         assert digests[0].control_records == sum(file["control_records"] for file in files)
 
 
-def test_a_digest_tells_a_changed_byte_and_compares_prefixes(open_log, batch) -> None:
+def test_a_digest_tells_a_changed_byte_and_compares_prefixes(open_log) -> None:
     log = open_log(segment_bytes=2000)
-    fill(log, batch, 20)
+    fill(log, 20)
     whole, prefix = log.digest(), log.digest(end_offset=20)
     assert prefix.end_offset == 20
     log.truncate_to(20)
@@ -314,7 +316,7 @@ def test_the_log_does_what_a_list_of_batches_would(actions: list[tuple[str, int,
         log.close()
 
 
-def test_segments_above_one_that_lost_its_end_go_too(open_log, batch) -> None:
+def test_segments_above_one_that_lost_its_end_go_too(open_log) -> None:
     """A loss of power keeps what was written later and not what was written before: the hole must not look like a log."""
     log = open_log(segment_bytes=100)
     for _ in range(4):
@@ -326,7 +328,7 @@ def test_segments_above_one_that_lost_its_end_go_too(open_log, batch) -> None:
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
-def test_offsets_that_were_never_given_are_no_hole(open_log, batch, has_checkpoint: bool) -> None:
+def test_offsets_that_were_never_given_are_no_hole(open_log, has_checkpoint: bool) -> None:
     """Whether or not the checkpoint has outlived the crash: one that is missing costs a scan, not data."""
     log = open_log(segment_bytes=100)
     for offset in (3, 10, 5_000_000_000, 5_000_000_001):
@@ -339,7 +341,7 @@ def test_offsets_that_were_never_given_are_no_hole(open_log, batch, has_checkpoi
 
 @pytest.mark.parametrize("recovery_point", [0, 4])
 def test_a_segment_that_was_truncated_away_does_not_come_back_behind_what_was_appended_in_its_place(
-    open_log, batch, recovery_point: int
+    open_log, recovery_point: int
 ) -> None:
     """A loss of power may keep a younger append and not the removal of the segment."""
     log = open_log(segment_bytes=900)
@@ -359,7 +361,7 @@ def test_a_segment_that_was_truncated_away_does_not_come_back_behind_what_was_ap
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_batch_at_an_offset_that_its_segment_cannot_reach_is_cut(open_log, batch, clean: bool) -> None:
+def test_a_batch_at_an_offset_that_its_segment_cannot_reach_is_cut(open_log, clean: bool) -> None:
     """Base offsets lie outside of what a batch's CRC covers."""
     log = open_log()
     for _ in range(4):

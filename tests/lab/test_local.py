@@ -124,7 +124,7 @@ def test_a_graceful_stop_ends_every_node_by_itself(tmp_path: Path) -> None:
 PARENT = """
 import sys, time
 from kraftlab.lab import LocalCluster
-cluster = LocalCluster(sys.argv[1], 1, 1, 1)
+cluster = LocalCluster(sys.argv[1], 1, 1, 1, overrides={"controlled.shutdown.enable": "false"})
 cluster.start()
 if sys.argv[2:]:
     cluster.wait_ready()
