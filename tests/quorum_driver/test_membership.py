@@ -45,25 +45,20 @@ async def test_an_observer_becomes_a_voter_and_the_cluster_lives_on_without_two_
         assert sorted(voter.node_id for voter in leader.driver.describe().voters) == [0, 1, 2, 3, 4]
 
 
-async def test_a_removed_leader_makes_way(cluster: Clusters, eventually: Eventually) -> None:
+async def test_the_leadership_is_handed_over_and_a_removed_leader_makes_way(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(dynamic=True) as c:
-        leader = await c.leader()
-        await c.followed(leader)
-        answer = await leader.driver.ask(RemoveVoterRequest(ANY_EPOCH, leader.voter.key, 10_000))
-        assert answer.error is ErrorCode.NONE
-        successor = await c.leader(but=leader)
-        await c.committed(c.propose(successor, "new"))
-        assert [voter.node_id for voter in successor.driver.describe().voters] == [n.node_id for n in c.nodes if n is not leader]
-
-
-async def test_the_leadership_is_handed_over(cluster: Clusters, eventually: Eventually) -> None:
-    async with cluster() as c:
         leader = await c.leader()
         target = next(node for node in c.nodes if node is not leader)
         await c.committed(c.propose(leader, "old"))
         answer = await leader.driver.ask(TransferLeadershipRequest(ANY_EPOCH, target.voter.key, 5_000))
         assert answer.error is ErrorCode.NONE
         await eventually(lambda: target.journal.leads is not None, "the target leads")
+        await c.followed(target)
+        answer = await target.driver.ask(RemoveVoterRequest(ANY_EPOCH, target.voter.key, 10_000))
+        assert answer.error is ErrorCode.NONE
+        successor = await c.leader(but=target)
+        await c.committed(c.propose(successor, "new"))
+        assert [voter.node_id for voter in successor.driver.describe().voters] == [n.node_id for n in c.nodes if n is not target]
 
 
 async def test_who_does_not_lead_says_who_does_and_static_voters_say_what_they_are(
@@ -96,14 +91,6 @@ async def test_whoever_waits_for_a_change_hears_that_the_node_stops(cluster: Clu
             assert not answers, "the node to be added does not run"
             await leader.stop()
         assert answers[0].error is not ErrorCode.NONE
-
-
-async def test_an_observer_that_may_joins_by_itself(cluster: Clusters, eventually: Eventually) -> None:
-    async with cluster(observers=1, dynamic=True) as c:
-        leader = await c.leader()
-        c.nodes[3].options["raft"] = {"auto_join": True}
-        await c.nodes[3].start()
-        await eventually(lambda: len(leader.driver.describe().voters) == 4, "node 3 is a voter")
 
 
 async def test_a_voter_that_moved_tells_the_others_where_it_is_now(cluster: Clusters, eventually: Eventually) -> None:

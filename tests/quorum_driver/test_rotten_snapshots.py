@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,15 @@ def rot(node: Any, taken: Any) -> Path:
     return path
 
 
+@contextlib.asynccontextmanager
+async def served(cluster: Clusters, observers: int = 1) -> AsyncIterator[tuple[Any, Any, Any, Any]]:
+    """A cluster, its leader, an observer that does not run, and the leader's only snapshot."""
+    async with cluster(observers=observers, **OPTIONS) as c:
+        await c.fill(200)
+        leader = await c.leader()
+        yield c, leader, c.nodes[3], await leader.driver.take_snapshot()
+
+
 def wipe(node: Any) -> None:
     for path in Path(partition_directory(node.directory)).iterdir():
         path.unlink()
@@ -45,10 +54,7 @@ def said(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
 async def test_a_rotten_snapshot_is_not_served_but_written_again_where_it_was(
     cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with cluster(observers=1, **OPTIONS) as c:
-        await c.fill(200)
-        leader, observer = await c.leader(), c.nodes[3]
-        taken = await leader.driver.take_snapshot()
+    async with served(cluster) as (c, leader, observer, taken):
         path = rot(leader, taken)
         rotten = path.read_bytes()
         caplog.set_level(logging.INFO)
@@ -72,10 +78,7 @@ async def test_what_rots_again_is_found_and_written_again(
     cluster: Clusters, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_copies, "CHECK_AGAIN_S", 0.0)
-    async with cluster(observers=1, **OPTIONS) as c:
-        await c.fill(200)
-        leader, observer = await c.leader(), c.nodes[3]
-        taken = await leader.driver.take_snapshot()
+    async with served(cluster) as (c, leader, observer, taken):
         for times in (1, 2):
             rot(leader, taken)
             await observer.start()
@@ -88,10 +91,8 @@ async def test_what_rots_again_is_found_and_written_again(
 async def test_a_leader_without_room_for_another_in_place_of_a_rotten_one_makes_way(
     cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with cluster(observers=1, **OPTIONS) as c:
-        await c.committed(await c.fill(200))
-        leader, observer = await c.leader(), c.nodes[3]
-        taken = await leader.driver.take_snapshot()
+    async with served(cluster) as (c, leader, observer, taken):
+        await c.committed(taken.offset)
         rot(leader, taken)
         leader.disk.full_for = ".checkpoint"
         await observer.start()
@@ -102,10 +103,8 @@ async def test_a_leader_without_room_for_another_in_place_of_a_rotten_one_makes_
 
 
 async def test_if_more_was_applied_a_newer_one_takes_the_place_of_a_rotten_one(cluster: Clusters) -> None:
-    async with cluster(observers=1, **OPTIONS) as c:
-        await c.fill(200)
-        leader, observer = await c.leader(), c.nodes[3]
-        rot(leader, await leader.driver.take_snapshot())
+    async with served(cluster) as (c, leader, observer, taken):
+        rot(leader, taken)
         end_offset = await c.fill(10)
         await observer.start()
         await c.committed(end_offset, observer)
@@ -135,10 +134,7 @@ async def test_a_wiped_voter_without_which_nothing_commits_comes_up_although_the
 async def test_what_keeps_a_rotten_snapshot_from_being_written_again_is_told_once_and_passes(
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with cluster(observers=1, **OPTIONS) as c:
-        await c.fill(200)
-        leader, observer = await c.leader(), c.nodes[3]
-        taken = await leader.driver.take_snapshot()
+    async with served(cluster) as (c, leader, observer, taken):
         rot(leader, taken)
         leader.journal.may_freeze = False
         await observer.start()
@@ -156,10 +152,7 @@ async def test_a_rotten_snapshot_is_written_again_when_a_full_disk_has_room(
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_taker, "FULL_DISK_RETRY_S", 0.05)
-    async with cluster(observers=1, **OPTIONS) as c:
-        await c.fill(200)
-        leader, observer = await c.leader(), c.nodes[3]
-        taken = await leader.driver.take_snapshot()
+    async with served(cluster) as (c, leader, observer, taken):
         rot(leader, taken)
         leader.disk.full_for = ".checkpoint"
         await observer.start()
@@ -187,10 +180,7 @@ async def test_a_snapshot_that_takes_long_to_check_is_served_meanwhile(
         check(self, position, pause)
 
     monkeypatch.setattr(SnapshotStore, "check", slow)
-    async with cluster(observers=1, **OPTIONS) as c:
-        await c.fill(200)
-        leader, observer = await c.leader(), c.nodes[3]
-        taken = await leader.driver.take_snapshot()
+    async with served(cluster) as (c, _, observer, taken):
         await observer.start()
         await c.committed(taken.offset, observer)
         is_copied.set()
@@ -205,9 +195,7 @@ async def test_a_sound_snapshot_is_checked_once_for_all_who_come_at_the_same_tim
     monkeypatch.setattr(
         SnapshotStore, "check", lambda self, position, pause: (checks.append(position), check(self, position, pause))[1]
     )
-    async with cluster(observers=3, **OPTIONS) as c:
-        await c.fill(200)
-        taken = await (await c.leader()).driver.take_snapshot()
+    async with served(cluster, observers=3) as (c, _, _, taken):
         async with trio.open_nursery() as nursery:
             for observer in c.nodes[3:]:
                 nursery.start_soon(observer.start)

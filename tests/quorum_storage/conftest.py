@@ -58,6 +58,11 @@ class Builder:
         )
         return Written(base, base + records, crc, data, epoch)
 
+    def append(self, log: MetadataLog, written: list[Written]) -> None:
+        """Append the batches to `log`, one after the other."""
+        for made in written:
+            log.append(made.base_offset, made.end_offset, made.data)
+
     def log(self, count: int, *, stamp_behind: int | None = None) -> list[Written]:
         """`count` batches; each stamped with its base offset minus `stamp_behind` (None: never stamped)."""
         written: list[Written] = []

@@ -134,8 +134,7 @@ def test_snapshots_cleanings_copies_and_installs_go_on_after_any_refusal(open_st
         patiently(store.log.flush)
         assert store.log.read(21, 1 << 20) == b"".join(made.data for made in written[21:30])
         store.log.install(written[34].end, copy(store, builder, written[34]))
-        for made in written[35:]:
-            store.log.append(made.base_offset, made.end_offset, made.data)
+        builder.append(store.log, written[35:])
         patiently(store.log.flush)
         assert store.log.durable_end_offset == 40
         is_over = disk.refusals.seen < first

@@ -21,16 +21,11 @@ from kraftlab.simulation.consensus.simulated_file_system import PowerCut, Simula
 DIRECTORY = partition_directory("/data")
 
 
-def append_all(log, written):
-    for made in written:
-        log.append(made.base_offset, made.end_offset, made.data)
-
-
 def filled(disk, open_store, builder, count=30):
     """A store whose log holds `count` batches of one record, all but the last committed."""
     store = open_store(disk)
     written = builder.log(count, stamp_behind=1)
-    append_all(store.log, written)
+    builder.append(store.log, written)
     store.log.flush()
     return store, written
 
@@ -70,7 +65,7 @@ def test_older_snapshots_go_before_the_segments_behind_them(disk, open_store, bu
 def test_cleaning_where_no_batch_ends_or_in_another_epoch_is_refused(disk, open_store, builder):
     store = open_store(disk)
     made = builder.next([], records=4)
-    append_all(store.log, [made])
+    builder.append(store.log, [made])
     for wrong in (OffsetAndEpoch(2, 1), OffsetAndEpoch(4, 2), OffsetAndEpoch(9, 1)):
         with pytest.raises(InvariantViolation):
             store.log.clean(wrong)
@@ -81,12 +76,12 @@ def test_cleaning_where_no_batch_ends_or_in_another_epoch_is_refused(disk, open_
 def test_a_log_may_be_cleaned_to_its_end_even_before_that_is_flushed(disk, open_store, builder):
     store, written = filled(disk, open_store, builder, 5)
     more = [*written, builder.next(written, epoch=2)]
-    append_all(store.log, more[5:])
+    builder.append(store.log, more[5:])
     builder.snapshot(store, more[5])
     store.log.clean(more[5].end)
     assert list(store.log.batches()) == []
     more.append(builder.next(more, epoch=2))
-    append_all(store.log, more[6:])
+    builder.append(store.log, more[6:])
     store.log.flush()
     again = open_store(disk)
     assert (again.log.start, again.log.end_offset) == (OffsetAndEpoch(6, 2), 7)
@@ -99,7 +94,7 @@ def test_an_installed_snapshot_replaces_the_log_at_once_and_on_disk_with_the_nex
     store.log.install(leader[39].end, builder.copy(store, leader[39]))
     assert (store.log.start, store.log.end_offset, list(store.log.batches())) == (OffsetAndEpoch(40, 1), 40, [])
     assert store.snapshots.ids() == ()
-    append_all(store.log, leader[40:45])
+    builder.append(store.log, leader[40:45])
     assert store.log.read(40, 1 << 20) == b"".join(made.data for made in leader[40:45])
     store.log.flush()
     assert store.log.durable_end_offset == 45
@@ -114,10 +109,10 @@ def test_what_was_staged_before_an_install_is_pointless_and_what_comes_after_cou
     store, written = filled(disk, open_store, builder, 10)
     store.log.truncate(9)
     ours = [*written[:9], builder.next(written[:9], epoch=3)]
-    append_all(store.log, ours[9:])
+    builder.append(store.log, ours[9:])
     leader = builder.log(30)
     store.log.install(leader[19].end, builder.copy(store, leader[19]))
-    append_all(store.log, leader[20:25])
+    builder.append(store.log, leader[20:25])
     store.log.truncate(22)
     store.log.flush()
     again = open_store(disk)
@@ -134,13 +129,13 @@ def test_a_full_disk_delays_an_install_and_loses_nothing(disk, open_store, build
     store, _ = filled(disk, open_store, builder, 10)
     leader = builder.log(50)
     store.log.install(leader[39].end, builder.copy(store, leader[39]))
-    append_all(store.log, leader[40:45])
+    builder.append(store.log, leader[40:45])
     disk.full = True
     for _ in range(2):
         with pytest.raises(StorageFull):
             store.log.flush()
     disk.full = False
-    append_all(store.log, leader[45:])
+    builder.append(store.log, leader[45:])
     store.log.flush()
     again = open_store(disk)
     assert (again.log.start_offset, again.log.end_offset) == (40, 50)
@@ -154,7 +149,7 @@ def test_a_power_cut_at_any_operation_of_an_install_leaves_the_old_log_or_the_sn
             store, _ = filled(disk, open_store, builder, 10)
             leader = builder.log(50)
             store.log.install(leader[39].end, builder.copy(store, leader[39]))
-            append_all(store.log, leader[40:42])
+            builder.append(store.log, leader[40:42])
             disk.operations_left = cut
             try:
                 store.log.flush()
@@ -214,7 +209,7 @@ def test_the_control_records_in_force_are_told_at_the_start(disk, open_store, bu
     assert writer.finish()
     body = encode_control([KRaftVersion(0, 1), KRaftVersion(0, 0)])
     written.append(builder.next(written, records=2, body=body, attributes=1 << 5))
-    append_all(store.log, written[5:])
+    builder.append(store.log, written[5:])
     store.log.flush()
     assert open_store(disk).boot.control == ((-1, KRaftVersion(0, 1)), (5, KRaftVersion(0, 1)), (6, KRaftVersion(0, 0)))
 
@@ -245,7 +240,7 @@ def test_readers_in_other_threads_get_whole_batches_or_nothing_while_the_log_is_
             if end % 100 == 0:
                 store.log.install(leader[end - 1].end, builder.copy(store, leader[end - 1]))
             else:
-                append_all(store.log, leader[store.log.end_offset : end])
+                builder.append(store.log, leader[store.log.end_offset : end])
                 builder.snapshot(store, leader[end - 5])
                 store.log.clean(leader[end - 5].end)
             store.log.flush()
@@ -264,10 +259,10 @@ def test_real_files_go_through_all_of_it(tmp_path, builder, identity):
     options = {"segment_bytes": 4096 + 500, "preallocate_bytes": 8192, "cache_bytes": 0}
     store = MetadataStore.open(file_system, directory, *identity[:2], **options)
     leader = builder.log(80)
-    append_all(store.log, leader[:10])
+    builder.append(store.log, leader[:10])
     store.log.flush()
     store.log.install(leader[39].end, builder.copy(store, leader[39]))
-    append_all(store.log, leader[40:])
+    builder.append(store.log, leader[40:])
     store.log.flush()
     builder.snapshot(store, leader[69])
     store.log.clean(leader[69].end)

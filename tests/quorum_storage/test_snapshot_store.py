@@ -230,16 +230,23 @@ def test_a_snapshot_that_was_overtaken_while_it_was_written_leaves_nothing(store
     assert disk.names(DIRECTORY) == []
 
 
-def test_full_disk_leaves_nothing_and_the_next_attempt_works(store, disk):
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_full_disk_leaves_nothing_new_and_the_next_attempt_works(store, disk, replaces):
+    if replaces:
+        write(store)
+        rot(store, disk)
+    before = disk.snapshot()
     writer = store.writer(ID, CONTROL)
     disk.full = True
     with pytest.raises(StorageFull):
         writer.append(b"x" * (1 << 20), 1)
         writer.finish()
     writer.abandon()
-    assert disk.names(DIRECTORY) == []
+    assert disk.snapshot() == before
+    assert store.read(ID, 0, 10) is None
     disk.full = False
     assert write(store)
+    store.check(ID)
 
 
 @pytest.mark.parametrize("replaces", [False, True])
@@ -432,21 +439,6 @@ def test_a_power_cut_while_a_rotten_snapshot_is_written_over_leaves_the_old_file
             else:
                 again = SnapshotStore(disk, DIRECTORY, identity, [verify_file(disk, PATH)])
                 assert list(again.reader(ID).bodies()) == BODIES
-
-
-def test_a_full_disk_leaves_the_rotten_snapshot_to_be_written_over_later(store, disk):
-    write(store)
-    rot(store, disk)
-    writer = store.writer(ID, CONTROL)
-    disk.full = True
-    with pytest.raises(StorageFull):
-        writer.append(b"x" * (1 << 20), 1)
-        writer.finish()
-    writer.abandon()
-    disk.full = False
-    assert store.read(ID, 0, 10) is None
-    assert write(store)
-    store.check(ID)
 
 
 def test_reading_beside_the_node_leaves_no_file_open_though_the_snapshot_has_rotted(tmp_path, identity):

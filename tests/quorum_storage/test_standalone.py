@@ -38,8 +38,7 @@ def prepare(disk, open_store, builder, voters, count=8):
     written = [builder.next([], body=body, records=2, attributes=CONTROL)]
     while len(written) < count:
         written.append(builder.next(written, epoch=3, stamp=written[-2].base_offset if len(written) > 2 else 0))
-    for made in written:
-        store.log.append(made.base_offset, made.end_offset, made.data)
+    builder.append(store.log, written)
     store.log.flush()
     store.election_store.store(ElectionState(4, 2, None))
     store.close()
@@ -92,8 +91,7 @@ def test_the_log_goes_on_in_the_new_generation_and_can_be_forced_again(disk, ope
 
 def test_static_voters_are_given_up_too(disk, open_store, builder, identity, survivor, voters):
     store = open_store(disk)
-    for made in builder.log(4, stamp_behind=1):
-        store.log.append(made.base_offset, made.end_offset, made.data)
+    builder.append(store.log, builder.log(4, stamp_behind=1))
     store.log.flush()
     report = force_standalone(disk, "/data", identity, survivor, 1, voters)
     assert report.previous_voters == voters
@@ -181,8 +179,7 @@ def test_a_survivor_that_has_got_everything_back_is_forced_though_it_has_not_not
     disk.open(path).pwrite(b"X", disk.snapshot()[path].index(written[4].data) + 50)
     store = open_store(disk)
     assert store.boot.repair_until
-    for made in written[4:]:
-        store.log.append(made.base_offset, made.end_offset, made.data)
+    builder.append(store.log, written[4:])
     store.log.flush()
     store.close()
     force_standalone(disk, "/data", identity, survivor, 1)
