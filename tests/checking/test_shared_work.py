@@ -36,10 +36,9 @@ def test_who_leaves_early_hears_of_no_thread_that_failed(monkeypatch: pytest.Mon
     assert not any(thread.is_alive() for thread in theirs)
 
 
-@pytest.mark.parametrize("words", [("mutants", "--ids", "R6,R18"), ("mutants", "--pairs", "--ids", "M1,M2,M3,M4,M5")])
-def test_sigterm_ends_workers_without_a_word(words: tuple[str, ...]) -> None:
+def test_sigterm_ends_workers_without_a_word() -> None:
     before = set(scratch_directory.place().glob(f"{scratch_directory.MARK}*"))
-    command = [sys.executable, "-m", "kraftlab.cli.main", "chaos", *words, "--jobs", "2"]
+    command = [sys.executable, "-m", "kraftlab.cli.main", "chaos", "mutants", "--ids", "R6,R18", "--jobs", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline(), "its workers hunt"

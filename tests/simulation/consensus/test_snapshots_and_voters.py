@@ -62,7 +62,7 @@ def voters(*ids: int) -> VoterSet:
 
 def test_voters_come_and_go_one_by_one_and_snapshots_are_taken_and_loaded() -> None:
     done = taken = loaded = 0
-    for seed in range(4):
+    for seed in range(2):
         world = churning(seed)
         world.run()
         sets = [entry[1] for entry in world.voters.committed.entries]
@@ -100,7 +100,7 @@ def test_nodes_join_by_themselves_if_they_are_told_to() -> None:
 
 def test_rot_is_repaired() -> None:
     repairs = 0
-    for seed in range(4):
+    for seed in range(2):
         world = churning(seed, ("rot", "kill", "take-snapshot"))
         world.run()
         repairs += world.repairs

@@ -56,11 +56,11 @@ def epoch_growth(world: World, links: str) -> int:
 
 @pytest.mark.parametrize("links", ["hears nobody", "is heard by nobody", "hears all but the leader", "is alone"])
 def test_one_follower_with_broken_links_starts_no_new_epoch(links):
-    assert [epoch_growth(healthy_world(seed), links) for seed in range(3)] == [0] * 3
+    assert [epoch_growth(healthy_world(seed), links) for seed in range(2)] == [0] * 2
 
 
 def test_a_healthy_cluster_elects_once():
-    for seed in range(5):
+    for seed in range(3):
         world = healthy_world(seed)
         world.run()
         assert world.machines[0].process is not None
