@@ -23,6 +23,8 @@ _POLL_S = 0.05
 
 def lock(directory: Path) -> IO[bytes]:
     """Held until it is closed; the directory is made if it is not there. ClusterError."""
+    if directory.exists() and not directory.is_dir():
+        raise ClusterError(f"{directory} is not a directory; choose another one")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         file = open(directory / _FILE_NAME, "ab")  # noqa: SIM115 (held as long as the cluster)

@@ -22,6 +22,14 @@ _decode = msgspec.json.Decoder(Event).decode
 _encode = msgspec.json.Encoder().encode
 
 
+def exit_text(code: int) -> str:
+    """Say how a process ended: `ended with code 3`, `was killed by SIGKILL`."""
+    try:
+        return f"was killed by {signal.Signals(-code).name}" if code < -1 else f"ended with code {code}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
 class NodeProcess:
     """A node's process. `code` is None while it runs, else its exit code or the negative number of the signal that ended it."""
 

@@ -44,10 +44,19 @@ ERROR = 2
 
 _LENGTH = struct.Struct(">I")
 _INITIAL_BUFFER_BYTES = 64 * 1024
+_HTTP2_PREFACE = int.from_bytes(b"PRI ")
+"""The first bytes of an HTTP/2 connection, read as the length of a frame."""
 
 
 class FrameError(ValueError):
     """Bytes from a peer that are no frame: says what was found."""
+
+
+def length_error(size: int) -> FrameError:
+    """Return the error for a length field that no frame has."""
+    if size == _HTTP2_PREFACE:
+        return FrameError("HTTP/2: a gRPC client dials this port, which is for peers; give it the node's admin API (gRPC) port")
+    return FrameError(f"a frame length of {size} bytes (limit {MAX_FRAME_BYTES})")
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -114,7 +123,7 @@ class FrameBuffer:
         while self._end - self._start >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._buffer, self._start)
             if not 0 < size <= MAX_FRAME_BYTES:
-                raise FrameError(f"a frame length of {size} bytes (limit {MAX_FRAME_BYTES})")
+                raise length_error(size)
             body_at = self._start + _LENGTH.size
             if self._end - body_at < size:
                 break

@@ -14,7 +14,11 @@ def status_lines(status: Status) -> list[str]:
     lines = [
         f"{node.name:<{width}}  {node.state:<7}  {node.pid or '-':>7}{'  leader' if node.leads else ''}" for node in status.nodes
     ]
-    lines += ["", "Nothing is broken." if not status.orders else "Broken:"]
+    ended = [node for node in status.nodes if node.ended]
+    lines += ["", "Broken:" if status.orders or ended else "Nothing is broken."]
+    lines += [
+        f"  {node.name} {node.ended}, not by an order; start it again: kraftlab cluster restart {node.name}" for node in ended
+    ]
     lines += [f"  #{order.number} {order.text}; {_until(order)}" for order in status.orders]
     waiting = [link for link in status.links if link.waiting_bytes]
     if waiting:

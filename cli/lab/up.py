@@ -80,7 +80,7 @@ def up(
         if seconds is not None:
             with _context(cluster), _control(cluster) if allow_chaos else nullcontext() as socket_path:
                 announce(cluster, seconds, socket_path, as_json)
-                watch(cluster, stop)
+                watch(cluster, stop, allow_chaos)
     finally:
         try:
             if not as_json:
@@ -161,12 +161,16 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
     console.print("Ctrl-C stops the cluster; its data stays.")
 
 
-def watch(cluster: LocalCluster, stop: threading.Event) -> None:
-    """Waits for the end, and tells of nodes that end by themselves; the others go on."""
+def watch(cluster: LocalCluster, stop: threading.Event, allow_chaos: bool) -> None:
+    """Wait for the end, and report nodes that end by themselves with the next step; the others go on."""
+    from kraftlab.lab.processes import exit_text
+
     told: set[int] = set()
     while not stop.wait(_POLL_S):
         exited = cluster.exited()
         for node_id in exited.keys() - told:
-            words = cluster.last_words(node_id)
-            click.echo(f"{cluster.node(node_id).name} ended with code {exited[node_id]}: {words}", err=True)
+            name, code = cluster.node(node_id).name, exited[node_id]
+            how = exit_text(code) if code < 0 else f"{exit_text(code)}: {cluster.last_words(node_id)}"
+            again = f"kraftlab cluster restart {name}" if allow_chaos else f"Ctrl-C, then kraftlab up --data {cluster.directory}"
+            click.echo(f"{name} {how}\n  start it again: {again}", err=True)
         told = set(exited)

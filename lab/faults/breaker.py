@@ -20,6 +20,7 @@ from kraftlab.metadata.errors import ApiError
 
 from ..layout import ClusterError
 from ..links.shape import LinkShape
+from ..processes import exit_text
 from . import full_disk
 from .active_faults import ActiveFaults, InForce
 from .holds import CUT, DARK, DOWN, FULL, LINK_FAULTS, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Link
@@ -215,8 +216,15 @@ class Breaker:
         """Report the state of nodes, orders and links."""
         leader, now = self.leader(), time.monotonic()
         name = self._cluster.node
+        ended = {node_id: exit_text(code) for node_id, code in self._cluster.exited().items()}
         nodes = tuple(
-            NodeState(node.name, self._cluster.pid(node.node_id), self._state(node.node_id), node.node_id == leader)
+            NodeState(
+                node.name,
+                self._cluster.pid(node.node_id),
+                self._state(node.node_id),
+                node.node_id == leader,
+                ended.get(node.node_id, ""),
+            )
             for node in self._cluster.plan.nodes
         )
         orders = tuple(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from .. import layout
 from ..layout import ClusterError
 from ..locking import is_in_use
 from .orders import SOCKET_NAME, Done, Order, Refused
@@ -47,4 +48,9 @@ def _nobody_listens(data: Path) -> str:
             f"the cluster that runs on {data} takes no orders; stop it, and start it with kraftlab up --allow-chaos, "
             "or with kraftlab chaos test --leave-running"
         )
-    return f"no cluster that may be broken runs on {data}; start one with: kraftlab up --allow-chaos --data {data}"
+    start = f"kraftlab up --allow-chaos --data {data}"
+    plan = layout.load(data)
+    if plan is not None:
+        sizes = f"controllers: {len(plan.controllers)}, brokers: {len(plan.brokers)}"
+        return f"the cluster on {data} is stopped ({sizes}); start it with: {start}"
+    return f"{data} holds no cluster; start one with: {start}"

@@ -29,12 +29,15 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """`state` is "running", "paused", "full" (its disk is, for all it knows), "down" or "dark" (without power)."""
+    """`state` is "running", "paused", "full" (its disk is, for all it knows), "down" or "dark" (without power). `ended`: how its
+    process ended if no order ended it, or "".
+    """
 
     name: str
     pid: int | None
     state: str
     leads: bool
+    ended: str = ""
 
 
 class Standing(msgspec.Struct, frozen=True):

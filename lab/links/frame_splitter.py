@@ -14,7 +14,7 @@ import msgspec
 
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.wire.frames import MAX_FRAME_BYTES, FrameError
+from kraftlab.wire.frames import MAX_FRAME_BYTES, FrameError, length_error
 
 _LENGTH = struct.Struct(">I")
 _BUFFER_BYTES = 256 * 1024
@@ -95,5 +95,5 @@ def _frame_bytes(data: bytes | bytearray, at: int) -> int:
     """The size of the frame that begins there, with its length field."""
     size: int = _LENGTH.unpack_from(data, at)[0]
     if not 0 < size <= MAX_FRAME_BYTES:
-        raise FrameError(f"a frame length of {size} bytes (limit {MAX_FRAME_BYTES})")
+        raise length_error(size)
     return _LENGTH.size + size

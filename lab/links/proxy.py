@@ -32,6 +32,7 @@ HELD_CONNECTIONS_MAX = 32
 _TRY_S = 0.02
 _TRY_S_MAX = 0.1
 _PATIENCE_S = 0.5
+_WARNINGS_MAX = 100
 _RESET = struct.pack("ii", 1, 0)
 
 Links = Callable[[int, int], Link]
@@ -48,6 +49,7 @@ class NodeProxy:
         self._links = links
         self._has_cuts = has_cuts
         self._listening = trio.CancelScope()
+        self._warned_of: set[str] = set()
         self._wanted = trio.Event()
         self._looked = trio.Event()
 
@@ -111,6 +113,12 @@ class NodeProxy:
         finally:
             connecting.close()
 
+    def warn_of(self, carried: str) -> None:
+        """Log why a connection was reset, each reason once: who dials the wrong port tries many times."""
+        if carried not in self._warned_of and len(self._warned_of) < _WARNINGS_MAX:
+            self._warned_of.add(carried)
+            logger.warning("reset a connection to node %d: it carried %s", self.node_id, carried)
+
     async def _accepted(self, stream: trio.SocketStream) -> None:
         try:
             opener = _prepared(stream.socket)
@@ -143,7 +151,7 @@ class _Connection:
                 async with trio.open_nursery() as nursery:
                     await self._carry(nursery)
         except* FrameError as errors:
-            logger.warning("reset a connection to node %d: it carried %s", self._proxy.node_id, errors.exceptions[0])
+            self._proxy.warn_of(str(errors.exceptions[0]))
             self.reset()
         finally:
             for pipe in self._pipes:

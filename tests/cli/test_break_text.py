@@ -31,6 +31,14 @@ def test_a_whole_cluster_is_its_nodes() -> None:
     ]
 
 
+def test_a_node_that_was_killed_from_outside_is_broken() -> None:
+    killed = NodeState("broker-1", None, "down", False, "was killed by SIGKILL")
+    assert status_lines(Status((NODES[0], killed), (), ()))[3:] == [
+        "Broken:",
+        "  broker-1 was killed by SIGKILL, not by an order; start it again: kraftlab cluster restart broker-1",
+    ]
+
+
 def test_a_broken_one_says_what_for_how_long_and_what_waits() -> None:
     orders = (Standing(3, "broker-1: killed (kill -9)", None), Standing(4, "cut a ↔ b: messages wait", 1250))
     links = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,8 @@ class Cluster:
     """Stands in for one whose broker ends, is started again, and ends again."""
 
     def __init__(self) -> None:
-        self.seen = [{1: 3}, {1: 3}, {}, {1: 3}, {1: 3, 2: 9}]
+        self.seen = [{1: 3}, {1: 3}, {}, {1: 3}, {1: 3, 2: -9}]
+        self.directory = Path("/lab")
 
     def exited(self) -> dict[int, int]:
         return self.seen.pop(0)
@@ -31,8 +33,18 @@ class Cluster:
 
 def test_a_node_that_ends_again_is_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster()
-    up.watch(cluster, cluster)  # type: ignore[arg-type]
-    assert [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()] == ["broker-1", "broker-1", "broker-2"]
+    up.watch(cluster, cluster, allow_chaos=True)  # type: ignore[arg-type]
+    assert capsys.readouterr().err.splitlines() == [
+        *["broker-1 ended with code 3: no space", "  start it again: kraftlab cluster restart broker-1"] * 2,
+        "broker-2 was killed by SIGKILL",
+        "  start it again: kraftlab cluster restart broker-2",
+    ]
+
+
+def test_a_cluster_that_takes_no_orders_is_started_again_as_a_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster()
+    up.watch(cluster, cluster, allow_chaos=False)  # type: ignore[arg-type]
+    assert "  start it again: Ctrl-C, then kraftlab up --data /lab\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_heard", [True, False])

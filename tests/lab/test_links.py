@@ -344,12 +344,15 @@ async def test_a_jitter_keeps_the_order() -> None:
         await bench.until_asked(2, *bodies)
 
 
-async def test_garbage_is_not_passed_on() -> None:
+async def test_garbage_is_not_passed_on_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     async with two_nodes() as bench:
-        stream = await trio.open_tcp_stream(HOST, bench.ports[2])
-        await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
-        with trio.fail_after(PATIENCE_MS / 1000), pytest.raises(trio.BrokenResourceError):
-            await stream.receive_some()
+        for _ in range(3):
+            stream = await trio.open_tcp_stream(HOST, bench.ports[2])
+            await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            with trio.fail_after(PATIENCE_MS / 1000), pytest.raises(trio.BrokenResourceError):
+                await stream.receive_some()
+        [told] = [record.getMessage() for record in caplog.records if "reset a connection" in record.getMessage()]
+        assert "node 2: it carried HTTP/2: a gRPC client dials this port" in told
         assert await ask(bench.client(1, 2), b"still there") == b"still there"
 
 
