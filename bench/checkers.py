@@ -52,7 +52,7 @@ class RegistersFold:
         self._values[record["name"]] = record["value"]
         return (record["name"],)
 
-    def wrote(self, op: Op, change: Change | None) -> str:
+    def wrote(self, op: Op, change: Change) -> str:
         return "" if change is not None and change.entries[0].record == {"name": op.key, "value": op.value} else "another record"
 
     def permits(self, op: Op) -> str:

@@ -260,15 +260,6 @@ def any_of(*sources: Source) -> Generator:
     return _AnyOf(tuple(generator(source) for source in sources))
 
 
-# -- for whom ------------------------------------------------------------------------------------------------------------------
-
-
-def _among(context: Context, members: Sequence[int]) -> Context:
-    """Return the context of the asking worker as if these were all workers; it is one of them."""
-    place = members.index(context.worker)
-    return context._replace(worker=place, workers=len(members))
-
-
 # -- changed on the way --------------------------------------------------------------------------------------------------------
 
 
@@ -303,7 +294,7 @@ class _Independent(msgspec.Struct, frozen=True):
     def next(self, context: Context) -> Answer:
         place, next_key = context.worker // self.group, self.next_key
         members = range(place * self.group, min((place + 1) * self.group, context.workers))
-        inside = _among(context, members)
+        inside = context._replace(worker=context.worker - members.start, workers=len(members))
         key, inner = self.current.get(place, ("", NOTHING))
         while True:
             answer = inner.next(inside)

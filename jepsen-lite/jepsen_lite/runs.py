@@ -117,24 +117,16 @@ def record_of(trial: Trial, played: Played) -> RunRecord:
     """What is kept of a run that nobody has judged yet."""
     run = played.run
     return RunRecord(
+        **run.facts(),
         workload=trial.workload,
         world=trial.world,
         nemeses=trial.nemeses,
-        options=trial.options,
         links=played.links,
         command=trial.command,
         python=platform.python_version(),
         kernel=f"{platform.system()} {platform.release()}",
         product=importlib.metadata.version("kraftlab"),
         properties=dict(played.properties),
-        started_at_ms=run.started_at_ms,
-        healed_ns=run.healed_ns,
-        ended_ns=run.ended_ns,
         log_start=run.log.start if run.log else 0,
         log_end=run.log.end if run.log else 0,
-        node_exits=run.node_exits,
-        violations=run.violations,
-        not_ready=run.not_ready,
-        cut_short=run.cut_short,
-        data=run.data,
     )

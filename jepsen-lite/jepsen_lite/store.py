@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import io
 import os
+import secrets
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,7 +37,7 @@ from .committed_log import CommittedLog, Entry
 from .fault_plan import FaultPlan
 from .history import FAIL, INFO, OK, History, Op
 from .verdicts import Validity, Verdict, combined
-from .workload import Options, Run
+from .workload import Run, RunFacts
 
 DEFAULT_STORE = "runs"
 LATEST = "latest"
@@ -55,32 +57,23 @@ class StoreError(Exception):
     """A run cannot be read or written; the text says which, why, and what to do."""
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run. `world` is "simulated", "shell" or "real"; `links` which back end cut them ("proxy", "netns", …), "" if
-    none did; `command` replays it. `properties` are keys of server.properties that all nodes had.
+class RunRecord(RunFacts, frozen=True, kw_only=True):
+    """The record of a run. `world` is "simulated", "shell" or "real". `links` is the back end that cut links ("proxy", "netns",
+    …), "" if there was none. `command` runs the same again. `properties` are keys of server.properties of all nodes.
     """
 
     version: int = 1
     workload: str
     world: str
     nemeses: tuple[str, ...] = ()
-    options: Options
     links: str = ""
     command: str = ""
     python: str = ""
     kernel: str = ""
     product: str = ""
     properties: dict[str, str] = {}
-    started_at_ms: int = 0
-    healed_ns: int = 0
-    ended_ns: int = 0
     log_start: int = 0
     log_end: int = 0
-    node_exits: dict[int, str] = {}
-    violations: tuple[str, ...] = ()
-    not_ready: str = ""
-    cut_short: str = ""
-    data: dict[str, object] = {}
     verdicts: tuple[Verdict, ...] = ()
 
     @property
@@ -151,7 +144,7 @@ class RunDirectory:
         _write_history(self.path / "history.parquet", self.name, run.history)
         if run.log is not None:
             lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in run.log.entries)
-            _replace(self.path / "log.jsonl", lines)
+            replace_file(self.path / "log.jsonl", lines)
         self._write_json("strikes.json", run.strikes)
         self._write_json("observations.json", run.observations)
         self.write_record(record)
@@ -161,10 +154,10 @@ class RunDirectory:
 
     def write_trace(self, lines: Iterable[str]) -> None:
         """The same lines give the same file."""
-        _replace(self.path / TRACE, gzip.compress("".join(lines).encode(), mtime=0))
+        replace_file(self.path / TRACE, gzip.compress("".join(lines).encode(), mtime=0))
 
     def _write_json(self, name: str, value: Any) -> None:
-        _replace(self.path / name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        replace_file(self.path / name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 
@@ -200,19 +193,11 @@ class RunDirectory:
             except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
                 raise StoreError(f"{log} cannot be read: {error}; run it again with this version") from error
         return Run(
-            options=record.options,
+            **record.facts(),
             history=_read_history(self),
             log=None if entries is None else CommittedLog(entries, record.log_start, record.log_end),
             strikes=self.strikes(),
             observations=self.observations(),
-            healed_ns=record.healed_ns,
-            ended_ns=record.ended_ns,
-            started_at_ms=record.started_at_ms,
-            node_exits=record.node_exits,
-            violations=record.violations,
-            not_ready=record.not_ready,
-            cut_short=record.cut_short,
-            data=record.data,
         )
 
     def trace(self) -> list[bytes]:
@@ -256,10 +241,15 @@ def _point_latest(store: Path, path: Path) -> None:
     temporary.replace(store / LATEST)
 
 
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+def replace_file(path: Path, data: bytes) -> Path:
+    """Write a file atomically."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
 
 
 class _Column(NamedTuple):
@@ -324,9 +314,9 @@ def history_of(rows: Iterable[dict[str, object]]) -> History:
 def _write_history(path: Path, name: str, history: History) -> None:
     import pyarrow.parquet as pq
 
-    temporary = path.with_name(f".{path.name}.tmp")
-    pq.write_table(history_table(name, history), temporary)
-    temporary.replace(path)
+    file = io.BytesIO()
+    pq.write_table(history_table(name, history), file)
+    replace_file(path, file.getvalue())
 
 
 def history_columns(directory: RunDirectory, names: Iterable[str]) -> Any:

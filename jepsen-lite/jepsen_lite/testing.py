@@ -278,16 +278,13 @@ class Check:
         directory = RunDirectory.new(self._directory, "tests", self._story.name)
         directory.write_plan(FaultPlan(seed=self._story.name))
         record = RunRecord(
+            **run.facts(),
             workload="tests",
             world="real",
             nemeses=tuple(dict.fromkeys(strike.kind for strike in run.strikes)),
-            options=run.options,
             links="proxy",
             python=platform.python_version(),
             kernel=platform.release(),
-            started_at_ms=run.started_at_ms,
-            healed_ns=run.healed_ns,
-            ended_ns=run.ended_ns,
             verdicts=verdicts,
         )
         directory.write_run(record, run)

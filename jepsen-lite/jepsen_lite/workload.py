@@ -99,26 +99,35 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return random.Random(f"{self.seed}/{stream}")
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished run, as checkers see it. `started_at_ms` is the wall clock's time of nanosecond 0, `healed_ns` when the faults
-    were over. `node_exits`: nodes that ended by themselves, with their last words. `violations`: what the world itself saw that
-    must never be. `not_ready`: what the cluster still lacked when it had had its time after the faults, "" if nothing;
-    `cut_short`: why the run ended early, "" if it did not. `data` is what else a workload collected (its `collect`), JSON values.
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts about a run that its record keeps. `started_at_ms` is the wall-clock time of nanosecond 0, `healed_ns` the end of
+    the faults. `node_exits`: nodes that ended by themselves, with their last words. `violations`: broken rules of the world.
+    `not_ready`: what the cluster lacked when its time after the faults was over, "" if nothing. `cut_short`: the reason why the
+    run ended early, "" if it did not. `data`: JSON values that the workload collected (`Workload.collect`).
     """
 
     options: Options
-    history: History
-    log: CommittedLog | None = None
-    strikes: tuple[Strike, ...] = ()
-    observations: tuple[Observation, ...] = ()
+    started_at_ms: int = 0
     healed_ns: int = 0
     ended_ns: int = 0
-    started_at_ms: int = 0
     node_exits: dict[int, str] = {}
     violations: tuple[str, ...] = ()
     not_ready: str = ""
     cut_short: str = ""
     data: dict[str, Any] = {}
+
+    def facts(self) -> dict[str, Any]:
+        """Return these fields by name."""
+        return {name: getattr(self, name) for name in RunFacts.__struct_fields__}
+
+
+class Run(RunFacts, frozen=True, kw_only=True):
+    """A finished run, as checkers see it."""
+
+    history: History
+    log: CommittedLog | None = None
+    strikes: tuple[Strike, ...] = ()
+    observations: tuple[Observation, ...] = ()
 
 
 class Checker(Protocol):

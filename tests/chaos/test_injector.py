@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan
-from jepsen_lite.faults import cluster_under_faults
 from jepsen_lite.faults.cluster_under_faults import ClusterUnderFaults, Leads
 from jepsen_lite.faults.errors import CannotStrike
-from jepsen_lite.faults.injector import carry_out, carry_out_in
+from jepsen_lite.faults.injector import carry_out
+from jepsen_lite.faults.ledger import Ledger
 from jepsen_lite.faults.quorum_guard import QuorumGuard
 from kraftlab.checking.facts import Strike
 from kraftlab.client import ClusterUnreachable
@@ -114,13 +114,14 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    async def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-        await trio.lowlevel.checkpoint()
-        return work(*arguments)
+def cluster() -> Cluster:
+    return Cluster()
 
-    monkeypatch.setattr(cluster_under_faults, "in_thread", at_once)  # the mock clock does not wait for threads
-    yield Cluster()
+
+async def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Work without a thread: the mock clock does not wait for threads."""
+    await trio.lowlevel.checkpoint()
+    return work(*arguments)
 
 
 def action(at_s: float, kind: str, target: str, for_s: float, number: int = 0, **arguments: Any) -> Action:
@@ -131,9 +132,13 @@ async def carried_out(cluster: Cluster, *actions: Action) -> tuple[Strike, ...]:
     return await plan_carried_out(cluster, FaultPlan(seed="1", actions=actions))
 
 
-async def plan_carried_out(cluster: Cluster, plan: FaultPlan, **more: Any) -> tuple[Strike, ...]:
-    guard, find_leader = QuorumGuard(cluster, cluster.find_voters), more.pop("find_leader", cluster.find_leader)
-    return await carry_out(plan, cluster, cluster.begin(), find_leader=find_leader, guard=guard, **more)
+async def plan_carried_out(
+    cluster: Cluster, plan: FaultPlan, *, tell: Callable[[Strike], None] = lambda strike: None, **more: Any
+) -> tuple[Strike, ...]:
+    given = {"find_leader": cluster.find_leader, "guard": QuorumGuard(cluster, cluster.find_voters), "work": at_once, **more}
+    with Ledger() as book:
+        victim = ClusterUnderFaults(cluster, ledger=book, **given)
+        return await carry_out(victim, plan, cluster.begin(), tell=tell)
 
 
 async def test_a_node_is_killed_and_started_at_its_times(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
@@ -359,8 +364,8 @@ async def test_a_disk_that_fails_is_of_a_node_that_runs(cluster: Cluster, autoju
             filled.append(node)
             yield
 
-    victim = ClusterUnderFaults(cluster, cluster.find_leader, QuorumGuard(cluster, cluster.find_voters), None, tampering=Disks())  # type: ignore[arg-type]
-    (strike,) = await carry_out_in(victim, FaultPlan(seed="1", actions=(action(1, "disk-full", "brokers", 1),)), cluster.begin())
+    plan = FaultPlan(seed="1", actions=(action(1, "disk-full", "brokers", 1),))
+    (strike,) = await plan_carried_out(cluster, plan, tampering=Disks())
     assert strike.nodes == tuple(filled) == (1,)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,13 @@ import trio
 
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.faults import capabilities, ledger
+from jepsen_lite.faults.cluster_under_faults import ClusterUnderFaults
 from jepsen_lite.faults.injector import carry_out
 from jepsen_lite.faults.kinds import KINDS
+from jepsen_lite.faults.leaders import LeaderFinder
 from jepsen_lite.faults.ledger import Ledger
 from jepsen_lite.faults.powered_disk import new_disk
+from jepsen_lite.faults.quorum_guard import QuorumGuard
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.checking.facts import Strike
 from kraftlab.lab import LocalCluster
@@ -41,7 +44,9 @@ def strike(cluster: LocalCluster, kind: str, target: str, for_ms: int, **argumen
     began = time.monotonic_ns()
     action = Action(at_ms=0, kind=kind, target=target, for_ms=for_ms, arguments=arguments)
     plan = FaultPlan(seed="1", actions=(action,))
-    (struck,) = trio.run(functools.partial(carry_out, plan, cluster, lambda: time.monotonic_ns() - began, disks=cluster.disks))
+    with Ledger() as book, closing(LeaderFinder(cluster)) as leaders:
+        victim = ClusterUnderFaults(cluster, leaders, QuorumGuard(cluster, leaders.voters), book, cluster.disks)
+        (struck,) = trio.run(carry_out, victim, plan, lambda: time.monotonic_ns() - began)
     cluster.wait_ready(DEADLINE_S)
     return struck
 
@@ -187,18 +192,21 @@ HARNESS = """
 import functools, sys, time, trio
 from pathlib import Path
 from jepsen_lite.fault_plan import Action, FaultPlan
+from jepsen_lite.faults.cluster_under_faults import ClusterUnderFaults
 from jepsen_lite.faults.injector import carry_out
+from jepsen_lite.faults.leaders import LeaderFinder
 from jepsen_lite.faults.ledger import Ledger
+from jepsen_lite.faults.quorum_guard import QuorumGuard
 from kraftlab.lab import LocalCluster
 from kraftlab.lab.faults import full_disk
 
 actions = (Action(at_ms=0, kind="pause", target="all", for_ms=600_000),)
 with Ledger() as book, LocalCluster(sys.argv[1], 1, 0) as cluster:
     print(cluster.pid(3000), cluster.fork_server.process.pid, flush=True)
-    plan = FaultPlan(seed="1", actions=actions)
-    trio.run(functools.partial(
-        carry_out, plan, cluster, time.monotonic_ns, ledger=book, begun=lambda action: print("struck", flush=True)
-    ))
+    leaders = LeaderFinder(cluster)
+    victim = ClusterUnderFaults(cluster, leaders, QuorumGuard(cluster, leaders.voters), book)
+    struck = functools.partial(carry_out, begun=lambda action: print("struck", flush=True))
+    trio.run(struck, victim, FaultPlan(seed="1", actions=actions), time.monotonic_ns)
 """
 
 

@@ -14,8 +14,7 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jepsen_lite.faults import cluster_under_faults
-from jepsen_lite.faults.cluster_under_faults import Leads
+from jepsen_lite.faults.cluster_under_faults import ClusterUnderFaults, Leads
 from jepsen_lite.faults.damage import Damage, batches, log_directory
 from jepsen_lite.faults.errors import CannotStrike
 from jepsen_lite.faults.injector import carry_out
@@ -197,17 +196,10 @@ class Quorum:
                 continue
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_threads() -> Any:
-    """The mock clock does not wait for threads."""
-
-    async def in_turn(work: Callable[..., Any], *arguments: Any) -> Any:
-        await trio.sleep(0.05)
-        return work(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_under_faults, "in_thread", in_turn)
-        yield
+async def in_turn(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Work without a thread: the mock clock does not wait for threads."""
+    await trio.sleep(0.05)
+    return work(*arguments)
 
 
 def in_mock_time(work: Callable[[], Awaitable[Any]]) -> Any:
@@ -227,7 +219,8 @@ def test_no_plan_of_any_seed_leaves_voters_without_a_whole_majority(seed: int, c
             nursery.start_soon(quorum.live)
             if clients_change:
                 nursery.start_soon(quorum.change_voters, guard)
-            await carry_out(plan, quorum, lambda: round(trio.current_time() * 1e9), find_leader=quorum.find_leader, guard=guard)
+            victim = ClusterUnderFaults(quorum, quorum.find_leader, guard, None, work=in_turn)
+            await carry_out(victim, plan, lambda: round(trio.current_time() * 1e9))
             nursery.cancel_scope.cancel()
         assert not quorum.least_whole
         for _ in range(1_000):

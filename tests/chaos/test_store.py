@@ -76,14 +76,10 @@ def _run() -> Run:
 
 def _record(run: Run) -> RunRecord:
     return RunRecord(
+        **run.facts(),
         workload="registers",
         world="real",
-        options=run.options,
-        healed_ns=run.healed_ns,
-        ended_ns=run.ended_ns,
         log_end=7,
-        node_exits=run.node_exits,
-        data=run.data,
         verdicts=(Verdict(checker="witness", valid=False, reason="it lies", ops=(0,)),),
     )
 

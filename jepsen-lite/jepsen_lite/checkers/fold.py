@@ -45,8 +45,8 @@ class Fold(Protocol):
     def apply(self, change: Change) -> Iterable[str]:
         """Takes in the next change; gives the keys (of operations) whose state is another one now."""
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        """Compare a write with its change; None: it was acknowledged, and the log has no change of its name."""
+    def wrote(self, op: Op, change: Change) -> str:
+        """Compare a write with its change."""
 
     def permits(self, op: Op) -> str:
         """Check that the state just before the change of a write let it happen."""

@@ -58,7 +58,7 @@ class Linearizable:
     def keys_of(self, run: Run) -> dict[str, tuple[list[Op], list[Operation]]]:
         """Return the judged operations of a run by key, without those that never happened; a request sent again is one call."""
         history = one_per_request(run.history)
-        return self.calls_by_key(history if run.log is None else resolved(history, run.log).history)
+        return self.calls_by_key(history if run.log is None else resolved(history, run.log))
 
     def calls_by_key(self, history: Sequence[Op]) -> dict[str, tuple[list[Op], list[Operation]]]:
         """The operations that are judged and the calls that they are, by key."""

@@ -1,12 +1,11 @@
-"""What became of operations of unknown outcome, read off the committed log once all is over.
+"""Resolution of unknown outcomes from the committed log.
 
-The run was healed, its clients were stopped, and what was under way had time to arrive: what is not in the log by then never
-happened. One that is there took effect, at a time that only the log's order bounds: its interval stays open at the end.
+The log is read after the run was healed, the clients were stopped and every request in flight had time to arrive. A request that
+is not in the log by then never took effect. A request in the log took effect at a time that only the order of the log bounds, so
+its interval stays open.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,49 +13,32 @@ from ..committed_log import CommittedLog
 from ..history import FAIL, INFO, OK, History, Op
 
 NEVER_HAPPENED = "NEVER_HAPPENED"
-"""The error of an operation that is known to have done nothing only since the log was read."""
+"""The error of an operation of unknown outcome that the log shows to have had no effect."""
 
 
-class Resolution(NamedTuple):
-    """`history` is the one that was resolved: what never happened is `fail`, what did stays `info` but has its offset and epoch.
-    `happened` and `never` are indices of operations that were `info`.
-    """
-
-    history: History
-    happened: frozenset[int]
-    never: frozenset[int]
-
-
-def resolved(history: History, log: CommittedLog) -> Resolution:
-    """Of operations with a request's name; what changes anything leaves that name in the log. A log whose beginning is gone says
-    nothing about what is not there.
+def resolved(history: History, log: CommittedLog) -> History:
+    """Resolve operations with a request id: an operation that is not in the log becomes `fail`; one that is in the log stays
+    `info` and gets its offset and epoch. A log without its beginning proves nothing about requests that it does not contain.
     """
     places: dict[str, tuple[int, int]] = {}
     for entry in log.entries:
         if entry.request_id:
             places.setdefault(entry.request_id, (entry.batch_end, entry.epoch))
-    happened: set[int] = set()
-    never: set[int] = set()
 
     def outcome_of(op: Op) -> Op:
         if op.outcome != INFO or not op.request_id:
             return op
         place = places.get(op.request_id)
         if place is not None:
-            happened.add(op.index)
             return msgspec.structs.replace(op, offset=place[0], epoch=place[1])
-        if log.start > 0:
-            return op
-        never.add(op.index)
-        return msgspec.structs.replace(op, outcome=FAIL, error=NEVER_HAPPENED)
+        return op if log.start > 0 else msgspec.structs.replace(op, outcome=FAIL, error=NEVER_HAPPENED)
 
-    after = History(map(outcome_of, history)) if any(op.outcome == INFO for op in history) else history
-    return Resolution(after, frozenset(happened), frozenset(never))
+    return History(map(outcome_of, history)) if any(op.outcome == INFO for op in history) else history
 
 
 def one_per_request(history: History) -> History:
-    """A request that was sent several times is one operation: it begins when it was first sent, and ends as the sending that says
-    most of it (the first answer, else one that nobody knows of, else a failure).
+    """Merge the sendings of a request into one operation. It begins with the first sending and ends like the most informative
+    one: the first answer, otherwise an unknown outcome, otherwise a failure.
     """
     sendings: dict[str, list[Op]] = {}
     for op in history:

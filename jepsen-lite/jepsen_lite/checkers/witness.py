@@ -150,9 +150,7 @@ class _Evidence:
         if change is None:
             if 0 <= op.offset <= self.log.start:
                 return
-            wrong = fold.wrote(op, None)
-            if wrong:
-                add("lost", f"{_shown(op)} was acknowledged and is not in the log: {wrong}", [op.index])
+            add("lost", f"{_shown(op)} was acknowledged and is not in the log", [op.index])
             return
         if op.offset >= 0 and op.offset != change.end:
             text = f"{_shown(op)} was acknowledged with offset {op.offset}, its records end at {change.end}"

@@ -52,7 +52,7 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
             click.option("--brokers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N"),
             click.option(
                 "--world",
-                type=click.Choice(tuple(WORLDS)),
+                type=click.Choice(WORLDS),
                 default="real",
                 show_default=True,
                 help="Processes of this machine, their code in one process on a mock clock (shell), or the simulator.",
@@ -137,7 +137,7 @@ def new_trial(
         ops_per_key=ops_per_key,
     )
     if world in workload.not_in:
-        others = ", ".join(sorted(WORLDS.keys() - workload.not_in.keys()))
+        others = ", ".join(sorted(set(WORLDS) - workload.not_in.keys()))
         raise WrongUse(f"{name} does not run in the world {world!r}: {workload.not_in[world]}; it runs in: {others}")
     if unknown := sorted({*nemeses}.difference({ALL}, *map(kinds_of, WORLDS))):
         raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(kinds_of(world))}, and all")

@@ -1,4 +1,1 @@
-"""What breaks a cluster: fault plans drawn from a seed, and who carries them out.
-
-`drawing.draw_plan` makes a plan of the kinds in `kinds.KINDS`; `carrying_out.carry_out` lets it strike a LocalCluster.
-"""
+"""Faults: `plan_generator.draw_plan` draws a plan of the kinds in `kinds.KINDS`, and `injector.carry_out` carries it out."""

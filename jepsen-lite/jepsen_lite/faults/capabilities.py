@@ -124,26 +124,6 @@ def _network(name: str) -> Callable[[], str]:
     return probe
 
 
-def _openable(path: str) -> Callable[[], str]:
-    def probe() -> str:
-        try:
-            os.close(os.open(path, os.O_RDWR))
-        except OSError as error:
-            raise Refused(f"{path}: {error.strerror}") from error
-        return f"{path} can be opened"
-
-    return probe
-
-
-def _cgroups() -> str:
-    for path in (Path("/sys/fs/cgroup/cgroup.procs"), Path("/sys/fs/cgroup/cpu/cgroup.procs")):
-        if path.exists():
-            if not os.access(path, os.W_OK):
-                raise Refused(f"{path} cannot be written")
-            return f"version {2 if path.parent.name == 'cgroup' else 1}, can be written"
-    raise Refused("no cgroup file system is mounted")
-
-
 def _prlimit() -> str:
     if not hasattr(resource, "prlimit"):
         raise Refused(f"{sys.platform} has none")
@@ -216,8 +196,6 @@ CAPABILITIES: dict[str, Capability] = {
             _network(NFT),
             _APT.format("iproute2 nftables") + "; as root, or where user namespaces are allowed",
         ),
-        Capability("fuse", "serve a file system from a program", _openable("/dev/fuse"), _APT.format("fuse3")),
-        Capability("cgroups", "limit processor time, memory and disk of nodes", _cgroups, "as root"),
         Capability("eatmydata", "run a node whose fsyncs do nothing", _eatmydata, _APT.format("eatmydata")),
     )
 }

@@ -9,23 +9,18 @@ the harness itself fails, what was struck is undone before they are gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
 from random import Random
-from types import MappingProxyType
 
 import trio
 
 from kraftlab.checking.facts import Strike
 
 from ..fault_plan import Action, FaultPlan
-from .cluster_under_faults import ClusterUnderFaults, FindLeader, Powered
+from .cluster_under_faults import ClusterUnderFaults
 from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Hit, Kind
 from .kinds import KINDS
-from .leaders import LeaderFinder
-from .ledger import Ledger
 from .plan_generator import chance_of
-from .quorum_guard import QuorumGuard
 from .targets import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
 
 _POLL_S = 0.02
@@ -37,33 +32,6 @@ _EXPECTED = (CannotStrike, CannotUndo, NobodyMeant, *CLUSTER_FAULTS)
 
 
 async def carry_out(
-    plan: FaultPlan,
-    cluster: object,
-    now_ns: Callable[[], int],
-    *,
-    find_leader: FindLeader | None = None,
-    guard: QuorumGuard | None = None,
-    tell: Callable[[Strike], None] = lambda strike: None,
-    begun: Callable[[Action], None] = lambda action: None,
-    ledger: Ledger | None = None,
-    disks: Mapping[int, Powered] = MappingProxyType({}),
-) -> tuple[Strike, ...]:
-    """Strikes as planned; returns when all has been undone, with the strikes by their beginning.
-
-    `cluster` is a LocalCluster, `now_ns` the run's clock. `tell` hears of each strike as soon as it is over, also while this is
-    being cancelled; `begun` of each action that has struck. `ledger` and `guard` are the run's, `disks` are those on which nodes
-    were laid out whose power can be taken. Raises what a harness's own fault raises.
-    """
-    with ExitStack() as stack:
-        if find_leader is None or guard is None:
-            finder = stack.enter_context(closing(LeaderFinder(cluster)))
-            find_leader, guard = find_leader or finder, guard or QuorumGuard(cluster, finder.voters)
-        book = ledger or stack.enter_context(Ledger())
-        victim = ClusterUnderFaults(cluster, find_leader, guard, book, disks)
-        return await carry_out_in(victim, plan, now_ns, tell=tell, begun=begun)
-
-
-async def carry_out_in(
     victim: ClusterUnderFaults,
     plan: FaultPlan,
     now_ns: Callable[[], int],
@@ -72,7 +40,11 @@ async def carry_out_in(
     begun: Callable[[Action], None] = lambda action: None,
     kinds: Mapping[str, Kind] = KINDS,
 ) -> tuple[Strike, ...]:
-    """Carry out the plan on a cluster that was prepared for faults, with these kinds."""
+    """Strike as planned; return the strikes, by begin time, when all of them are undone.
+
+    `now_ns` is the run's clock. `tell` gets each strike as soon as it is over, even during a cancellation; `begun` gets each
+    action that has struck. An error of the harness itself passes through.
+    """
     strikes: list[Strike] = []
 
     def report(struck: Strike) -> None:

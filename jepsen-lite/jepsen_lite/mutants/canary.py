@@ -31,11 +31,10 @@ from ..faults.errors import CannotStrike
 from ..faults.kind import Draft, Hit, Kind, Shape
 from ..faults.kinds import KINDS
 from ..faults.strace import SYNCS, kept_injected
-from ..history import Op
 from ..runs import Trial, run_test
 from ..verdicts import Verdict
 from ..workload import Options
-from ..worlds.world import Standing
+from ..worlds.world import Quiet
 
 EATMYDATA, STRACE, POWER = "eatmydata", "strace", "power"
 IGNORED = "syncs-ignored"
@@ -86,20 +85,12 @@ def sing(library: str, *, does_nothing: bool = True) -> Sung:
         mock.patch.dict(KINDS, {IGNORED: kind}),
         mock.patch.dict(os.environ, {PRELOAD: preloaded} if library and does_nothing else {}),
     ):
-        tried = run_test(trial, store, _Silence())
+        tried = run_test(trial, store, Quiet())
     failed = [strike for strike in tried.run.strikes if strike.error]
     if failed:
         raise CannotStrike(f"{failed[0].kind}: {failed[0].error}")
     wrong = [verdict for verdict in tried.verdicts if verdict.valid is False]
     return Sung(tuple(sorted(wrong, key=lambda verdict: verdict.kind != "safety")), tried.run.history.counts()["ok"])
-
-
-class _Silence:
-    def ended(self, op: Op) -> None:
-        """Ignore it."""
-
-    def stands(self, standing: Standing) -> None:
-        """Ignore it."""
 
 
 def _never(random: Random, shape: Shape) -> list[Draft]:

@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from .. import store
-from ..store import RunDirectory, RunRecord, StoreError
+from ..store import RunDirectory, RunRecord, StoreError, replace_file
 from ..verdicts import exit_code, worst
 from . import words
 from .coverage import OUTCOMES, Met, coverage, growth, states_struck
-from .page import PAGE, replace, template, write_assets
+from .page import PAGE, template, write_assets
 from .words import Word
 
 ASSETS = ".assets"
@@ -68,7 +68,7 @@ class Index:
     def write(self) -> Path:
         """StoreError, OSError."""
         write_assets(self._place / ASSETS)
-        return replace(self._place / PAGE, self.render().encode())
+        return replace_file(self._place / PAGE, self.render().encode())
 
     def rows(self) -> tuple[list[Row], list[str]]:
         """The runs, the newest first, and why others cannot be read."""

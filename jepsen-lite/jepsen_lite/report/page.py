@@ -7,8 +7,6 @@ the page forbids any script that is not one of ours.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -19,7 +17,7 @@ import jinja2
 import markupsafe
 import msgspec
 
-from ..store import LEAST_RUN, SHRUNK, RunDirectory
+from ..store import LEAST_RUN, SHRUNK, RunDirectory, replace_file
 from . import content, words
 from .content import Report
 from .curves import SLOWEST_BINS
@@ -35,7 +33,7 @@ def write_page(directory: RunDirectory) -> Path:
     """Builds a run's page anew and returns where it is. StoreError, OSError."""
     text = render(content.gather(directory))
     write_assets(directory.report)
-    return replace(directory.report / PAGE, text.encode())
+    return replace_file(directory.report / PAGE, text.encode())
 
 
 def is_current(directory: RunDirectory) -> bool:
@@ -89,18 +87,7 @@ def write_assets(folder: Path) -> None:
     for name, data in assets().items():
         path = folder / name
         if not path.is_file() or path.read_bytes() != data:
-            replace(path, data)
-
-
-def replace(path: Path, data: bytes) -> Path:
-    """Writes a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+            replace_file(path, data)
 
 
 @cache

@@ -46,6 +46,14 @@ class Sent(NamedTuple):
     request_id: str
 
 
+class SeenBrokers(NamedTuple):
+    """The registered brokers, fenced ones included: `epochs` by id, and the ids of the `fenced`."""
+
+    reply: Reply
+    epochs: dict[int, int]
+    fenced: tuple[int, ...]
+
+
 class Caller:
     """One process of one workload, as the cluster sees it."""
 
@@ -91,6 +99,14 @@ class Caller:
         if port.brokers and self.random.random() < NODE_OF_CHOICE_RATE:
             return self.random.choice(port.brokers)
         return None
+
+    async def see_brokers(self, port: Port, *, local: bool = False) -> SeenBrokers:
+        """Ask for the registered brokers: requests about a broker name its epoch. CallFailed."""
+        request = pb.DescribeClusterRequest(include_fenced_brokers=True)
+        reply = await self.read(port, "DescribeCluster", request, local=local)
+        brokers = reply.response.brokers
+        epochs = {broker.broker_id: broker.broker_epoch for broker in brokers}
+        return SeenBrokers(reply, epochs, tuple(sorted(broker.broker_id for broker in brokers if broker.is_fenced)))
 
     async def change_configs(
         self, port: Port, changes: Mapping[str, Mapping[str, str]], operation: int

@@ -16,7 +16,7 @@ from ..checkers.log_agreement import LogAgreement
 from ..checkers.replayed_image import ReplayedImage
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
-from ..generators import Context, Invocation, Source, mix
+from ..generators import Invocation, Source, mix
 from ..workload import Checker, Completion, Options, Port, Workload
 from . import registers
 from .admin import Caller, asked_until_ok, ended
@@ -42,13 +42,9 @@ def digests_of(options: Options, count: int) -> Source:
     """Registers, and digests of so many nodes; keys are their places."""
 
     def of_some(f: str) -> Source:
-        return lambda context: Invocation(f, _some(count, context))
+        return lambda context: Invocation(f, str(context.random.randrange(count)))
 
     return mix(registers.mixed(options), *(of_some(f) for f in ASKED), weights=(10, 3, 3, 1))
-
-
-def _some(count: int, context: Context) -> str:
-    return str(context.random.randrange(count))
 
 
 def final_digests_of(options: Options, count: int) -> Source:

@@ -18,13 +18,13 @@ from ..checkers.fold import Change
 from ..checkers.replayed_image import ReplayedImage
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
-from ..generators import Context, Invocation, Source, mix
+from ..generators import Invocation, Source, mix, repeat
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, asked_until_ok, create_topics, ended
+from .admin import Caller, SeenBrokers, asked_until_ok, create_topics, ended
 from .broker_lives import BrokerLives
-from .cluster_view import SeenBrokers, seen_brokers
 from .partition_lives import PartitionLives
+from .tables import Tables
 
 STALE, UNREGISTERED = "STALE_BROKER_EPOCH", "BROKER_ID_NOT_REGISTERED"
 OLD_EPOCH_RATE = 0.4
@@ -47,18 +47,10 @@ def workload() -> Workload:
 
 def _generator(options: Options) -> Source:
     def of_some(f: str) -> Source:
-        return lambda context: Invocation(f, _some(options, context))
+        return lambda context: Invocation(f, str(context.random.randrange(options.brokers)))
 
-    parts = (_always("brokers"), _always("glance"), of_some("allocate"), of_some("unregister"))
-    return mix(*parts, weights=(5, 3, 8, 0.3))
-
-
-def _always(f: str) -> Source:
-    return lambda _: Invocation(f)
-
-
-def _some(options: Options, context: Context) -> str:
-    return str(context.random.randrange(options.brokers))
+    reads = (repeat(Invocation("brokers")), repeat(Invocation("glance")))
+    return mix(*reads, of_some("allocate"), of_some("unregister"), weights=(5, 3, 8, 0.3))
 
 
 def _final(options: Options) -> Source:
@@ -97,7 +89,7 @@ class BrokersClient:
         return await self._write(invocation.f, broker, port)
 
     async def _look(self, port: Port, *, local: bool = False) -> SeenBrokers:
-        seen = await seen_brokers(self._caller, port, local=local)
+        seen = await self._caller.see_brokers(port, local=local)
         self._must_look -= seen.epochs.keys()
         for broker, epoch in seen.epochs.items():
             known = self._epochs.setdefault(broker, [])
@@ -144,10 +136,10 @@ class BrokersFold:
     def __init__(self) -> None:
         self._epochs: dict[int, int] = {}
         self._fenced: dict[int, bool] = {}
-        self._next = 0
-        self._start = 0
+        self._tables = Tables()
 
     def apply(self, change: Change) -> Iterable[str]:
+        self._tables.apply(change)
         touched = False
         for entry in change.entries:
             record = entry.record
@@ -161,17 +153,12 @@ class BrokersFold:
                 case "UnregisterBroker":
                     self._epochs.pop(record["broker_id"], None)
                     self._fenced.pop(record["broker_id"], None)
-                case "ProducerIds":
-                    self._start, self._next = self._next, record["next_producer_id"]
-                    continue
                 case _:
                     continue
             touched = True
         return _ALL_KEYS if touched else ()
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        if change is None:
-            return "the answer to it would be there"
+    def wrote(self, op: Op, change: Change) -> str:
         wanted = "ProducerIds" if op.f == "allocate" else "UnregisterBroker"
         named = [entry.record for entry in change.entries if entry.kind == wanted]
         if op.result and [[record["broker_id"], record["broker_epoch"]] for record in named] != [op.result[:2]]:
@@ -189,7 +176,7 @@ class BrokersFold:
         if op.f == "unregister":
             return "" if op.result[0] not in self._epochs else "the broker is registered"
         if op.f == "allocate":
-            return "" if op.result[2] == self._start else f"the block begins at {self._start}"
+            return "" if op.result[2] == self._tables.block[0] else f"the block begins at {self._tables.block[0]}"
         shown = [sorted(map(list, self._epochs.items())), sorted(broker for broker, fenced in self._fenced.items() if fenced)]
         return "" if shown == op.result else f"the brokers are {shown}"
 

@@ -23,7 +23,7 @@ from ..generators import Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, ended, need_brokers, nodes
-from .cluster_view import seen_brokers
+from .tables import Tables
 
 PREFIX = "once-"
 GROUP = 3
@@ -91,7 +91,7 @@ class SendingClient:
         if invocation.f == "allocate":
             broker = port.brokers[client % len(port.brokers)]
             try:
-                epoch = (await seen_brokers(self._caller, port)).epochs.get(broker, -1)
+                epoch = (await self._caller.see_brokers(port)).epochs.get(broker, -1)
             except CallFailed as failed:
                 return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
             request = pb.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
@@ -121,35 +121,28 @@ class OnceFold(Fold):
     writes = frozenset({"allocate", "create"})
 
     def __init__(self) -> None:
-        self._next = 0
-        self._block = (0, 0)
-        self._topics: dict[str, str] = {}
+        self._tables = Tables()
 
     def apply(self, change: Change) -> Iterable[str]:
-        for entry in change.entries:
-            if entry.kind == "ProducerIds":
-                self._block = (self._next, entry.record["next_producer_id"] - self._next)
-                self._next = entry.record["next_producer_id"]
-            elif entry.kind == "Topic":
-                self._topics[entry.record["name"]] = entry.record["topic_id"]
+        self._tables.apply(change)
         return ()
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        if change is None:
-            return "the answer to it would be there"
+    def wrote(self, op: Op, change: Change) -> str:
         kinds = {entry.kind for entry in change.entries} - {"RequestOutcome"}
         wanted = {"ProducerIds"} if op.f == "allocate" else {"Topic", "Partition"}
         return "" if kinds == wanted else f"it has {sorted(kinds)}"
 
     def permits(self, op: Op) -> str:
-        return f"there was such a topic, {self._topics[op.key]}" if op.f == "create" and op.key in self._topics else ""
+        found = self._tables.topics.get(op.key) if op.f == "create" else None
+        return "" if found is None else f"there was such a topic, {found.topic_id}"
 
     def answers(self, op: Op) -> str:
         if op.f == "allocate":
-            return "" if tuple(op.result) == self._block else f"the block is {self._block}"
+            return "" if tuple(op.result) == self._tables.block else f"the block is {self._tables.block}"
         if op.f == "create":
-            return "" if op.result == self._topics.get(op.key) else f"the topic is {self._topics.get(op.key)}"
-        wanted = {name for name in self._topics if name.startswith(PREFIX)}
+            found = self._tables.topics.get(op.key)
+            return "" if found is not None and op.result == found.topic_id else f"the topic is {found}"
+        wanted = {name for name in self._tables.topics if name.startswith(PREFIX)}
         return "" if wanted == set(op.result) else f"other topics are there: {sorted(wanted ^ set(op.result))[:3]}"
 
 

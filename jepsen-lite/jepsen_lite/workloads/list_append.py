@@ -146,9 +146,7 @@ class ListsFold(Fold):
         self._tables.apply(change)
         return ()
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        if change is None:
-            return "the answer to it would be there"
+    def wrote(self, op: Op, change: Change) -> str:
         written = {(entry.record["resource_name"], entry.record["name"]) for entry in change.entries if entry.kind == "Config"}
         wanted = {_place(key) for _, key, _ in op.value}
         return "" if written == wanted else f"it changes {sorted(written)}"

@@ -14,11 +14,11 @@ from ..checkers.blocks import Blocks
 from ..checkers.fold import Change, Fold
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
-from ..generators import Context, Invocation, Source
+from ..generators import Invocation, Source
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, asked_until_ok, ended, need_brokers
-from .cluster_view import seen_brokers
+from .tables import Tables
 
 STALE = "STALE_BROKER_EPOCH"
 
@@ -37,11 +37,7 @@ def workload() -> Workload:
 
 def _generator(options: Options) -> Source:
     """Keys are places in the list of brokers."""
-
-    def allocate(context: Context) -> Invocation:
-        return Invocation("allocate", str(context.random.randrange(options.brokers)))
-
-    return allocate
+    return lambda context: Invocation("allocate", str(context.random.randrange(options.brokers)))
 
 
 class AllocatingClient:
@@ -55,7 +51,7 @@ class AllocatingClient:
         broker = sorted(port.brokers)[int(invocation.key) % len(port.brokers)]
         if broker not in self._epochs:
             try:
-                self._epochs = (await seen_brokers(self._caller, port)).epochs
+                self._epochs = (await self._caller.see_brokers(port)).epochs
             except CallFailed as failed:
                 return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
         request = pb.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=self._epochs.get(broker, -1))
@@ -69,29 +65,23 @@ class AllocatingClient:
 
 
 class BlocksFold(Fold):
-    """The block that was given out last, by whatever request."""
+    """The last block of producer ids, whichever request allocated it."""
 
     writes = frozenset({"allocate"})
 
     def __init__(self) -> None:
-        self._next = 0
-        self._block = (0, 0)
+        self._tables = Tables()
 
     def apply(self, change: Change) -> Iterable[str]:
-        for entry in change.entries:
-            if entry.kind == "ProducerIds":
-                self._block = (self._next, entry.record["next_producer_id"] - self._next)
-                self._next = entry.record["next_producer_id"]
+        self._tables.apply(change)
         return ()
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        if change is None:
-            return "the answer to it would be there"
+    def wrote(self, op: Op, change: Change) -> str:
         kinds = [entry.kind for entry in change.entries if entry.kind != "RequestOutcome"]
         return "" if kinds == ["ProducerIds"] else f"it has {kinds}"
 
     def answers(self, op: Op) -> str:
-        return "" if tuple(op.result) == self._block else f"the block is {self._block}"
+        return "" if tuple(op.result) == self._tables.block else f"the block is {self._tables.block}"
 
 
 def _checkers(options: Options) -> Sequence[Checker]:

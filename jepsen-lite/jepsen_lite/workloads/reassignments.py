@@ -160,8 +160,8 @@ class MovesFold:
     def apply(self, change: Change) -> Iterable[str]:
         return self._tables.apply(change)
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        return "the answer to it would be there" if change is None else ""
+    def wrote(self, op: Op, change: Change) -> str:
+        return ""
 
     def permits(self, op: Op) -> str:
         partition = self._partition(op.key)

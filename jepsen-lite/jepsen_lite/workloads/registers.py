@@ -260,9 +260,7 @@ class RegistersFold:
         touched = self._tables.apply(change)
         return [f"{kind}/{topic}" for topic in touched for kind in ("replicas", "lists")]
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        if change is None:
-            return "the answer to it would be there"
+    def wrote(self, op: Op, change: Change) -> str:
         others = [entry.kind for entry in change.entries if not _belongs(op.key, entry.kind, entry.record)]
         return f"it has {', '.join(others)}, which is not about {op.key}" if others else ""
 

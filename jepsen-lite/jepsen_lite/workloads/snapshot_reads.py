@@ -192,10 +192,8 @@ class PoolsFold(Fold):
         self._tables.apply(change)
         return ()
 
-    def wrote(self, op: Op, change: Change | None) -> str:
-        """All topics of the pool, or none, whose value it was before; `answers` sees whether it was."""
-        if change is None:
-            return "the answer to it would be there"
+    def wrote(self, op: Op, change: Change) -> str:
+        """Accept all topics of the pool, or none if they had the value before; `answers` compares the value."""
         written = {entry.record["resource_name"] for entry in change.entries if entry.kind == "Config"}
         return "" if not written or written == set(_topics(op.key)) else f"it changes {sorted(written)}"
 

@@ -43,8 +43,8 @@ class Tables:
         self.topics: dict[str, Topic] = {}
         self.by_id: dict[str, Topic] = {}
         self.configs: dict[str, dict[str, str]] = {}
-        self.ever: dict[str, str] = {}
-        """Every id that there ever was, with its name."""
+        self.block = (0, 0)
+        """The last block of producer ids: its start and its length."""
 
     def apply(self, change: Change) -> set[str]:
         """Takes in the next change; gives the names of the topics that are others now."""
@@ -55,7 +55,6 @@ class Tables:
                 case "Topic":
                     topic = Topic(record["name"], record["topic_id"], entry.offset)
                     self.topics[topic.name] = self.by_id[topic.topic_id] = topic
-                    self.ever[topic.topic_id] = topic.name
                 case "RemoveTopic":
                     topic = self.by_id.pop(record["topic_id"])
                     self.topics.pop(topic.name, None)
@@ -75,6 +74,10 @@ class Tables:
                     else:
                         values[record["name"]] = record["value"]
                     touched.add(record["resource_name"])
+                    continue
+                case "ProducerIds":
+                    start = sum(self.block)
+                    self.block = (start, record["next_producer_id"] - start)
                     continue
                 case _:
                     continue

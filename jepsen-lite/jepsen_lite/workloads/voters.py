@@ -16,7 +16,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from ..checkers.linearizable import Linearizable
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
-from ..generators import Context, Invocation, Source, any_of, delay, limit, mix, repeat, stagger, until_ok
+from ..generators import Invocation, Source, any_of, delay, limit, mix, repeat, stagger, until_ok
 from ..history import FAIL, OK
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from . import registers
@@ -49,19 +49,12 @@ def workload() -> Workload:
 
 def _generator(options: Options) -> Source:
     def change(f: str) -> Source:
-        return lambda context: Invocation(f, value=_some(options, context))
+        return lambda context: Invocation(f, value=context.random.randrange(options.controllers))
 
     changes = mix(change("remove"), change("add"), weights=(1, 5))
-    questions = mix(registers.values(options), _always("voters"), _always("who"), weights=(30, 4, 4))
+    reads = (repeat(Invocation("voters")), repeat(Invocation("who")))
+    questions = mix(registers.values(options), *reads, weights=(30, 4, 4))
     return any_of(stagger(CHANGE_EVERY_S, changes), questions)
-
-
-def _always(f: str) -> Source:
-    return lambda _: Invocation(f)
-
-
-def _some(options: Options, context: Context) -> int:
-    return context.random.randrange(options.controllers)
 
 
 def _final(options: Options) -> Source:

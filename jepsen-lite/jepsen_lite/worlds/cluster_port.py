@@ -18,8 +18,8 @@ import trio
 from ..faults.errors import CannotStrike
 from ..faults.quorum_guard import QuorumGuard
 from ..history import FAIL
+from ..outcomes import reply_of
 from ..workload import CallFailed, Options, Reply
-from .replies import reply_of
 
 GRACE_S = 0.5
 """How much longer than a node's own deadline its answer is waited for: it says whether anything was done."""

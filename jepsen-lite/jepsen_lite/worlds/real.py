@@ -36,6 +36,7 @@ from kraftlab.quorum.core.errors import CorruptBatch
 from ..committed_log import CommittedLog
 from ..fault_plan import FaultPlan
 from ..faults.capabilities import Found, available_kinds, needed, probe, refusal
+from ..faults.cluster_under_faults import ClusterUnderFaults
 from ..faults.injector import carry_out
 from ..faults.kinds import ALL
 from ..faults.leaders import LeaderFinder
@@ -260,17 +261,10 @@ class RealRun(PhasedRun):
         return int(time.time() * 1000)
 
     async def _strike(self) -> None:
-        await carry_out(
-            self._plan,
-            self._cluster,
-            self.drive.now_ns,
-            find_leader=self._leaders,
-            guard=self._guard,
-            tell=self._struck,
-            begun=lambda action: self._striking.append(action.kind),
-            ledger=self._ledger,
-            disks={node: disk for node, disk in self._cluster.disks.items() if node in self._cluster.controller_ids},
-        )
+        disks = {node: disk for node, disk in self._cluster.disks.items() if node in self._cluster.controller_ids}
+        victim = ClusterUnderFaults(self._cluster, self._leaders, self._guard, self._ledger, disks)
+        begun = self._striking.append
+        await carry_out(victim, self._plan, self.drive.now_ns, tell=self._struck, begun=lambda action: begun(action.kind))
 
     async def _mend(self) -> None:
         await _in_thread(self._cluster.heal_all)

@@ -29,10 +29,9 @@ from kraftlab.simulation.runtime.machine import STARTED_S, STEPS_MAX, Machine, r
 from ..committed_log import LogBatch, decoded
 from ..fault_plan import FaultPlan
 from ..faults.cluster_under_faults import ClusterUnderFaults, Leads
-from ..faults.injector import carry_out_in
+from ..faults.injector import carry_out
 from ..faults.plan_generator import NoSuchNemesis, draw_plan
 from ..faults.quorum_guard import QuorumGuard
-from ..history import Op
 from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Run, Workload
 from .cluster_port import ASIDE, ClusterPort
@@ -40,7 +39,7 @@ from .node_exits import own_exits
 from .phases import LOG_WITHIN_S, PROPERTIES, PhasedRun
 from .shell_kinds import SHELL_KINDS
 from .trio_drive import first_of
-from .world import Assignment, Listener, Played, Standing, WorldFailed
+from .world import Assignment, Listener, Played, Quiet, WorldFailed
 
 LOG_NAME = "shell.log"
 _LOOK_S = 0.05
@@ -55,16 +54,6 @@ class ShellRun(NamedTuple):
     plan: FaultPlan
     steps: int
     log: tuple[str, ...]
-
-
-class Quiet:
-    """A listener that does nothing."""
-
-    def ended(self, op: Op) -> None:
-        """Nothing to do."""
-
-    def stands(self, standing: Standing) -> None:
-        """Nothing to do."""
 
 
 def play(assignment: Assignment) -> Played:
@@ -197,7 +186,7 @@ class _ShellRun(PhasedRun):
         tampering = MemoryTampering(cluster.media, cluster.disks, cluster.restart_degraded)
         victim = ClusterUnderFaults(cluster, self._find_leader, self._guard, None, disks, _at_once, tampering, cluster)
         begun = self._striking.append
-        await carry_out_in(
+        await carry_out(
             victim,
             self._plan,
             self.drive.now_ns,

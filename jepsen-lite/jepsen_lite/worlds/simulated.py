@@ -58,7 +58,6 @@ class SimulatedRun(NamedTuple):
     verdicts: tuple[Verdict, ...]
     plan: FaultPlan
     violation: str
-    excuse: str
     trace_hash: str
     history_hash: str
     steps: int
@@ -78,19 +77,17 @@ def run_simulated(
     is_checked: bool = True,
     with_tail: bool = False,
     on_op: Callable[[Op], None] = lambda op: None,
-    write: Callable[[str], None] | None = None,
     trace: Callable[[str], object] | None = None,
 ) -> SimulatedRun:
     """Plays one seed. Without a plan the seed draws what strikes, among what `nemeses` name; with one, that strikes.
 
     `is_judged` False: the controller's rules do not end the run, so that what clients see tells alone. `is_checked` False: there
-    are no verdicts. `write` gets the transcript line by line, `trace` what nodes do as NDJSON. NoSuchFault, SetupFailed,
-    GeneratorStuck.
+    are no verdicts. `trace` gets what nodes do as NDJSON. NoSuchFault, SetupFailed, GeneratorStuck.
     """
     options = msgspec.structs.replace(options, seed=str(seed))
     begun_s = time.process_time()
     with collector_at_rest():
-        transcript = Transcript(write)
+        transcript = Transcript()
         played = _Played(workload, options, plan, nemeses, transcript, is_judged, on_op)
         played.world.trace = trace
         violation = played.play()
@@ -100,18 +97,15 @@ def run_simulated(
             _Played(workload, options, plan, nemeses, last_lines, is_judged).play()
             tail = tuple(last_lines.tail())
         run = played.run()
-    world = played.world
-    excuse = world.liveness.excuse or ""
     return SimulatedRun(
         run=run,
         verdicts=tuple(judge(run, (Course(), *workload.checkers(options)))) if is_checked else (),
         plan=played.plan,
         violation=violation,
-        excuse=excuse,
         trace_hash=transcript.digest(),
         history_hash=history_hash(run.history),
         steps=transcript.steps,
-        simulated_ms=world.now_us // 1_000,
+        simulated_ms=played.world.now_us // 1_000,
         processor_s=time.process_time() - begun_s,
         tail=tail,
     )

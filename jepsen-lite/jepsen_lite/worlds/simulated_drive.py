@@ -11,9 +11,8 @@ from kraftlab.simulation.metadata.admin_network import Unanswered
 from kraftlab.simulation.metadata.coroutines import sleep
 
 from ..history import FAIL
-from ..outcomes import of_broken_call
+from ..outcomes import of_broken_call, reply_of
 from ..workload import CallFailed, Options, Port, Reply
-from .replies import reply_of
 
 REMOVE_VOTER = "RemoveRaftVoter"
 KNOWN_LEADER_RATE = 0.9

@@ -40,6 +40,14 @@ class Listener(Protocol):
         """About once a second, and whenever a phase begins."""
 
 
+class Quiet:
+    """A listener that ignores everything."""
+
+    def ended(self, op: Op) -> None: ...
+
+    def stands(self, standing: Standing) -> None: ...
+
+
 class Assignment(NamedTuple):
     """What is to be run. Without a `plan` the world draws one for the `nemeses`. What else than the run is worth keeping, logs of
     nodes say, goes into the `directory`. `leave_running`: the cluster is to outlive the run (`Played.close`). `net` is what links
@@ -76,29 +84,18 @@ class WorldFailed(Exception):
     """A world cannot do what it was given to do; the text says why and what to do."""
 
 
-WORLDS: dict[str, tuple[str, str]] = {
-    "real": ("real", "play"),
-    "shell": ("shell", "play"),
-    "simulated": ("simulated", "play"),
-}
-"""Name → (module of this room; its function from Assignment to Played)."""
-_KINDS_OF: dict[str, tuple[str, ...]] = {
-    "real": tuple(KINDS),
-    "shell": tuple(KINDS),
-    "simulated": tuple(name for name in KINDS if name != "move-dirs"),
-}
-"""What can strike: simulated brokers hold no replicas."""
+WORLDS = ("real", "shell", "simulated")
+"""Each is a module of this room with a function `play`."""
 
 
 def kinds_of(world: str) -> Sequence[str]:
-    """What that world has for faults; whether this machine can do them is another question."""
-    return _KINDS_OF[world]
+    """Return the kinds of faults that a world has. Simulated brokers hold no replicas that could move."""
+    return tuple(name for name in KINDS if (name, world) != ("move-dirs", "simulated"))
 
 
 def world_named(name: str) -> Callable[[Assignment], Played]:
-    """The function that plays a run in that world."""
-    module, attribute = WORLDS[name]
-    play: Callable[[Assignment], Played] = getattr(importlib.import_module(f".{module}", __package__), attribute)
+    """Return the function that plays a run in that world."""
+    play: Callable[[Assignment], Played] = importlib.import_module(f".{name}", __package__).play
     return play
 
 

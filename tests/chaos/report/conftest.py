@@ -96,15 +96,7 @@ def new_run(tmp_path: Path) -> NewRun:
             "product": "kraftlab 0.1.0",
         }
         directory.write_run(
-            RunRecord(
-                workload=workload,
-                nemeses=nemeses,
-                options=run.options,
-                healed_ns=run.healed_ns,
-                ended_ns=run.ended_ns,
-                verdicts=tuple(verdicts),
-                **(fields | record),
-            ),
+            RunRecord(workload=workload, nemeses=nemeses, verdicts=tuple(verdicts), **(run.facts() | fields | record)),
             run,
         )
         return directory
