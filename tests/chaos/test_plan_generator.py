@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepsen_lite.fault_plan import Action
@@ -37,11 +37,13 @@ views = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(options, names)
 def test_the_same_seed_draws_the_same_plan(options: Options, names: set[str]) -> None:
     assert draw_plan(options, sorted(names)) == draw_plan(options, sorted(names, reverse=True))
 
 
+@settings(max_examples=30)
 @given(options, names)
 def test_a_kind_draws_the_same_whatever_others_are_drawn(options: Options, names: set[str]) -> None:
     together = draw_plan(options, names).actions
@@ -49,6 +51,7 @@ def test_a_kind_draws_the_same_whatever_others_are_drawn(options: Options, names
         assert tuple(action for action in together if action.kind == name) == draw_plan(options, [name]).actions
 
 
+@settings(max_examples=30)
 @given(options, names)
 def test_actions_stand_by_time_are_numbered_by_kind_and_over_by_the_end(options: Options, names: set[str]) -> None:
     actions = draw_plan(options, names).actions

@@ -46,21 +46,27 @@ def left_behind(tmp_path) -> list[str]:
     return words + [str(path) for path in tmp_path.glob("state/**/*.json")]
 
 
-def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
-    words = words_of(
-        tmp_path, "-n", "kill,pause,partition", "--time", "14", "--rate", "100", "--concurrency", "8", "--seed", "11"
-    )
-    done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
+def kept(tmp_path, kinds, *words):
+    """What the command said and kept of a run under these faults, every one of which struck and was undone, and in which nothing
+    was wrong: on a slow machine an operation may never have succeeded, which the checker of statistics says."""
+    arguments = words_of(tmp_path, "-n", kinds, *words)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
     found = json.loads(done.stdout.splitlines()[-1])
     directory = RunDirectory.find(found["run"])
     run, record = directory.run(), directory.record()
     doubts = {verdict.checker: verdict.reason for verdict in record.verdicts if verdict.valid is not True}
-    assert doubts.keys() <= {"stats"}, "on a slow machine an operation may never have succeeded; all else holds"
+    assert doubts.keys() <= {"stats"}
     assert done.returncode == (2 if doubts else 0), done.stdout + done.stderr
     assert found["valid"] == ("unknown" if doubts else True) and found["lost"] == 0 and found["ops"]["ok"] > 0
-    struck = {strike.kind for strike in run.strikes if not strike.error}
-    assert struck == {"kill", "pause", "partition"}
+    assert {strike.kind for strike in run.strikes if not strike.error} == set(kinds.split(","))
     assert all(strike.end_ns is not None for strike in run.strikes)
+    assert left_behind(tmp_path) == []
+    return directory, run, record
+
+
+def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
+    words = ("--time", "7", "--rate", "100", "--concurrency", "8", "--seed", "11")
+    directory, run, record = kept(tmp_path, "kill,pause,partition", *words)
     assert {observation.node for observation in run.observations} == {0, 1, 2, 3000, 3001, 3002}
     assert any(not observation.is_up for observation in run.observations)
     assert run.log is not None and run.log.start == 0 and run.log.end == record.log_end > 0
@@ -75,12 +81,13 @@ def test_a_cluster_that_is_killed_paused_and_split_keeps_its_promises(tmp_path):
         "node-crashes",
         "course",
     }
-    assert left_behind(tmp_path) == []
+
+
+SMALL = ("--brokers", "1", "--concurrency", "4", "--rate", "50")
 
 
 def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
-    small = ("--controllers", "1", "--brokers", "2", "--concurrency", "4", "--rate", "50", "--time", "600", "-n", "partition")
-    words = words_of(tmp_path, *small)
+    words = words_of(tmp_path, *SMALL, "--controllers", "1", "--time", "600", "-n", "partition")
     running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings(tmp_path))
     assert running.stderr is not None and running.stdout is not None
     said = []
@@ -100,27 +107,17 @@ def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
     assert left_behind(tmp_path) == []
 
 
-SMALL = ("--brokers", "1", "--concurrency", "4", "--rate", "50")
 PACKETS = {
     NETNS: "partition,isolate-leader,one-way,late,slow,loss,duplicate,reorder",
     NFT: "partition,isolate-leader,one-way,loss",
 }
 
 
+@pytest.mark.nightly
 def test_a_cluster_in_a_network_of_its_own_keeps_its_promises_while_packets_are_lost(tmp_path, net):
-    words = words_of(tmp_path, *SMALL, "--net", net, "-n", PACKETS[net], "--time", "6", "--seed", "4")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
-    found = json.loads(done.stdout.splitlines()[-1])
-    directory = RunDirectory.find(found["run"])
-    run, record = directory.run(), directory.record()
-    doubts = {verdict.checker: verdict.reason for verdict in record.verdicts if verdict.valid is not True}
-    assert doubts.keys() <= {"stats"}, "on a slow machine an operation may never have succeeded; all else holds"
-    assert done.returncode == (2 if doubts else 0), done.stdout + done.stderr
-    assert (record.links, found["lost"]) == (net, 0) and found["ops"]["ok"] > 0
-    assert {strike.kind for strike in run.strikes if not strike.error} == set(PACKETS[net].split(","))
-    assert all(strike.end_ns is not None for strike in run.strikes)
+    directory, _, record = kept(tmp_path, PACKETS[net], *SMALL, "--net", net, "--time", "6", "--seed", "4")
+    assert record.links == net
     assert "quorum on 198.18.0.1:" in (directory.nodes / "controller-3000.log").read_text()
-    assert left_behind(tmp_path) == []
 
 
 def test_of_a_network_nothing_is_left_after_a_kill_of_the_harness_and_a_cleaning(tmp_path, net):

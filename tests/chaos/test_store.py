@@ -49,7 +49,7 @@ operations = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.lists(operations, max_size=5, unique_by=lambda op: op.index))
 def test_a_history_survives_its_table(ops: list[Op]) -> None:
     table = store.history_table("a/b", History(ops))

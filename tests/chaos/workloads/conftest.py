@@ -6,6 +6,7 @@ either its own mistake or the lie that a test has planted. Answers get lost now 
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -404,8 +405,11 @@ Played = Callable[..., tuple[ReferenceCluster, Run, dict[str, Verdict]]]
 
 @pytest.fixture(scope="session")
 def played() -> Played:
-    """Runs a workload against a reference cluster, and gives its checkers' verdicts by name."""
+    """Play a workload against a reference cluster; return the cluster, the run and the verdicts by checker. The same arguments
+    give the same run, which is played once.
+    """
 
+    @functools.cache
     def play(name: str, lie: str = "", *, rate: float = 0.1, seed: str = "1", **others: Any) -> Any:
         given = {"seed": seed, "time_s": 2.5, "rate": 150.0, "brokers": len(BROKERS), "ops_per_key": 40, **others}
         options = Options(**given)

@@ -55,7 +55,7 @@ LIES = {
     },
 }
 """Workload → lie → checkers that see it."""
-RATES = {"snapshot-reads": 0.4, "reassignments": 0.4, "brokers": 0.4, "agreement": 0.4, "deltas": 0.4, "elections": 0.1}
+RATES = {"snapshot-reads": 0.4, "reassignments": 0.5, "brokers": 0.4, "agreement": 0.4, "deltas": 0.4, "elections": 0.1}
 """Share of the answers that are lies; 0.3 for all others."""
 ALL = {"ok", "fail", "info"}
 
@@ -107,7 +107,7 @@ def test_a_lie_is_seen(played, name, lie):
     """Which checkers see a lie depends on what was lied about: several seeds, if need be."""
     seen: set[str] = set()
     for seed in ("1", "2", "3"):
-        cluster, _, verdicts = played(name, lie, rate=RATES.get(name, 0.3), seed=seed)
+        cluster, _, verdicts = played(name, lie, rate=RATES.get(name, 0.3), seed=seed, time_s=1.8)
         assert cluster.lies_told
         found = {name for name, verdict in verdicts.items() if verdict.valid is False}
         assert found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import msgspec
-import pytest
 import trio
 
 from jepsen_lite.generators import Invocation
@@ -14,9 +13,8 @@ from jepsen_lite.workloads import workload_named
 from jepsen_lite.workloads.snapshot_reads import ReadingClient
 
 
-@pytest.mark.parametrize(("value", "valid"), [(1, True), (2, False)])
-def test_a_value_that_is_there_already_is_set_without_a_record(played, value, valid):
-    """In the end several clients set the same one. An answer to another value is held against the log all the same."""
+def test_a_value_that_is_there_already_is_set_without_a_record(played):
+    """In the final phase several clients set the same value. An answer to another value is still compared with the log."""
     cluster, run, _ = played("snapshot-reads")
     assert run.history.of("set")[-1].value == 1
 
@@ -27,7 +25,8 @@ def test_a_value_that_is_there_already_is_set_without_a_record(played, value, va
     completion = trio.run(ReadingClient(run.options, process=1000).invoke, Invocation("set", "0", 1), port)
     last = run.history[-1]
     times = {"invoked_ns": last.ended_ns + 1, "ended_ns": last.ended_ns + 2}
-    again = Op(index=last.index + 1, process=1000, f="set", key="0", value=value, **times, **completion._asdict())
-    played_on = msgspec.structs.replace(run, history=History([*run.history, again]), log=cluster.log())
-    verdicts = {checker.name: checker.check(played_on) for checker in workload_named("snapshot-reads").checkers(run.options)}
-    assert (verdicts["witness"].valid, verdicts["time travel"].valid) == (valid, True), verdicts["witness"].reason
+    for value, valid in ((1, True), (2, False)):
+        again = Op(index=last.index + 1, process=1000, f="set", key="0", value=value, **times, **completion._asdict())
+        played_on = msgspec.structs.replace(run, history=History([*run.history, again]), log=cluster.log())
+        verdicts = {checker.name: checker.check(played_on) for checker in workload_named("snapshot-reads").checkers(run.options)}
+        assert (verdicts["witness"].valid, verdicts["time travel"].valid) == (valid, True), verdicts["witness"].reason
