@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from jepsen_lite.checkers.judgement import judge
+from jepsen_lite.commands.trials import run_trial
 from jepsen_lite.fault_plan import Action, FaultPlan
 from jepsen_lite.generators import Invocation, Source, limit
 from jepsen_lite.history import FAIL, INFO, OK
@@ -31,6 +33,7 @@ from jepsen_lite.worlds.world import Assignment
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.checking.mutant import planted
 from kraftlab.cli import main
+from kraftlab.cli.output import Output
 from kraftlab.simulation.clients.world import ClientWorld
 from kraftlab.simulation.consensus.fault_atlas import sets_in_force
 from kraftlab.simulation.consensus.faults import FAULTS
@@ -241,18 +244,26 @@ def test_no_change_is_too_large_for_a_log_that_takes_little_at_a_time():
     assert not played.violation
 
 
-def test_the_command_plays_seeds_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_plays_seeds_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
         main.run(
             [
                 *("chaos", "test", "-w", "registers", "-n", "kill", "--world", "simulated", "--seed", "5", "--time", "1"),
-                *("--test-count", "2", "--jobs", "2", "--store", str(tmp_path), "--json"),
+                *("--test-count", "2", "--store", str(tmp_path), "--json"),
             ]
         )
     assert ended.value.code == 0
     document = json.loads(capsys.readouterr().out)
     assert [path.rpartition("-")[2] for path in document["runs"]] == ["5", "6"]
     assert document["valid"] is True
+
+
+def test_a_run_and_its_result_travel_between_processes(tmp_path: Path):
+    """With --jobs; that runs are played at the same time is seen in test_shell_world.py."""
+    trial = Trial("registers", "simulated", ("kill",), Options(seed="5", time_s=0.5, rate=50))
+    run = pickle.loads(pickle.dumps(partial(run_trial, store=str(tmp_path), output=Output(False), is_shown=False)))
+    tried = pickle.loads(pickle.dumps(run(trial)))
+    assert tried.directory.record() == tried.record
 
 
 def test_the_command_keeps_nothing_of_many_seeds_in_which_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -97,7 +97,7 @@ MET = {
 
 @pytest.mark.parametrize("name", [*LIES, "voters", "availability"])
 def test_an_honest_cluster_is_found_to_be_one(played, name):
-    _, run, verdicts = played(name, time_s=4.0)
+    _, run, verdicts = played(name, time_s=3.0)
     assert {name: verdict.reason for name, verdict in verdicts.items() if verdict.valid is not True} == {}
     assert name not in MET or MET[name](run, verdicts)
 

@@ -15,7 +15,7 @@ from jepsen_lite.workloads.quorum_lives import QuorumLives
 )
 def test_all_that_was_asked_is_asked_again_when_everything_is_healed(played, name, lucky):
     """However little got through before, each of it was tested."""
-    _, run, _ = played(name, time_s=4.0)
+    _, run, _ = played(name, time_s=3.0)
     at_last = {op.f for op in run.history if op.outcome == OK and op.invoked_ns >= run.healed_ns}
     assert {op.f for op in run.history} - at_last <= {*lucky}
 
