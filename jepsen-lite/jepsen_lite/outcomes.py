@@ -6,12 +6,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kraftlab.metadata.errors import ErrorCode
 
 from .history import FAIL, INFO, Outcome
-from .workload import CallFailed, Reply
 
 UNCERTAIN = frozenset(
     {
@@ -37,16 +34,6 @@ def of_error_code(code: int, *, outcome_unknown: bool) -> Outcome:
 def error_name(code: int) -> str:
     """TOPIC_ALREADY_EXISTS, say."""
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
-
-
-def reply_of(response: Any, node: int) -> Reply:
-    """Return a node's response as a reply. CallFailed if its header has an error of the whole request."""
-    header = response.header
-    code = header.error_code
-    if code == ErrorCode.NONE:
-        return Reply(response, node, header.metadata_offset, header.epoch)
-    outcome = of_error_code(code, outcome_unknown=header.outcome_unknown)
-    raise CallFailed(outcome, error_name(code), node=node, offset=header.metadata_offset, epoch=header.epoch)
 
 
 def of_broken_call(status: str, details: str) -> Outcome:

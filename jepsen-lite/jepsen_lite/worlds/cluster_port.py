@@ -15,10 +15,12 @@ from typing import Any, Protocol
 
 import trio
 
+from kraftlab.metadata.errors import ErrorCode
+
 from ..faults.errors import CannotStrike
 from ..faults.quorum_guard import QuorumGuard
 from ..history import FAIL
-from ..outcomes import reply_of
+from ..outcomes import error_name, of_error_code
 from ..workload import CallFailed, Options, Reply
 
 GRACE_S = 0.5
@@ -83,3 +85,13 @@ class ClusterPort(ABC):
     @abstractmethod
     def _likely(self) -> int:
         """A controller that is likely to lead."""
+
+
+def reply_of(response: Any, node: int) -> Reply:
+    """Return a node's response as a reply. CallFailed if its header has an error of the whole request."""
+    header = response.header
+    code = header.error_code
+    if code == ErrorCode.NONE:
+        return Reply(response, node, header.metadata_offset, header.epoch)
+    outcome = of_error_code(code, outcome_unknown=header.outcome_unknown)
+    raise CallFailed(outcome, error_name(code), node=node, offset=header.metadata_offset, epoch=header.epoch)

@@ -11,8 +11,9 @@ from kraftlab.simulation.metadata.admin_network import Unanswered
 from kraftlab.simulation.metadata.coroutines import sleep
 
 from ..history import FAIL
-from ..outcomes import of_broken_call, reply_of
+from ..outcomes import of_broken_call
 from ..workload import CallFailed, Options, Port, Reply
+from .cluster_port import reply_of
 
 REMOVE_VOTER = "RemoveRaftVoter"
 KNOWN_LEADER_RATE = 0.9
