@@ -171,8 +171,8 @@ def test_a_broker_that_only_replicas_name_is_down_and_its_partitions_are_left_al
 
 
 def test_one_rack_is_no_rule_and_more_replicas_than_racks_are_spread_evenly(make_cluster: MakeCluster) -> None:
-    one = propose(make_cluster(1, racks=1), PlanOptions())
-    two = propose(make_cluster(1, racks=2), PlanOptions())
+    one = propose(make_cluster(1, racks=1, topics=1), PlanOptions())
+    two = propose(make_cluster(1, racks=2, topics=1), PlanOptions())
 
     assert next(goal for goal in one.goals if goal.name == RACK).before.violations == 0
     assert next(goal for goal in two.goals if goal.name == RACK).met

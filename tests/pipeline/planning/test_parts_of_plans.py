@@ -181,7 +181,7 @@ def test_every_move_has_a_reason_in_words(make_cluster: MakeCluster) -> None:
 
 
 @given(seed=st.integers(0, 10_000), brokers=st.integers(4, 7), partitions=st.integers(3, 8), eps=st.sampled_from([0.1, 0.3]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_what_a_reason_says_of_brokers_is_true(
     make_cluster: MakeCluster, seed: int, brokers: int, partitions: int, eps: float
 ) -> None:
