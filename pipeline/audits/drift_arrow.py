@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.schemas import arrow_schema
+from ..lake.schemas import batch_of_rows
 from .drift import RACE_WINDOW_MS, Drift, Mode, PlaceOfPartition, SettledPartition, modes_of, of_cycles, of_siblings, place
 from .life_cycles import DELETED, SUPERSEDED, UNKNOWN, Reassignment
 
@@ -44,9 +44,8 @@ def rf_drift(
         found += drifts
         culprits |= last
     found += of_siblings(_different(states, modes), modes, culprits)
-    schema = arrow_schema(TABLE)
-    columns = list(zip(*sorted(found, key=place), strict=True)) or [()] * len(schema)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+    found.sort(key=place)
+    return pa.Table.from_batches([batch_of_rows(TABLE, found)])
 
 
 def _suspicious(rows: pa.Table) -> pa.Table:

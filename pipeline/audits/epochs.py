@@ -70,10 +70,11 @@ class Divergence(NamedTuple):
     divergence_class: str
 
 
-def leader_of(format_name: str, payload: bytes, base_offset: int, epoch: int) -> int | None:
+def leader_of(format_name: str, payload: bytes) -> int | None:
     """Whom the first batch of an epoch names as leader, None if it is no LeaderChange."""
-    frame = Frame(0, len(payload), base_offset, base_offset, epoch, 0, 1, 0, "none", True, -1, payload)
-    for record in format_named(format_name).records(frame):
+    form = format_named(format_name)
+    frame = form.form.frame(payload, 0, len(payload), 0)
+    for record in form.records(frame) if isinstance(frame, Frame) and frame.is_control else ():
         if isinstance(record, ControlRecord) and record.control == LEADER_CHANGE:
             return int(record.data["leaderId"])
     return None

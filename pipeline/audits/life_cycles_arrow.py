@@ -8,7 +8,6 @@ number.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, pairwise, repeat
@@ -18,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..lake.schemas import arrow_schema, spark_schema
+from ..lake.schemas import arrow_schema, batch_of_rows, spark_schema
+from ..lake.tasks import without_gc
 from .life_cycles import Change, PartitionHistory, PartitionState, Reassignment, Removal
 
 KEY = ("topic_id", "partition")
@@ -65,12 +65,12 @@ def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DE
             yield from _of_reassignments(ended)
             ended.clear()
         if len(states) >= ROWS_PER_BATCH:
-            yield STATE, _plain_batch(STATE, states)
+            yield STATE, batch_of_rows(STATE, states)
             states.clear()
     if ended:
         yield from _of_reassignments(ended)
     if states:
-        yield STATE, _plain_batch(STATE, states)
+        yield STATE, batch_of_rows(STATE, states)
 
 
 def states_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[pa.RecordBatch]:
@@ -82,9 +82,7 @@ def _finished(batches: Iterable[pa.RecordBatch], deletions: Deletions, ended: li
     """Each partition's history when it is over; what ended in it has been appended to `ended`."""
     history: PartitionHistory | None = None
     key: tuple[str, int] | None = None
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with without_gc():
         for batch in batches:
             changes = _changes(batch)
             for start, end, row_key in _runs(batch):
@@ -98,9 +96,6 @@ def _finished(batches: Iterable[pa.RecordBatch], deletions: Deletions, ended: li
                     step(change)
         if history is not None:
             yield _ended(history, deletions)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _ended(history: PartitionHistory, deletions: Deletions) -> PartitionHistory:
@@ -172,19 +167,10 @@ def _batch(rows: list[Reassignment]) -> pa.RecordBatch:
 
 
 def _of_reassignments(rows: list[Reassignment]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    yield REASSIGNMENTS, _plain_batch(REASSIGNMENTS, rows)
+    yield REASSIGNMENTS, batch_of_rows(REASSIGNMENTS, rows)
     of_replicas = [(row[0], *replica) for row in rows for replica in row[-1]]
     if of_replicas:
-        yield REPLICAS, _plain_batch(REPLICAS, of_replicas)
-
-
-def _plain_batch(table: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows of a table; what they have more than it has columns is left out."""
-    schema = arrow_schema(table)
-    columns = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=False)], schema=schema
-    )
+        yield REPLICAS, batch_of_rows(REPLICAS, of_replicas)
 
 
 def _replica_lists(lists: Sequence[tuple[Any, ...]]) -> pa.ListArray:

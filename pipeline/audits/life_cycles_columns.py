@@ -25,11 +25,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.schemas import arrow_schema
+from ..lake.schemas import arrow_schema, batch_of_columns
+from ..own_log.columns import Vector, spread
 from .life_cycles import ADDING, CANCELLED, CHANGE, COMPLETED, CREATE, OPEN, REMOVING, SUPERSEDED
 from .life_cycles_arrow import REASSIGNMENTS, REPLICAS, ROWS_PER_BATCH, STATE, Deletions
 from .life_cycles_arrow import histories_of as stepped
-from .list_columns import PAD, Lists, Members, Vector, lists_of, spread
+from .list_columns import PAD, Lists, Members, lists_of
 
 LIST_MAX = 16
 """Longer lists are left to the definition: those of all rows stand side by side."""
@@ -286,7 +287,7 @@ class _Histories:
             "requested": cycles.target.arrow(),
         }
         kept = pa.array(~self.is_odd[partitions])
-        yield REASSIGNMENTS, _batch(REASSIGNMENTS, columns).filter(kept)
+        yield REASSIGNMENTS, batch_of_columns(REASSIGNMENTS, columns).filter(kept)
         replicas, owners = self._replicas(ids)
         yield REPLICAS, replicas.filter(kept.take(pa.array(owners)))
 
@@ -311,7 +312,7 @@ class _Histories:
             "lag_ms": pa.array(np.maximum(0, ts_ms - self.ts_ms[cycles.start[owners]]), mask=is_never),
             "dir_id": pa.nulls(len(owners), pa.string()),
         }
-        return _batch(REPLICAS, columns), owners
+        return batch_of_columns(REPLICAS, columns), owners
 
     def _states(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         partitions = np.flatnonzero(~self.is_odd)
@@ -336,7 +337,7 @@ class _Histories:
             "rf_settled": pa.array(settled[_last(touches & says)[last]].astype(np.int32)),
             "since_offset": pa.array(self.offset[last]),
         }
-        yield STATE, _batch(STATE, columns)
+        yield STATE, batch_of_columns(STATE, columns)
 
     def _topics(self, partitions: Vector) -> dict[str, pa.Array]:
         """Ids and names, of the partitions' first rows."""
@@ -373,8 +374,3 @@ def _between(of_rows: Vector, after: Vector, until: Vector) -> Vector:
 
 def _taken(pool: Vector, places: Vector) -> Vector:
     return pool[places] if len(pool) else np.zeros(len(places), np.int32)
-
-
-def _batch(table: str, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    schema = arrow_schema(table)
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -6,12 +6,13 @@ their values. Where members matter, the lists of all rows are laid out side by s
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-Vector = np.ndarray[Any, Any]
+from ..own_log.columns import Vector, spread
+
 PAD = -(1 << 31)
 """Stands where a list is over. No list that is looked at here has it."""
 _TYPE = pa.list_(pa.field("element", pa.int32()))
@@ -114,9 +115,3 @@ def lists_of(column: pa.ListArray, order: Vector) -> Lists:
     given = np.ones(len(column), bool) if not column.null_count else column.is_valid().to_numpy(zero_copy_only=False)
     counts = np.where(given, np.diff(ends), 0)
     return Lists(column.values.to_numpy(), ends[:-1][order], counts[order], given[order])
-
-
-def spread(counts: Vector) -> tuple[Vector, Vector]:
-    """(owner, place with its owner) of all items, if each owner has so many."""
-    owners = np.repeat(np.arange(len(counts)), counts)
-    return owners, np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -42,18 +42,13 @@ class Load(NamedTuple):
     offline: bool
 
 
-def log_dir_skew(
-    samples: Iterable[pa.Table], racks: Mapping[int, str | None], leaders: pa.Table, band: float = BAND
+def loads(
+    samples: Iterable[pa.Table], racks: Mapping[int, str | None], leaders: pa.Table, place: list[str], band: float = BAND
 ) -> list[Load]:
-    """One row per directory and time. `samples` have SAMPLE_COLUMNS, in any parts; `leaders` LEADER_COLUMNS, as they are now."""
-    return _compared(_filled(samples, leaders, DIRECTORY), DIRECTORY, 2, racks, band)
-
-
-def broker_load(
-    samples: Iterable[pa.Table], racks: Mapping[int, str | None], leaders: pa.Table, band: float = BAND
-) -> list[Load]:
-    """One row per broker and time. A broker is offline if all of its directories are."""
-    return _compared(_filled(samples, leaders, BROKER), BROKER, 1, racks, band)
+    """One row per place and time: of DIRECTORY compared with its broker's others, of BROKER with all brokers. A broker is offline
+    if all of its directories are. `samples` have SAMPLE_COLUMNS, in any parts; `leaders` LEADER_COLUMNS, as they are now.
+    """
+    return _compared(_filled(samples, leaders, place), place, 1 if place == BROKER else 2, racks, band)
 
 
 def _filled(samples: Iterable[pa.Table], leaders: pa.Table, place: list[str]) -> pa.Table:

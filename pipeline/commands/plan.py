@@ -350,7 +350,7 @@ Examples:
 @click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave.")
 def export(file: str, kind: str, wave: int | None) -> int:
     """Print a plan in the format of Kafka's reassignment tool, log directories included."""
-    from ..planning.kafka_json import kafka_json
+    from kraftlab.cli.reassign.plan import Placement, format_plan
 
     made = _plan_of(file)
     if wave is not None and wave > made.waves:
@@ -358,7 +358,7 @@ def export(file: str, kind: str, wave: int | None) -> int:
     moves = [move for move in made.moves if wave in (None, move.wave)]
     if not moves:
         raise WrongUse(f"{file} moves nothing; there is nothing to export")
-    click.echo(kafka_json(moves))
+    click.echo(format_plan(Placement(move.topic, move.partition, move.after, move.dirs) for move in moves))
     return CLEAN
 
 

@@ -207,37 +207,36 @@ _BY_FRAME: dict[bytes, Plan] = {}
 
 def decode_metadata(value: bytes) -> tuple[str, int, dict[str, Any]]:
     """A data record's value: (type name, version, fields). UndecodableRecord."""
-    plan = _BY_FRAME.get(value[:3])
+    plan, position = _BY_FRAME.get(value[:3]), 3
     try:
         if plan is None:
             plan, position = _plan_of_frame(value)
-        else:
-            position = 3
-        data, end = plan.decode(value, position)
-    except _BAD_BYTES as error:
-        raise _unreadable(error, plan) from None
-    except UndecodableRecord as error:
-        raise error if plan is None else UndecodableRecord(f"{plan.name} v{plan.version}: {error.reason}") from None
-    if end != len(value):
-        raise _wrong_end(plan, end, len(value))
-    return plan.name, plan.version, data
+    except IndexError as error:
+        raise _unreadable(error, None) from None
+    return plan.name, plan.version, _decoded(plan, value, position)
 
 
 def decode_control(key: bytes, value: bytes) -> tuple[str, dict[str, object]]:
     """A control record: (name, fields). UndecodableRecord."""
-    plan = None
     try:
         _, number = _CONTROL_KEY.unpack_from(key)
         (version,) = _CONTROL_VERSION.unpack_from(value)
-        plan = CONTROL_PLANS.plan(number, version)
-        data, end = plan.decode(value, 0)
+    except struct.error as error:
+        raise _unreadable(error, None) from None
+    plan = CONTROL_PLANS.plan(number, version)
+    return plan.name, _decoded(plan, value, 0)
+
+
+def _decoded(plan: Plan, value: bytes, position: int) -> dict[str, Any]:
+    try:
+        data, end = plan.decode(value, position)
     except _BAD_BYTES as error:
         raise _unreadable(error, plan) from None
     except UndecodableRecord as error:
-        raise error if plan is None else UndecodableRecord(f"{plan.name} v{plan.version}: {error.reason}") from None
+        raise UndecodableRecord(f"{plan.name} v{plan.version}: {error.reason}") from None
     if end != len(value):
         raise _wrong_end(plan, end, len(value))
-    return plan.name, data
+    return data
 
 
 def _plan_of_frame(value: bytes) -> tuple[Plan, int]:

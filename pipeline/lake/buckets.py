@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,6 @@ ROWS_MIN = 1 << 15
 ANY = -1
 """A row group of no bucket."""
 METADATA_KEY = b"kraftlab.buckets"
-_ID_BYTES = 22
 _SPREAD = np.uint32(0x9E3779B1)
 
 
@@ -38,30 +36,11 @@ def hashes(rows: pa.Table) -> np.ndarray:
 
 
 def _crcs(texts: pa.StringArray) -> np.ndarray:
-    """The CRC-32 of each text. Those of ids are as long as each other, so that what each byte adds can be looked up."""
-    ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    if not len(texts) or (np.diff(ends) != _ID_BYTES).any():
-        encoded = texts.dictionary_encode()
-        of_each = np.array([zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()] or [0], np.uint32)
-        found: np.ndarray = of_each[encoded.indices.to_numpy()]
-        return found
-    ids = np.frombuffer(texts.buffers()[2], np.uint8)[ends[0] : ends[-1]].reshape(-1, _ID_BYTES)
-    found = np.full(len(ids), zlib.crc32(bytes(_ID_BYTES)), np.uint32)
-    for place, crcs in enumerate(_crcs_of_bytes()):
-        found ^= crcs[ids[:, place]]
+    """The CRC-32 of each text."""
+    encoded = texts.dictionary_encode()
+    crcs = np.array([zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()] or [0], np.uint32)
+    found: np.ndarray = crcs[encoded.indices.to_numpy()]
     return found
-
-
-@lru_cache(maxsize=1)
-def _crcs_of_bytes() -> np.ndarray:
-    """Row by place in an id, column by byte: what that byte there changes of the CRC of as many zeros."""
-    zeros = bytes(_ID_BYTES)
-    crcs = [
-        zlib.crc32(zeros[:place] + bytes([byte]) + zeros[place + 1 :]) ^ zlib.crc32(zeros)
-        for place in range(_ID_BYTES)
-        for byte in range(256)
-    ]
-    return np.array(crcs, np.uint32).reshape(_ID_BYTES, 256)
 
 
 def cut(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:

@@ -203,21 +203,14 @@ class Lake:
         """The number of the newest manifest that gave the table other rows, 0 if it never had any."""
         return max((each.changed for each in self.manifests(table) if each.has_changed), default=0)
 
-    def files(self, table: str, as_of: int | None = None, *, lo: int | None = None, hi: int | None = None) -> list[str]:
-        """URIs of the files that count, of ranges that touch [lo, hi)."""
-        return [
-            uris.joined(self.uri, data_file.path)
-            for manifest in self.active(table, as_of)
-            if (hi is None or manifest.lo < hi) and (lo is None or manifest.hi > lo)
-            for data_file in manifest.files
-        ]
+    def files(self, table: str) -> list[str]:
+        """URIs of the files that count."""
+        return [uris.joined(self.uri, data_file.path) for manifest in self.active(table) for data_file in manifest.files]
 
-    def read(
-        self, spark: SparkSession, table: str, as_of: int | None = None, *, lo: int | None = None, hi: int | None = None
-    ) -> DataFrame:
-        """A table as Spark sees it; one without files is empty and has its columns. `lo` and `hi` choose whole ranges."""
+    def read(self, spark: SparkSession, table: str) -> DataFrame:
+        """A table as Spark sees it; one without files is empty and has its columns."""
         schema = spark_schema(table)
-        files = [uris.for_spark(uri) for uri in self.files(table, as_of, lo=lo, hi=hi)]
+        files = [uris.for_spark(uri) for uri in self.files(table)]
         if not files:
             return (
                 spark.range(1).where("false").selectExpr(*(f"cast(null as {kind}) as {name}" for name, kind in _columns(schema)))

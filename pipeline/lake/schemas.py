@@ -16,8 +16,9 @@ list *cleared*. `leader` -1 is no leader.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 
@@ -56,9 +57,6 @@ SPARK_SCHEMAS: Mapping[str, str] = MappingProxyType(
             sampled_ms bigint, broker_id int, dir_id string, path string, topic_id string, topic string, partition int,
             size_bytes bigint, offset_lag bigint, is_future boolean, dir_total_bytes bigint, dir_usable_bytes bigint,
             error string""",
-        "silver.history_ops": """
-            run string, index bigint, process int, f string, key string, value string, outcome string, call_ns bigint,
-            return_ns bigint, error string, req_id string, node string, offset bigint, epoch int""",
         "gold.reassignments": """
             reassignment_id string, topic string, partition int, start_offset bigint, start_ms bigint, end_offset bigint,
             end_ms bigint, status string, superseded_by string, orig array<int>, target array<int>, adding array<int>,
@@ -88,9 +86,6 @@ SPARK_SCHEMAS: Mapping[str, str] = MappingProxyType(
         "gold.log_divergence": """
             from_offset bigint, to_offset bigint, epoch int, controllers array<int>, crcs array<bigint>, epochs array<int>,
             class string""",
-        "gold.history_verdicts": """
-            run_id string, key string, model string, verdict string, n_ops bigint, steps bigint, ms bigint,
-            counterexample string""",
     }
 )
 """Table → Spark's schema text.
@@ -153,6 +148,20 @@ def arrow_schema(table: str) -> pa.Schema:
         return ARROW_SCHEMAS[table]
     except KeyError:
         raise NoSuchTable(table) from None
+
+
+def batch_of_rows(table: str, rows: Iterable[tuple[object, ...]]) -> pa.RecordBatch:
+    """Rows of a table as an Arrow batch; values beyond the table's columns are left out."""
+    schema = arrow_schema(table)
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return batch_of_columns(table, dict(zip(schema.names, columns, strict=False)))
+
+
+def batch_of_columns(table: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Columns of a table, by name, as an Arrow batch."""
+    schema = arrow_schema(table)
+    arrays = [value if isinstance(value := columns[field.name], pa.Array) else pa.array(value, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def spark_schema(table: str) -> str:

@@ -117,7 +117,7 @@ class _Reader:
         self.is_good &= is_short | is_long
         counts = np.where(is_short, first - _FIXSTR, np.where(is_long, self._bytes(self.at + 1), 0)).astype(np.int64)
         self.at = self.at + 1 + is_long
-        owners, within = _spread(counts)
+        owners, within = spread(counts)
         data = self._bytes(self.at[owners] + within)
         self.is_good[owners[data >= _FIX_END]] = False
         self.at = self.at + counts
@@ -131,7 +131,7 @@ class _Reader:
 
     def lists_of_integers(self, *, may_be_null: bool) -> Lists:
         counts, given = self._heads(may_be_null=may_be_null)
-        owners, within = _spread(counts)
+        owners, within = spread(counts)
         items = self._bytes(self.at[owners] + within)
         if not items.size or items.max() < _FIX_END:
             self.at = self.at + counts
@@ -150,7 +150,7 @@ class _Reader:
 
     def lists_of_uuids(self, *, may_be_null: bool) -> Lists:
         counts, given = self._heads(may_be_null=may_be_null)
-        owners, within = _spread(counts)
+        owners, within = spread(counts)
         items, is_good = self._raw(self.at[owners] + within * (_UUID_BYTES + 2))
         self.is_good[owners[~is_good]] = False
         self.at = self.at + counts * (_UUID_BYTES + 2)
@@ -274,7 +274,7 @@ def _guessed(start: bytes, bodies: Bodies) -> tuple[Vector, Vector, Vector]:
     is_likely[is_likely] = places[froms[is_likely]] == bodies.starts[is_likely] + heads[is_likely]
     numbers = np.flatnonzero(is_likely)
     counts = bodies.counts[numbers]
-    owners, within = _spread(counts)
+    owners, within = spread(counts)
     return numbers, np.cumsum(counts) - counts, places[froms[numbers][owners] + within]
 
 
@@ -302,7 +302,7 @@ def places_of(start: bytes, data: Vector) -> Vector:
     return places
 
 
-def _spread(counts: Vector) -> tuple[Vector, Vector]:
+def spread(counts: Vector) -> tuple[Vector, Vector]:
     """(owner, place with its owner) of all items, if each owner has so many."""
     owners = np.repeat(np.arange(len(counts)), counts)
     return owners, np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)

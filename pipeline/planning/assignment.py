@@ -72,16 +72,18 @@ class Assignment:
         rows, slots = np.nonzero(self.used & (self.replicas < 0))
         return rows, slots
 
-    def legal(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
-        """Whether each replica could move to each broker (all [N]), the others of its partition staying."""
+    def _free(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
+        """[N]: whether the broker holds no other replica of the partition and its rack has room for one."""
         others = self.replicas[rows].copy()
         others[np.arange(len(rows)), slots] = -1
-        there = others >= 0
-        twice = (others == brokers[:, None]).any(1)
         rack = self.cluster.rack
-        neighbours = (there & (rack[others] == rack[brokers][:, None])).sum(1)
-        allowed: Flags = ~twice & (neighbours < self.scope.rack_limit[rows]) & self.scope.takes[brokers]
-        return allowed
+        neighbours = ((others >= 0) & (rack[others] == rack[brokers][:, None])).sum(1)
+        free: Flags = ~(others == brokers[:, None]).any(1) & (neighbours < self.scope.rack_limit[rows])
+        return free
+
+    def legal(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
+        """Whether each replica could move to each broker (all [N]), the others of its partition staying."""
+        return self._free(rows, slots, brokers) & self.scope.takes[brokers]
 
     def was_here(self, rows: Ints, brokers: Ints) -> Flags:
         """Whether the broker held the partition before the plan: going back costs nothing."""
@@ -90,13 +92,8 @@ class Assignment:
 
     def legal_back(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
         """As `legal`, where a broker that takes nothing new may keep what it had."""
-        others = self.replicas[rows].copy()
-        others[np.arange(len(rows)), slots] = -1
-        rack = self.cluster.rack
-        neighbours = ((others >= 0) & (rack[others] == rack[brokers][:, None])).sum(1)
-        free = ~(others == brokers[:, None]).any(1) & (neighbours < self.scope.rack_limit[rows])
-        returns: Flags = free & (self.scope.takes[brokers] | (self.scope.counted[brokers] & self.was_here(rows, brokers)))
-        return returns
+        returns = self.scope.counted[brokers] & self.was_here(rows, brokers)
+        return self._free(rows, slots, brokers) & (self.scope.takes[brokers] | returns)
 
     def move(self, rows: Ints, slots: Ints, brokers: Ints) -> None:
         """Moves replicas (all [N], no row twice) and keeps the loads. -1 as broker makes them homeless."""

@@ -83,6 +83,15 @@ class Excess:
         total: Floats = high / self.mean_disk + many / self.mean_count
         return total
 
+    def gain(self, work: Assignment, sources: Ints, targets: Ints, size: Floats, replicas: int = 1) -> Floats:
+        """By how much the excess falls where so many bytes and replicas go from each source to its target."""
+        disk, count = work.disk, work.count
+        now = self.of(sources, disk[sources], count[sources]) + self.of(targets, disk[targets], count[targets])
+        after = self.of(sources, disk[sources] - size, count[sources] - replicas)
+        after += self.of(targets, disk[targets] + size, count[targets] + replicas)
+        difference: Floats = now - after
+        return difference
+
     def all(self, assignment: Assignment) -> Floats:
         return self.of(np.arange(assignment.cluster.broker_count), assignment.disk, assignment.count)
 
@@ -115,7 +124,6 @@ class _Search:
         assignment = holdings.assignment
         self.assignment, self.holdings = assignment, holdings
         self.excess, self.broker, self.budget = excess, broker, budget_bytes
-        self.now = excess.all(assignment)
         bounds = assignment.scope.bounds
         fill = assignment.disk / np.maximum(bounds.share_bytes, 1.0)
         often = assignment.count / max(bounds.mean_count, 1e-9)
@@ -147,10 +155,7 @@ class _Search:
         if not len(rows):
             return None
         work = self.assignment
-        sources, size = work.replicas[rows, slots], work.size[rows]
-        after = self.excess.of(sources, work.disk[sources] - size, work.count[sources] - 1)
-        after += self.excess.of(targets, work.disk[targets] + size, work.count[targets] + 1)
-        gain = self.now[sources] + self.now[targets] - after
+        gain = self.excess.gain(work, work.replicas[rows, slots], targets, work.size[rows])
         cost = self._cost(rows, slots, targets)
         score = BYTES_WEIGHT * cost / self.excess.mean_disk - gain
         order = self._promising(score, gain, cost)
@@ -174,10 +179,7 @@ class _Search:
         row_a, slot_a, row_b, slot_b = rows[a], slots[a], rows_b[b], slots_b[b]
         other = work.replicas[row_b, slot_b]
         mine = np.full(len(a), self.broker)
-        shift = work.size[row_b] - work.size[row_a]
-        after = self.excess.of(mine, work.disk[mine] + shift, work.count[mine])
-        after += self.excess.of(other, work.disk[other] - shift, work.count[other])
-        gain = self.now[mine] + self.now[other] - after
+        gain = self.excess.gain(work, other, mine, work.size[row_b] - work.size[row_a], 0)
         cost = self._cost(row_a, slot_a, other) + self._cost(row_b, slot_b, mine)
         score = BYTES_WEIGHT * cost / self.excess.mean_disk - gain
         order = self._promising(score, gain, cost)
@@ -235,14 +237,11 @@ def take_back(assignment: Assignment) -> None:
 
 def _may_return(assignment: Assignment, excess: Excess, rows: Ints, slots: Ints, targets: Ints) -> Flags:
     """Whether each of these moved replicas ([N]) could be on the target, where its partition was, and be none the worse."""
-    sources, size = assignment.replicas[rows, slots], assignment.size[rows]
-    now = excess.of(sources, assignment.disk[sources], assignment.count[sources])
-    now += excess.of(targets, assignment.disk[targets], assignment.count[targets])
-    after = excess.of(sources, assignment.disk[sources] - size, assignment.count[sources] - 1)
-    after += excess.of(targets, assignment.disk[targets] + size, assignment.count[targets] + 1)
+    sources = assignment.replicas[rows, slots]
+    gain = excess.gain(assignment, sources, targets, assignment.size[rows])
     topic = assignment.cluster.topic[rows]
     roomy = assignment.topic_count[topic, targets] < assignment.scope.bounds.topic_limit[topic]
-    good: Flags = (targets >= 0) & ~assignment.was_here(rows, sources) & (after <= now + LEAST_GAIN) & roomy
+    good: Flags = (targets >= 0) & ~assignment.was_here(rows, sources) & (gain >= -LEAST_GAIN) & roomy
     good &= assignment.legal_back(rows, slots, targets)
     return good
 
@@ -287,11 +286,8 @@ def _thinned(
     fill = assignment.topic_count[topic, target] * 10.0 + assignment.disk[target] / np.maximum(bounds.share_bytes[target], 1.0)
     size = assignment.size[row]
     source = np.full(len(row), broker)
-    now = excess.of(source, assignment.disk[source], assignment.count[source])
-    now += excess.of(target, assignment.disk[target], assignment.count[target])
-    after = excess.of(source, assignment.disk[source] - size, assignment.count[source] - 1)
-    after += excess.of(target, assignment.disk[target] + size, assignment.count[target] + 1)
-    good = assignment.legal(row, slot, target) & (after <= now + LEAST_GAIN) & (size <= budget_bytes)
+    gain = excess.gain(assignment, source, target, size)
+    good = assignment.legal(row, slot, target) & (gain >= -LEAST_GAIN) & (size <= budget_bytes)
     if good.any():
         best = int(np.where(good, size + fill, np.inf).argmin())
         return _Step(((int(row[best]), int(slot[best]), int(target[best])),), float(size[best]))
@@ -314,13 +310,9 @@ def _exchange(
         if not len(row_b):
             continue
         partner, mine = assignment.replicas[row_b, slot_b], np.full(len(near), broker)
-        shift = assignment.size[row_b] - assignment.size[row]
-        now = excess.of(mine, assignment.disk[mine], assignment.count[mine])
-        now += excess.of(partner, assignment.disk[partner], assignment.count[partner])
-        after = excess.of(mine, assignment.disk[mine] + shift, assignment.count[mine])
-        after += excess.of(partner, assignment.disk[partner] - shift, assignment.count[partner])
+        gain = excess.gain(assignment, partner, mine, assignment.size[row_b] - assignment.size[row], 0)
         cost = assignment.size[row_b] + assignment.size[row]
-        good = (after <= now + LEAST_GAIN) & (cost <= budget_bytes) & (row_b != row)
+        good = (gain >= -LEAST_GAIN) & (cost <= budget_bytes) & (row_b != row)
         many = np.full(len(near), row), np.full(len(near), slot)
         good &= assignment.legal(*many, partner) & assignment.legal(row_b, slot_b, mine)
         if good.any():

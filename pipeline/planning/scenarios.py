@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
-
 import msgspec
 
 from ..errors import WrongUse
-from .documents import Broker, ClusterDocument, parse_cluster
+from .documents import Broker, ClusterDocument
 from .goals import DISK, REPLICAS
 from .options import PlanOptions
 from .propose import propose
@@ -85,11 +82,3 @@ def summarise(document: ClusterDocument, scenario: Scenario) -> Summary:
         replicas_most=count.most if count else 0.0,
         unmet=", ".join(goal.name for goal in plan.goals if not goal.met),
     )
-
-
-def rows_of(cluster: bytes, scenarios: Iterable[bytes]) -> Iterator[dict[str, object]]:
-    """Summaries as rows, from JSON: what a task of Spark does with its scenarios."""
-    document = parse_cluster(cluster, "the cluster")
-    for text in scenarios:
-        row: dict[str, Any] = msgspec.to_builtins(summarise(document, msgspec.json.decode(text, type=Scenario)))
-        yield row

@@ -8,29 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from .documents import ClusterDocument, encode_cluster
-from .scenarios import Scenario, rows_of
+from ..lake.schemas import arrow_of
+from .documents import ClusterDocument, encode_cluster, parse_cluster
+from .scenarios import Scenario, summarise
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SUMMARY_SCHEMA = """scenario string, plan_id string, replica_moves bigint, bytes_moved bigint, lower_bound_bytes bigint,
     disk_least double, disk_most double, replicas_least double, replicas_most double, unmet string, problem string"""
-_SUMMARY_ARROW = pa.schema(
-    [
-        ("scenario", pa.string()),
-        ("plan_id", pa.string()),
-        ("replica_moves", pa.int64()),
-        ("bytes_moved", pa.int64()),
-        ("lower_bound_bytes", pa.int64()),
-        ("disk_least", pa.float64()),
-        ("disk_most", pa.float64()),
-        ("replicas_least", pa.float64()),
-        ("replicas_most", pa.float64()),
-        ("unmet", pa.string()),
-        ("problem", pa.string()),
-    ]
-)
+_SUMMARY_ARROW = arrow_of(SUMMARY_SCHEMA)
 
 
 def sweep(spark: SparkSession, document: ClusterDocument, scenarios: Sequence[Scenario]) -> DataFrame:
@@ -38,9 +25,10 @@ def sweep(spark: SparkSession, document: ClusterDocument, scenarios: Sequence[Sc
     cluster = encode_cluster(document)
 
     def plan_them(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plain = parse_cluster(cluster, "the cluster")
         for batch in batches:
-            rows = list(rows_of(cluster, batch.column(0).to_pylist()))
-            yield pa.RecordBatch.from_pylist(rows, schema=_SUMMARY_ARROW)
+            rows = [summarise(plain, msgspec.json.decode(text, type=Scenario)) for text in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pylist(msgspec.to_builtins(rows), schema=_SUMMARY_ARROW)
 
     asked = pa.table({"scenario": [msgspec.json.encode(scenario) for scenario in scenarios]})
     tasks = spark.createDataFrame(asked).repartition(len(scenarios), "scenario")

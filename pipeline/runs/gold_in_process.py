@@ -7,7 +7,7 @@ changes that one process makes the tables of any lake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ..audits import epochs, skew
 from ..lake.commits import DataFile, Lake
-from ..lake.schemas import arrow_schema
+from ..lake.schemas import batch_of_rows
 from ..sources.bronze_pass import BATCHES
 from ..tables.batch_rows import SNAPSHOT_SUFFIX
 from ..tables.log_dir_samples import TABLE as SAMPLES
@@ -29,14 +29,15 @@ _BATCH = ["base_offset", "last_offset", "leader_epoch", "crc"]
 
 
 def broker_load(lake: Lake) -> pa.Table:
-    return _table(BROKER_LOAD, [(*row[:3], *row[5:]) for row in skew.broker_load(*_loads(lake))])
+    rows = [(*row[:3], *row[5:]) for row in skew.loads(*_sampled(lake), skew.BROKER)]
+    return pa.Table.from_batches([batch_of_rows(BROKER_LOAD, rows)])
 
 
 def log_dir_skew(lake: Lake) -> pa.Table:
-    return _table(DIR_SKEW, skew.log_dir_skew(*_loads(lake)))
+    return pa.Table.from_batches([batch_of_rows(DIR_SKEW, skew.loads(*_sampled(lake), skew.DIRECTORY))])
 
 
-def _loads(lake: Lake) -> tuple[Iterator[pa.Table], dict[int, str | None], pa.Table]:
+def _sampled(lake: Lake) -> tuple[Iterator[pa.Table], dict[int, str | None], pa.Table]:
     """(samples, racks of brokers as they registered last, leaders of partitions)."""
     brokers = lake.arrow(BROKERS, ["broker_id", "rack", "op", "offset", "kind"]).to_pylist()
     brokers.sort(key=lambda row: (row["offset"], row["kind"]))
@@ -83,10 +84,10 @@ def leader_epochs(lake: Lake) -> pa.Table:
     starts = []
     for (controller, epoch), span in spans.items():
         format_name, payload = payloads[controller, epoch, span.base_offset, span.pos]
-        leader = epochs.leader_of(format_name, payload, span.base_offset, epoch)
+        leader = epochs.leader_of(format_name, payload)
         ends = span.last_offset + 1, span.first_ms, span.last_ms
         starts.append(epochs.EpochStart(controller, epoch, leader, span.base_offset, *ends))
-    return _table(EPOCHS, epochs.leader_epochs(starts))
+    return pa.Table.from_batches([batch_of_rows(EPOCHS, epochs.leader_epochs(starts))])
 
 
 def log_divergence(lake: Lake) -> pa.Table:
@@ -108,7 +109,7 @@ def log_divergence(lake: Lake) -> pa.Table:
         found = rows.join(missed, _BATCH, join_type="inner")
         for node, base, last, epoch, crc in zip(*(found[name].to_pylist() for name in ("controller_id", *_BATCH)), strict=True):
             batches.append(epochs.LogBatch(node, base, last, epoch, crc, reach[node][2]))
-    return _table(DIVERGENCE, epochs.log_divergence(batches))
+    return pa.Table.from_batches([batch_of_rows(DIVERGENCE, epochs.log_divergence(batches))])
 
 
 MADE_HERE: Mapping[str, Callable[[Lake], pa.Table]] = {
@@ -133,9 +134,3 @@ def _logs(lake: Lake, columns: list[str]) -> Iterator[tuple[DataFile, pa.Table]]
 
 def _of_segments(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.ends_with(rows["segment"], SNAPSHOT_SUFFIX)))
-
-
-def _table(table: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
-    schema = arrow_schema(table)
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from ..errors import CorruptInput, WrongUse
+from ..errors import CorruptInput, WrongUse, fault_of_worker
 from ..lake import uris
 from ..lake.commits import DataFile, Lake, Manifest
 from ..lake.parts import Written, written
@@ -201,7 +201,7 @@ class _Run:
             try:
                 taken = written(take(self.spark, tasks, self.form.name, self.lake.uri, directories))
             except Exception as error:
-                raise _as_fault(error) from error
+                raise fault_of_worker(error, {CorruptInput: CorruptInput}) from error
             if attempt == ATTEMPTS - 1 or not any(missing for _, missing in taken.notes):
                 break
             self.lake.discard(each for files in taken.files.values() for each in files)
@@ -252,12 +252,3 @@ def _refusal(damage: Damaged) -> CorruptInput:
     where = f"{damage.segment} of node {damage.controller_id}, position {damage.pos}"
     reason = f"{where}: {damage.status}: {damage.detail}"
     return CorruptInput(f"{reason}. Nothing was taken in; --mode permissive goes around it")
-
-
-def _as_fault(error: Exception) -> Exception:
-    """What a worker raised, as the fault that it was: Spark hands over the text of it."""
-    text = str(error)
-    marker = f"{CorruptInput.__module__}.{CorruptInput.__name__}: "
-    if marker in text:
-        return CorruptInput(text.rpartition(marker)[2].splitlines()[0])
-    return error

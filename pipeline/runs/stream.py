@@ -29,7 +29,7 @@ from kraftlab.client.metadata_log import MetadataLog
 from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import OffsetAndEpoch
 
-from ..errors import CorruptInput, Fault, WrongUse
+from ..errors import CorruptInput, Fault, WrongUse, fault_of_worker
 from ..lake import compaction, uris
 from ..lake.commits import Lake
 from ..lake.schemas import arrow_schema
@@ -43,13 +43,12 @@ from ..sources.survey import SNAPSHOT_NAME, survey, the_cluster
 from ..tables import bronze
 from . import build as silver_build
 from . import gold as gold_build
-from .ingest import GAPS, cluster_of, detect, ingest
+from .ingest import GAPS, TABLES, cluster_of, detect, ingest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-TABLES = (BATCHES, QUARANTINE, GAPS)
 ATTEMPTS = 3
 """So often in a row a micro-batch may fail for reasons of Spark's, or because the log was cleaned meanwhile."""
 FIRST_ANSWER_MS = 10_000
@@ -205,16 +204,6 @@ def wait_for(source: Followed, pause_s: float) -> None:
             time.sleep(pause_s)
 
 
-def as_fault(error: Exception) -> Exception:
-    """What the source raised in a process of Spark's, of which only the text arrives."""
-    text = str(error)
-    for kind, fault in FAULTS_OF_SOURCES.items():
-        marker = f"{kind.__module__}.{kind.__name__}: "
-        if marker in text:
-            return fault(text.rpartition(marker)[2].splitlines()[0])
-    return error
-
-
 class _Follower:
     """What each micro-batch does to the lake."""
 
@@ -257,7 +246,7 @@ class _Follower:
         if errors:
             if self._failure is not None:
                 raise self._failure from None
-            raise as_fault(errors[0]) from errors[0]
+            raise fault_of_worker(errors[0], FAULTS_OF_SOURCES) from errors[0]
 
     def take(self, rows: DataFrame, batch_id: int) -> None:
         """Called by Spark."""

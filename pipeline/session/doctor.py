@@ -23,7 +23,6 @@ import msgspec
 
 from . import cache, factory, java, settings
 from .archive import Archive, archive_for
-from .errors import NoJava
 
 WORKER_BYTES = 180 << 20
 """What a Python worker was seen to need, for each processor."""
@@ -147,7 +146,7 @@ def _java(environ: MutableMapping[str, str], spark_home: Path) -> Iterator[Check
         found = java.find(environ)
         cached = cache.directory(environ)
         launcher = java.launcher(found, cached)
-    except NoJava as error:
+    except java.NoJava as error:
         text, _, remedy = str(error).partition("\nNext step: ")
         yield Check("java", State.MISSING, text, remedy)
         return

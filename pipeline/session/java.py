@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import EnvironmentFault
 from . import cache
-from .errors import NoJava
 
 OLDEST = 17
 TESTED = (17, 25)
@@ -47,6 +47,10 @@ while [ "$count" -gt 0 ]; do
 done
 exec {java} "$@"
 """
+
+
+class NoJava(EnvironmentFault):
+    """No Java that can run Spark was found; the text lists what was looked at."""
 
 
 class FoundBy(enum.Enum):

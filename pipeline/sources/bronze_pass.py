@@ -6,7 +6,6 @@ files of both tables itself (`lake.parts`), as soon as an Arrow batch is full. N
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 from ..framing import Frame
 from ..lake.parts import PARTS, TaskFiles
 from ..lake.schemas import arrow_schema
-from ..lake.tasks import of_spark
+from ..lake.tasks import of_spark, without_gc
 from .columns import DAMAGE_COLUMNS, FoundDamage, from_rows
 from .formats import LogFormat, format_named
 from .reader import Task, batches_of, is_near, piece_entries
@@ -40,28 +39,22 @@ def taken(task: Task, form: LogFormat, uri: str, directories: Mapping[str, str])
     """One task. CorruptInput if a file is of another cluster."""
     schema, damages_schema = arrow_schema(BATCHES), arrow_schema(QUARANTINE)
     records, missing = 0, 0
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with TaskFiles(uri, directories) as files:
-            for piece in task.pieces:
-                try:
-                    read, size_bytes = reader_of(piece.file.uri)
-                except FileNotFoundError:
-                    missing += 1
-                    continue
-                damages: list[FoundDamage] = []
-                entries = _batches_of(piece_entries(piece, form, read, size_bytes, task.cluster_id), damages)
-                for batch in batches_of(entries, piece.file, form, task.bounds, schema):
-                    records += sum(batch.column("n_records").to_pylist())
-                    files.add(BATCHES, batch)
-                near = [found for found in damages if is_near(found, piece.file, task.bounds)]
-                files.add(QUARANTINE, from_rows(piece.file, near, form, DAMAGE_COLUMNS, damages_schema))
-            files.notes = [records, missing]
-            yield from files.report()
-    finally:
-        if was_enabled:
-            gc.enable()
+    with without_gc(), TaskFiles(uri, directories) as files:
+        for piece in task.pieces:
+            try:
+                read, size_bytes = reader_of(piece.file.uri)
+            except FileNotFoundError:
+                missing += 1
+                continue
+            damages: list[FoundDamage] = []
+            entries = _batches_of(piece_entries(piece, form, read, size_bytes, task.cluster_id), damages)
+            for batch in batches_of(entries, piece.file, form, task.bounds, schema):
+                records += sum(batch.column("n_records").to_pylist())
+                files.add(BATCHES, batch)
+            near = [found for found in damages if is_near(found, piece.file, task.bounds)]
+            files.add(QUARANTINE, from_rows(piece.file, near, form, DAMAGE_COLUMNS, damages_schema))
+        files.notes = [records, missing]
+        yield from files.report()
 
 
 def _batches_of(entries: Iterator[Frame | FoundDamage], damages: list[FoundDamage]) -> Iterator[Frame | FoundDamage]:

@@ -1,12 +1,7 @@
-"""Plans and reads: files into tasks in the driver, a task's pieces into Arrow batches in a worker.
-
-The cyclic garbage collector is off while a task decodes: hundreds of thousands of young lists would trigger it again and again,
-for nothing.
-"""
+"""Plans and reads: files into tasks in the driver, a task's pieces into Arrow batches in a worker."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +12,7 @@ from ..errors import CorruptInput, WrongUse
 from ..framing import TORN, UNWRITTEN, Frame, ReadAt, Window, frame_at, walk
 from ..kraft_log.batches import ControlRecord, Damage
 from ..lake.schemas import arrow_of
+from ..lake.tasks import without_gc
 from ..session.settings import processors
 from .columns import (
     BYTES_MAX,
@@ -148,13 +144,8 @@ def _pieces(file: LogFile, form: LogFormat, share_bytes: int) -> list[Piece]:
 
 
 def _read_task(task: Task, form: LogFormat, options: Options, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with without_gc():
         yield from _merged(_read_pieces(task, form, options, schema), schema)
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _merged(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,6 @@ rows like those of a snapshot's file. Rows say that they are of node -1: of whoe
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,7 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 from ..errors import CorruptInput, WrongUse
 from ..framing import Frame, walk
 from ..lake.schemas import arrow_of
+from ..lake.tasks import without_gc
 from .formats import KRAFTLAB, LogFormat, format_named
 from .options import DAMAGES, QUORUM, Options
 from .pruning import Bounds
@@ -212,10 +212,8 @@ def _checked(data: bytes, form: LogFormat, what: str) -> Iterator[Frame]:
 def _read_live(task: LiveTask, options: Options, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     form = format_named(KRAFTLAB)
     bounds = Bounds(0, task.end_offset, options.start_ms, options.end_ms)
-    was_enabled = gc.isenabled()
-    gc.disable()
     try:
-        with MetadataLog(options.live or "", cluster_id=task.cluster_id) as log:
+        with without_gc(), MetadataLog(options.live or "", cluster_id=task.cluster_id) as log:
             if task.snapshot is not None:
                 frames = _checked(_copied(log, task.snapshot), form, f"snapshot {task.snapshot}")
                 file = _file(task, SNAPSHOT, f"{task.snapshot.offset:020d}-{task.snapshot.epoch:010d}.checkpoint")
@@ -225,9 +223,6 @@ def _read_live(task: LiveTask, options: Options, schema: pa.Schema) -> Iterator[
             yield from ROW_MAKERS[options.rows](frames, file, form, bounds, schema)
     except SnapshotInstead as cleaned:
         raise LogMoved(f"{_gone(task)}: {cleaned}; begin with a new checkpoint to go on behind it") from cleaned
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _copied(log: MetadataLog, snapshot: OffsetAndEpoch) -> bytes:

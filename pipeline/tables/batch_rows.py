@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..kraft_log.batches import UndecodedRecord
-from ..kraft_log.reader import record_values
-from ..own_log.records import split
 from ..sources.formats import KAFKA
 
 COLUMNS = ("segment", "base_offset", "leader_epoch", "append_ms", "payload", "format")
@@ -82,15 +79,6 @@ def rows(batch: pa.RecordBatch) -> Iterator[BatchRow]:
             count,
             payload,
         )
-
-
-def raw_records(row: BatchRow) -> Iterator[tuple[int, int, bytes] | UndecodedRecord]:
-    """(offset in the batch's own count, time in ms, bytes) of each record of a data batch, not decoded."""
-    if row.is_kafka:
-        yield from record_values(row.payload)
-        return
-    for index, raw in enumerate(split(row.body, row.base_offset, row.record_count)):
-        yield (row.base_offset + index, row.append_ms, raw) if isinstance(raw, bytes) else raw
 
 
 def is_aborted(offset: int, spans: Spans) -> bool:

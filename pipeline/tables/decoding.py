@@ -11,7 +11,6 @@ NoOp records say nothing and are left out.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
 from typing import Any
@@ -31,6 +30,7 @@ from ..kraft_log.primitives import uuid_text
 from ..kraft_log.reader import record_values
 from ..kraft_log.tables import METADATA_RECORDS
 from ..lake.schemas import arrow_of
+from ..lake.tasks import without_gc
 from ..own_log.columns import places_of
 from ..own_log.records import decode_metadata, split
 from ..sources.formats import KAFKA, KRAFTLAB
@@ -74,9 +74,7 @@ class Decoder:
 
     def tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
         """(table, some of its rows) of batches that have the columns of `batch_rows`."""
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
+        with without_gc():
             for batch in batches:
                 for piece in _pieces(batch):
                     whole = WholeBatches(piece, self._spans)
@@ -91,9 +89,6 @@ class Decoder:
                     yield from self._changes_of(CHANGES_MAX)
             yield from self._changes_of(1)
             yield from self._other_tables(1)
-        finally:
-            if was_enabled:
-                gc.enable()
 
     def _other_tables(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of tables of which at least so many wait. Those of partitions become Arrow's, and go on waiting."""

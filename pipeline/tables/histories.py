@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 
 from ..audits.life_cycles_arrow import COLUMNS, STATE, Deletions
 from ..audits.life_cycles_columns import histories_of
-from ..audits.list_columns import Vector
 from ..lake import uris
 from ..lake.buckets import ANY, BUCKETS, groups_of, hashes
 from ..lake.commits import DataFile
 from ..lake.parts import PARTS, TaskFiles
 from ..lake.schemas import arrow_schema, spark_schema
 from ..lake.tasks import of_spark
+from ..own_log.columns import Vector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from kraftlab.metadata.records import AnyRecord as MetadataRecord
 
-from ..framing import Frame
+from ..errors import CorruptInput
+from ..framing import Fault
 from ..kraft_log.batches import UndecodedRecord
 from ..kraft_log.errors import UndecodableRecord
 from ..kraft_log.plans import decode_metadata as decode_kafka
-from ..lake.schemas import arrow_schema
+from ..lake.schemas import arrow_schema, batch_of_columns
 from ..own_log.records import RECORD_NAMES, fields_of
 from ..sources.formats import KAFKA, KRAFTLAB, format_named, type_of
 from .batch_rows import BatchRow
@@ -93,10 +94,7 @@ TYPE_ROWS: Mapping[str, TypeRow] = {
 
 def record_batch(table: str, found: list[Cells]) -> pa.RecordBatch:
     """Rows of a table."""
-    schema = arrow_schema(table)
-    return pa.RecordBatch.from_arrays(
-        [pa.array([cells.get(field.name) for cells in found], field.type) for field in schema], schema=schema
-    )
+    return batch_of_columns(table, {name: [cells.get(name) for cells in found] for name in arrow_schema(table).names})
 
 
 def own_row(row: BatchRow, offset: int, record: MetadataRecord, raw: Callable[[], bytes]) -> Row:
@@ -151,21 +149,9 @@ def control_rows(row: BatchRow) -> Iterator[Row]:
     is the batch's.
     """
     form = format_named(KAFKA if row.is_kafka else KRAFTLAB)
-    last = row.base_offset + max(0, row.record_count - 1)
-    frame = Frame(
-        0,
-        len(row.payload),
-        row.base_offset,
-        last,
-        row.leader_epoch,
-        row.append_ms,
-        row.record_count,
-        0,
-        "none",
-        True,
-        -1,
-        row.payload,
-    )
+    frame = form.form.frame(row.payload, 0, len(row.payload), 0)
+    if isinstance(frame, Fault):
+        raise CorruptInput(f"a control batch at offset {row.base_offset} has changed since it was ingested: {frame.reason}")
     for record in form.records(frame):
         number, name, version = type_of(form, record, True)
         refused = isinstance(record, UndecodedRecord)

@@ -19,6 +19,7 @@ from kraftlab.metadata.records import Partition, PartitionChange
 
 from ..kraft_log.primitives import uuid_text
 from ..lake.schemas import arrow_schema
+from ..own_log.columns import spread
 from .batch_rows import BatchRow
 
 TABLE = "silver.partition_changes"
@@ -67,7 +68,7 @@ class _Places:
         counts = np.array(self._counts, np.int64)
         offsets, steps, indexes, times, kinds = np.array(self._runs, np.int64).reshape(-1, 5).T
         epochs = np.array([row.leader_epoch for row in self.rows], np.int32)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        _, within = spread(counts)
         return {
             "offset": pa.array(np.repeat(offsets, counts) + within * np.repeat(steps, counts)),
             "leader_epoch": pa.array(np.repeat(epochs, counts)),

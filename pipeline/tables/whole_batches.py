@@ -5,8 +5,6 @@ What `own_log.columns` takes becomes rows here, column by column; all other batc
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,15 +12,13 @@ import pyarrow.compute as pc
 from kraftlab.metadata.records import Partition, PartitionChange, Topic
 from kraftlab.quorum.core.batch import CONTROL, HEADER_BYTES
 
-from ..lake.schemas import arrow_schema
-from ..own_log.columns import TYPES, Bodies, Column, Integers, Records, Texts, Uuids, records_of
+from ..lake.schemas import batch_of_columns
+from ..own_log.columns import TYPES, Bodies, Column, Integers, Records, Texts, Uuids, Vector, records_of, spread
 from ..sources.formats import KRAFTLAB
 from .batch_rows import SNAPSHOT_SUFFIX, Spans
 from .other_rows import LOG, TOPICS
 from .partition_rows import CHANGE, CREATE, OWN_LISTS, SNAPSHOT, filled
 from .topic_names import uuid_texts
-
-Vector = np.ndarray[Any, Any]
 
 _BASE_OFFSET, _ATTRIBUTES, _RECORD_COUNT = (slice(12, 20), ">u8"), (slice(24, 26), ">u2"), (slice(26, 28), ">u2")
 _FIELDS = OWN_LISTS | {
@@ -91,7 +87,7 @@ class WholeBatches:
     def _places(self, numbers: Vector, counts: Vector, kind: str) -> dict[str, pa.Array]:
         """What rows of these batches have of them."""
         batch, is_snapshot = self._batch, self._is_snapshot[numbers]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        _, within = spread(counts)
         bases = self._base_offsets[numbers]
         offsets = np.repeat(np.where(is_snapshot, batch.column("base_offset").to_numpy()[numbers], bases), counts)
         return {
@@ -109,8 +105,7 @@ class WholeBatches:
             "name": _array(records.columns["name"]),
             "op": pa.repeat(pa.scalar("create"), len(places["offset"])),
         }
-        schema = arrow_schema(TOPICS)
-        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+        return batch_of_columns(TOPICS, columns)
 
 
 def _array(column: Column) -> pa.Array:

@@ -110,5 +110,5 @@ def test_the_leaders_of_a_recorded_log_are_read_off_the_first_batches_of_its_epo
     for entry in read_file(path):
         if entry.leader_epoch not in leaders:
             payload = data[entry.position : entry.position + entry.size_bytes]
-            leaders[entry.leader_epoch] = leader_of("kafka", payload, entry.base_offset, entry.leader_epoch)
+            leaders[entry.leader_epoch] = leader_of("kafka", payload)
     assert leaders == {1: 3002, 2: 3001, 3: 3002}

@@ -233,7 +233,7 @@ def test_directories_over_the_band_are_findings_of_the_newest_sample_only(
         (["audit", "rf"], "is empty; the next step: kraftlab pipeline ingest"),
         (["logdirs", "skew"], "holds no samples of log directories; the next step: kraftlab pipeline samples"),
         (["state", "--at-offset", "3", "--at-time", "now"], "give one of the two"),
-        (["build", "gold", "history_verdicts"], "is no table of gold that is built from logs"),
+        (["build", "gold", "verdicts"], "is no table of gold that is built from logs"),
         (["state", "--at-time", "yesterday"], "'yesterday' is no time; write 2026-11-21T17:06:35Z"),
     ],
 )

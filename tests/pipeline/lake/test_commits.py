@@ -98,14 +98,6 @@ def test_a_range_that_covers_another_in_part_is_refused(lake: Lake) -> None:
         _commit(lake, 4, 4)
 
 
-def test_files_of_other_ranges_need_not_be_read(lake: Lake) -> None:
-    _commit(lake, 0, 5)
-    _commit(lake, 5, 8)
-    assert len(lake.files(TABLE)) == 2
-    (only,) = lake.files(TABLE, lo=5, hi=6)
-    assert range_name(5, 8) in only
-
-
 def test_what_no_manifest_names_does_not_count_and_is_removed(lake: Lake, tmp_path: Path) -> None:
     _commit(lake, 0, 5)
     _commit(lake, 0, 5)

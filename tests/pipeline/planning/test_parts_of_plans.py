@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from kraftlab.cli.reassign.plan import parse_plan
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
 from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines, size
 from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, band_of_counts, parse_goals
-from kraftlab.pipeline.planning.kafka_json import kafka_json
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import Plan, encode_plan, read_plan
 from kraftlab.pipeline.planning.propose import propose
@@ -151,16 +149,6 @@ def test_a_wave_says_how_long_it_takes_and_whose_disk_it_would_overfill() -> Non
 
     assert wave.bytes == 90 and wave.seconds == 10.0
     assert wave.overfull == (1,)
-
-
-def test_an_export_is_what_the_reassignment_tool_reads(make_cluster: MakeCluster) -> None:
-    plan = propose(make_cluster(1, brokers=8, racks=4, new=0), PlanOptions(drain=(3,)))
-
-    read = parse_plan(kafka_json(plan.moves).encode())
-
-    assert [(one.topic, one.partition, one.replicas, one.log_dirs) for one in read.partitions] == [
-        (move.topic, move.partition, move.after, move.dirs) for move in plan.moves
-    ]
 
 
 def test_every_move_has_a_reason_in_words(make_cluster: MakeCluster) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from kraftlab.metadata import records as r
-from kraftlab.pipeline.errors import CorruptInput, WrongUse
+from kraftlab.pipeline.errors import CorruptInput, WrongUse, fault_of_worker
 from kraftlab.pipeline.lake.commits import Lake
 from kraftlab.pipeline.lake.schemas import arrow_schema
 from kraftlab.pipeline.runs import stream as streams
@@ -205,8 +205,8 @@ def test_what_a_source_raised_in_spark_is_the_fault_that_it_was() -> None:
         ("kraftlab.pipeline.sources.streaming.LogMoved", LogMoved),
         ("kraftlab.pipeline.errors.CorruptInput", CorruptInput),
     ):
-        fault = streams.as_fault(RuntimeError(text.format(name)))
+        fault = fault_of_worker(RuntimeError(text.format(name)), streams.FAULTS_OF_SOURCES)
         assert type(fault) is kind
         assert str(fault) == "the reason"
     unknown = RuntimeError("java.lang.OutOfMemoryError")
-    assert streams.as_fault(unknown) is unknown
+    assert fault_of_worker(unknown, streams.FAULTS_OF_SOURCES) is unknown

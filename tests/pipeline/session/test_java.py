@@ -13,8 +13,7 @@ import pytest
 
 from kraftlab.pipeline.errors import EnvironmentFault
 from kraftlab.pipeline.session import cache, java, warmup
-from kraftlab.pipeline.session.errors import NoJava
-from kraftlab.pipeline.session.java import FoundBy
+from kraftlab.pipeline.session.java import FoundBy, NoJava
 
 VECTOR = "--add-modules=jdk.incubator.vector"
 KERBEROS = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
