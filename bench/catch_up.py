@@ -32,7 +32,7 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.wire.transport import PeerServer
 
 from .large_metadata import history, memory_mib
-from .measure import free_ports, measurement, table
+from .measure import Leadership, Report, free_ports, in_process, measurement, table
 
 LEADER, OBSERVER = 0, 1
 NEVER_BYTES = 1 << 40
@@ -49,14 +49,13 @@ class CatchUpResult(msgspec.Struct, frozen=True):
     fetched_mib: float
 
 
-class Images:
+class Images(Leadership):
     """A state machine that holds the image."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.image: MetadataImage = EMPTY
-        self.epoch = -1
         self.bytes = 0
-        self.leads = trio.Event()
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
         delta = MetadataDelta(self.image)
@@ -66,16 +65,6 @@ class Images:
                 delta.replay_all(codec.decode(batch.body, batch.base_offset), batch.base_offset)
         last = batches[-1]
         self.image = delta.apply(Provenance(last.end_offset, last.epoch, last.append_time_ms))
-
-    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
-        pass
-
-    async def became_leader(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.leads.set()
-
-    async def resigned(self, epoch: int, reason: str) -> None:
-        pass
 
     def freeze(self) -> ImageSnapshot:
         return ImageSnapshot(self.image)
@@ -151,20 +140,17 @@ async def follow(port: int, directory: str, end_offset: int) -> None:
 
 
 def measure(total: int, way: str) -> CatchUpResult:
-    command = [sys.executable, "-m", "bench.catch_up"]
     [port] = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
-        lead_command = [*command, "lead", str(port), directory, str(total), way]
+        lead_command = [sys.executable, "-m", "bench.catch_up", "lead", str(port), directory, str(total), way]
         with subprocess.Popen(lead_command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as leader:
             assert leader.stdin is not None
             assert leader.stdout is not None
             try:
                 end_offset, size_mib = msgspec.json.decode(leader.stdout.readline(), type=tuple[int, float])
-                follow_command = [*command, "follow", str(port), directory, str(end_offset)]
-                said = subprocess.run(follow_command, stdout=subprocess.PIPE, check=True, timeout=600).stdout
+                seconds, peak_mib = in_process("bench.catch_up", tuple[float, float], "follow", port, directory, end_offset)
             finally:
                 leader.stdin.close()
-        seconds, peak_mib = msgspec.json.decode(said, type=tuple[float, float])
     return CatchUpResult(way, end_offset, seconds, peak_mib, size_mib)
 
 
@@ -179,11 +165,10 @@ def render(results: list[CatchUpResult]) -> str:
 
 @measurement("catch-up", __doc__, quick="50,000 records")
 @click.option("--records", type=int, help="how many (default 1,000,000)")
-def main(quick: bool, as_json: bool, records: int | None) -> int:
+def main(quick: bool, records: int | None) -> Report:
     total = records or (50_000 if quick else 1_000_000)
     results = [measure(total, way) for way in ("log", "snapshot")]
-    print(msgspec.json.encode({"catch-up": results}).decode() if as_json else render(results))
-    return 0
+    return Report([{"catch-up": results}], render(results))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,10 +28,8 @@ from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome, Settings
 from kraftlab.controller.partitions.partitions import without_broker
 from kraftlab.metadata import codec
-from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.image import EMPTY, Provenance
-from kraftlab.metadata.index import index_of
-from kraftlab.metadata.records import NO_LEADER, AnyRecord, FeatureLevel, Partition, PartitionChange, RegisterBroker, Topic
+from kraftlab.metadata.image import Provenance
+from kraftlab.metadata.records import NO_LEADER, AnyRecord, PartitionChange
 from kraftlab.metadata.snapshot import ImageSnapshot
 from kraftlab.quorum.core import batch
 from kraftlab.quorum.core.types import OffsetAndEpoch
@@ -41,13 +38,12 @@ from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.metadata_log import MetadataLog
 from kraftlab.quorum.storage.metadata_store import MetadataStore
 
-from .large_metadata import memory_mib, records, reset_peak
-from .measure import measurement, table
+from .large_metadata import memory_mib, records, reset_peak, state_of
+from .measure import Report, in_process, measurement, table
 
 T = TypeVar("T")
 EPOCH = 1
 SETTINGS = Settings("bench", 1)
-DENSE_TOPICS, DENSE_PARTITIONS, DENSE_BROKERS = 10, 1000, 4
 
 
 class Fencing(msgspec.Struct, frozen=True):
@@ -130,37 +126,9 @@ class LogOnDisk:
         return self.log.end_offset
 
 
-def state_of(batches: list[list[AnyRecord]]) -> ControllerState:
-    delta, offset = MetadataDelta(EMPTY), 0
-    for each in batches:
-        delta.replay_all(each, offset)
-        offset += len(each)
-    image = delta.apply(Provenance(offset, EPOCH, 0))
-    return ControllerState(image, index_of(image))
-
-
-def dense_cluster() -> list[list[AnyRecord]]:
+def dense_cluster() -> ControllerState:
     """Few brokers, large topics."""
-    source = random.Random(1)
-    directories = [source.randbytes(16) for _ in range(DENSE_BROKERS)]
-    batches: list[list[AnyRecord]] = [
-        [
-            FeatureLevel(0, "metadata.version", 30),
-            *(
-                RegisterBroker(0, n, source.randbytes(16), n, fenced=False, log_dirs=(each,))
-                for n, each in enumerate(directories)
-            ),
-        ]
-    ]
-    for number in range(DENSE_TOPICS):
-        topic_id = source.randbytes(16)
-        made: list[AnyRecord] = [Topic(0, f"topic-{number}", topic_id)]
-        for partition in range(DENSE_PARTITIONS):
-            replicas = tuple((partition + n) % DENSE_BROKERS for n in range(3))
-            where = tuple(directories[broker] for broker in replicas)
-            made.append(Partition(0, partition, topic_id, replicas, replicas, leader=replicas[0], directories=where))
-        batches.append(made)
-    return batches
+    return state_of(records(10_000, brokers=4, directories=1, topic_size=1000))
 
 
 def fence(state: ControllerState, directory: str) -> tuple[list[float], int, int, float]:
@@ -203,13 +171,8 @@ def measure_fencing(name: str, state: ControllerState, runs: int) -> Fencing:
     steps, count, moved, processor = best
     generate, write, fsync, standby = (seconds / count * 1e6 for seconds in steps)
     partitions = sum(len(topic.partitions) for topic in state.image.topics.by_id.values())
-    whole = _whole(steps)
+    whole = steps[0] + steps[1] + steps[3]
     return Fencing(name, partitions, count, moved, generate, write, fsync, standby, whole, processor, runs)
-
-
-def _whole(steps: list[float]) -> float:
-    generating, writing, _, replaying = steps
-    return generating + writing + replaying
 
 
 def measure_listing(state: ControllerState, count: int) -> Listing:
@@ -265,13 +228,7 @@ def measure_size(partitions: int) -> Size:
     """Of this process, which holds nothing else."""
     gc.collect()
     before = memory_mib("VmRSS")
-    delta, offset = MetadataDelta(EMPTY), 0
-    for each in records(partitions):
-        delta.replay_all(each, offset)
-        offset += len(each)
-    image = delta.apply(Provenance(offset, EPOCH, 0))
-    state = ControllerState(image, index_of(image))
-    del delta
+    state = state_of(records(partitions))
     tame_interpreter()
     held = memory_mib("VmRSS") - before
     reset_peak()
@@ -344,25 +301,20 @@ def render(result: ChangesResult) -> str:
 
 def measure(partitions: int, runs: int) -> ChangesResult:
     """Each part in a process of its own, so that memory is that part's."""
-    command = [sys.executable, "-m", "bench.changes"]
-
-    def part(*arguments: str) -> bytes:
-        return subprocess.run([*command, *arguments], stdout=subprocess.PIPE, check=True, timeout=900).stdout
-
-    fencing = msgspec.json.decode(part("fence", str(min(partitions, 300_000)), str(runs)), type=list[Fencing])
-    sizes = [msgspec.json.decode(part("size", str(count)), type=Size) for count in (1000, partitions)]
-    listed = msgspec.json.decode(part("list", "10000"), type=Listing)
+    module = "bench.changes"
+    fencing = in_process(module, list[Fencing], "fence", min(partitions, 300_000), runs)
+    sizes = [in_process(module, Size, "size", count) for count in (1000, partitions)]
+    listed = in_process(module, Listing, "list", 10_000)
     return ChangesResult(fencing, sizes, listed, os.getloadavg()[0], os.cpu_count() or 0)
 
 
 @measurement("changes", __doc__, quick="30,000 partitions, 3 runs")
 @click.option("--partitions", type=int, help="how many (default 1,000,000)")
 @click.option("--runs", type=int, help="how often a broker is fenced (default 10); the best counts")
-def main(quick: bool, as_json: bool, partitions: int | None, runs: int | None) -> int:
+def main(quick: bool, partitions: int | None, runs: int | None) -> Report:
     partitions = partitions or (30_000 if quick else 1_000_000)
     result = measure(partitions, runs or (3 if quick else 10))
-    print(msgspec.json.encode({"changes": result}).decode() if as_json else render(result))
-    return 0
+    return Report([{"changes": result}], render(result))
 
 
 def part(name: str, count: int, runs: int) -> object:
@@ -370,9 +322,9 @@ def part(name: str, count: int, runs: int) -> object:
     if name == "size":
         return measure_size(count)
     if name == "list":
-        return measure_listing(state_of(dense_cluster()), count)
-    large = [measure_fencing("30 brokers, topics of 100", state_of(list(records(count))), runs)]
-    return [measure_fencing("4 brokers, topics of 1,000", state_of(dense_cluster()), runs), *large]
+        return measure_listing(dense_cluster(), count)
+    large = [measure_fencing("30 brokers, topics of 100", state_of(records(count)), runs)]
+    return [measure_fencing("4 brokers, topics of 1,000", dense_cluster(), runs), *large]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from itertools import count
 
 import click
-import msgspec
 
 from jepsen_lite.runs import Trial
 from jepsen_lite.seeds import Seed, Sum, play_seed, sum_of
@@ -21,7 +20,7 @@ from jepsen_lite.verdicts import VALID
 from jepsen_lite.workload import Options
 from jepsen_lite.workloads import WORKLOADS, workload_named
 
-from .measure import measurement, table
+from .measure import Report, measurement, table
 
 RUN_S = 30.0
 NEMESES = ("all",)
@@ -70,11 +69,7 @@ def plain(total: Sum) -> dict[str, object]:
 
 @measurement("chaos", __doc__, quick="2 seconds for each only")
 @click.option("--seconds", type=float, help="how long to measure each (default 20)")
-def main(quick: bool, as_json: bool, seconds: float | None) -> int:
+def main(quick: bool, seconds: float | None) -> Report:
     seconds = seconds or (2.0 if quick else 20.0)
     measured = {name: measure(trials, seconds) for name, trials in cases().items()}
-    if as_json:
-        print(msgspec.json.encode({"chaos": {name: plain(sum_of(seeds)) for name, seeds in measured.items()}}).decode())
-    else:
-        print(render(measured))
-    return 0
+    return Report([{"chaos": {name: plain(sum_of(seeds)) for name, seeds in measured.items()}}], render(measured))

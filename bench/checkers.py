@@ -31,7 +31,7 @@ from jepsen_lite.history import History, Op
 from jepsen_lite.workload import Checker, Options, Run
 from kraftlab.checking.models import Register
 
-from .measure import measurement, table
+from .measure import Report, measurement, table
 
 CLIENTS = 10
 OPS_PER_KEY = 100
@@ -228,16 +228,12 @@ def measure(count: int) -> list[Row]:
 
 @measurement("checkers", __doc__, quick="histories of 20000 operations")
 @click.option("--operations", default=1_000_000, help="of each history (default 1000000)")
-def main(quick: bool, as_json: bool, operations: int) -> int:
+def main(quick: bool, operations: int) -> Report:
     rows = measure(20_000 if quick else operations)
-    if as_json:
-        print(msgspec.json.encode({"measurement": "checkers", "rows": rows}).decode())
-        return 0
     heading = ("history", "checker", "CPU s", "operations/s", "times a plain pass")
     lines = [heading]
     lines += [
         (row.history, row.checker, f"{row.cpu_s:.2f}", f"{row.operations_per_s:,.0f}", f"{row.times_a_pass:.1f}") for row in rows
     ]
     lines.append(("all", "", f"{sum(row.cpu_s for row in rows):.2f}", "", ""))
-    print(table(lines))
-    return 0
+    return Report([{"measurement": "checkers", "rows": rows}], table(lines))

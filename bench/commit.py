@@ -10,10 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 import click
-import msgspec
 
 from . import commit_admin, commit_quorum, floor
-from .measure import CommitParameters, CommitResult, NoResult, measurement, table
+from .measure import CommitParameters, CommitResult, NoResult, Report, measurement, table
 
 Door = Callable[[CommitParameters], CommitResult]
 
@@ -68,18 +67,13 @@ def render(results: Sequence[CommitResult], parameters: CommitParameters) -> str
 @measurement("commit", __doc__, quick="half a second per part")
 @click.option("--seconds", type=float, help="how long each part takes (default 2)")
 @click.option("--doors", default=",".join(OURS), show_default=True, help="which doors")
-def main(quick: bool, as_json: bool, seconds: float | None, doors: str) -> int:
+def main(quick: bool, seconds: float | None, doors: str) -> Report:
     names = doors.split(",")
     if unknown := set(names) - OURS.keys():
         raise click.UsageError(f"no door is called {', '.join(sorted(unknown))}; choose from {', '.join(OURS)}")
     parameters = CommitParameters(seconds=seconds or (0.5 if quick else 2.0))
     measured = {name: OURS[name] for name in names}
     results = measure(measured, parameters)
-    if not results:
-        return 1
     least = floor.measure(parameters.seconds)
-    if as_json:
-        print(msgspec.json.encode({"commit": results, "floor": least}).decode())
-    else:
-        print(f"{render(results, parameters)}\n{least}")
-    return 0 if len(results) == len(measured) else 1
+    text = f"{render(results, parameters)}\n{least}" if results else str(least)
+    return Report([{"commit": results, "floor": least}], text, 0 if len(results) == len(measured) else 1)

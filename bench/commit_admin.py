@@ -25,7 +25,7 @@ from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 
 from . import broker_stand_in
-from .measure import CommitParameters, CommitResult, percentile
+from .measure import CommitParameters, CommitResult
 
 SYSTEM = "kraftlab"
 UNARY_DOOR = "gRPC unary"
@@ -152,11 +152,4 @@ class Workload:
             serial.append(self.timed_ms())
         throughput = {count: self.commits_per_second(count) for count in self._parameters.in_flight}
         bulk = [self.bulk_ms() for _ in range(self._parameters.bulk_runs)]
-        return CommitResult(
-            system=SYSTEM,
-            door=door,
-            serial_p50_ms=percentile(serial, 50),
-            serial_p99_ms=percentile(serial, 99),
-            commits_per_second=throughput,
-            bulk_ms=percentile(bulk, 50),
-        )
+        return CommitResult.of(SYSTEM, door, serial, throughput, bulk)

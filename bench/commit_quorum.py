@@ -20,7 +20,7 @@ from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.quorum.storage.file_system import RealFile, RealFileSystem
 from kraftlab.wire.transport import PeerServer
 
-from .measure import CommitParameters, CommitResult, NodeArguments, percentile, run_nodes
+from .measure import CommitParameters, CommitResult, Leadership, NodeArguments, run_nodes
 
 SYSTEM = "kraftlab"
 DOOR = "quorum.propose"
@@ -61,29 +61,18 @@ class SlowFileSystem(RealFileSystem):
         return SlowFile(path, os.open(path, flags, 0o644), self._fsync_ms)
 
 
-class Commits:
+class Commits(Leadership):
     """A state machine that keeps nothing and tells those who wait for a commit."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.waiting: dict[int, trio.Event] = {}
-        self.epoch = -1
-        self.leads = trio.Event()
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
         for batch in batches:
             waiter = self.waiting.pop(batch.end_offset, None)
             if waiter is not None:
                 waiter.set()
-
-    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
-        pass
-
-    async def became_leader(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.leads.set()
-
-    async def resigned(self, epoch: int, reason: str) -> None:
-        pass
 
     def freeze(self) -> None:
         """There is no state to keep."""
@@ -147,14 +136,7 @@ class Workload:
             serial.append(await self.timed_ms(self._small, 1))
         throughput = {count: await self.commits_per_second(count) for count in self._parameters.in_flight}
         bulk = [await self.timed_ms(self._bulk, self._parameters.bulk_records) for _ in range(self._parameters.bulk_runs)]
-        return CommitResult(
-            system=SYSTEM,
-            door=DOOR,
-            serial_p50_ms=percentile(serial, 50),
-            serial_p99_ms=percentile(serial, 99),
-            commits_per_second=throughput,
-            bulk_ms=percentile(bulk, 50),
-        )
+        return CommitResult.of(SYSTEM, DOOR, serial, throughput, bulk)
 
 
 async def node(arguments: NodeArguments) -> None:

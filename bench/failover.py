@@ -21,7 +21,7 @@ from kraftlab.config.resources import ResourceType
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
-from .measure import NoResult, measurement, percentile, table
+from .measure import NoResult, Report, measurement, percentile, table
 
 CAUGHT_UP_TIMEOUT_S = 20.0
 ELSEWHERE = {"ZooKeeper": "0.6–1.1 s", "etcd": "1.5–2.3 s", "Kafka": "2.0–3.5 s"}
@@ -81,7 +81,6 @@ def render(result: FailoverResult) -> str:
 
 @measurement("failover", __doc__, quick="5 runs only")
 @click.option("--runs", type=int, help="how often to kill (default 20)")
-def main(quick: bool, as_json: bool, runs: int | None) -> int:
+def main(quick: bool, runs: int | None) -> Report:
     result = measure(runs or (5 if quick else 20))
-    print(msgspec.json.encode({"failover": result}).decode() if as_json else render(result))
-    return 0
+    return Report([{"failover": result}], render(result))

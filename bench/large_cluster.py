@@ -24,7 +24,8 @@ from kraftlab.client.admin import raise_first_error
 from kraftlab.lab import LocalCluster
 from kraftlab.metadata.errors import ApiError
 
-from .measure import NoResult, measurement, table
+from .large_metadata import memory_mib, stat_of
+from .measure import NoResult, Report, measurement, table
 
 CONTROLLERS, BROKERS, LOG_DIRS, REPLICAS = 3, 4, 2, 3
 TOPICS, PARTITIONS_PER_TOPIC = 9, 1000
@@ -72,7 +73,7 @@ class Nodes:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._pids = {node.node_id: cluster.pid(node.node_id) for node in cluster.plan.nodes}
+        self._pids = {node.node_id: cluster.pid(node.node_id) or 0 for node in cluster.plan.nodes}
         self.admin = cluster.admin(timeout_ms=round(DONE_WITHIN_S * 1000))
         self._clients = {broker_id: cluster.admin() for broker_id in cluster.broker_ids}
         self.admin.describe_cluster()
@@ -120,19 +121,10 @@ class Nodes:
 
     def processor_seconds(self) -> float:
         """Of all nodes since they started."""
-        ticks = 0
-        for pid in self._pids.values():
-            with open(f"/proc/{pid}/stat") as file:
-                fields = file.read().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return sum(int(ticks) for pid in self._pids.values() for ticks in stat_of(pid)[11:13]) / os.sysconf("SC_CLK_TCK")
 
     def peak_mib(self, node_ids: tuple[int, ...]) -> float:
-        peaks = []
-        for node_id in node_ids:
-            with open(f"/proc/{self._pids[node_id]}/status") as file:
-                peaks += [int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM")]
-        return max(peaks)
+        return max(memory_mib("VmHWM", self._pids[node_id]) for node_id in node_ids)
 
 
 def timed(work: Callable[[], pb.ResponseHeader]) -> tuple[float, float, int]:
@@ -253,8 +245,7 @@ def render(result: LargeClusterResult) -> str:
 @measurement("large-cluster", __doc__, quick="3 topics of 100 partitions")
 @click.option("--topics", type=int, help=f"how many (default {TOPICS})")
 @click.option("--partitions", type=int, help=f"of each topic (default {PARTITIONS_PER_TOPIC})")
-def main(quick: bool, as_json: bool, topics: int | None, partitions: int | None) -> int:
+def main(quick: bool, topics: int | None, partitions: int | None) -> Report:
     topics = topics or (3 if quick else TOPICS)
     result = measure(topics, partitions or (100 if quick else PARTITIONS_PER_TOPIC))
-    print(msgspec.json.encode({"large-cluster": result}).decode() if as_json else render(result))
-    return 0
+    return Report([{"large-cluster": result}], render(result))

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from kraftlab.controller.engine.state import ControllerState
+from kraftlab.metadata.delta import MetadataDelta
+from kraftlab.metadata.image import EMPTY, Provenance
+from kraftlab.metadata.index import index_of
 from kraftlab.metadata.records import AnyRecord, FeatureLevel, Partition, PartitionChange, RegisterBroker, Topic
 
-BROKERS = 30
-DIRECTORIES = 4
-PARTITIONS_PER_TOPIC = 100
 REPLICAS = 3
 
 
-def records(partitions: int) -> Iterator[list[AnyRecord]]:
-    """Batches of records, one per topic of 100 partitions, three replicas each, behind one of 30 brokers."""
+def records(partitions: int, *, brokers: int = 30, directories: int = 4, topic_size: int = 100) -> Iterator[list[AnyRecord]]:
+    """Batches of records: the brokers, then a batch per topic of `topic_size` partitions with three replicas each."""
     source = random.Random(1)
-    directories = {broker: [source.randbytes(16) for _ in range(DIRECTORIES)] for broker in range(BROKERS)}
+    log_dirs = {broker: [source.randbytes(16) for _ in range(directories)] for broker in range(brokers)}
     yield [
         FeatureLevel(0, "metadata.version", 30),
         *(
             RegisterBroker(0, broker, source.randbytes(16), broker, fenced=False, log_dirs=tuple(sorted(owned)))
-            for broker, owned in directories.items()
+            for broker, owned in log_dirs.items()
         ),
     ]
-    for number in range(-(-partitions // PARTITIONS_PER_TOPIC)):
+    for number in range(-(-partitions // topic_size)):
         topic_id = source.randbytes(16)
         batch: list[AnyRecord] = [Topic(0, f"topic-{number:06}", topic_id)]
-        for partition in range(min(PARTITIONS_PER_TOPIC, partitions - number * PARTITIONS_PER_TOPIC)):
-            replicas = tuple(source.sample(range(BROKERS), REPLICAS))
-            where = tuple(directories[broker][source.randrange(DIRECTORIES)] for broker in replicas)
+        for partition in range(min(topic_size, partitions - number * topic_size)):
+            replicas = tuple(source.sample(range(brokers), REPLICAS))
+            where = tuple(log_dirs[broker][source.randrange(directories)] for broker in replicas)
             batch.append(Partition(0, partition, topic_id, replicas, replicas, leader=replicas[0], directories=where))
         yield batch
+
+
+def state_of(batches: Iterable[list[AnyRecord]]) -> ControllerState:
+    """A controller's state after these batches, in epoch 1."""
+    delta, offset = MetadataDelta(EMPTY), 0
+    for batch in batches:
+        delta.replay_all(batch, offset)
+        offset += len(batch)
+    image = delta.apply(Provenance(offset, 1, 0))
+    return ControllerState(image, index_of(image))
 
 
 def history(partitions: int, total: int) -> Iterator[list[AnyRecord]]:
@@ -61,10 +72,16 @@ def reset_peak() -> None:
         file.write("5")
 
 
-def memory_mib(which: str) -> float:
-    """`VmRSS` (now) or `VmHWM` (the peak since `reset_peak`)."""
-    with open("/proc/self/status") as file:
+def memory_mib(which: str, pid: int | str = "self") -> float:
+    """Memory of a process: `VmRSS` (now) or `VmHWM` (the peak since `reset_peak`)."""
+    with open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith(which):
                 return int(line.split()[1]) / 1024
     raise LookupError(which)
+
+
+def stat_of(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on: 1 is the parent, 11 to 14 are ticks of processor time."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()

@@ -10,9 +10,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import click
 import msgspec
+import trio
+
+from kraftlab.quorum.core.types import Endpoint
+
+T = TypeVar("T")
 
 
 class NoResult(RuntimeError):
@@ -52,16 +58,70 @@ class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
     commits_per_second: dict[int, float]
     bulk_ms: float
 
+    @classmethod
+    def of(
+        cls, system: str, door: str, serial_ms: Sequence[float], per_second: dict[int, float], bulk_ms: Sequence[float]
+    ) -> CommitResult:
+        """Summarize the times of serial and bulk commits."""
+        p50, p99 = (percentile(serial_ms, percent) for percent in (50, 99))
+        return cls(
+            system=system,
+            door=door,
+            serial_p50_ms=p50,
+            serial_p99_ms=p99,
+            commits_per_second=per_second,
+            bulk_ms=percentile(bulk_ms, 50),
+        )
 
-def measurement(name: str, about: str | None, *, quick: str) -> Callable[[Callable[..., int]], click.Command]:
+
+class Report(NamedTuple):
+    """Result of a measurement: the documents that `--json` prints, the text for people, and the exit code."""
+
+    documents: Sequence[object]
+    text: str
+    code: int = 0
+
+
+def measurement(name: str, about: str | None, *, quick: str) -> Callable[[Callable[..., Report]], click.Command]:
     """Make a function a command of `python -m bench` with `--json` and `--quick`; `about` is the docstring of its module."""
 
-    def decorate(function: Callable[..., int]) -> click.Command:
-        as_json = click.option("--json", "as_json", is_flag=True, help="print one JSON document instead of tables")
+    def decorate(function: Callable[..., Report]) -> click.Command:
+        def run(as_json: bool, **options: object) -> int:
+            report = function(**options)
+            for line in (msgspec.json.encode(each).decode() for each in report.documents) if as_json else (report.text,):
+                print(line, flush=True)
+            return report.code
+
+        run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+        printed = click.option("--json", "as_json", is_flag=True, help="print one JSON document instead of tables")
         less = click.option("--quick", is_flag=True, help=quick)
-        return click.command(name, help=about, short_help=(about or "").partition("\n")[0])(as_json(less(function)))
+        return click.command(name, help=about, short_help=(about or "").partition("\n")[0])(printed(less(run)))
 
     return decorate
+
+
+def in_process(module: str, kind: type[T], *arguments: object) -> T:
+    """Run `python -m MODULE ARGUMENTS` and return the JSON document that it prints."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return msgspec.json.decode(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=900).stdout, type=kind)
+
+
+class Leadership:
+    """The part of a state machine that waits for its node to lead. `leads` is set when it does, in `epoch`."""
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.leads = trio.Event()
+
+    async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
+        pass
+
+    async def became_leader(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.leads.set()
+
+    async def resigned(self, epoch: int, reason: str) -> None:
+        pass
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -33,7 +33,8 @@ from kraftlab.quorum.core import batch
 from kraftlab.quorum.storage.identity import LogIdentity
 from kraftlab.quorum.storage.segment import HEADER_PAGE_BYTES, SegmentHeader, segment_name
 
-from .measure import measurement, table
+from .large_metadata import stat_of
+from .measure import Report, measurement, table
 from .reassignment_log import RECORDS_PER_LOG_BATCH, ReassignmentLog, Row, Truth
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
     from kraftlab.pipeline.lake.commits import Lake
     from kraftlab.pipeline.runs import gold
     from kraftlab.pipeline.runs.build import CHANGES, build
+    from kraftlab.pipeline.runs.gold_in_process import STATE
     from kraftlab.pipeline.runs.ingest import ingest
 
     def taken_in(lake: Lake) -> int:
@@ -219,7 +221,7 @@ def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
         return build(spark, lake).rows[CHANGES]
 
     def statuses(lake: Lake) -> dict[str, int]:
-        gold.build(spark, lake, (gold.REASSIGNMENTS, gold.REPLICAS, gold.STATE))
+        gold.build(spark, lake, (gold.REASSIGNMENTS, gold.REPLICAS, STATE))
         return dict(Counter(lake.arrow(gold.REASSIGNMENTS, ["status"])["status"].to_pylist()))
 
     changes = way.records - (way.truth.partitions + 2) // 3
@@ -237,10 +239,9 @@ def processor_seconds() -> float:
     used: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = entry.read_text().rpartition(")")[2].split()
+            fields = stat_of(pid := int(entry.parent.name))
         except OSError:
             continue
-        pid = int(entry.parent.name)
         parents[pid] = int(fields[1])
         used[pid] = sum(map(int, fields[11:15]))
     mine = {os.getpid()}
@@ -275,24 +276,21 @@ def measure(changes: int, warm_runs: int) -> Result:
 @measurement("pipeline", __doc__, quick="100,000 changes")
 @click.option("--changes", default=1_000_000, help="changes of partitions in the log (default: 1000000)")
 @click.option("--warm", default=1, help="runs after the cold one (default: 1)")
-def main(quick: bool, as_json: bool, changes: int, warm: int) -> int:
+def main(quick: bool, changes: int, warm: int) -> Report:
     result = measure(100_000 if quick else changes, warm)
-    if as_json:
-        print(msgspec.json.encode(result).decode())
-    else:
-        rows = [["step", "way", "s", "processor s", "records/s", "per processor s", "right"]]
-        rows += [
-            [
-                step.step,
-                step.way,
-                f"{step.seconds:.1f}",
-                f"{step.processor_seconds:.1f}",
-                f"{step.records_per_second:,.0f}",
-                f"{step.records_per_processor_second:,.0f}",
-                "yes" if step.right else "NO",
-            ]
-            for step in result.steps
+    rows = [["step", "way", "s", "processor s", "records/s", "per processor s", "right"]]
+    rows += [
+        [
+            step.step,
+            step.way,
+            f"{step.seconds:.1f}",
+            f"{step.processor_seconds:.1f}",
+            f"{step.records_per_second:,.0f}",
+            f"{step.records_per_processor_second:,.0f}",
+            "yes" if step.right else "NO",
         ]
-        print(f"{result.records:,} records, {result.log_bytes / 1e6:.0f} MB of log; heap {result.heap}")
-        print(f"Spark's first query after {result.session_seconds:.1f} s\n\n{table(rows)}")
-    return 0 if all(step.right for step in result.steps) else 1
+        for step in result.steps
+    ]
+    text = f"{result.records:,} records, {result.log_bytes / 1e6:.0f} MB of log; heap {result.heap}\n"
+    text += f"Spark's first query after {result.session_seconds:.1f} s\n\n{table(rows)}"
+    return Report([result], text, 0 if all(step.right for step in result.steps) else 1)

@@ -23,7 +23,7 @@ from kraftlab.pipeline.planning.options import PlanOptions, Scope
 from kraftlab.pipeline.planning.plan import encode_plan
 from kraftlab.pipeline.planning.propose import propose, solve
 
-from .measure import measurement, table
+from .measure import Report, measurement, table
 
 TB = 1e12
 
@@ -239,19 +239,20 @@ def _range(state: GoalState) -> str:
 @measurement("planner", __doc__, quick="a tenth of the cluster")
 @click.option("--large", is_flag=True, help="also a million partitions over a thousand brokers")
 @click.option("--runs", default=3, help="the fastest of so many runs counts")
-def main(quick: bool, as_json: bool, large: bool, runs: int) -> int:
+def main(quick: bool, large: bool, runs: int) -> Report:
     shapes = [Shape(partitions=20_000, brokers=30, topics=383) if quick else Shape()]
     if large:
         shapes.append(Shape(partitions=1_000_000, brokers=1000, topics=19_155))
-    for shape in shapes:
-        found = measure_plan(shape, 1 if quick else runs)
-        if as_json:
-            print(msgspec.json.encode({"shape": shape, "plans": found}).decode(), flush=True)
-            continue
-        print(f"{shape.partitions} partitions x RF {shape.factor} over {shape.brokers} brokers in {shape.racks} racks\n")
-        names = [field.name for field in msgspec.structs.fields(Planned)]
-        print(table([["", *(one.name for one in found)], *([name, *(_cell(one, name) for one in found)] for name in names[1:])]))
-    return 0
+    measured = [(shape, measure_plan(shape, 1 if quick else runs)) for shape in shapes]
+    documents = [{"shape": shape, "plans": found} for shape, found in measured]
+    return Report(documents, "\n\n".join(_text(shape, found) for shape, found in measured))
+
+
+def _text(shape: Shape, found: list[Planned]) -> str:
+    about = f"{shape.partitions} partitions x RF {shape.factor} over {shape.brokers} brokers in {shape.racks} racks"
+    names = [field.name for field in msgspec.structs.fields(Planned)]
+    rows = [["", *(one.name for one in found)], *([name, *(_cell(one, name) for one in found)] for name in names[1:])]
+    return f"{about}\n\n{table(rows)}"
 
 
 def _cell(one: Planned, name: str) -> str:

@@ -4,22 +4,16 @@ Its controller creates partitions, three to a topic, and keeps a number of reass
 record begins one, of a partition that rests; or brings the next replica into the ISR; or changes a leader or shrinks an ISR on
 the way; or ends one: of 100, about 88 complete, 7 are cancelled and 5 replaced by another target. What runs at the end is open.
 The generator counts what it does, and that is the truth: nothing of it is computed from the rows.
-
-    python -m bench.reassignment_log OUT.parquet --changes 5000000
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-import click
-
 BROKERS = 60
-ROWS_PER_BATCH = 100_000
 RECORDS_PER_LOG_BATCH = 100
 FIRST_MS = 1_700_000_000_000
 PARTITIONS_PER_CHANGE = 0.116
@@ -62,11 +56,11 @@ class _Partition:
 class ReassignmentLog:
     """`rows` makes the rows, once; `truth` is complete when they are over."""
 
-    def __init__(self, changes: int, seed: int = 1, *, keep_cycles: bool = False) -> None:
+    def __init__(self, changes: int, *, keep_cycles: bool = False) -> None:
         self.changes = changes
         self.truth = Truth()
         self._keep_cycles = keep_cycles
-        self._random = Random(seed)
+        self._random = Random(1)
         self._partitions: list[_Partition] = []
 
     def rows(self) -> Iterator[Row]:
@@ -155,64 +149,3 @@ class ReassignmentLog:
 
     def _row(self, offset: int, partition: _Partition, kind: str, *fields: Any) -> Row:
         return (offset, FIRST_MS + offset // RECORDS_PER_LOG_BATCH * 20, kind, partition.topic, partition.index, *fields)
-
-
-def write_parquet(path: str, changes: int, seed: int = 1) -> Truth:
-    """The rows as one Parquet file of `silver.partition_changes`, and what was done."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from kraftlab.pipeline.lake.schemas import arrow_schema
-
-    schema = arrow_schema("silver.partition_changes")
-    log = ReassignmentLog(changes, seed)
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for rows in _chunks(log.rows(), ROWS_PER_BATCH):
-            offsets, times, kinds, topics, partitions, *fields = zip(*rows, strict=True)
-            columns: dict[str, Any] = {
-                "offset": offsets,
-                "leader_epoch": [1] * len(rows),
-                "ts_ms": times,
-                "idx_in_batch": [offset % RECORDS_PER_LOG_BATCH for offset in offsets],
-                "kind": kinds,
-                "topic_id": [topic_id(topic) for topic in topics],
-                "topic": [topic_name(topic) for topic in topics],
-                "partition": partitions,
-                **dict(zip(("isr", "leader", "replicas", "adding", "removing"), fields, strict=True)),
-                "rec_version": [1] * len(rows),
-            }
-            arrays = [
-                pa.array(columns[column.name], column.type) if column.name in columns else pa.nulls(len(rows), column.type)
-                for column in schema
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return log.truth
-
-
-def topic_id(topic: int) -> str:
-    """22 characters, as Kafka writes uuids."""
-    return f"{topic:022d}"
-
-
-def topic_name(topic: int) -> str:
-    return f"topic-{topic:07d}"
-
-
-def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
-    from itertools import islice
-
-    while chunk := list(islice(rows, size)):
-        yield chunk
-
-
-@click.command(help=__doc__)
-@click.argument("path")
-@click.option("--changes", default=1_000_000, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-def main(path: str, changes: int, seed: int) -> None:
-    truth = asdict(write_parquet(path, changes, seed))
-    print(json.dumps({name: value for name, value in truth.items() if name != "cycles"}))
-
-
-if __name__ == "__main__":
-    main()

@@ -18,7 +18,7 @@ from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.options import NetworkOptions, SimulationOptions, draw_options
 from kraftlab.simulation.consensus.runner import SeedResult, Tally, play, run_seed
 
-from .measure import measurement, table
+from .measure import Report, measurement, table
 
 PROPOSE_INTERVAL_US = 144_000
 """The workload proposes bursts, and passes over some: this makes ten batches a second."""
@@ -84,12 +84,8 @@ def render(tallies: dict[str, Tally]) -> str:
 
 @measurement("sim", __doc__, quick="2 seconds for each workload only")
 @click.option("--seconds", type=float, help="how long to measure each workload (default 10)")
-def main(quick: bool, as_json: bool, seconds: float | None) -> int:
+def main(quick: bool, seconds: float | None) -> Report:
     seconds = seconds or (2.0 if quick else 10.0)
     tallies = {name: measure(play_all(), seconds) for name, play_all in WORKLOADS.items()}
-    if as_json:
-        plain = {name: {field: getattr(tally, field) for field in FIELDS} for name, tally in tallies.items()}
-        print(msgspec.json.encode({"sim": plain}).decode())
-    else:
-        print(render(tallies))
-    return 1 if any(tally.failures for tally in tallies.values()) else 0
+    plain = {name: {field: getattr(tally, field) for field in FIELDS} for name, tally in tallies.items()}
+    return Report([{"sim": plain}], render(tallies), 1 if any(tally.failures for tally in tallies.values()) else 0)

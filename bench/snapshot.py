@@ -7,12 +7,10 @@ holds it, loading in a new one; both in a worker thread, as on a node, beside an
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import click
@@ -20,8 +18,6 @@ import msgspec
 import trio
 
 from kraftlab.controller.engine.state import EMPTY_STATE, ControllerState
-from kraftlab.metadata.delta import MetadataDelta
-from kraftlab.metadata.image import EMPTY, Provenance
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
 from kraftlab.quorum.core.batch import SnapshotHeader
@@ -32,8 +28,8 @@ from kraftlab.quorum.storage.identity import LogIdentity, partition_directory
 from kraftlab.quorum.storage.snapshot_file import read_summary, snapshot_name
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
 
-from .large_metadata import memory_mib, records, reset_peak
-from .measure import measurement, percentile, table
+from .large_metadata import memory_mib, records, reset_peak, state_of
+from .measure import Report, in_process, measurement, percentile, table
 
 T = TypeVar("T")
 IDENTITY = LogIdentity("bench", bytes(16))
@@ -87,27 +83,21 @@ def phase(work: Callable[[], tuple[int, float]]) -> PhaseResult:
 
 def write(directory: str, partitions: int) -> None:
     """A process: makes the state, writes its snapshot, reports."""
-    delta, offset = MetadataDelta(EMPTY), 0
-    for batch in records(partitions):
-        delta.replay_all(batch, offset)
-        offset += len(batch)
-    image = delta.apply(Provenance(offset, 1, 0))
-    state = ControllerState(image, index_of(image))
-    del delta
+    image = state_of(records(partitions)).image
     tame_interpreter()
     store = SnapshotStore(RealFileSystem(), partition_directory(directory), IDENTITY)
-    position = OffsetAndEpoch(offset, 1)
+    position = OffsetAndEpoch(image.provenance.offset, 1)
 
     def work() -> tuple[int, float]:
         writer = store.writer(position, [SnapshotHeader(0, IDENTITY.cluster_id, 0, 0, 0)])
         count = 0
-        for body, records_in_body in ImageSnapshot(state.image).batches():
+        for body, records_in_body in ImageSnapshot(image).batches():
             writer.append(body, records_in_body)
             count += records_in_body
         writer.finish()
         return count, store.infos()[0].size_bytes / 1024 / 1024
 
-    print(msgspec.json.encode((offset, phase(work), image_digest(image).hex())).decode())
+    print(msgspec.json.encode((position.offset, phase(work), image_digest(image).hex())).decode())
 
 
 def load(directory: str, offset: int, digest: str) -> None:
@@ -133,12 +123,9 @@ def load(directory: str, offset: int, digest: str) -> None:
 def measure(partitions: int) -> SnapshotResult:
     with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
         RealFileSystem().make_directory(partition_directory(directory))
-        call = partial(subprocess.run, stdout=subprocess.PIPE, check=True)
-        command = [sys.executable, "-m", "bench.snapshot"]
-        said = call([*command, "write", directory, str(partitions)]).stdout
-        offset, written, digest = msgspec.json.decode(said, type=tuple[int, PhaseResult, str])
-        said = call([*command, "load", directory, str(offset), digest]).stdout
-        return SnapshotResult(written, msgspec.json.decode(said, type=PhaseResult))
+        said = in_process("bench.snapshot", tuple[int, PhaseResult, str], "write", directory, partitions)
+        offset, written, digest = said
+        return SnapshotResult(written, in_process("bench.snapshot", PhaseResult, "load", directory, offset, digest))
 
 
 def render(result: SnapshotResult) -> str:
@@ -162,10 +149,9 @@ def render(result: SnapshotResult) -> str:
 
 @measurement("snapshot", __doc__, quick="50,000 partitions")
 @click.option("--partitions", type=int, help="how many (default 1,000,000)")
-def main(quick: bool, as_json: bool, partitions: int | None) -> int:
+def main(quick: bool, partitions: int | None) -> Report:
     result = measure(partitions or (50_000 if quick else 1_000_000))
-    print(msgspec.json.encode({"snapshot": result}).decode() if as_json else render(result))
-    return 0
+    return Report([{"snapshot": result}], render(result))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import msgspec
 
 from kraftlab.lab import LocalCluster
 
-from .measure import measurement, percentile, table
+from .measure import Report, measurement, percentile, table
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 4, 2
 ELSEWHERE = {"Kafka": "11.6 s"}
@@ -57,7 +57,6 @@ def render(result: StartResult) -> str:
 
 @measurement("start", __doc__, quick="2 runs only")
 @click.option("--runs", type=int, help="how often to start a new cluster (default 7)")
-def main(quick: bool, as_json: bool, runs: int | None) -> int:
+def main(quick: bool, runs: int | None) -> Report:
     result = measure(runs or (2 if quick else 7))
-    print(msgspec.json.encode({"start": result}).decode() if as_json else render(result))
-    return 0
+    return Report([{"start": result}], render(result))
