@@ -47,7 +47,7 @@ from .control.controller_channel import ControllerChannel
 from .control.cordons import CORDONED_LOG_DIRS, cordoned_dirs
 from .control.directory_assignments import DirectoryAssignments
 from .control.dynamic_configs import DynamicConfigs
-from .control.lifecycle import Lifecycle, LifecycleConfig, RegistrationFailed
+from .control.lifecycle import Lifecycle, RegistrationFailed
 from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .log.disks import Disks, InThread, in_thread, look_after_each
@@ -58,7 +58,7 @@ from .move_reports import MoveReports
 from .moves.mover import Mover, wall_clock_ms
 from .replica_manager import ReplicaManager, assigned_replicas
 from .replication.fetch_service import FetchService
-from .replication.fetcher import Fetchers, FetchLimits
+from .replication.fetcher import Fetchers
 from .retention import Retention
 
 if TYPE_CHECKING:
@@ -219,12 +219,7 @@ class BrokerNode:
             self.logs.previous_broker_epoch,
         )
         self.lifecycle = Lifecycle(
-            LifecycleConfig(
-                config.broker_heartbeat_interval_ms,
-                config.broker_session_timeout_ms,
-                config.initial_broker_registration_timeout_ms,
-                config.log_dir_failure_timeout_ms,
-            ),
+            config,
             registration,
             channel,
             lambda: self.publisher.offset,
@@ -243,14 +238,8 @@ class BrokerNode:
             self.assignments,
             config.replica_lag_time_max_ms / 1000,
         )
-        limits = FetchLimits(
-            config.replica_fetch_wait_max_ms,
-            config.replica_fetch_min_bytes,
-            config.replica_fetch_max_bytes,
-            config.replica_fetch_response_max_bytes,
-        )
         leaders = PeerPool(nursery, self.driver.identity, self._outside.network)
-        self.fetchers = Fetchers(self.replicas, leaders, limits)
+        self.fetchers = Fetchers(self.replicas, leaders, config)
         threads = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, threads)
         self.replicas.attach(self.fetchers, self.mover)

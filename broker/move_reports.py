@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 import trio
 
 from kraftlab.metadata.peer_rpc import Api, MoveProgress, MoveProgressRequest, PartitionSize
-from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
+from .control.controller_channel import NO_ANSWER, Requests
 from .replica_manager import ReplicaManager
 from .replication.partition import FollowerRole, LeaderRole, Partition
 
@@ -28,12 +27,6 @@ TIMEOUT_MS = 2000
 SIZES_MAX = 10_000
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class Requests(Protocol):
-    """Who carries a request to the active controller."""
-
-    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
 
 
 class MoveReports:
@@ -55,7 +48,7 @@ class MoveReports:
             try:
                 await self._channel.request(Api.MOVE_PROGRESS, _encode(report), timeout_ms=TIMEOUT_MS)
                 self._has_said_something = has_something
-            except (PeerError, PeerTimeout, PeerUnreachable) as error:
+            except NO_ANSWER as error:
                 logger.debug("progress of moves could not be reported: %s", error)
 
     def report(self) -> MoveProgressRequest:

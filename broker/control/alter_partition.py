@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
-import msgspec
 import trio
 
 from kraftlab.metadata.errors import ErrorCode
@@ -15,7 +13,8 @@ from kraftlab.metadata.peer_rpc import AlterPartitionRequest, AlterPartitionResp
 from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.signal import Signal
-from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
+
+from .controller_channel import Requests, ask
 
 logger = logging.getLogger("kraftlab.broker.isr")
 
@@ -25,14 +24,7 @@ REQUEST_TIMEOUT_MS = 5000
 OnAnswer = Callable[[IsrChangeResult], bool]
 """Called with the controller's answer for a partition; False asks again."""
 
-_encode = msgspec.msgpack.encode
 _response = Decoder(AlterPartitionResponse)
-
-
-class Requests(Protocol):
-    """Who carries a request to the active controller."""
-
-    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
 
 
 class AlterPartitionManager:
@@ -67,11 +59,8 @@ class AlterPartitionManager:
         sent = dict(self._pending)
         changes = tuple(change for change, _ in sent.values())
         request = AlterPartitionRequest(self._broker_id, self._broker_epoch(), changes)
-        try:
-            body = await self._channel.request(Api.ALTER_PARTITION, _encode(request), timeout_ms=REQUEST_TIMEOUT_MS)
-            response = _response.decode(body)
-        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
-            logger.debug("AlterPartition failed: %s", error)
+        response = await ask(self._channel, Api.ALTER_PARTITION, request, _response, timeout_ms=REQUEST_TIMEOUT_MS)
+        if response is None:
             return False
         if response.error != ErrorCode.NONE:
             logger.debug("AlterPartition was answered %d: %s", response.error, response.message)

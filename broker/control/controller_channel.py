@@ -8,16 +8,43 @@ not active any more is given up at once: it may hang.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
+import msgspec
 import trio
 
+from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, VoterSet
 from kraftlab.wire.network import TCP, Network
-from kraftlab.wire.transport import PeerIdentity, PeerPool, PeerUnreachable
+from kraftlab.wire.transport import PeerError, PeerIdentity, PeerPool, PeerTimeout, PeerUnreachable
+
+logger = logging.getLogger("kraftlab.broker.channel")
 
 CONTROLLER_LISTENER = "CONTROLLER"
+NO_ANSWER = (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError)
+"""Errors of a request that gets no answer, or none that can be read."""
+
+Answer = TypeVar("Answer")
+
+
+class Requests(Protocol):
+    """The way to the active controller."""
+
+    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+
+
+async def ask(
+    channel: Requests, api: int, request: msgspec.Struct, answers: Decoder[Answer], *, timeout_ms: int
+) -> Answer | None:
+    """Send a request to the active controller and decode its answer; None if there is none."""
+    try:
+        return answers.decode(await channel.request(api, msgspec.msgpack.encode(request), timeout_ms=timeout_ms))
+    except NO_ANSWER as error:
+        logger.debug("%s failed: %s", type(request).__name__, error)
+        return None
 
 
 class NoController(PeerUnreachable):

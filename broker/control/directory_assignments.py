@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import msgspec
 import trio
 
 from kraftlab.metadata.errors import ErrorCode
@@ -19,9 +18,8 @@ from kraftlab.metadata.peer_rpc import Api, AssignReplicasToDirsRequest, AssignR
 from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.driver.signal import Signal
-from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
-from .alter_partition import Requests
+from .controller_channel import Requests, ask
 
 logger = logging.getLogger("kraftlab.broker.directories")
 
@@ -36,7 +34,6 @@ _FINAL = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
 
-_encode = msgspec.msgpack.encode
 _response = Decoder(AssignReplicasToDirsResponse)
 
 
@@ -92,11 +89,8 @@ class DirectoryAssignments:
         sent = dict(list(self._pending.items())[:ASSIGNMENTS_MAX])
         assignments = tuple(DirectoryAssignment(directory, topic_id, number) for (topic_id, number), directory in sent.items())
         request = AssignReplicasToDirsRequest(self._broker_id, self._broker_epoch(), assignments)
-        try:
-            body = await self._channel.request(Api.ASSIGN_REPLICAS_TO_DIRS, _encode(request), timeout_ms=REQUEST_TIMEOUT_MS)
-            response = _response.decode(body)
-        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
-            logger.debug("AssignReplicasToDirs failed: %s", error)
+        response = await ask(self._channel, Api.ASSIGN_REPLICAS_TO_DIRS, request, _response, timeout_ms=REQUEST_TIMEOUT_MS)
+        if response is None:
             return False
         if response.error != ErrorCode.NONE:
             # Before the metadata knows directories there is nothing wrong, only nothing to tell.

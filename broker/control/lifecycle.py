@@ -23,6 +23,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.errors import ErrorCode, describe
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -33,7 +34,8 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.uuids import Uuid
 from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
+
+from .controller_channel import NO_ANSWER, Requests
 
 logger = logging.getLogger("kraftlab.broker.lifecycle")
 
@@ -83,21 +85,10 @@ class RegistrationFailed(Exception):
     """The broker cannot join; the text says why and what to do."""
 
 
-class Requests(Protocol):
-    """Who carries a request to the active controller."""
-
-    async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
+class Channel(Requests, Protocol):
+    """The way to the active controller, which tells when there is another one."""
 
     async def wait_for_change(self, timeout_s: float) -> None: ...
-
-
-class LifecycleConfig(msgspec.Struct, frozen=True):
-    """Times in ms, as in server.properties."""
-
-    heartbeat_interval_ms: int = 2000
-    session_timeout_ms: int = 9000
-    registration_timeout_ms: int = 60_000
-    log_dir_failure_timeout_ms: int = 30_000
 
 
 _FINAL = (
@@ -114,9 +105,9 @@ class Lifecycle:
 
     def __init__(
         self,
-        config: LifecycleConfig,
+        config: BrokerConfig,
         registration: BrokerRegistrationRequest,
-        channel: Requests,
+        channel: Channel,
         published_offset: Callable[[], int],
     ) -> None:
         self.state = BrokerState.NOT_RUNNING
@@ -232,7 +223,7 @@ class Lifecycle:
 
     async def _register(self) -> None:
         """Returns once registered, or once the broker may stop: one that is not registered has nothing to hand over."""
-        deadline = trio.current_time() + self._config.registration_timeout_ms / 1000
+        deadline = trio.current_time() + self._config.initial_broker_registration_timeout_ms / 1000
         backoff_s, refusal = REGISTRATION_BACKOFF_S, "no controller answered"
         while not self._may_stop():
             if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
@@ -240,10 +231,10 @@ class Lifecycle:
                 return
             try:
                 body = await self._channel.request(
-                    Api.BROKER_REGISTRATION, _encode(self._registration), timeout_ms=self._config.session_timeout_ms // 2
+                    Api.BROKER_REGISTRATION, _encode(self._registration), timeout_ms=self._config.broker_session_timeout_ms // 2
                 )
                 response = _registration.decode(body)
-            except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+            except NO_ANSWER as error:
                 refusal = str(error)
             else:
                 if response.error == ErrorCode.NONE:
@@ -256,12 +247,13 @@ class Lifecycle:
                     backoff_s = REGISTRATION_BACKOFF_S
             logger.debug("registration failed: %s", refusal)
             if trio.current_time() >= deadline:
+                timeout_ms = self._config.initial_broker_registration_timeout_ms
                 raise RegistrationFailed(
-                    f"broker {self._registration.broker_id} could not register within {self._config.registration_timeout_ms} ms "
+                    f"broker {self._registration.broker_id} could not register within {timeout_ms} ms "
                     f"(initial.broker.registration.timeout.ms): {refusal}"
                 )
             await self._channel.wait_for_change(backoff_s * random.uniform(0.98, 1.02))
-            backoff_s = min(backoff_s * 2, self._config.session_timeout_ms / 1000)
+            backoff_s = min(backoff_s * 2, self._config.broker_session_timeout_ms / 1000)
 
     def _registered(self, broker_epoch: int) -> None:
         logger.info("broker %d is registered with epoch %d", self._registration.broker_id, broker_epoch)
@@ -286,12 +278,12 @@ class Lifecycle:
             offline_log_dirs=offline,
             cordoned_log_dirs=self._cordoned,
         )
-        timeout_ms = min(self._config.session_timeout_ms // 2, self._config.heartbeat_interval_ms * 2)
+        timeout_ms = min(self._config.broker_session_timeout_ms // 2, self._config.broker_heartbeat_interval_ms * 2)
         try:
             with trio.move_on_at(self._shutdown_deadline):
                 body = await self._channel.request(Api.BROKER_HEARTBEAT, _encode(request), timeout_ms=max(timeout_ms, 100))
                 return await self._answered(_heartbeat.decode(body))
-        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
+        except NO_ANSWER as error:
             logger.debug("heartbeat failed: %s", error)
         return HEARTBEAT_BACKOFF_S
 
@@ -319,4 +311,4 @@ class Lifecycle:
             return STARTING_INTERVAL_S
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN or response.is_fenced:
             return HEARTBEAT_BACKOFF_S
-        return self._config.heartbeat_interval_ms / 1000
+        return self._config.broker_heartbeat_interval_ms / 1000

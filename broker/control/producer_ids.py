@@ -12,15 +12,13 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
 import trio
 
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import AllocateProducerIdsRequest, AllocateProducerIdsResponse, Api
 from kraftlab.quorum.core.decoding import Decoder
-from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 
-from .alter_partition import Requests
+from .controller_channel import Requests, ask
 
 logger = logging.getLogger("kraftlab.broker.producer_ids")
 
@@ -30,7 +28,6 @@ REQUEST_TIMEOUT_MS = 5000
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 2.0
 
-_encode = msgspec.msgpack.encode
 _response = Decoder(AllocateProducerIdsResponse)
 
 
@@ -87,11 +84,8 @@ class ProducerIds:
     async def _ask(self) -> range | None:
         """One request; None if it has to be sent again."""
         request = AllocateProducerIdsRequest(self._broker_id, self._broker_epoch())
-        try:
-            body = await self._channel.request(Api.ALLOCATE_PRODUCER_IDS, _encode(request), timeout_ms=REQUEST_TIMEOUT_MS)
-            response = _response.decode(body)
-        except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
-            logger.debug("AllocateProducerIds failed: %s", error)
+        response = await ask(self._channel, Api.ALLOCATE_PRODUCER_IDS, request, _response, timeout_ms=REQUEST_TIMEOUT_MS)
+        if response is None:
             return None
         if response.error != ErrorCode.NONE or response.producer_id_len <= 0:
             logger.info("the controller answered %d to a request for producer ids: %s", response.error, response.message)

@@ -48,7 +48,7 @@ from ..log.partition_log import LogConfig
 from ..moves.mover import Mover
 from ..replica_manager import ReplicaManager, assigned_replicas
 from ..replication.fetch_service import FetchService
-from ..replication.fetcher import Fetchers, FetchLimits
+from ..replication.fetcher import Fetchers
 
 CLUSTER_ID = "crash-images-0000000001"
 STEP_S = 0.001
@@ -233,7 +233,7 @@ class Broker:
             self.assignments,
             self.config.replica_lag_time_max_ms / 1000,
         )
-        self.fetchers = Fetchers(self.replicas, self.world, FetchLimits())
+        self.fetchers = Fetchers(self.replicas, self.world, self.config)
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, MOVE_THREADS)
         self.replicas.attach(self.fetchers, self.mover)
         self.fetches = FetchService(self.replicas, self.configs.leader_gate)

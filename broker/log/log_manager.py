@@ -62,6 +62,7 @@ from .files import fsync_directory, sync_new_directories
 from .loading import LoadedDir, load_log_dir
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import LogConfig, PartitionLog
+from .recovery import new_segments
 from .startup import MAY_BE_OFFLINE, Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
 
 DELETE_DELAY_MS_DEFAULT = 60_000
@@ -623,8 +624,11 @@ class LogManager:
             raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was given back")))
         with _removing_on_error([prepared]):
             log_dir.forget_checkpoints((replica.topic, replica.partition), partial(self._logs_in, log_dir.path))
-            log = PartitionLog.create(
+            with disk_errors(log_dir.path):
+                opened = new_segments(prepared, start_offset)
+            log = PartitionLog(
                 prepared,
+                opened,
                 topic=replica.topic,
                 partition=replica.partition,
                 topic_id=replica.topic_id,

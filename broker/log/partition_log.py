@@ -163,34 +163,6 @@ class PartitionLog:
             log._recovery_point = log.log_end_offset
         return log
 
-    @classmethod
-    def create(
-        cls,
-        directory: Path,
-        *,
-        topic: str,
-        partition: int,
-        topic_id: Uuid,
-        directory_id: Uuid,
-        config: LogConfig,
-        log_start_offset: int,
-        before_truncation: Callable[[], None] | None = None,
-    ) -> PartitionLog:
-        """An empty log in a new directory, which holds no segment."""
-        with disk_errors(directory.parent):
-            opened = OpenedLog((Segment.create(directory, log_start_offset),), LeaderEpochs(), RecoveryReport())
-        return cls(
-            directory,
-            opened,
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
-            directory_id=directory_id,
-            config=config,
-            log_start_offset=log_start_offset,
-            before_truncation=before_truncation,
-        )
-
     # What it is
 
     @property

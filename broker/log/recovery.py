@@ -49,6 +49,11 @@ class OpenedLog(msgspec.Struct, frozen=True):
     report: RecoveryReport
 
 
+def new_segments(directory: Path, start_offset: int) -> OpenedLog:
+    """Make the first segment of a log in a new directory. OSError."""
+    return OpenedLog((Segment.create(directory, start_offset),), LeaderEpochs(), RecoveryReport())
+
+
 def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_offset: int) -> OpenedLog:
     """Open all segments of the log in `directory`, creating an empty one at `start_offset` if there is none.
 

@@ -27,6 +27,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from kraftlab.config.models import BrokerConfig
 from kraftlab.metadata.errors import ErrorCode, describe
 from kraftlab.metadata.peer_rpc import Api, FetchedPartition, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kraftlab.quorum.core.decoding import Decoder
@@ -70,15 +71,6 @@ class Leaders(Protocol):
     """Who carries a request to another broker."""
 
     async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
-
-
-class FetchLimits(msgspec.Struct, frozen=True):
-    """replica.fetch.{wait.max.ms, min.bytes, max.bytes, response.max.bytes}"""
-
-    wait_max_ms: int = 500
-    min_bytes: int = 1
-    max_bytes: int = 1024 * 1024
-    response_max_bytes: int = 10 * 1024 * 1024
 
 
 class FetchContext(Protocol):
@@ -143,10 +135,10 @@ class _Source:
 class Fetchers:
     """All fetchers of a broker. `run` owns their tasks; `follow` and `forget` are called by the replica manager."""
 
-    def __init__(self, context: FetchContext, leaders: Leaders, limits: FetchLimits) -> None:
+    def __init__(self, context: FetchContext, leaders: Leaders, config: BrokerConfig) -> None:
         self.context = context
         self.leaders = leaders
-        self.limits = limits
+        self.config = config
         self._by_leader: dict[int, _LeaderFetcher] = {}
         self._leader_of: dict[ReplicaId, int] = {}
         self._nursery: trio.Nursery | None = None
@@ -276,7 +268,7 @@ class _LeaderFetcher:
         is_followed = self._sources.get(source.partition.id) is source
         if is_followed:
             source.partition.watch(source)
-        position = source.position(self._owner.limits.max_bytes) if is_followed else None
+        position = source.position(self._owner.config.replica_fetch_max_bytes) if is_followed else None
         if position is not None and source.retry_at > trio.current_time():
             if source not in self._paused:
                 self._paused[source] = None
@@ -321,19 +313,19 @@ class _LeaderFetcher:
 
     async def _fetch_steady(self, lane: _Lane) -> None:
         """One fetch; given up when a source has something to tell."""
-        limits = self._owner.limits
+        config = self._owner.config
         response: ReplicaFetchResponse | None = None
         with trio.CancelScope() as lane.in_flight:
-            response = await self._ask(lane, limits.response_max_bytes, limits.wait_max_ms)
+            response = await self._ask(lane, config.replica_fetch_response_max_bytes, config.replica_fetch_wait_max_ms)
         lane.in_flight = None
         if response is not None:
             await self._take_in(lane, response)
 
     async def _fetch_throttled(self, lane: _Lane) -> None:
         """One fetch of what every throttle of the lane grants."""
-        limits = self._owner.limits
+        config = self._owner.config
         with ExitStack() as claims:
-            granted, taken = limits.response_max_bytes, []
+            granted, taken = config.replica_fetch_response_max_bytes, []
             with trio.CancelScope() as scope:
                 lane.in_flight = scope
                 for gate in lane.gates:
@@ -346,7 +338,7 @@ class _LeaderFetcher:
                 for claim, own_grant in taken:
                     claim.settle(own_grant, 0)
                 return
-            wait_max_ms = min(limits.wait_max_ms, THROTTLED_WAIT_MAX_MS)
+            wait_max_ms = min(config.replica_fetch_wait_max_ms, THROTTLED_WAIT_MAX_MS)
             response = await self._ask(lane, granted, wait_max_ms)
             used = sum(len(part.records) for part in response.partitions) if response is not None else 0
             for claim, own_grant in taken:
@@ -370,7 +362,7 @@ class _LeaderFetcher:
             owner.context.broker_id,
             owner.context.broker_epoch(),
             wait_max_ms,
-            owner.limits.min_bytes,
+            owner.config.replica_fetch_min_bytes,
             max_bytes,
             partitions,
             lane.number,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import trio
 
-from kraftlab.broker.control.lifecycle import BrokerState, Lifecycle, LifecycleConfig, RegistrationFailed
+from kraftlab.broker.control.lifecycle import BrokerState, Lifecycle, RegistrationFailed
+from kraftlab.broker.crash_images.world import broker_config
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import (
     Api,
@@ -59,9 +61,9 @@ def answer(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(0, None, True, request.want_fence or request.want_shutdown, request.want_shutdown)
 
 
-def lifecycle_for(controller: Controller, **settings: int) -> Lifecycle:
+def lifecycle_for(controller: Controller) -> Lifecycle:
     registration = BrokerRegistrationRequest(4, "cluster", random_uuid(), (), (), None, (random_uuid(), random_uuid()), 11)
-    return Lifecycle(LifecycleConfig(**settings), registration, controller, lambda: 20)
+    return Lifecycle(broker_config(4, (Path("/logs"),)), registration, controller, lambda: 20)
 
 
 async def running(controller: Controller, nursery: trio.Nursery) -> Lifecycle:

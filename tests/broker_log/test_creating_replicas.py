@@ -214,7 +214,7 @@ def test_a_log_that_cannot_be_opened_in_its_new_directory_leaves_no_directory_an
         return manager.get_or_create("t", TOPIC, 0, broker.ids[0])
 
     with monkeypatch.context() as patch:
-        patch.setattr("kraftlab.broker.log.partition_log.Segment.create", failing(number))
+        patch.setattr("kraftlab.broker.log.recovery.Segment.create", failing(number))
         with pytest.raises((TooManyOpenFiles, NoSpace)):
             make()
     assert broker.names(0) == []
