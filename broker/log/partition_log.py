@@ -335,14 +335,7 @@ class PartitionLog:
     def _begin_segments_at(self, offset: int) -> None:
         """Have the empty log's segments begin before its first record. Start and end stay what they are."""
         with self.exclusive():
-            try:
-                self._lower_recovery_point(offset)
-                for segment in reversed(self._segments):
-                    segment.delete()
-                self._segments = (Segment.create(self.directory, offset),)
-            except OSError as error:
-                raise self._fail(error) from error
-            self._names_are_durable = False
+            self._recreate_at(offset, recovery_point=offset)
 
     def _append(self, data: bytes | bytearray, headers: Sequence[BatchHeader]) -> None:
         """Write all or nothing, rolling as needed. The lock is held."""
@@ -575,17 +568,21 @@ class PartitionLog:
         with self.exclusive():
             self._check_open()
             self._cuts += 1
-            try:
-                self._lower_recovery_point(min(offset, self._log_start_offset))
-                for segment in reversed(self._segments):
-                    segment.delete()
-                self._segments = (Segment.create(self.directory, offset),)
-            except OSError as error:
-                raise self._fail(error) from error
-            self._names_are_durable = False
+            self._recreate_at(offset, recovery_point=min(offset, self._log_start_offset))
             self._epochs.clear()
             self._recovery_point = offset
             self._set_marks(offset, offset)
+
+    def _recreate_at(self, offset: int, *, recovery_point: int) -> None:
+        """Replace all segments by an empty one. The log is held exclusively."""
+        try:
+            self._lower_recovery_point(recovery_point)
+            for segment in reversed(self._segments):
+                segment.delete()
+            self._segments = (Segment.create(self.directory, offset),)
+        except OSError as error:
+            raise self._fail(error) from error
+        self._names_are_durable = False
 
     def _set_marks(self, log_start_offset: int, log_end_offset: int) -> None:
         """Set start and end together, and keep the high watermark between them."""

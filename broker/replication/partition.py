@@ -138,8 +138,7 @@ class Partition:
 
     def leader_role(self) -> LeaderRole:
         """The role, if this replica leads. ReplicaError KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
-        if self.log is None:
-            raise ReplicaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self} is offline on this broker")
+        self.online_log()
         if not isinstance(self.role, LeaderRole):
             leader = f"broker {self.state.leader} does" if self.state.leader >= 0 else "nobody does now"
             raise ReplicaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self}; {leader}")
