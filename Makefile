@@ -1,9 +1,9 @@
-# make demo | pipeline-demo | test | chaos | nightly | lint | mutants | proto | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | chaos | nightly | lint | mutants | proto | diagrams | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check bench clean
+.PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check diagrams bench clean
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -103,6 +103,12 @@ proto: .venv/proto/installed
 
 proto-check: .venv/proto/installed
 	.venv/proto/bin/python proto/generate.py --check
+
+# Draws docs/diagrams/*.d2; a test compares the pictures with their texts.
+diagrams:
+	@test -x .venv/diagrams/bin/python || $(PYTHON) -m venv .venv/diagrams
+	@.venv/diagrams/bin/python -m pip install --quiet --disable-pip-version-check $(call EXTRA,diagrams)
+	.venv/diagrams/bin/python docs/diagrams/render.py
 
 bench: .venv/installed-dev
 	$(BIN)/python -m bench $(ARGS)

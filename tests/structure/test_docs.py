@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,11 +52,18 @@ def test_the_rooms_stand_in_the_order_of_their_imports() -> None:
     assert in_order == [layer for layer in layers if layer != "|"]
 
 
-def test_every_function_on_the_way_of_a_write_exists() -> None:
-    steps = re.findall(r"`([\w.]+)`\s+(?:in|\()\s*`?([\w/]+\.py)`", ARCHITECTURE)
+def test_every_function_that_the_walkthrough_names_exists() -> None:
+    steps = re.findall(r"`([\w.]+)`\s+(?:in|\()\s*`?([\w/]+\.py)`", (ROOT / "docs" / "walkthrough.md").read_text())
     missing = [step for step in steps if not defines(step[1], step[0].split("."))]
     assert missing == []
-    assert len(steps) > 12
+    assert len(steps) > 30
+
+
+def test_every_picture_exists_and_belongs_to_its_text() -> None:
+    assert runpy.run_path(str(ROOT / "docs" / "diagrams" / "render.py"))["stale"]() == []
+    shown = [(doc, path) for doc in DOCS for path in re.findall(r"!\[[^\]]+\]\(([\w/.-]+)\)", doc.read_text())]
+    assert [path for doc, path in shown if not (doc.parent / path).is_file()] == []
+    assert {Path(path).stem for _, path in shown} == {path.stem for path in (ROOT / "docs" / "diagrams").glob("*.d2")}
 
 
 def defines(path: str, names: list[str]) -> bool:
