@@ -11,8 +11,10 @@ Without either option the command asks as ANONYMOUS.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -126,6 +128,7 @@ def connect(servers: str | None = None, **options: Any) -> AdminClient:
     """Return a client of these servers, or of those that the options name, for the user of the options. CommandFailed."""
     from kraftlab.client import AdminClient
 
+    _show_waiting()
     servers = servers or required_servers()
     user, password = _caller(click.get_current_context().meta)
     if user is None:
@@ -134,6 +137,14 @@ def connect(servers: str | None = None, **options: Any) -> AdminClient:
         return AdminClient(servers, user=user, password=password, **options)
     except ValueError as error:
         raise CommandFailed(f"Error: {error}") from None
+
+
+def _show_waiting() -> None:
+    """Show a person at a terminal that a client waits for an answer."""
+    if sys.stderr.isatty():
+        logger = logging.getLogger("kraftlab.client")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(logging.StreamHandler())
 
 
 def required_servers() -> str:

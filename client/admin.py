@@ -15,6 +15,7 @@ Reads see committed state, which may be a little old. `min_offset` demands that 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,6 +46,8 @@ from .partitions import (
 from .sendings import Sendings, fault_of, unreachable, was_never_sent
 from .stream import CallStream
 
+logger = logging.getLogger("kraftlab.client")
+
 _FIRST_PAUSE_S = 0.02
 _PAUSE_GROWTH = 1.5
 """So that a client finds a new controller at most half the election's time after it."""
@@ -52,6 +55,8 @@ _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
 _RECONNECT_S = 1.0
 """For so long a channel may repeat how its last attempt failed, though the node listens again: it does not try all the time."""
+_SILENT_S = 0.5
+"""A call that takes longer for want of an answer says so once, to the logger `kraftlab.client`."""
 _REFUSED_PATIENCE_S = 3.0
 """How long a call goes on asking when no admin API is at any of the addresses: long enough for a restart."""
 _MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
@@ -157,6 +162,7 @@ class AdminClient:
         deadline = started + timeout_ms / 1000
         sendings = Sendings(API_OF_RESPONSE[answer], once=once)
         pause_s = _FIRST_PAUSE_S
+        is_reported = False
         while True:
             asked: set[Endpoint | None] = {None}
             for endpoint in self._candidates():
@@ -184,10 +190,15 @@ class AdminClient:
                     self._leader = None
             if self._leader is not None and not sendings.has_failed_at(self._leader) and time.monotonic() < deadline:
                 continue
+            if sendings.knows_no_name:
+                raise ClusterUnreachable(sendings.summary(time.monotonic() - started))
             if sendings.found_nobody:
                 deadline = min(deadline, started + _REFUSED_PATIENCE_S)
             if time.monotonic() + pause_s >= deadline:
                 raise ClusterUnreachable(sendings.summary(time.monotonic() - started))
+            if time.monotonic() - started > _SILENT_S and not is_reported:
+                is_reported = True
+                logger.info("no answer yet (%s); trying for another %.0f s", sendings.so_far(), deadline - time.monotonic())
             time.sleep(pause_s)
             pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
 

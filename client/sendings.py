@@ -19,7 +19,9 @@ _REFUSED = "connection refused"
 _NO_ANSWER = "no answer in time"
 _HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC listener?"
 _NOBODY_THERE = (_REFUSED, _HUNG_UP)
-_NOT_CONNECTED = ("failed to connect", "errors resolving", "DNS resolution failed")
+_UNKNOWN_NAME = "the host name cannot be resolved"
+_NOT_RESOLVED = ("errors resolving", "DNS resolution failed")
+_NOT_CONNECTED = ("failed to connect", *_NOT_RESOLVED)
 """How gRPC begins what it says about a request that it could not send at all."""
 
 
@@ -74,6 +76,15 @@ class Sendings:
         """Whether no admin API is at any of the addresses."""
         return all(fault in _NOBODY_THERE for fault in self._faults.values())
 
+    @property
+    def knows_no_name(self) -> bool:
+        """Whether no host of any address exists: a failed look-up is final."""
+        return bool(self._faults) and all(fault == _UNKNOWN_NAME for fault in self._faults.values())
+
+    def so_far(self) -> str:
+        """The nodes that have not answered, and why."""
+        return _tried(self._faults)
+
     def summary(self, seconds: float) -> str:
         """For people, when nobody could answer."""
         return unreachable(self._api, self._faults, seconds)
@@ -86,6 +97,8 @@ def fault_of(error: grpc.RpcError) -> str:
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return _NO_ANSWER
     details = error.details() or error.code().name
+    if details.startswith(_NOT_RESOLVED):
+        return _UNKNOWN_NAME
     if "refused" in details.lower():
         return _REFUSED
     hung_up = "socket closed" in details.lower() or "connection reset" in details.lower()
@@ -94,10 +107,14 @@ def fault_of(error: grpc.RpcError) -> str:
 
 def was_never_sent(fault: str) -> bool:
     """Whether the request cannot have reached the node: there was no connection."""
-    return fault in _NOBODY_THERE or fault.startswith(_NOT_CONNECTED)
+    return fault in (*_NOBODY_THERE, _UNKNOWN_NAME) or fault.startswith(_NOT_CONNECTED)
+
+
+def _tried(faults: Mapping[Endpoint, str]) -> str:
+    return "; ".join(f"{endpoint}: {fault}" for endpoint, fault in faults.items()) or "none could be tried"
 
 
 def unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:
     """The text of ClusterUnreachable."""
-    tried = "; ".join(f"{endpoint}: {fault}" for endpoint, fault in faults.items()) or "none could be tried"
-    return f"no node could answer {api} within {seconds:.1f} s ({tried}); check --bootstrap-server and that the nodes run"
+    tried = _tried(faults)
+    return f"no node could answer {api} within {seconds:.1f} s ({tried}); check the addresses and that the nodes run"

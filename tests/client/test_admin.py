@@ -69,7 +69,13 @@ def test_nobody_there_is_said_with_names_and_causes(new_port: Callable[[], int])
     with AdminClient(f"127.0.0.1:{port}", timeout_ms=200) as client, pytest.raises(ClusterUnreachable) as raised:
         client.describe_cluster()
     assert f"127.0.0.1:{port}: connection refused" in str(raised.value)
-    assert "check --bootstrap-server" in str(raised.value)
+    assert "check the addresses and that the nodes run" in str(raised.value)
+
+
+def test_a_name_that_cannot_be_resolved_is_final(caplog: pytest.LogCaptureFixture) -> None:
+    with AdminClient("no-such-host.invalid:1", timeout_ms=60_000) as client, pytest.raises(ClusterUnreachable) as raised:
+        client.describe_cluster()
+    assert "(no-such-host.invalid:1: the host name cannot be resolved)" in str(raised.value)
 
 
 def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(

@@ -64,5 +64,6 @@ def test_nobody_is_there_as_long_as_no_admin_api_has_said_anything():
     assert sendings.found_nobody
     assert sendings.has_failed_at(ONE)
     assert not sendings.has_failed_at(OTHER)
+    assert sendings.so_far() == "one:1: connection refused"
     sendings.had_no_answer(OTHER, BROKEN, had_time=True)
     assert not sendings.found_nobody
