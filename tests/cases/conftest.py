@@ -43,7 +43,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Labs:
-    """The two clusters, each started when first needed; one that does not start is not tried again."""
+    """The cluster with users, and a small one without an authorizer; one that does not start is not tried again."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -51,12 +51,12 @@ class Labs:
         self._directories: list[str] = []
         self.outcomes: list[Outcome] = []
 
-    def lab(self, with_users: bool) -> Lab:
+    def lab(self, *, with_users: bool) -> Lab:
         if with_users not in self._labs:
             directory = tempfile.mkdtemp(prefix="kraftlab-cases-")
             self._directories.append(directory)
             try:
-                self._labs[with_users] = Lab(Path(directory), self._cluster_id(with_users), with_users=with_users)
+                self._labs[with_users] = Lab(Path(directory), self._cluster_id(), with_users=with_users)
             except Exception as error:
                 self._labs[with_users] = error
         found = self._labs[with_users]
@@ -64,12 +64,11 @@ class Labs:
             raise found
         return found
 
-    def _cluster_id(self, with_users: bool) -> str:
+    def _cluster_id(self) -> str:
         """The id that the recorded cluster had: answers hold it."""
         ids = Counter(
             step["response"]["cluster_id"]
             for document in self._folder.documents
-            if document.needs_authorizer == with_users
             for step in document.steps
             if isinstance(step.get("response"), dict) and isinstance(step["response"].get("cluster_id"), str)
         )
@@ -99,7 +98,7 @@ def labs(request: pytest.FixtureRequest) -> Iterator[Labs]:
 def outcome(recording: Document, labs: Labs, request: pytest.FixtureRequest) -> Outcome:
     """What running the recording gave."""
     try:
-        lab = labs.lab(recording.needs_authorizer)
+        lab = labs.lab(with_users=not recording.needs_no_authorizer)
     except Exception as error:
         outcome = Outcome(recording.name, [Failure(recording.name, 0, "cluster", "a cluster that runs", str(error))])
     else:

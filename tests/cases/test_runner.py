@@ -330,10 +330,9 @@ def test_a_folder_brings_its_own_volatile_fields_or_takes_those_here(tmp_path: P
     assert (folder.documents[0].stopped_brokers, folder.documents[0].unknown_preconditions) == ((4,), ("moon",))
 
 
-def test_who_needs_users_is_seen_from_the_group_or_the_steps() -> None:
-    assert document(group="g").needs_authorizer
-    assert document({"api": "X", "as": "alice"}).needs_authorizer
-    assert not document({"api": "X"}).needs_authorizer
+def test_a_cluster_without_an_authorizer_is_seen_from_the_answers() -> None:
+    assert document({"response": {"error": "SECURITY_DISABLED"}}).needs_no_authorizer
+    assert not document({"api": "X"}).needs_no_authorizer
 
 
 def test_replicas_are_placed_where_a_step_says() -> None:

@@ -27,7 +27,9 @@ from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.client.admin import raise_first_error
+from kraftlab.client.config_parts import config_changes
 from kraftlab.config import meta_properties, properties
+from kraftlab.config.resources import ResourceType
 from kraftlab.demo import verify
 from kraftlab.demo.lab import Lab, TopicPartition, wait_until
 from kraftlab.lab import LocalCluster, layout
@@ -95,16 +97,15 @@ def shares_the_cluster(item: pytest.Item) -> bool:
     return item.path.is_relative_to(HERE) and "shared_cluster" in getattr(item, "fixturenames", ())
 
 
-def logs() -> dict[pathlib.Path, bytes]:
-    """What the nodes of all clusters have said so far."""
-    paths = (path for directory in _directories for path in sorted(directory.glob("logs/*.log")))
-    return {path: path.read_bytes() for path in paths}
+def logs() -> list[pathlib.Path]:
+    """The logs of the nodes of all clusters."""
+    return [path for directory in _directories for path in sorted(directory.glob("logs/*.log"))]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     _logged.clear()
-    _logged.update({path: len(text) for path, text in logs().items()})
+    _logged.update({path: path.stat().st_size for path in logs()})
 
 
 @pytest.hookimpl(wrapper=True)
@@ -112,8 +113,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """A failure shows the last lines that every node has said during the test."""
     report = yield
     if report.failed:
-        for path, text in logs().items():
-            said = text[_logged.get(path, 0) :].decode(errors="replace").splitlines()[-LOG_LINES_OF_A_FAILURE:]
+        for path in logs():
+            said = path.read_bytes()[_logged.get(path, 0) :].decode(errors="replace").splitlines()[-LOG_LINES_OF_A_FAILURE:]
             if said:
                 report.sections.append((f"log of {path.stem}", "\n".join(said)))
     return report
@@ -168,11 +169,7 @@ class Workbench(Lab):
         self.set_broker_configs(dict.fromkeys(rates, None if rate is None else str(rate)))
 
     def set_topic_configs(self, topic: str, configs: dict[str, str | None]) -> None:
-        changes = [
-            pb.AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
-            for name, value in configs.items()
-        ]
-        resource = pb.AlterConfigsResource(resource_type=2, resource_name=topic, configs=changes)
+        resource = config_changes(ResourceType.TOPIC, topic, configs)
         raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
 
     def topic_configs(self, topic: str) -> dict[str, str]:

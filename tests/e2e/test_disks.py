@@ -77,14 +77,15 @@ def test_a_node_does_not_start_on_a_metadata_disk_that_cannot_be_written(
     assert "free space or remount it" in said
 
 
-def test_formatting_a_full_disk_names_it(node_files: Any, mount: MountDisk, kraftlab: Any) -> None:
+def test_formatting_a_full_disk_names_it(node_files: Any, mount: MountDisk, kraftlab_here: Any) -> None:
     disk = mount(node_files.home("broker") / "d1", 1 << 16)
     (disk / "meta.properties").unlink()
     fill(disk)
-    ended = kraftlab("storage", "format", "-t", node_files.plan.cluster_id, "-c", str(node_files.config("broker")), "-g")
-    assert ended.returncode == 1
-    assert f"cannot format {disk}" in ended.stderr
-    assert "free space" in ended.stderr
+    files = ("-t", node_files.plan.cluster_id, "-c", str(node_files.config("broker")))
+    code, said = kraftlab_here("storage", "format", *files, "-g")
+    assert code == 1
+    assert f"cannot format {disk}" in said
+    assert "free space" in said
 
 
 def test_a_metadata_disk_that_runs_full_holds_writes_up_until_there_is_space_and_loses_none(

@@ -17,7 +17,7 @@ from kraftlab.client.admin import raise_first_error
 from kraftlab.demo.lab import wait_until
 from kraftlab.metadata.errors import ApiError
 
-KILLS = 3
+KILLS = 2
 PATIENCE_MS = 20_000
 
 Create = Callable[[str], Any]

@@ -19,7 +19,9 @@ def linearizable_describe(timeout_ms: int) -> pb.DescribeTopicPartitionsRequest:
     return pb.DescribeTopicPartitionsRequest(header=header)
 
 
-def test_every_node_answers_through_the_active_controller_with_the_newest_write(lab: Any, kraftlab: Callable[..., Any]) -> None:
+def test_every_node_answers_through_the_active_controller_with_the_newest_write(
+    lab: Any, kraftlab_here: Callable[..., Any]
+) -> None:
     lab.create_topic("read", [0])
     written = lab.small_write("read", 1_000_000)
     active = lab.active
@@ -38,10 +40,8 @@ def test_every_node_answers_through_the_active_controller_with_the_newest_write(
         lab.admin.list_partition_reassignments(linearizable=True),
     ):
         assert response.header.metadata_offset >= written
-    ran = kraftlab(
-        *("topics", "--bootstrap-server", lab.cluster.bootstrap_servers, "--list", "--topic", "read", "--linearizable", "--json")
-    )
-    assert json.loads(ran.stdout) == {"topics": ["read"]}
+    code, said = kraftlab_here("topics", *lab.at, "--list", "--topic", "read", "--linearizable", "--json")
+    assert (code, json.loads(said)) == (0, {"topics": ["read"]})
 
 
 def test_a_leader_that_is_cut_off_answers_committed_reads_only(lab: Any) -> None:

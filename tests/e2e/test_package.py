@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import shutil
@@ -98,20 +97,6 @@ def test_the_client_is_imported_from_the_package_itself(installed: pathlib.Path,
 
 def test_the_simulator_runs(installed: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert "2 seeds, all invariants held" in run(installed / "kraftlab", "sim", "--seeds", "2", cwd=tmp_path)
-
-
-def test_a_cluster_starts_and_ctrl_c_stops_it(
-    installed: pathlib.Path, scratch: pathlib.Path, processes: Callable[[pathlib.Path], dict[int, str]]
-) -> None:
-    command = [installed / "kraftlab", "up", "--data", scratch / "lab", "--controllers", "1", "--brokers", "1", "--json"]
-    process = start(*command, cwd=scratch)
-    assert process.stdout is not None
-    ready = json.loads(process.stdout.readline() or "{}")
-    process.send_signal(signal.SIGINT)
-    _, complained = process.communicate(timeout=20)
-    assert "bootstrap_servers" in ready, complained
-    assert process.returncode == 0, complained
-    assert not processes(scratch)
 
 
 def test_the_demo_plays_its_own_recording(

@@ -19,13 +19,13 @@ def test_a_throttled_reassignment_completes_over_a_failover(lab: Any) -> None:
     lab.create_topic("carried-on", [0, 1])
     lab.fill("carried-on", 200_000)
     content = lab.contents("carried-on")[0][0]
-    lab.throttle("carried-on", 60_000)
+    lab.throttle("carried-on", 20_000)
     lab.reassign({("carried-on", 0): [2, 0]})
     wait_until("bytes arrive", lambda: lab.bytes_arrived("carried-on", 2) > 0)
     lab.cluster.kill_node(lab.active)
     assert ("carried-on", 0) in lab.reassigning()
-    wait_until("the reassignment completes", lambda: ("carried-on", 0) not in lab.reassigning())
     lab.throttle("carried-on", None)
+    wait_until("the reassignment completes", lambda: ("carried-on", 0) not in lab.reassigning())
     placed = lab.partitions()["carried-on", 0]
     assert list(placed.replica_nodes) == [2, 0]
     assert sorted(placed.isr_nodes) == [0, 2]

@@ -29,9 +29,9 @@ class Document:
     """The whole file, for looking up what it mentions."""
 
     @property
-    def needs_authorizer(self) -> bool:
-        """Whether it was recorded on the cluster that knows users."""
-        return self.group == "g" or any("as" in step for step in self.steps)
+    def needs_no_authorizer(self) -> bool:
+        """Whether the recorded cluster refused calls about access for lack of an authorizer."""
+        return '"SECURITY_DISABLED"' in self.text
 
 
 @dataclass(frozen=True)

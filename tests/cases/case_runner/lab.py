@@ -21,6 +21,8 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.quorum.core.types import Endpoint
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 5, 2
+BARE = 1, 1, 1
+"""The cluster without an authorizer."""
 USERS = ("alice", "bob", "carol")
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -36,7 +38,7 @@ SETTINGS = {
     "controller.quorum.election.timeout.ms": "2000",
     "controller.quorum.fetch.timeout.ms": "5000",
 }
-FASTER = {"broker.session.timeout.ms": "2500", "broker.heartbeat.interval.ms": "400"}
+FASTER = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}
 """Of no recording: a broker that was killed is fenced sooner."""
 WITH_USERS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -66,7 +68,8 @@ class Lab:
     def __init__(self, directory: Path, cluster_id: str, *, with_users: bool) -> None:
         settings = SETTINGS | FASTER | (WITH_USERS if with_users else {})
         self.with_users = with_users
-        self.cluster = LocalCluster(directory, CONTROLLERS, BROKERS, LOG_DIRS, overrides=settings, cluster_id=cluster_id)
+        size = (CONTROLLERS, BROKERS, LOG_DIRS) if with_users else BARE
+        self.cluster = LocalCluster(directory, *size, overrides=settings, cluster_id=cluster_id)
         self._channels = Channels()
         self.newest_offset = 0
         self.active = -1
@@ -100,12 +103,16 @@ class Lab:
 
     def _prepare(self) -> None:
         """What was set before the first scenario."""
-        self.wait_until("all controllers are registered", lambda: len(self.admin.describe_cluster().controllers) == CONTROLLERS)
+        controllers, brokers = self.cluster.controller_ids, self.cluster.broker_ids
+        self.wait_until(
+            "all controllers are registered", lambda: len(self.admin.describe_cluster().controllers) == len(controllers)
+        )
         update = pb.FeatureUpdate(feature=ELIGIBLE_LEADERS_FEATURE, max_version_level=1, upgrade_type=1)
         self.call("controller", "UpdateFeatures", pb.UpdateFeaturesRequest(feature_updates=[update]))
-        for broker in self.cluster.broker_ids:
+        for broker in brokers:
             self.alter_configs(BROKER, str(broker), self.set_up_configs[BROKER, str(broker)], to=broker)
-        topics = [pb.CreatableTopic(name=name, num_partitions=2, replication_factor=3) for name in self.own_topics]
+        factor = min(3, len(brokers))
+        topics = [pb.CreatableTopic(name=name, num_partitions=2, replication_factor=factor) for name in self.own_topics]
         self._demand(
             self.call("controller", "CreateTopics", pb.CreateTopicsRequest(topics=topics)).topics, "own topics are created"
         )
