@@ -66,7 +66,7 @@ class Applying(ApplyOrder):
     # What it is told
 
     def advance(self, effect: Apply) -> None:
-        self._process.world.checkers.on_apply(self._process, effect.high_watermark)
+        self._process.world.checkers.apply(self._process, effect.high_watermark)
         super().advance(effect)
 
     def resigned(self, effect: Resigned) -> None:

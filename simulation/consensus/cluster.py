@@ -10,7 +10,7 @@ from kraftlab.quorum.core.types import ReplicaKey, VoterSet
 
 from .machine import Machine
 from .network import SimulatedNetwork
-from .observed import Observed, ObservedMachine
+from .observed import ObservedMachine
 from .process import SimulatedProcess
 from .stage import Stage
 
@@ -31,7 +31,7 @@ class VoterChanges(Protocol):
     def follow_up(self, machine: Machine, former: ReplicaKey) -> None: ...
 
 
-class Cluster(Stage, Observed, Protocol):
+class Cluster(Stage, Protocol):
     """Machines, the processes that lead, and what faults have left behind."""
 
     @property

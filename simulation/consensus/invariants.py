@@ -9,11 +9,11 @@ What concerns voters, snapshots and repair alone is judged in membership_invaria
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from typing import NamedTuple
 
-from kraftlab.quorum.core.batch import BatchHeader, check_all
+from kraftlab.quorum.core.batch import BatchHeader, ControlRecord, check_all
 from kraftlab.quorum.core.effects import Append, Effects, ElectionState, InstallSnapshot, Reply, Send, Truncate
 from kraftlab.quorum.core.events import Event
 from kraftlab.quorum.core.local_log import control_of
@@ -482,21 +482,19 @@ CHECKERS: tuple[type[Checker], ...] = (
 """In the order in which they judge; S11 and S8 look at the history before this event extends it."""
 
 
-class Checkers:
-    """Calls each checker only for what it overrides."""
+class Checkers(Checker):
+    """All checkers of a world as one: a hook `on_…` calls each checker that overrides the hook. The methods below call hooks
+    about what a process does, and keep its voter trail.
+    """
 
     def __init__(self, world: Observed, more: Iterable[type[Checker]] = ()) -> None:
-        self.world = world
-        self.all = [checker(world) for checker in (*CHECKERS, *more)]
-        self._hooks = {
-            name: [getattr(c, name) for c in self.all if getattr(type(c), name) is not getattr(Checker, name)]
-            for name in vars(Checker)
-            if name.startswith("on_")
-        }
-        self._state, self._applied = self._hooks["on_state"], self._hooks["on_applied"]
-        self._sent, self._replied, self._vote = self._hooks["on_sent"], self._hooks["on_replied"], self._hooks["on_vote"]
-        self._append, self._apply = self._hooks["on_append"], self._hooks["on_apply"]
-        self._flushed = self._hooks["on_flushed"]
+        super().__init__(world)
+        self.all: list[Checker] = []
+        self._hooks: dict[str, list[Callable[..., None]]] = {name: [] for name in vars(Checker) if name.startswith("on_")}
+        for name, hooks in self._hooks.items():
+            setattr(self, name, partial(_call_each, hooks))
+        for checker in (*CHECKERS, *more):
+            self.add(checker(world))
 
     def add(self, checker: Checker) -> None:
         """One more, that a world brings along."""
@@ -505,99 +503,50 @@ class Checkers:
             if getattr(type(checker), name) is not getattr(Checker, name):
                 hooks.append(getattr(checker, name))
 
-    def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
-        for check in self._hooks["on_boot"]:
-            check(machine, log, store)
-
     @property
     def watch_steps(self) -> bool:
         """Whether anybody wants to see every step: then `on_step` is to be called."""
         return bool(self._hooks["on_step"])
 
-    def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
-        for check in self._hooks["on_step"]:
-            check(process, event, effects)
-
-    def on_state(self, process: ObservedProcess) -> None:
-        for check in self._state:
-            check(process)
-
-    def on_append(self, process: ObservedProcess, effect: Append) -> None:
+    def append(self, process: ObservedProcess, effect: Append) -> None:
         headers, batches, has_control = appended(effect.data)
-        for check in self._append:
-            check(process, batches)
+        self.on_append(process, batches)
         if has_control:
-            self._on_control(process, headers, effect.data)
+            control = control_of(headers, effect.data)
+            for header in headers:
+                if header.is_control:
+                    self._add_voters(process, header, control)
 
-    def _on_control(self, process: ObservedProcess, headers: list[BatchHeader], data: bytes) -> None:
-        control = control_of(headers, data)
-        for header in headers:
-            if header.is_control:
-                inside = [entry for entry in control if header.base_offset <= entry[0] < header.end_offset]
-                for offset, voters in self.world.voters.record(header.crc, header.end_offset, inside):
-                    for check in self._hooks["on_voters"]:
-                        check(process, offset, voters, header.epoch)
-                    process.voter_trail.append(offset, voters)
+    def _add_voters(self, process: ObservedProcess, header: BatchHeader, control: list[tuple[int, ControlRecord]]) -> None:
+        inside = [entry for entry in control if header.base_offset <= entry[0] < header.end_offset]
+        for offset, voters in self.world.voters.record(header.crc, header.end_offset, inside):
+            self.on_voters(process, offset, voters, header.epoch)
+            process.voter_trail.append(offset, voters)
 
-    def on_frozen(self, process: ObservedProcess, context: SnapshotContext) -> None:
-        for check in self._hooks["on_frozen"]:
-            check(process, context)
-
-    def on_snapshot(self, process: ObservedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
-        for check in self._hooks["on_snapshot"]:
-            check(process, store, snapshot)
-
-    def on_refused(self, process: ObservedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
-        for check in self._hooks["on_refused"]:
-            check(process, snapshot, reason)
-
-    def on_install(self, process: ObservedProcess, effect: InstallSnapshot) -> None:
-        for check in self._hooks["on_install"]:
-            check(process, effect)
+    def install(self, process: ObservedProcess, effect: InstallSnapshot) -> None:
+        self.on_install(process, effect)
         process.voter_trail = VoterTrail(self.world.voters.committed.at(effect.id.offset))
 
-    def on_truncate(self, process: ObservedProcess, effect: Truncate) -> None:
-        for check in self._hooks["on_truncate"]:
-            check(process, effect.to_offset)
+    def truncate(self, process: ObservedProcess, effect: Truncate) -> None:
+        self.on_truncate(process, effect.to_offset)
         process.voter_trail.truncate(effect.to_offset)
 
-    def on_sent(self, process: ObservedProcess, send: Send) -> None:
+    def sent(self, process: ObservedProcess, send: Send) -> None:
         request = send.request
-        for check in self._sent:
-            check(process, request)
+        self.on_sent(process, request)
         if type(request) is VoteRequest and not request.pre_vote:
-            for check in self._vote:
-                check(process, request.epoch, process.key)
+            self.on_vote(process, request.epoch, process.key)
 
-    def on_replied(self, process: ObservedProcess, inbound: ObservedRequest, reply: Reply) -> None:
+    def replied(self, process: ObservedProcess, inbound: ObservedRequest, reply: Reply) -> None:
         request, response = inbound.request, reply.response
-        for check in self._replied:
-            check(process, response)
+        self.on_replied(process, response)
         if type(response) is VoteResponse and type(request) is VoteRequest and response.granted and not request.pre_vote:
-            for check in self._vote:
-                check(process, request.epoch, request.candidate)
+            self.on_vote(process, request.epoch, request.candidate)
 
-    def on_stored(self, machine: ObservedMachine, state: ElectionState) -> None:
-        for check in self._hooks["on_stored"]:
-            check(machine, state)
+    def apply(self, process: ObservedProcess, high_watermark: int) -> None:
+        self.on_apply(process, high_watermark, process.is_leading or process.raft.is_leader)
 
-    def on_flushed(self, process: ObservedProcess) -> None:
-        for check in self._flushed:
-            check(process)
 
-    def on_apply(self, process: ObservedProcess, high_watermark: int) -> None:
-        leading = process.is_leading or process.raft.is_leader
-        for check in self._apply:
-            check(process, high_watermark, leading)
-
-    def on_applied(self, process: ObservedProcess, end_offset: int, digest: int) -> None:
-        for check in self._applied:
-            check(process, end_offset, digest)
-
-    def on_acknowledged(self, process: ObservedProcess, base_offset: int, end_offset: int, crc: int) -> None:
-        for check in self._hooks["on_acknowledged"]:
-            check(process, base_offset, end_offset, crc)
-
-    def on_read(self, process: ObservedProcess, asked_at_offset: int, offset: int) -> None:
-        for check in self._hooks["on_read"]:
-            check(process, asked_at_offset, offset)
+def _call_each(hooks: list[Callable[..., None]], *arguments: object) -> None:
+    for hook in hooks:
+        hook(*arguments)

@@ -343,14 +343,14 @@ class SimulatedProcess:
     # A message leaves; whatever it claims must be on disk by now.
 
     def _release_send(self, send: Send) -> None:
-        self._checkers.on_sent(self, send)
+        self._checkers.sent(self, send)
         if send.correlation in self._outstanding:
             self._network.send(self, send)
 
     def _release_reply(self, reply: Reply) -> None:
         inbound = self.inbound.pop(reply.correlation, None)
         if inbound is not None:
-            self._checkers.on_replied(self, inbound, reply)
+            self._checkers.replied(self, inbound, reply)
             self._network.reply(self, inbound, reply.response)
         elif reply.correlation in self.asked and isinstance(reply.response, VoterChangeResponse):
             self.asked.pop(reply.correlation)(reply.response)
@@ -361,19 +361,19 @@ class SimulatedProcess:
         return 20 + int(self._latency.random() * 2 * self.world.disk_latency_us(self.node_id))
 
     def append(self, effect: Append) -> None:
-        self._checkers.on_append(self, effect)
+        self._checkers.append(self, effect)
         self.log.append(effect.base_offset, effect.end_offset, effect.data)
         self._staged_id = effect.append_id
         self._begin_flush()
 
     def truncate(self, effect: Truncate) -> None:
-        self.world.checkers.on_truncate(self, effect)
+        self.world.checkers.truncate(self, effect)
         self.log.truncate(effect.to_offset)
         self._staged_id = effect.append_id
         self._begin_flush()
 
     def install(self, effect: InstallSnapshot) -> None:
-        self.world.checkers.on_install(self, effect)
+        self.world.checkers.install(self, effect)
         self.log.install(effect.id, effect.last_crc)
         self._staged_id = effect.append_id
         self._begin_flush()

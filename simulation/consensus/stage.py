@@ -15,35 +15,22 @@ from kraftlab.quorum.core.effects import Effects, ElectionState, Send
 from kraftlab.quorum.core.events import Event, RequestAbandoned, RequestFailed
 from kraftlab.quorum.core.messages import Request, Response
 from kraftlab.quorum.core.raft_config import RaftConfig
-from kraftlab.quorum.core.raft_node import RaftNode
-from kraftlab.quorum.core.types import Endpoint, ReplicaKey, VoterSet
+from kraftlab.quorum.core.types import Endpoint, ReplicaKey
 from kraftlab.quorum.storage import DiskFailed, LogCorrupt
 from kraftlab.quorum.storage.metadata_log import Taken
 
-from .committed_history import CommittedHistory
 from .durable_log import DurableLog
 from .invariants import Checkers
-from .observed import ObservedMachine, ObservedProcess
-from .options import SimulationOptions
+from .observed import Observed, ObservedMachine, ObservedProcess
 from .simulated_file_system import SimulatedFileSystem
 from .state_machine import SimulatedStateMachine
 from .transcript import Transcript
-from .voter_trail import Voters
 
 LISTENER = "CONTROLLER"
 
 
-class Peer(Protocol):
+class Peer(ObservedProcess, Protocol):
     """A process as the network knows it."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def key(self) -> ReplicaKey: ...
-
-    @property
-    def raft(self) -> RaftNode: ...
 
     @property
     def inbound(self) -> Mapping[int, Inbound]: ...
@@ -75,7 +62,7 @@ class Links(Protocol):
     def process_died(self, process: Peer) -> None: ...
 
 
-class Station(Protocol):
+class Station(ObservedMachine, Protocol):
     """A machine as the network knows it. `port` is where its peers find it; another one after a move."""
 
     @property
@@ -88,7 +75,7 @@ class Station(Protocol):
     def port(self) -> int: ...
 
 
-class Stage(Protocol):
+class Stage(Observed, Protocol):
     """Time, chance and links; the judges; and what a run is counted by."""
 
     trace: Callable[[str], object] | None
@@ -101,12 +88,6 @@ class Stage(Protocol):
     has_rotten_snapshots: bool
 
     @property
-    def options(self) -> SimulationOptions: ...
-
-    @property
-    def now_us(self) -> int: ...
-
-    @property
     def is_healed(self) -> bool: ...
 
     @property
@@ -114,15 +95,6 @@ class Stage(Protocol):
 
     @property
     def checkers(self) -> Checkers: ...
-
-    @property
-    def history(self) -> CommittedHistory: ...
-
-    @property
-    def voters(self) -> Voters: ...
-
-    @property
-    def static_voters(self) -> VoterSet: ...
 
     @property
     def lost_disks(self) -> dict[ReplicaKey, tuple[DurableLog, ...]]: ...
@@ -197,7 +169,7 @@ class SnapshotPart(Protocol):
     def load_newest(self) -> None: ...
 
 
-class Process(Peer, ObservedProcess, Protocol):
+class Process(Peer, Protocol):
     """A process as its own parts know it."""
 
     @property

@@ -7,7 +7,6 @@ from itertools import count
 import msgspec
 import pytest
 
-from kraftlab.simulation.consensus import faults
 from kraftlab.simulation.consensus.faults import FAULTS
 from kraftlab.simulation.consensus.options import NetworkOptions, Strike, draw_options
 from kraftlab.simulation.consensus.plan import Plan, PlanError, decode, draw_strikes, encode
@@ -157,8 +156,3 @@ def test_a_planted_bug_shrinks_to_a_test_that_says_so() -> None:
     assert 'rule == "S17"' in text
     assert "with_mutant=False" in text
     assert shrunk.result.rule == "S17"
-
-
-def test_every_fault_says_whom_it_struck() -> None:
-    assert all(fault.about and fault.name == name for name, fault in FAULTS.items())
-    assert faults.Struck == tuple[int, ...]
