@@ -66,23 +66,16 @@ def table(rows: list[list[str]]) -> list[str]:
 
 def coverage_lines(coverage: Coverage) -> list[str]:
     """Both tables: how often each transition was made, and whom each fault struck in which state."""
-    from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, STATES, impossible
+    from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, STATES, can_strike
     from kraftlab.simulation.consensus.faults import FAULTS
 
     moves = [["transition", "epoch", "count"]]
     moves += [[name, relation, f"{coverage.transitions.get(name, 0):,}"] for name, relation in EPOCH_RELATIONS.items()]
     strikes = [["fault, by the state of the node it strikes", *STATES]]
-    reasons: dict[str, None] = {}
     for fault in FAULTS:
-        counts, row = coverage.faults.get(fault, {}), [fault]
-        for state in STATES:
-            reason = impossible(fault, state)
-            if reason is not None:
-                reasons[reason] = None
-            row.append("-" if reason is not None else f"{counts.get(state, 0):,}")
-        strikes.append(row)
-    lines = [*table(moves), "", *table(strikes)]
-    return [*lines, *(f"-: {reason}" for reason in reasons), ""]
+        counts = coverage.faults.get(fault, {})
+        strikes.append([fault, *(f"{counts.get(state, 0):,}" if can_strike(fault, state) else "-" for state in STATES)])
+    return [*table(moves), "", *table(strikes), "-: there is no process to strike", ""]
 
 
 def coverage_document(coverage: Coverage) -> dict[str, object]:

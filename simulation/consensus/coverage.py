@@ -1,7 +1,7 @@
 """What a run has met: which state transitions, and which fault struck a node in which state.
 
 Counters are plain dicts, small and picklable; those of many seeds are added up. A pair that no run can meet is not a hole: a
-fault that needs a process can not strike a node that is down, and `impossible` says so with the reason.
+fault that needs a process cannot strike a node that is down.
 """
 
 from __future__ import annotations
@@ -27,14 +27,12 @@ EPOCH_RELATIONS = {transition_name(row.source.name, row.target.name): row.epoch 
 """Every legal transition, and how its new epoch relates to the old one."""
 
 
-def impossible(fault: str, state: str) -> str | None:
-    """Why that fault can not strike a node in that state; None if it can."""
-    if state == DOWN and FAULTS[fault].needs_process:
-        return "there is no process to strike"
-    return None
+def can_strike(fault: str, state: str) -> bool:
+    """Return False if the fault needs a process and the node is down."""
+    return state != DOWN or not FAULTS[fault].needs_process
 
 
-POSSIBLE_PAIRS = tuple((fault, state) for fault in FAULTS for state in STATES if impossible(fault, state) is None)
+POSSIBLE_PAIRS = tuple((fault, state) for fault in FAULTS for state in STATES if can_strike(fault, state))
 
 
 class Coverage(msgspec.Struct):
@@ -51,7 +49,7 @@ class Coverage(msgspec.Struct):
         """A strike found its victims in these states."""
         counts = self.faults.setdefault(fault, {})
         for state in states:
-            if impossible(fault, state) is None:
+            if can_strike(fault, state):
                 counts[state] = counts.get(state, 0) + 1
 
     def add(self, other: Coverage) -> None:

@@ -69,28 +69,22 @@ class DurableLog:
             self.ends.append(batch[1])
         self.ends.append(taken.end_offset)
 
-    def _position(self, offset: int) -> int:
-        """Where the batch that ends at `offset` stands; -1: nowhere."""
-        position = bisect_left(self.ends, offset)
-        return position if position < len(self.ends) and self.ends[position] == offset else -1
-
     def crc_at(self, offset: int) -> int | None:
         """The crc of the batch that ends at `offset`; None if none does."""
-        if self.ends and self.ends[-1] == offset:
-            return self.crcs[-1]
-        if offset == self.start.offset > 0:
-            return self.start_crc
-        position = self._position(offset)
-        return self.crcs[position] if position >= 0 else None
+        return self._at(offset, self.crcs, self.start_crc)
 
     def epoch_at_end(self, offset: int) -> int | None:
         """The epoch of the batch that ends at `offset`; None if none does."""
-        if self.ends and self.ends[-1] == offset:
-            return self.epochs[-1]
+        return self._at(offset, self.epochs, self.start.epoch)
+
+    def _at(self, offset: int, values: array[int], at_start: int) -> int | None:
+        ends = self.ends
+        if ends and ends[-1] == offset:
+            return values[-1]
         if offset == self.start.offset > 0:
-            return self.start.epoch
-        position = self._position(offset)
-        return self.epochs[position] if position >= 0 else None
+            return at_start
+        position = bisect_left(ends, offset)
+        return values[position] if position < len(ends) and ends[position] == offset else None
 
     def holds(self, offset: int, crc: int | None) -> bool:
         """Whether the committed batch that ends at `offset`, with this crc, is here or in the snapshot this log starts at."""

@@ -249,14 +249,6 @@ class Condition(NamedTuple):
     limit_ms: Callable[[Liveness], int]
 
 
-def _at_once(liveness: Liveness) -> int:
-    return 0
-
-
-def _for_a_leader(liveness: Liveness) -> int:
-    return liveness.leader_limit_ms
-
-
 def _to_catch_up(liveness: Liveness) -> int:
     return liveness.leader_limit_ms + CATCH_UP_MS
 
@@ -275,10 +267,6 @@ def _not_caught_up(liveness: Liveness) -> str | None:
     return None if liveness.world.has_converged(leader.raft.log_end_offset) else "the nodes have not caught up"
 
 
-def _call_without_answer(liveness: Liveness) -> str | None:
-    return liveness.world.unanswered()
-
-
 def _change_under_way(liveness: Liveness) -> str | None:
     """No change is pending, and the newest voter set is committed."""
     leader = liveness.leader()
@@ -292,11 +280,11 @@ def _change_under_way(liveness: Liveness) -> str | None:
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition("L4", "nobody asks for pre-votes for ever", Liveness.stuck_prospective, _at_once),
-    Condition("L1", "somebody leads the core", _no_leader, _for_a_leader),
+    Condition("L4", "nobody asks for pre-votes for ever", Liveness.stuck_prospective, lambda liveness: 0),
+    Condition("L1", "somebody leads the core", _no_leader, lambda liveness: liveness.leader_limit_ms),
     Condition("L2", "every node of the core has committed and applied all, and has the same state", _not_caught_up, _to_catch_up),
     Condition("L3", "no change of the voters is under way", _change_under_way, _to_catch_up),
-    Condition("L6", "every call of a client has returned", _call_without_answer, _to_catch_up),
+    Condition("L6", "every call of a client has returned", lambda liveness: liveness.world.unanswered(), _to_catch_up),
 )
 """In the order in which they are looked at. L5, the calm after that, is watched by `_watch_epochs`."""
 

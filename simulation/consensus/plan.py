@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kraftlab.config.json_files import BadJson, decode_json
+
 from .faults import FAULTS
 from .options import SimulationOptions, Strike
 
@@ -72,8 +74,8 @@ def encode(plan: Plan) -> bytes:
 def decode(data: bytes, source: str) -> Plan:
     """The plan in a JSON document. PlanError names `source`, what is wrong, and the next step."""
     try:
-        plan = msgspec.json.decode(data, type=Plan)
-    except msgspec.MsgspecError as error:
+        plan = decode_json(data, Plan)
+    except BadJson as error:
         raise PlanError(
             f"{source} is no fault plan: {error}. Make one with: kraftlab sim --seed S --shrink --write-plan FILE"
         ) from error

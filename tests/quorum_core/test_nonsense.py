@@ -27,10 +27,6 @@ from kraftlab.quorum.core.messages import (
     VoteResponse,
 )
 
-FAULTS = ("crash", "start", "start", "cut", "one way", "heal", "heal", "stall", "unstall", "unstall", "propose")
-SNAPSHOT_FAULTS = ("snapshot", "snapshot", "slow snapshots", "snapshot disk on", "lose snapshots", "rot")
-
-
 numbers = st.one_of(st.integers(-3, 8), st.sampled_from([2**31 - 1, 2**31, 2**40, -(2**40)]))
 positions = st.one_of(st.builds(OffsetAndEpoch, numbers, numbers), st.just(OffsetAndEpoch(6, 2)))
 keys = st.builds(ReplicaKey, numbers, st.sampled_from([bytes(16), bytes([1]) * 16, bytes([2]) * 16]))

@@ -222,19 +222,17 @@ class Refinement(Checker):
 
     def _claims(self, replica: Replica, request: Request) -> None:
         """A request is made: what it says is so."""
-        log = replica.log
+        log, is_so = replica.log, True
         if type(request) is FetchRequest:
-            if (request.fetch_offset, request.last_fetched_epoch) != (log.end, log.epoch):
-                raise Refused(f"it sends {request!r}")
-            if request.high_watermark != replica.high_watermark:
-                raise Refused(f"it sends {request!r}")
+            claimed = (request.fetch_offset, request.last_fetched_epoch, request.high_watermark)
+            is_so = claimed == (log.end, log.epoch, replica.high_watermark)
         elif type(request) is VoteRequest:
             role = "prospective" if request.pre_vote else "candidate"
-            if (request.end_offset, request.last_epoch) != (log.end, log.epoch):
-                raise Refused(f"it sends {request!r}")
-            if (replica.role, replica.epoch) != (role, request.epoch):
-                raise Refused(f"it sends {request!r}")
-        elif type(request) in _OF_LEADERS and self._ghosts.leaders.get(request.epoch) != replica.key.node_id:
+            is_so = (request.end_offset, request.last_epoch) == (log.end, log.epoch)
+            is_so &= (replica.role, replica.epoch) == (role, request.epoch)
+        elif type(request) in _OF_LEADERS:
+            is_so = self._ghosts.leaders.get(request.epoch) == replica.key.node_id
+        if not is_so:
             raise Refused(f"it sends {request!r}")
 
     def _answers(self, replica: Replica, request: Request, response: Response) -> None:
@@ -248,11 +246,12 @@ class Refinement(Checker):
         if view.leader_id not in (NOBODY, self._ghosts.leaders.get(view.epoch)):
             raise Refused(f"it answers {response!r}")
         if type(response) is VoteResponse and type(request) is VoteRequest and response.granted:
-            if request.epoch != replica.epoch or not replica.is_whole:
-                raise Refused(f"it grants {request!r}")
-            if not request.pre_vote and replica.voted != request.candidate:
-                raise Refused(f"it grants {request!r}")
-            if request.pre_vote and not actions.is_up_to_date(replica, request.last_epoch, request.end_offset):
+            may_be_granted = request.epoch == replica.epoch and replica.is_whole
+            if request.pre_vote:
+                may_be_granted &= actions.is_up_to_date(replica, request.last_epoch, request.end_offset)
+            else:
+                may_be_granted &= replica.voted == request.candidate
+            if not may_be_granted:
                 raise Refused(f"it grants {request!r}")
         elif type(response) is FetchResponse and type(request) is FetchRequest and response.error is ErrorCode.NONE:
             self._serves(replica, request, response)
