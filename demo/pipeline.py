@@ -7,19 +7,18 @@ the cluster says of itself, and with plain Python.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import lzma
 import pathlib
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
 from typing import Any
 
+import click
 import msgspec
 
 from kraftlab.cli.main import run
@@ -27,7 +26,7 @@ from kraftlab.client.errors import ClusterUnreachable
 from kraftlab.lab import ClusterError, LocalCluster
 from kraftlab.metadata.errors import ApiError
 
-from .command import interrupt
+from .command import INTERRUPTED, interrupt
 from .lab import Lab, StoryError, wait_until
 from .recording import DEFAULT_CAPTURE, Recording, RecordingError
 from .report import Report
@@ -35,7 +34,6 @@ from .story import BROKERS, OVERRIDES, Story
 
 KAFKA_LOG = pathlib.Path(__file__).parents[1] / "examples" / "metadata-log" / "00000000000000000000.log.xz"
 DRAINED = 0
-INTERRUPTED = 130
 PLOT = 'class="plotly-graph-div"'
 QUICK = "-XX:TieredStopAtLevel=1"
 """The JVM's quick compiler: there is little data."""
@@ -235,24 +233,20 @@ class PipelineStory:
         return word.replace(f"{self.directory}/", "").replace(f"{self.cluster.directory}/", "")
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="make pipeline-demo",
-        description="Plays the data pipeline: a cluster is given a history, Spark makes tables, audits and a page of it."
-        " Needs no Java: pip brings one. Exit code 0 only if every check holds.",
-        epilog='examples: make pipeline-demo · make pipeline-demo ARGS=--json · make pipeline-demo ARGS="--keep DIR"',
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON report on stdout, nothing else")
-    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the lakes and the page there, to look at")
-    return parser.parse_args()
+@click.command(epilog="Example: make pipeline-demo ARGS=--json")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON report on stdout, and nothing else.")
+@click.option("--keep", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Leave the lakes and the page in DIR.")
+def main(as_json: bool, keep: pathlib.Path | None) -> None:
+    """Play the data pipeline: give a cluster a history, and have Spark make tables, audits and a page of it. Needs no Java: pip
+    brings one. Exit code 0 only if every check holds."""
+    raise SystemExit(play(as_json, keep))
 
 
-def main() -> int:
-    options = arguments()
+def play(as_json: bool, keep: pathlib.Path | None) -> int:
     signal.signal(signal.SIGTERM, interrupt)
-    report = Chapters(as_json=options.json)
+    report = Chapters(as_json=as_json)
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="kraftlab-pipeline-demo-"))
-    directory = options.keep.absolute() if options.keep else scratch / "kept"
+    directory = keep.absolute() if keep else scratch / "kept"
     try:
         if directory.exists() and any(directory.iterdir()):
             raise StoryError(f"{directory} is not empty; give --keep a new directory")
@@ -264,7 +258,7 @@ def main() -> int:
             cluster.close()
     except KeyboardInterrupt:
         report.check("ran to its end", False, "interrupted")
-        return 130
+        return INTERRUPTED
     except (StoryError, RecordingError, ClusterError, ClusterUnreachable, ApiError, OSError) as error:
         report.check("ran to its end", False, str(error))
     finally:
@@ -274,4 +268,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

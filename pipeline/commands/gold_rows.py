@@ -84,16 +84,21 @@ def print_rows(
     if form == JSON:
         print_json({**(extra or {}), "rows": rows})
     elif form == CSV:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(known)
-        writer.writerows([_cell(name, row[name], "") for name in known] for row in rows)
-        click.echo(text.getvalue(), nl=False)
+        click.echo(csv_text(known, ([_cell(name, row[name], "") for name in known] for row in rows)), nl=False)
     else:
         cells = [columns, *([_cell(name, row[name], "-", times=True) for name in columns] for row in rows)]
         for line in aligned(cells) if rows else ():
             click.echo(line)
         click.echo(summary)
+
+
+def csv_text(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """CSV with a heading."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _cell(name: str, value: Any, null: str, *, times: bool = False) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,6 +11,7 @@ from kraftlab.cli.output import Output, json_option
 from kraftlab.cli.tables import aligned
 
 from ..command import CLEAN
+from .gold_rows import csv_text
 from .options import lake_option
 
 ROWS_MAX = (1 << 31) - 2
@@ -75,7 +73,8 @@ def sql(query: str, lake_uri: str, limit: int, as_csv: bool, as_json: bool) -> i
         names, rows = run(spark, Lake(lake_uri), query, limit + 1)
     is_cut, rows = len(rows) > limit, rows[:limit]
     output = Output(as_json)
-    output.lines([_as_csv(names, rows)] if as_csv else aligned([names, *(list(map(_text, row)) for row in rows)]))
+    cells = [["" if as_csv and value is None else _text(value) for value in row] for row in rows]
+    output.lines([csv_text(names, cells).rstrip("\n")] if as_csv else aligned([names, *cells]))
     output.result([dict(zip(names, (_plain(value) for value in row), strict=True)) for row in rows])
     if is_cut:
         print(f"only the first {limit} rows; --limit shows more", file=sys.stderr)
@@ -91,11 +90,3 @@ def _text(value: Any) -> str:
     if value is None:
         return "null"
     return "[" + ",".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
-
-
-def _as_csv(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_text(value) if value is not None else "" for value in row] for row in rows)
-    return text.getvalue().rstrip("\n")

@@ -48,8 +48,10 @@ class Sentences:
 
     def of(self, why: Why) -> str:
         """Of reasons that this release does not know: the name."""
-        sentence = REASONS.get(why.reason)
-        return sentence(self, why) if sentence is not None else f"broker {why.source} → {why.target}: {why.reason}"
+        if why.reason in OTHERS:
+            return OTHERS[why.reason](self, why)
+        sentence = MOVED.get(why.reason)
+        return f"broker {why.source} → {why.target}: {sentence(self, why) if sentence is not None else why.reason}"
 
     def disk(self, broker: int) -> str:
         load = self.load[broker]
@@ -70,52 +72,56 @@ def _factor(_: Sentences, why: Why) -> str:
     return f"broker {why.target} gets a new replica: the topic is to have more"
 
 
-REASONS: dict[str, Callable[[Sentences, Why], str]] = {
-    "drain": lambda of, why: f"broker {why.source} → {why.target}: broker {why.source} is drained",
-    "replace": lambda of, why: f"broker {why.source} → {why.target}: broker {why.source} is replaced",
-    "rf": _factor,
+def _within(_: Sentences, why: Why) -> str:
+    paths = f"broker {why.source}, {why.source_dir} → {why.target_dir}"
+    if why.reason == "drain-dir":
+        return f"{paths}: the directory is drained"
+    return f"{paths}: IntraBrokerDiskUsageDistributionGoal: the directories of broker {why.source} are uneven"
+
+
+def _leader(of: Sentences, why: Why) -> str:
+    brokers = f"preferred leader {why.source} → {why.target}"
+    if why.reason == "leader-leaves":
+        return f"{brokers}: broker {why.source} has no replica any more"
+    has = f"{why.source} has {of.leaders(why.source)}, {why.target} has {of.leaders(why.target)}"
+    return f"{brokers}: LeaderReplicaDistributionGoal: {has}; no data moves"
+
+
+MOVED: dict[str, Callable[[Sentences, Why], str]] = {
+    "drain": lambda of, why: f"broker {why.source} is drained",
+    "replace": lambda of, why: f"broker {why.source} is replaced",
     "rack": lambda of, why: (
-        f"broker {why.source} → {why.target}: RackAwareGoal: broker {why.source} shares a rack "
-        f"({of.load[why.source].rack}) with another replica of the partition"
+        f"RackAwareGoal: broker {why.source} shares a rack ({of.load[why.source].rack}) with another replica of the partition"
     ),
     "disk-full": lambda of, why: (
-        f"broker {why.source} → {why.target}: DiskCapacityGoal: the disks of broker {why.source} are more than "
-        f"{DISK_CAPACITY_SHARE:.0%} full"
+        f"DiskCapacityGoal: the disks of broker {why.source} are more than {DISK_CAPACITY_SHARE:.0%} full"
     ),
-    "topic": lambda of, why: (
-        f"broker {why.source} → {why.target}: TopicReplicaDistributionGoal: broker {why.source} has too much of the topic"
-    ),
+    "topic": lambda of, why: f"TopicReplicaDistributionGoal: broker {why.source} has too much of the topic",
     "disk-high": lambda of, why: (
-        f"broker {why.source} → {why.target}: DiskUsageDistributionGoal: broker {why.source} holds {of.disk(why.source)}, "
-        f"{_band(of, True)} is the most"
+        f"DiskUsageDistributionGoal: broker {why.source} holds {of.disk(why.source)}, {_band(of, True)} is the most"
     ),
     "disk-low": lambda of, why: (
-        f"broker {why.source} → {why.target}: DiskUsageDistributionGoal: broker {why.target} holds {of.disk(why.target)}, "
-        f"{_band(of, False)} is the least"
+        f"DiskUsageDistributionGoal: broker {why.target} holds {of.disk(why.target)}, {_band(of, False)} is the least"
     ),
     "count-high": lambda of, why: (
-        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.source} has "
-        f"{of.load[why.source].replicas_before} replicas, {of.most} are the most"
+        f"ReplicaDistributionGoal: broker {why.source} has {of.load[why.source].replicas_before} replicas, {of.most} are the most"
     ),
     "count-low": lambda of, why: (
-        f"broker {why.source} → {why.target}: ReplicaDistributionGoal: broker {why.target} has "
-        f"{of.load[why.target].replicas_before} replicas, {of.fewest} are the least"
+        f"ReplicaDistributionGoal: broker {why.target} has {of.load[why.target].replicas_before} replicas, "
+        f"{of.fewest} are the least"
     ),
-    "exchange": lambda of, why: (
-        f"broker {why.source} → {why.target}: makes room: brokers get into their bands by this and other moves together"
-    ),
-    "leader": lambda of, why: (
-        f"preferred leader {why.source} → {why.target}: LeaderReplicaDistributionGoal: {why.source} has "
-        f"{of.leaders(why.source)}, {why.target} has {of.leaders(why.target)}; no data moves"
-    ),
-    "leader-leaves": lambda of, why: f"preferred leader {why.source} → {why.target}: broker {why.source} has no replica any more",
-    "directory": lambda of, why: (
-        f"broker {why.source}, {why.source_dir} → {why.target_dir}: IntraBrokerDiskUsageDistributionGoal: the directories of "
-        f"broker {why.source} are uneven"
-    ),
-    "drain-dir": lambda of, why: f"broker {why.source}, {why.source_dir} → {why.target_dir}: the directory is drained",
+    "exchange": lambda of, why: "makes room: brokers get into their bands by this and other moves together",
 }
-"""Reason of a `Why` → sentence."""
+"""Reason of a replica's move from broker to broker → the sentence after `broker A → B`."""
+
+OTHERS: dict[str, Callable[[Sentences, Why], str]] = {
+    "rf": _factor,
+    "leader": _leader,
+    "leader-leaves": _leader,
+    "directory": _within,
+    "drain-dir": _within,
+}
+"""Other reason → whole sentence."""
 
 
 def plan_lines(plan: Plan) -> list[str]:

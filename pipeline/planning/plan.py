@@ -23,7 +23,9 @@ ANY = "any"
 
 
 class Why(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change and its reason, a key of `explain.REASONS`. Broker ids, -1 for none; paths if it is about a directory."""
+    """One change and its reason, a key of `explain.MOVED` or `explain.OTHERS`. Broker ids are -1 for none; paths are given for
+    a change of directory.
+    """
 
     reason: str
     source: int = -1

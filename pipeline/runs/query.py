@@ -14,6 +14,7 @@ from ..session.factory import master_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_VIEWS = {table: table.replace(".", "_") for table in SPARK_SCHEMAS}
 _NAMES = re.compile(r"\b(" + "|".join(re.escape(table) for table in SPARK_SCHEMAS) + r")\b")
 _TEXTS = re.compile(r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 
@@ -23,11 +24,7 @@ NOT_FOUND, FILE_GONE = "TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND"
 def with_view_names(text: str) -> str:
     """A query in which tables are called as views can be: `silver.topics` is `silver_topics`. Texts in quotes stay."""
     parts = _TEXTS.split(text)
-    return "".join(part if index % 2 else _NAMES.sub(_view_name, part) for index, part in enumerate(parts))
-
-
-def _view_name(found: re.Match[str]) -> str:
-    return found.group(1).replace(".", "_")
+    return "".join(part if index % 2 else _NAMES.sub(lambda found: _VIEWS[found[1]], part) for index, part in enumerate(parts))
 
 
 def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[str], list[tuple[object, ...]]]:
@@ -37,10 +34,12 @@ def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[
     uris.check_reach(lake.uri, master_of(spark))
     if not lake.exists():
         raise WrongUse(f"{lake.place()} is no lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
+    text = with_view_names(text)
     try:
-        for table in SPARK_SCHEMAS:
-            lake.read(spark, table).createOrReplaceTempView(table.replace(".", "_"))
-        found = spark.sql(with_view_names(text)).limit(limit)
+        for table, view in _VIEWS.items():
+            if view in text.lower():
+                lake.read(spark, table).createOrReplaceTempView(view)
+        found = spark.sql(text).limit(limit)
         return found.columns, [tuple(row) for row in found.collect()]
     except AnalysisException as error:
         if error.getCondition() == NOT_FOUND:

@@ -31,6 +31,17 @@ DATA = Path(__file__).parents[2] / "examples" / "metadata-log"
 
 
 @pytest.fixture(scope="session")
+def kafka_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded log of Kafka's, segment and snapshots."""
+    directory = tmp_path_factory.mktemp("segments") / "__cluster_metadata-0"
+    directory.mkdir()
+    for packed in DATA.glob("*.xz"):
+        if not packed.name.endswith(".jsonl.xz"):
+            (directory / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
+    return directory
+
+
+@pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Unpacks one recorded file by its name."""
     directory = tmp_path_factory.mktemp("recordings")
@@ -251,10 +262,9 @@ def _tuple(values: list[int] | None) -> Replicas | None:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def kafka(kafka_log: Path) -> Recording:
     """The recorded log, straight from its decoder."""
-    path = tmp_path_factory.mktemp("kafka") / "00000000000000000000.log"
-    path.write_bytes(lzma.decompress((DATA / f"{path.name}.xz").read_bytes()))
+    path = kafka_log / "00000000000000000000.log"
     names: dict[str, str] = {}
     rows: Rows = []
     deletions = {}

@@ -263,17 +263,6 @@ def test_failfast_ends_the_read_at_a_damage_but_not_at_a_torn_end(own_log: Make,
         rows_of("kraftlab", log.directory, mode="failfast", committed=False)
 
 
-@pytest.fixture(scope="module")
-def kafka_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recorded log of Kafka's, segment and snapshots."""
-    directory = tmp_path_factory.mktemp("kafka") / "__cluster_metadata-0"
-    directory.mkdir()
-    for packed in DATA.glob("*.xz"):
-        if not packed.name.endswith(".jsonl.xz"):
-            (directory / packed.stem).write_bytes(lzma.decompress(packed.read_bytes()))
-    return directory
-
-
 def test_kafkas_records_are_those_of_its_own_tool_however_they_are_packed(
     kafka_log: Path, rows_of: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
