@@ -178,7 +178,11 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
     help="Go back to what was before a plan that was executed with --plan-id.",
 )
 @click.option("--progress", is_flag=True, help="Show how far each replica of a file is, rate and ETA (KIP-179).")
-@click.option("--reassignment-json-file", metavar="FILE", help='{"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}')
+@click.option(
+    "--reassignment-json-file",
+    metavar="FILE",
+    help='{"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}, or the output of --generate --json.',
+)
 @click.option("--topics-to-move-json-file", metavar="FILE", help='{"version":1,"topics":[{"topic":"foo"}]}')
 @click.option("--broker-list", metavar="IDS", help="Brokers to place on, for example 0,1,2.")
 @click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")

@@ -70,7 +70,10 @@ class _Versioned(msgspec.Struct):
 
 
 class _PlanFile(msgspec.Struct):
+    """A reassignment file, or the document that `--generate --json` prints, whose proposal counts."""
+
     partitions: tuple[Placement, ...] = ()
+    proposed: _PlanFile | None = None
 
 
 class _TopicName(msgspec.Struct):
@@ -92,7 +95,8 @@ def read_file(path: str) -> bytes:
 def parse_plan(data: bytes) -> Plan:
     """A reassignment file's plan, judged as far as it can be without a cluster. PlanError."""
     _check_version(data)
-    partitions = _decode(data, _PlanFile).partitions
+    file = _decode(data, _PlanFile)
+    partitions = (file.proposed or file).partitions
     if not partitions:
         raise PlanError("Partition reassignment list cannot be empty")
     for placement in partitions:

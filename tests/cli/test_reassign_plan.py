@@ -72,3 +72,8 @@ def test_lists_of_topics_and_brokers(captured) -> None:
         parse_topics(b'{"topics":[{"topic":"a"},{"topic":"a"}]}')
     with pytest.raises(PlanError, match="write broker ids with commas"):
         parse_brokers("0;1")
+
+
+def test_the_document_of_generate_is_a_plan() -> None:
+    current, proposed = (format_plan([Placement("t", 0, (broker,))]) for broker in (1, 2))
+    assert parse_plan(f'{{"current":{current},"proposed":{proposed}}}'.encode()).targets() == {("t", 0): (2,)}
