@@ -54,9 +54,7 @@ MODULES_WITH_CLUSTERS = (
     "cli/test_configs_end_to_end.py",
     "cli/test_end_to_end.py",
     "cli/test_moves_end_to_end.py",
-    "cli/test_partition_commands.py",
     "cli/test_time_travel.py",
-    "cli/test_znodes.py",
     "pipeline/planning/test_plan_of_a_cluster.py",
 )
 EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import click
 import pytest
 from click.shell_completion import BashComplete
 
 from kraftlab.cli import main
-from kraftlab.cli.command_groups import CommandGroup, Endings
+from kraftlab.cli.command_groups import Endings
 
 
 @pytest.mark.parametrize(
@@ -29,20 +28,6 @@ from kraftlab.cli.command_groups import CommandGroup, Endings
 def test_a_mistyped_command_is_told_what_was_meant(words: str, says: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(words.split()) == code
     assert capsys.readouterr().err == f"Error: {says}\n"
-
-
-def groups(command: click.Command, context: click.Context) -> list[click.Group]:
-    if not isinstance(command, click.Group):
-        return []
-    below = [command.get_command(context, name) for name in command.list_commands(context)]
-    return [command, *(group for found in below if found is not None for group in groups(found, context))]
-
-
-def test_every_group_answers_so() -> None:
-    root = main.build()
-    found = groups(root, click.Context(root, info_name="kraftlab"))
-    assert len(found) >= 11
-    assert [group.name for group in found if not isinstance(group, CommandGroup)] == []
 
 
 def test_an_unknown_word_before_what_is_completed_offers_nothing_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.cli import main
 from kraftlab.client import AdminClient, ClusterUnreachable, DataClient
 from kraftlab.lab import LocalCluster
@@ -24,19 +25,32 @@ CLUSTER = (1, 3, 2)
 
 
 def plan_file(directory: Path, *partitions: dict[str, object]) -> str:
-    path = directory / "plan.json"
+    path = directory / "partitions.json"
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return str(path)
 
 
-def verify_until_done(run: Run, path: str) -> Any:
+def replicas(run: Run, topic: str) -> list[list[int]]:
+    described = run("topics", "--describe", "--topic", topic, "--json").json
+    return [partition["replicas"] for partition in described["topics"][0]["partitions"]]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while True:
-        ran = run("reassign-partitions", "--verify", "--reassignment-json-file", path)
-        if ran.code != 2:
-            return ran
-        assert time.monotonic() < deadline, ran.out
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def verify_until_done(run: Run, path: str) -> Any:
+    ran = []
+
+    def is_done() -> bool:
+        ran.append(run("reassign-partitions", "--verify", "--reassignment-json-file", path))
+        return bool(ran[-1].code != 2)
+
+    wait_for(is_done)
+    return ran[-1]
 
 
 def test_topics_are_created_listed_described_and_deleted(run: Run) -> None:
@@ -321,6 +335,155 @@ def test_configs_are_set_and_removed(run: Run) -> None:
     assert (ran.code, ran.err) == (1, f"Error: Invalid value -7 for configuration {key}: Value must be at least 0\n")
 
 
+def test_topics_and_moves_of_znodes_are_imported(run: Run, tmp_path: Path) -> None:
+    topics, admin = tmp_path / "brokers" / "topics", tmp_path / "admin"
+    topics.mkdir(parents=True)
+    admin.mkdir()
+    clicks = topics / "z-clicks.json"
+    clicks.write_text('{"version": 1, "partitions": {"0": [0, 1]}}')
+    moving = {"partitions": {"0": [0, 2, 1], "1": [2, 1, 0]}, "adding_replicas": {"0": [2], "1": [2]}}
+    (topics / "z-orders.json").write_text(json.dumps({"version": 2, **moving, "removing_replicas": {"1": [0]}}))
+    plan_file(admin, {"topic": "z-orders", "partition": 1, "replicas": []})
+    (admin / "partitions.json").rename(admin / "reassign_partitions")
+    words = ("import-znode", "--directory", str(tmp_path))
+
+    checked = run(*words, "--validate-only", "--json").json
+    assert (checked["created"], checked["moved"]) == (["z-clicks", "z-orders"], ["z-orders-0"])
+    assert checked["partitions"][1]["target"] == [0, 2, 1]
+    summary = run(*words, "--validate-only").out.splitlines()[-1]
+    assert summary == "2 topics would be created, 0 exist already, 1 reassignment would be started."
+    assert "z-" not in run("topics", "--list").out
+    assert run(*words).code == 0
+    wait_for(lambda: replicas(run, "z-orders") == [[0, 2, 1], [1, 0]])
+    assert replicas(run, "z-clicks") == [[0, 1]]
+    again = run(*words, "--json").json
+    assert (again["created"], again["existing"]) == ([], ["z-clicks", "z-orders"])
+    clicks.write_text('{"version": 1, "partitions": {"0": [2]}}')
+    refused = run(*words)
+    assert refused.code == 1
+    assert "z-clicks-0 exists with replicas [0, 1], its znode has [2]" in refused.err
+
+
+# --- more partitions, elections, deleted records
+
+
+def test_partitions_are_added_silently(run: Run) -> None:
+    run("topics", "--create", "--topic", "grow", "--replica-assignment", "0:1")
+    assert run("topics", "--alter", "--topic", "grow", "--partitions", "3") == (0, "", "")
+    assert len(replicas(run, "grow")) == 3
+    again = run("topics", "--alter", "--topic", "grow", "--partitions", "3")
+    assert (again.code, again.out) == (1, "Error while executing topic command : Topic already has 3 partition(s).\n")
+
+
+def test_partitions_are_added_as_assigned_and_those_there_keep_their_replicas(run: Run) -> None:
+    run("topics", "--create", "--topic", "assigned", "--replica-assignment", "0:1")
+    alter = ("topics", "--alter", "--topic", "assigned", "--partitions", "3", "--replica-assignment")
+    assert run(*alter, "2:1,1:2,2:0") == (0, "", "")
+    assert replicas(run, "assigned") == [[0, 1], [1, 2], [2, 0]]
+    wrong = run("topics", "--alter", "--topic", "assigned", "--partitions", "5", "--replica-assignment", "0:1,0:1,0:1,0:1")
+    assert wrong.code == 1
+    assert "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified." in wrong.out
+
+
+def test_preferred_leaders_are_elected(run: Run, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "led", "--replica-assignment", "0:1,1:0")
+    plan = plan_file(tmp_path, {"topic": "led", "partition": 0, "replicas": [1, 0]})
+    assert run("reassign-partitions", "--execute", "--reassignment-json-file", plan).code == 0
+    path = plan_file(tmp_path, {"topic": "led", "partition": 0}, {"topic": "led", "partition": 1})
+    assert run("leader-election", "--election-type", "preferred", "--path-to-json-file", path) == (
+        0,
+        "Successfully completed leader election (PREFERRED) for partitions led-0\n"
+        "Valid replica already elected for partitions led-1\n",
+        "",
+    )
+    assert run("leader-election", "--election-type", "preferred", "--all-topic-partitions") == (
+        0,
+        "No partition needs an election (PREFERRED)\n",
+        "",
+    )
+
+
+def test_an_election_that_fails_says_which_and_ends_with_one(run: Run) -> None:
+    ran = run("leader-election", "--election-type", "UNCLEAN", "--topic", "nope", "--partition", "0")
+    said = "Error completing leader election (UNCLEAN) for partition: nope-0: UNKNOWN_TOPIC_OR_PARTITION: No such topic as nope\n"
+    assert ran == (1, said, "")
+    ran = run("leader-election", "--election-type", "unclean", "--topic", "nope", "--partition", "0", "--json")
+    failed = [{"partition": "nope-0", "error": "UNKNOWN_TOPIC_OR_PARTITION", "message": "No such topic as nope"}]
+    assert ran.json == {"election_type": "UNCLEAN", "elected": [], "not_needed": [], "failed": failed}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--topic", "t"],
+        ["--partition", "0", "--all-topic-partitions"],
+        ["--topic", "t", "--partition", "0", "--all-topic-partitions"],
+    ],
+)
+def test_elections_need_one_way_to_say_of_which_partitions(run: Run, arguments: list[str]) -> None:
+    ran = run("leader-election", "--election-type", "preferred", *arguments)
+    assert ran.code == 1
+    assert ran.err.endswith("See: kraftlab leader-election --help\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "write it like this"),
+        ('{"partitions":[]}', "it names no partition"),
+        ('{"version":2,"partitions":[{"topic":"t","partition":0}]}', "Not supported version field value 2"),
+        ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "it names t-0 twice"),
+        ('{"partitions":[{"topic":"t"}]}', "partition"),
+        ('{"x":' + "[" * 5_000, "write it like this"),
+        ('{"partitions":[{"topic":"\udcff"}]}', "write it like this"),
+    ],
+)
+def test_files_that_name_no_partitions_are_refused(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "partitions.json"
+    path.write_text(text, errors="surrogateescape")
+    ran = run("leader-election", "--election-type", "preferred", "--path-to-json-file", str(path))
+    assert ran.code == 1
+    assert said in ran.err and str(path) in ran.err
+
+
+def test_records_are_deleted_up_to_an_offset(run: Run, cluster: LocalCluster, tmp_path: Path) -> None:
+    run("topics", "--create", "--topic", "old", "--replica-assignment", "1:0,2:0")
+    with AdminClient(str(cluster.node(0).grpc)) as admin, DataClient(admin) as data:
+        for _ in range(3):
+            batch = build_batch([Record(None, b"value", 1_700_000_000_000)] * 2)
+            assert data.produce("old", 0, batch).error == 0
+    path = plan_file(
+        tmp_path,
+        {"topic": "old", "partition": 0, "offset": 4},
+        {"topic": "old", "partition": 1, "offset": 1},
+        {"topic": "nope", "partition": 0, "offset": 1},
+    )
+    ran = run("delete-records", "--offset-json-file", path)
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    assert lines[:3] == [
+        "Executing records delete operation",
+        "Records delete operation completed:",
+        "partition: old-0\tlow_watermark: 4",
+    ]
+    assert lines[3].startswith("partition: old-1\terror: OFFSET_OUT_OF_RANGE: offset 1 is not within 0 and the high watermark 0")
+    assert lines[4] == "partition: nope-0\terror: UNKNOWN_TOPIC_OR_PARTITION: there is no partition nope-0"
+    everything = plan_file(tmp_path, {"topic": "old", "partition": 0, "offset": -1})
+    ran = run("delete-records", "--offset-json-file", everything, "--json")
+    row = {"topic": "old", "partition": 0, "low_watermark": 6, "error": None, "message": None}
+    assert (ran.code, ran.json) == (0, {"partitions": [row]})
+
+
+def test_a_file_without_an_offset_deletes_nothing(run: Run, tmp_path: Path) -> None:
+    ran = run("delete-records", "--offset-json-file", plan_file(tmp_path, {"topic": "t", "partition": 0}))
+    assert ran.code == 1
+    assert "t-0 has no offset" in ran.err
+
+
+# --- without a cluster
+
+
 def test_nobody_at_the_address_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, new_port: Callable[[], int]
 ) -> None:
@@ -362,9 +525,3 @@ def test_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr()
     assert "there is no file /nope" in json.loads(printed.out)["error"]["message"]
     assert printed.err == ""
-
-
-def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in main.COMMANDS:
-        assert main.run([command, "--help"]) == 0
-        assert "Usage: kraftlab" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from itertools import pairwise
 import click
 
 from kraftlab.cli import main
+from kraftlab.cli.command_groups import CommandGroup
 
 CONTINUED = re.compile(r"\\\n\s*")
 STANDS_FOR_SOMETHING = {"COMMAND", "…"}
@@ -50,8 +51,11 @@ def test_examples_name_commands_and_options_that_there_are_and_can_be_pasted() -
     root = main.build()
     known = dict(commands(root, click.Context(root, info_name="kraftlab")))
     checked = 0
+    found = [command for command in known.values() if isinstance(command, click.Group)]
+    assert [group.name for group in found if not isinstance(group, CommandGroup)] == [], "a mistyped name gets a suggestion"
     for path, command in known.items():
         epilog = command.epilog or ""
+        assert command.get_help(click.Context(command, info_name=path)).startswith(f"Usage: {path}")
         for words in examples(epilog):
             assert stranger(words, known) is None, f"{path}: {shlex.join(words)}"
             checked += 1

@@ -81,9 +81,3 @@ def test_a_controller_that_is_not_formatted_cannot_be_added(
     (tmp_path / "metadata" / "meta.properties").unlink()
     assert main.run([*SERVERS, "add-controller", "--config", config]) == 1
     assert "is not formatted; run: kraftlab storage format" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["describe", "add-controller", "remove-controller", "transfer-leadership"])
-def test_help_needs_no_cluster(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["metadata-quorum", command, "--help"]) == 0
-    assert "Example" in capsys.readouterr().out

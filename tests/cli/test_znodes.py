@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,8 @@ from kraftlab.cli.zookeeper.znodes import (
     plan_import,
     read_dump,
 )
-from kraftlab.client import AdminClient
-from kraftlab.lab import LocalCluster
 
 ID = "CQkJCQkJCQkJCQkJCQkJCQ"
-DEADLINE_S = 20.0
 
 
 def topic_json(version: int = 3, **fields: Any) -> bytes:
@@ -255,50 +251,3 @@ def test_a_large_dump_is_imported_in_portions_that_the_controller_takes(topics: 
     refused = parse_topic("f", "t1", topic_json(1, partitions={"0": [1]}))
     with pytest.raises(CommandFailed, match=f"1 of {topics + 1} topics were refused, t1"):
         create_topics(controller, plan_import([*znodes, refused], {}), validate_only=False)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "lab", 1, 3, 1) as running:
-        yield running
-
-
-def test_a_cluster_has_the_topics_and_moves_afterwards(
-    cluster: LocalCluster, dump: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = str(cluster.node(0).grpc)
-    arguments = ["import-znode", "--directory", str(dump), "--bootstrap-server", server, "--json"]
-
-    def run(*more: str) -> Any:
-        capsys.readouterr()
-        code = main.run([*arguments, *more])
-        return code, json.loads(capsys.readouterr().out)
-
-    code, checked = run("--validate-only")
-    assert (code, checked["created"], checked["moved"]) == (0, ["clicks", "orders"], ["orders-0"])
-    assert checked["partitions"][1]["target"] == [0, 2, 1]
-    assert main.run([*arguments[:-1], "--validate-only"]) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert said == "2 topics would be created, 0 exist already, 1 reassignment would be started."
-    with AdminClient(server) as client:
-        assert not client.describe_topics().topics
-        assert run()[0] == 0
-        deadline = time.monotonic() + DEADLINE_S
-        while True:
-            found = {
-                (topic.name, entry.partition_index): (list(entry.replica_nodes), list(entry.adding_replicas))
-                for topic in client.describe_topics().topics
-                for entry in topic.partitions
-            }
-            if found[("orders", 0)] == ([0, 2, 1], []):
-                break
-            assert time.monotonic() < deadline, found
-            time.sleep(0.05)
-    assert found[("orders", 1)] == ([1, 0], [])
-    assert found[("clicks", 0)] == ([0, 1], [])
-    code, again = run()
-    assert (code, again["created"], again["existing"]) == (0, [], ["clicks", "orders"])
-    (dump / "brokers" / "topics" / "clicks" / "data").write_bytes(topic_json(1, partitions={"0": [2]}))
-    code, refused = run()
-    assert code == 1
-    assert "clicks-0 exists with replicas [0, 1], its znode has [2]" in refused["error"]["message"]
