@@ -18,8 +18,8 @@ from .errors import OutcomeUnknown
 _REFUSED = "connection refused"
 _NO_ANSWER = "no answer in time"
 _HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC listener?"
-_NOBODY_THERE = (_REFUSED, _HUNG_UP)
 _UNKNOWN_NAME = "the host name cannot be resolved"
+_NOBODY_THERE = (_REFUSED, _HUNG_UP, _UNKNOWN_NAME)
 _NOT_RESOLVED = ("errors resolving", "DNS resolution failed")
 _NOT_CONNECTED = ("failed to connect", *_NOT_RESOLVED)
 """How gRPC begins what it says about a request that it could not send at all."""
@@ -107,7 +107,7 @@ def fault_of(error: grpc.RpcError) -> str:
 
 def was_never_sent(fault: str) -> bool:
     """Whether the request cannot have reached the node: there was no connection."""
-    return fault in (*_NOBODY_THERE, _UNKNOWN_NAME) or fault.startswith(_NOT_CONNECTED)
+    return fault in _NOBODY_THERE or fault.startswith(_NOT_CONNECTED)
 
 
 def _tried(faults: Mapping[Endpoint, str]) -> str:
