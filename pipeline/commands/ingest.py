@@ -76,6 +76,7 @@ def ingest(
         report = run(spark, lake, places, format_name=format_name, lo=lo, hi=hi, mode=mode, cluster_id=cluster_id)
     output = Output(as_json)
     output.lines(_lines(report, is_first_given=lo is not None))
+    output.lines([f"next: kraftlab pipeline report --lake {lake_uri}      # builds silver and gold, and writes a page"])
     output.result(msgspec.to_builtins(report))
     _tell(report)
     return FINDINGS if report.faults or _lost(report) else CLEAN

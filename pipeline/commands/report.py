@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,7 @@ from kraftlab.cli.output import Output, json_option
 from ..command import CLEAN, FINDINGS
 
 if TYPE_CHECKING:
+    from ..lake.commits import Lake
     from ..reports.content import Report
 
 
@@ -22,13 +26,15 @@ if TYPE_CHECKING:
     short_help="Write one page with plots of moves, catch-up, skew and drift.",
     epilog="""\b
 Examples:
+  kraftlab pipeline report /tmp/lab/controller-*/metadata --out report.html      # from logs to the page; no lake is kept
   kraftlab pipeline report --lake /tmp/lake --out report.html
   kraftlab pipeline report --lake /tmp/lake --json | jq .statuses
 
 \b
 Exit codes: 0 nothing to look at, 1 findings (drift, log dirs over the band, damage, divergence).""",
 )
-@click.option("--lake", "place", metavar="URI", required=True, help="The lake whose gold tables are shown.")
+@click.argument("logs", metavar="[LOGDIR...]", nargs=-1)
+@click.option("--lake", "place", metavar="URI", help="The lake whose gold tables are shown, and which takes LOGDIRs in.")
 @click.option(
     "--out",
     "path",
@@ -39,13 +45,20 @@ Exit codes: 0 nothing to look at, 1 findings (drift, log dirs over the band, dam
     help="Where the page goes.",
 )
 @json_option
-def report(place: str, path: Path, as_json: bool) -> int:
-    """Show what was built last. Needs no Spark and no Java."""
+def report(logs: tuple[str, ...], place: str | None, path: Path, as_json: bool) -> int:
+    """Show what was built last; that needs no Spark and no Java.
+
+    With LOGDIRs, take these logs in first. Tables of silver and gold that the lake lacks are built of what was ingested.
+    """
     from ..errors import WrongUse
-    from ..lake.commits import Lake
     from ..reports import content, page
 
-    found = content.gather(Lake(place))
+    with _lake(place, logs) as lake:
+        if logs or (set(content.BUILT_OF_LOGS) - set(lake.tables()) and content.BATCHES in lake.tables()):
+            _build(lake, logs)
+        found = content.gather(lake)
+    if place is None:
+        found = msgspec.structs.replace(found, lake=" ".join(logs))
     if not found.rows:
         raise WrongUse(
             f"the lake {found.lake} holds no tables; the next step: kraftlab pipeline ingest LOGDIR... --lake {found.lake}"
@@ -60,10 +73,46 @@ def report(place: str, path: Path, as_json: bool) -> int:
     return FINDINGS if found.findings else CLEAN
 
 
+@contextmanager
+def _lake(place: str | None, logs: Sequence[str]) -> Iterator[Lake]:
+    """The lake at `place`, otherwise one for logs that is deleted at the end. WrongUse without both."""
+    from ..errors import WrongUse
+    from ..lake.commits import Lake
+
+    if place is not None:
+        yield Lake(place)
+    elif logs:
+        with tempfile.TemporaryDirectory(prefix="kraftlab-lake-") as directory:
+            yield Lake(directory)
+    else:
+        raise WrongUse("nothing to report on; name a lake with --lake, or directories with metadata logs")
+
+
+def _build(lake: Lake, logs: Sequence[str]) -> None:
+    """Take logs in and build silver and gold, with progress on stderr."""
+    from ..runs import build, gold, ingest
+    from .spark import spark_session
+
+    with spark_session() as spark:
+        if logs:
+            _say(f"taking in {len(logs)} logs …")
+            ingest.ingest(spark, lake, logs)
+        for layer in (build, gold):
+            layer.build(spark, lake, progress=lambda table: _say(f"building {table} …"))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
 def _lines(found: Report, path: Path) -> Iterator[str]:
+    from ..reports import content
     from ..reports.page import duration, moment
 
-    yield f"Reassignments: {found.moves_total:,}{_counted(found.statuses)}"
+    def known(table: str, text: str) -> str:
+        return "not built" if table in found.missing else text
+
+    yield f"Reassignments: {known(content.REASSIGNMENTS, f'{found.moves_total or 0:,}{_counted(found.statuses)}')}"
     if found.duration_ms:
         yield "Took:          " + ", ".join(f"{name} {duration(ms)}" for name, ms in found.duration_ms.items())
     if found.catch_up:
@@ -80,13 +129,20 @@ def _lines(found: Report, path: Path) -> Iterator[str]:
         over = sum(load.over_band for load in loads)
         most = f"{worst.broker_id}:{worst.path} {worst.ratio:.2f} of the mean"
         yield f"Log dirs:      {len(loads)} at {moment(as_of)}: {over} over the band; the fullest is {most}"
-    yield f"RF drift:      {found.drift_total:,}{_counted(found.drift_kinds)}"
-    yield f"Leader epochs: {len(found.epochs):,}; divergences: {sum(found.divergences.values()):,}{_counted(found.divergences)}"
-    yield f"Quarantined:   {sum(found.quarantined.values()):,}{_counted(found.quarantined)}"
-    yield f"Offset gaps:   {sum(found.gaps.values()):,}{_counted(found.gaps)}"
+    yield f"RF drift:      {known(content.DRIFT, f'{found.drift_total or 0:,}{_counted(found.drift_kinds)}')}"
+    yield (
+        f"Leader epochs: {known(content.EPOCHS, f'{len(found.epochs):,}')}; "
+        f"divergences: {known(content.DIVERGENCE, _summed(found.divergences))}"
+    )
+    yield f"Quarantined:   {known(content.QUARANTINE, _summed(found.quarantined))}"
+    yield f"Offset gaps:   {known(content.GAPS, _summed(found.gaps))}"
     if found.missing:
         yield f"Not built:     {', '.join(found.missing)}"
     yield f"Page:          {path}"
+
+
+def _summed(counts: dict[str, int]) -> str:
+    return f"{sum(counts.values()):,}{_counted(counts)}"
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -30,7 +30,9 @@ BAND = 0.10
 REASSIGNMENTS, REPLICAS, DRIFT = "gold.reassignments", "gold.reassignment_replicas", "gold.rf_drift"
 BROKER_LOAD, DIR_SKEW = "gold.broker_load", "gold.log_dir_skew"
 EPOCHS, DIVERGENCE = "gold.leader_epochs", "gold.log_divergence"
-QUARANTINE, GAPS = "bronze.quarantine", "bronze.offset_gaps"
+BATCHES, QUARANTINE, GAPS = "bronze.batches", "bronze.quarantine", "bronze.offset_gaps"
+BUILT_OF_LOGS = (*tables(SILVER)[:4], REASSIGNMENTS, REPLICAS, DRIFT, EPOCHS, DIVERGENCE)
+"""Tables that a lake with ingested logs can have without any samples of log dirs."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ class Epoch(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """All that is shown. `under_way` is a step curve: (ms, reassignments that were running from then on). `dirs` are log dirs at
-    the first and the last sample (ms, loads). `missing` names tables that were not built, so that nothing seems clean unseen.
+    the first and the last sample (ms, loads). `missing` names tables that were not built: what they would say is null or empty.
     """
 
     lake: str
@@ -106,13 +108,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
     statuses: dict[str, int]
     moves: tuple[Move, ...]
-    moves_total: int
+    moves_total: int | None
     duration_ms: dict[str, float]
     under_way: tuple[tuple[int, int], ...]
     catch_up: tuple[CatchUp, ...]
     dirs: tuple[tuple[int, tuple[DirLoad, ...]], ...]
     drift: tuple[Drift, ...]
-    drift_total: int
+    drift_total: int | None
     drift_kinds: dict[str, int]
     epochs: tuple[Epoch, ...]
     divergences: dict[str, int]
@@ -123,7 +125,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def findings(self) -> int:
         """What somebody should look at: drift, log dirs over the band, divergence that must not be, damage."""
         return (
-            self.drift_total
+            (self.drift_total or 0)
             + sum(load.over_band or load.offline for load in (self.dirs[-1][1] if self.dirs else ()))
             + self.divergences.get("log_matching", 0)
             + sum(self.quarantined.values())
@@ -134,7 +136,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def gather(lake: Lake) -> Report:
     """Reads a lake. CorruptInput for manifests that cannot be read."""
     built = set(lake.tables())
-    wanted = (*tables(SILVER)[:4], REASSIGNMENTS, REPLICAS, DRIFT, BROKER_LOAD, DIR_SKEW, EPOCHS, DIVERGENCE)
+    wanted = (QUARANTINE, GAPS, *BUILT_OF_LOGS, BROKER_LOAD, DIR_SKEW)
     moves = lake.arrow(REASSIGNMENTS)
     drift = lake.arrow(DRIFT)
     return Report(
@@ -143,13 +145,13 @@ def gather(lake: Lake) -> Report:
         missing=tuple(table for table in wanted if table not in built),
         statuses=_counts(moves, "status"),
         moves=longest_of(moves),
-        moves_total=moves.num_rows,
+        moves_total=moves.num_rows if REASSIGNMENTS in built else None,
         duration_ms=_quantiles(moves, "duration_ms"),
         under_way=under_way(moves),
         catch_up=catch_up_of(lake.arrow(REPLICAS)),
         dirs=_first_and_last(lake.arrow(DIR_SKEW)),
         drift=tuple(_drift(row) for row in drift.slice(0, LISTED).to_pylist()),
-        drift_total=drift.num_rows,
+        drift_total=drift.num_rows if DRIFT in built else None,
         drift_kinds=_counts(drift, "class"),
         epochs=_epochs(lake.arrow(EPOCHS)),
         divergences=_counts(lake.arrow(DIVERGENCE, ["class"]), "class"),

@@ -197,6 +197,26 @@ def test_an_empty_lake_is_wrong_use_with_the_next_step(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
+def test_what_is_not_built_is_not_zero(lake: Lake, tmp_path: Path) -> None:
+    other = Lake(str(tmp_path / "other"))
+    with other.writing():
+        other.commit_arrow(filled(content.DIR_SKEW, []), content.DIR_SKEW, 0, 100)
+    run = CliRunner().invoke(
+        report_command, ["--lake", other.place(), "--out", str(tmp_path / "page.html")], standalone_mode=False
+    )
+    assert run.return_value == 0
+    for line in (
+        "Reassignments: not built",
+        "RF drift:      not built",
+        "Leader epochs: not built; divergences: not built",
+        "Quarantined:   not built",
+        "Offset gaps:   not built",
+    ):
+        assert line in run.stdout
+    assert "No partition has drifted" not in (tmp_path / "page.html").read_text()
+    assert (content.gather(other).moves_total, content.gather(other).drift_total) == (None, None)
+
+
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.booleans()), max_size=40)
 
 

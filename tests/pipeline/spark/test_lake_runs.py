@@ -411,6 +411,22 @@ def test_ranges_within_one_batch_are_no_gaps(spark: SparkSession, own_log: Make,
     assert _gaps(lake) == []
 
 
+def test_a_report_takes_logs_in_and_builds_what_it_shows(
+    spark: SparkSession, own_log: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kraftlab.cli.main import run
+
+    log = own_log()
+    log.segment([[r.Topic(0, "orders", ID), r.Partition(0, 0, ID, (1, 2), (1, 2))], [_change()], [r.NoOp(0)]])
+    page = tmp_path / "page.html"
+    assert run(["pipeline", "report", str(log.directory), "--out", str(page), "--json"]) == 0
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert (document["lake"], document["missing"], document["moves_total"]) == (str(log.directory), [], 0)
+    assert "building gold.rf_drift" in told.err
+    assert page.exists()
+
+
 def test_ranges_and_limits_of_the_command_line(
     spark: SparkSession, own_log: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
