@@ -1,9 +1,9 @@
-# make demo | pipeline-demo | test | chaos | nightly | lint | mutants | proto | diagrams | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
+# make demo | pipeline-demo | test | chaos | nightly | lint | mutants | proto | diagrams | reference | bench | clean. Everything is installed into .venv from pyproject.toml; nothing by hand.
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check diagrams bench clean
+.PHONY: demo pipeline-demo test chaos nightly mutants lint proto proto-check diagrams reference bench clean
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile --editable
@@ -109,6 +109,10 @@ diagrams:
 	@test -x .venv/diagrams/bin/python || $(PYTHON) -m venv .venv/diagrams
 	@.venv/diagrams/bin/python -m pip install --quiet --disable-pip-version-check $(call EXTRA,diagrams)
 	.venv/diagrams/bin/python docs/diagrams/render.py
+
+# Writes docs/reference/*.md from the code.
+reference: .venv/installed-dev
+	$(BIN)/python docs/reference/generate.py
 
 bench: .venv/installed-dev
 	$(BIN)/python -m bench $(ARGS)

@@ -1,0 +1,169 @@
+"""Writes the reference pages from the code: commands, configs, records and calls. `--check` only compares.
+
+`make reference` runs this file; a test compares the committed pages.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import msgspec
+
+from kraftlab.cli.main import build
+from kraftlab.config.models import BrokerConfig, ControllerConfig, NodeConfig
+from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS
+from kraftlab.metadata.records import AnyRecord
+from kraftlab.quorum.core.types import VoterSet
+
+HERE = Path(__file__).resolve().parent
+PROTO = HERE.parents[1] / "proto" / "kraftlab" / "admin" / "v1" / "admin.proto"
+WIDTH = 100
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+
+
+# -- commands --------------------------------------------------------------------------------------------------------------
+
+
+def commands() -> Iterator[str]:
+    yield "# Commands\n\nThe help of every command, as `kraftlab COMMAND --help` prints it."
+    yield from _helps(build(), "kraftlab", None)
+
+
+def _helps(command: click.Command, path: str, parent: click.Context | None) -> Iterator[str]:
+    context = click.Context(
+        command, info_name=path.rpartition(" ")[2], parent=parent, max_content_width=WIDTH, terminal_width=WIDTH
+    )
+    yield f"## {path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            if (found := command.get_command(context, name)) is not None:
+                yield from _helps(found, f"{path} {name}", context)
+
+
+# -- configs ---------------------------------------------------------------------------------------------------------------
+
+
+def configs() -> Iterator[str]:
+    yield (
+        "# Configs\n\nNodes read `server.properties` (Kafka's format). A topic config can be set on a topic, or as its "
+        "broker-wide synonym for all topics.\nKeys of Kafka's that nothing here reads are checked and kept; they are not listed."
+    )
+    for title, model, known in (
+        ("Every node", NodeConfig, ()),
+        ("Controllers", ControllerConfig, NodeConfig.__struct_fields__),
+        ("Brokers", BrokerConfig, NodeConfig.__struct_fields__),
+    ):
+        fields = [field for field in msgspec.structs.fields(model) if field.name not in known and "." in field.encode_name]
+        keys = {field.encode_name: field for field in fields}
+        rows = ([f"`{name}`", _default(field.default), BROKER_KEYS[name].documentation or ""] for name, field in keys.items())
+        yield f"## {title}\n\n" + table(("key", "default", "meaning"), rows)
+    rows = (
+        [f"`{key.name}`", f"`{key.default}`", f"`{key.synonym}`" if key.synonym else "", key.documentation or ""]
+        for key in TOPIC_KEYS.values()
+    )
+    yield "## Topics\n\n" + table(("key", "default", "broker-wide synonym", "meaning"), rows)
+    dynamic = ([f"`{key.name}`", key.type.value, key.documentation or ""] for key in BROKER_KEYS.values() if key.dynamic)
+    yield "## Brokers: changed without a restart\n\n" + table(("key", "type", "meaning"), dynamic)
+
+
+def _default(value: object) -> str:
+    if value is msgspec.NODEFAULT:
+        return "required"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return "" if value in (None, ()) or isinstance(value, VoterSet) else f"`{value}`"
+
+
+@cache
+def _attribute_docs(kind: type) -> dict[str, str]:
+    """Return the docstrings that follow attributes in the source of a class."""
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(node, ast.ClassDef)
+    return {
+        before.target.id: " ".join(inspect.cleandoc(after.value.value).split())
+        for before, after in zip(node.body, node.body[1:], strict=False)
+        if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name)
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str)
+    }
+
+
+# -- records ---------------------------------------------------------------------------------------------------------------
+
+
+def records() -> Iterator[str]:
+    yield (
+        "# Metadata records\n\nA record is a MessagePack array `[type, version, fields…]`. Types below 1000 are Kafka's. In "
+        "change records null means *unchanged*. Ids are 16 bytes."
+    )
+    for record in sorted(typing.get_args(AnyRecord), key=lambda record: record.TYPE):
+        docs = _attribute_docs(record)
+        fields = [field for field in msgspec.structs.fields(record) if field.name != "version"]
+        types = {name: re.sub(r"\btuple\[(.*), \.\.\.\]", r"list of \1", text) for name, text in record.__annotations__.items()}
+        rows = (
+            [f"`{field.name}`", f"`{types[field.name]}`", _default(field.default), docs.get(field.name, "")] for field in fields
+        )
+        text = " ".join((vars(record).get("__doc__") or "").split())
+        parts = (
+            f"## {record.TYPE} {record.__name__}",
+            text,
+            table(("field", "type", "default", "meaning"), rows) if fields else "",
+        )
+        yield "\n\n".join(filter(None, parts))
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------------
+
+
+def calls() -> Iterator[str]:
+    text = PROTO.read_text()
+    messages = dict(_messages(text))
+    yield (
+        "# Calls of the admin API\n\nThe gRPC service `kraftlab.admin.v1.Admin`. `AdminClient` has a method for each call. "
+        "Requests begin with `RequestHeader header`, responses with `ResponseHeader header`."
+    )
+    for comment, name, request, response in re.findall(
+        r"((?:^  //[^\n]*\n)*)^  rpc (\w+)\((?:stream )?(\w+)\) returns \((?:stream )?(\w+)\)", text, re.MULTILINE
+    ):
+        about = " ".join(line.strip().removeprefix("//").strip() for line in comment.splitlines())
+        yield "\n\n".join(filter(None, (f"## {name}", about, f"```proto\n{messages[request]}\n{messages[response]}\n```")))
+    rest = [body for name, body in messages.items() if not name.endswith(("Request", "Response"))]
+    yield "## Messages that calls share\n\n```proto\n" + "\n".join(rest) + "\n```"
+
+
+def _messages(text: str) -> list[tuple[str, str]]:
+    found = re.findall(r"((?:^//[^\n]*\n)*^(?:message|enum) (\w+) \{(?:\}|.*?^\}))", text, re.MULTILINE | re.DOTALL)
+    return [(name, body) for body, name in found]
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {"commands": commands, "configs": configs, "records": records, "calls": calls}
+
+
+def page(name: str) -> str:
+    """Return the text of a page."""
+    return "\n\n".join(PAGES[name]()) + "\n\n<!-- Generated by docs/reference/generate.py; run: make reference -->\n"
+
+
+def stale() -> list[str]:
+    """Return the names of the pages that differ from the code."""
+    return [name for name in PAGES if not (path := HERE / f"{name}.md").exists() or path.read_text() != page(name)]
+
+
+if __name__ == "__main__":
+    for name in stale():
+        if "--check" in sys.argv:
+            sys.exit(f"docs/reference/{name}.md is not current; run: make reference")
+        (HERE / f"{name}.md").write_text(page(name))
