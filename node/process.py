@@ -12,7 +12,7 @@ import trio
 from kraftlab.metadata.codec import UnreadableRecords
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.quorum.core.errors import InvariantViolation, LogTruncationRefused
-from kraftlab.quorum.driver.cluster_generation import begin_anew
+from kraftlab.quorum.driver.cluster_generation import discard_copy
 from kraftlab.quorum.driver.errors import GenerationOver, first_cause, only_cause
 from kraftlab.quorum.storage.directory_lock import DirectoryLock
 from kraftlab.quorum.storage.errors import StorageError
@@ -86,7 +86,7 @@ async def through_generations(
             metadata_log_dir,
             newer.generation,
         )
-        await trio.to_thread.run_sync(begin_anew, RealFileSystem(), metadata_log_dir, newer)
+        await trio.to_thread.run_sync(discard_copy, RealFileSystem(), metadata_log_dir, newer)
 
 
 async def watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

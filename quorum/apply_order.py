@@ -1,9 +1,9 @@
-"""The sequence of committed batches and notices of leadership that a state machine is given.
+"""The sequence of committed batches and leadership notices for a state machine.
 
 Theory of operation. The high watermark only rises; everything below it is final. A notice carries the offset through which the
-state machine must have applied before it hears the notice: the high watermark of the moment, which for "you lead" is the end of
+state machine must have applied before it gets the notice: the high watermark of that moment, which for "you lead" is the end of
 the epoch's first batch. Notices and batches form one sequence, so a state machine never sees a batch of a later leader before it
-has heard that it lost its own leadership. Reading the batches, and waiting for them, is the business of the shell's own part.
+knows that its own leadership has ended. The shell reads the batches and waits for them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ApplyOrder:
         self._notices: deque[tuple[int, Notice]] = deque()
 
     def wake(self) -> None:
-        """There may be something to apply, or an occasion for a snapshot."""
+        """Look for batches to apply and for a snapshot that is due."""
         raise NotImplementedError
 
     def advance(self, effect: Apply) -> None:
@@ -54,19 +54,19 @@ class ApplyOrder:
         self.wake()
 
     def due_notice(self) -> Notice | None:
-        """Take the next notice if its turn has come."""
+        """Remove and return the next notice if its turn has come."""
         if self._notices and self._notices[0][0] <= self.applied_offset:
             return self._notices.popleft()[1]
         return None
 
     @property
     def end_offset(self) -> int:
-        """Batches may be applied up to here before a notice or a commit must come."""
+        """Batches may be applied up to here before the next notice or commit."""
         return min(self._notices[0][0], self.high_watermark) if self._notices else self.high_watermark
 
 
 def committed_batches(data: bytes, headers: Iterable[BatchHeader]) -> list[CommittedBatch]:
-    """The batches of `data`, which `headers` describe, as a state machine is given them."""
+    """Return the batches of `data`, which has these `headers`, as a state machine gets them."""
     batches: list[CommittedBatch] = []
     position = 0
     for header in headers:

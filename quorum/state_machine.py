@@ -1,8 +1,8 @@
-"""What runs on top of the log: the protocol between consensus and a state machine.
+"""The protocol between consensus and the state machine on top of the log.
 
-The driver's apply task (and the simulator) calls these, one at a time, in log order, without gaps and never for uncommitted
-data. On the node that proposed a batch, `apply` is called for it as well, once committed: an active controller has replayed it
-already and only moves its offsets.
+The driver's apply task (or the simulator) calls these methods, one at a time, in log order, without gaps and never for
+uncommitted data. On the node that proposed a batch, `apply` is called for it as well, once committed: an active controller has
+replayed it before and only moves its offsets.
 """
 
 from __future__ import annotations
@@ -24,35 +24,38 @@ class CommittedBatch(NamedTuple):
 
 
 class FrozenState(Protocol):
-    """The state at one offset, as it stays however the state machine goes on."""
+    """The state at one offset. It does not change when the state machine does."""
 
     def batches(self) -> Iterator[tuple[bytes, int]]:
-        """The records that make the state from nothing: (MessagePack array, record count) each. Worker thread."""
+        """Yield the records that make the state from nothing: (MessagePack array, record count) each. Worker thread."""
 
 
 class StateMachine(Protocol):
-    """Told of commits and of leadership; must not block (it runs on the event loop) and must not raise for good data."""
+    """Receives commits and leadership notices. Must not block (it runs on the event loop) and must not raise for good data."""
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
-        """Committed batches, in order. `high_watermark` is the newest known, at or above the last batch's end."""
+        """Apply committed batches, in order. `high_watermark` is the newest known, at or above the last batch's end."""
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
-        """Another node leads, or nobody known (-1)."""
+        """Note another leader; -1: unknown."""
 
     async def became_leader(self, epoch: int) -> None:
-        """This node leads and has applied everything of earlier epochs: it may propose in `epoch` from now on."""
+        """Note that this node leads and has applied everything of earlier epochs: it may propose in `epoch` from now on."""
 
     async def resigned(self, epoch: int, reason: str) -> None:
-        """This node no longer leads `epoch`; what it proposed and did not see committed may or may not survive."""
+        """Note that this node no longer leads `epoch`. Its proposals that were not seen as committed may survive or not."""
 
     def freeze(self) -> FrozenState | None:
-        """The state with exactly what was applied so far, committed data only. Cheap, between two calls of `apply`.
+        """Return the state with exactly the batches applied so far. Cheap, between two calls of `apply`.
 
-        None: not now (a transaction is open); asked again later.
+        None: not now (a transaction is open); called again later.
         """
 
     def read_snapshot(self, bodies: Iterable[bytes]) -> object:
-        """What `load_snapshot` needs, from a snapshot's data batches. Worker thread; touches no state. ValueError: unreadable."""
+        """Return the state for `load_snapshot` from a snapshot's data batches.
+
+        Worker thread; changes nothing. ValueError: unreadable.
+        """
 
     async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: Any) -> None:
-        """Replaces all state by `state`, which `read_snapshot` made: everything below `position.offset` is applied now."""
+        """Replace the whole state by `state` from `read_snapshot`: everything below `position.offset` is applied now."""

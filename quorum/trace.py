@@ -1,29 +1,29 @@
-"""A node's core transitions as NDJSON: one JSON object per line, for people with `jq`, and for checking against a specification.
+"""A node's core transitions as NDJSON, one JSON object per line: for people with `jq`, and to check against a specification.
 
-Theory of operation. `TraceWriter` stands beside one node and is shown every step: the event and the effects it led to. It walks
-the effects in their order and writes a line for each that changes what Raft is about: the state, the log's end, what is
-committed, what is stored, and what is sent. Each line holds the event and the node's variables *after* it, so that two lines
-are a transition, in the manner of the trace points of etcd's raft and of trace validation with TLC. It knows neither sockets
-nor clocks: the simulator writes virtual microseconds, a real node those of its wall clock.
+Theory of operation. `TraceWriter` belongs to one node and gets every step: the event and its effects. It walks the effects in
+order and writes a line for each that changes Raft's variables: the state, the log's end, the commit point, stored data, and sent
+messages. Each line holds the event and the node's variables *after* it, so that two lines are a transition, like the trace points
+of etcd's raft and of trace validation with TLC. It knows neither sockets nor clocks: the simulator writes virtual microseconds, a
+real node those of its wall clock.
 
-Version 1 of the format, fields in this order; those with "?" are there only where they make sense::
+Version 1 of the format, fields in this order; those with "?" only where they make sense::
 
     v         1
-    time_us   when
+    time_us   time of the event
     node      the node's id
-    event     what happened, see EVENTS
+    event     one of EVENTS
     state     unattached, prospective, candidate, leader, follower or resigned
-    epoch, leader, voted    the epoch, who leads it and whom this node voted for in it (-1: nobody known)
+    epoch, leader, voted    the epoch, its leader and this node's vote in it (-1: unknown)
     end, hw   the end of the log, and the high watermark (-1: unknown)
     durable   everything below this offset is on this node's disk
     config    the voters' ids
     from?     the state before, with event "state"
-    peer?     who is sent to or heard from
+    peer?     the other node of a message
     message?  the message's kind, with "send", "reply", "receive" and "answer"
     about?    the message itself, as the transcript shows it
-    offset?   where an append begins, a truncation cuts, and a log that is installed or cleaned begins
+    offset?   start of an append, cut of a truncation, start of a log that is installed or cleaned
 
-The format only grows within a version: readers must pass over fields that they do not know.
+Within a version the format only grows: readers must ignore fields that they do not know.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ EVENTS = {
     "send": "a request is handed to the network, which may have to wait for the disk",
     "reply": "an answer is handed to the network, likewise",
 }
-"""Every event, and what it means."""
+"""Every event and its meaning."""
 
 
 class TraceWriter:
-    """Lines about one incarnation of one node. `write` is given whole lines, each with its newline.
+    """Writes lines about one incarnation of one node. `write` gets whole lines, each with its newline.
 
-    Make it before the node's first step; show it every step, after `RaftNode.step` has returned.
+    Create it before the node's first step, and pass it every step after `RaftNode.step` has returned.
     """
 
     def __init__(self, write: Callable[[str], object], node: RaftNode, now_us: int) -> None:
@@ -79,7 +79,7 @@ class TraceWriter:
         self._line(now_us, "boot")
 
     def step(self, now_us: int, event: Event, effects: Effects) -> None:
-        """One step of the node."""
+        """Write the lines of one step of the node."""
         if isinstance(event, RequestReceived):
             self.senders[event.correlation] = event.sender.node_id
             self._message(now_us, "receive", event.sender.node_id, event.request)

@@ -25,6 +25,6 @@ class LineLimit:
         return suppressed
 
     @property
-    def tells_at(self) -> float:
+    def summary_due_at(self) -> float:
         """When a line may be written that only says how many were suppressed; infinite if none were."""
         return self._full_at - self._slack_s if self._suppressed else math.inf

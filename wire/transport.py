@@ -139,10 +139,10 @@ class _LimitedWarnings:
             more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
             logger.warning(f"{message}%s", *values, more)
 
-    def tell(self) -> None:
+    def summarize(self) -> None:
         """Says how many were left out, when no other line is going to."""
         now = trio.current_time()
-        if self._limit.tells_at <= now:
+        if self._limit.summary_due_at <= now:
             logger.warning("%d more lines about peers' connections were left out", self._limit.admit(now))
 
 
@@ -222,7 +222,7 @@ class PeerServer:
             now = trio.current_time()
             for connection in tuple(self._connections):
                 connection.close_if_overdue(now)
-            self.warnings.tell()
+            self.warnings.summarize()
 
 
 class _ServedConnection:

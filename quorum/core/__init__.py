@@ -1,7 +1,7 @@
-"""Consensus as pure code: the Raft state machine of the metadata quorum and the batch format of its log.
+"""The Raft state machine of the metadata quorum and the batch format of its log, without I/O.
 
-`RaftNode` is the whole of it for a shell; `Outbox` holds its messages back until they are durable; `LogView` is how it sees
-the log. Events, effects, messages and batches live in modules of those names.
+A shell drives one `RaftNode`, holds messages back in an `Outbox` until they are durable, and gives the node a `LogView` of the
+log. Events, effects, messages and batches live in modules of those names.
 """
 
 from .effects import Barrier, ElectionState

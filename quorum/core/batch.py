@@ -1,18 +1,18 @@
-"""The batch format of the metadata log: bytes <-> header.
+"""The batch format of the metadata log.
 
 A batch is a 48-byte big-endian header and a body::
 
     magic u32 | length u32 | crc u32 | base_offset u64 | epoch u32 | attributes u16 | record_count u16 |
     append_time_ms u64 | high_watermark u64 | previous_crc u32 | body
 
-`length` counts what follows the crc field; `crc` (zlib.crc32) covers the same bytes, so offset and epoch are inside it,
-unlike Kafka's. `previous_crc` is the crc of the batch before: the log is a hash chain, and equal crcs at equal offsets mean
-equal prefixes. `high_watermark` is what the leader knew when it wrote the batch: recovery never truncates below the largest
-stamp it finds.
+`length` counts the bytes after the crc field. `crc` (zlib.crc32) covers the same bytes, so it includes offset and epoch, unlike
+Kafka's. `previous_crc` is the crc of the batch before: the log is a hash chain, and equal crcs at equal offsets mean equal
+prefixes. `high_watermark` is the leader's when it wrote the batch: recovery never truncates below the largest stamp that it
+finds.
 
-The body is ONE MessagePack array of `record_count` records, each `[type, version, fields…]`. Consensus never looks into data
-bodies; it writes and reads control bodies (attribute bit CONTROL), whose record types stand at the end of this module.
-Each record takes one offset.
+The body is one MessagePack array of `record_count` records, each `[type, version, fields…]`. Each record takes one offset.
+Consensus never reads data bodies. It reads and writes control bodies (attribute bit CONTROL); their record types are at the end
+of this module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEADER_BYTES = HEADER.size
 LENGTH_FROM = 12
 """Bytes of the header that `length` does not count: magic, length, crc."""
 CRC_AT = 8
-"""Where the crc stands in the header."""
+"""Position of the crc in the header."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 MAX_RECORDS = 10_000
 CONTROL = 1 << 5
@@ -47,7 +47,7 @@ _AFTER_CRC = struct.Struct(">QIHHQQI")
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
-    """One batch's header. `size_bytes` is the whole batch's size, header included."""
+    """The header of one batch. `size_bytes` is the size of the whole batch, header included."""
 
     size_bytes: int
     crc: int
@@ -73,7 +73,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class Batch(NamedTuple):
-    """A header with its body (one MessagePack array) and the batch's own bytes."""
+    """A header, its body (one MessagePack array) and the bytes of the whole batch."""
 
     header: BatchHeader
     body: bytes
@@ -91,7 +91,7 @@ def encode(
     previous_crc: int,
     attributes: int = 0,
 ) -> tuple[bytes, int]:
-    """The batch's bytes and its crc (the next batch's `previous_crc`)."""
+    """Return the bytes of a batch and its crc, the `previous_crc` of the next batch."""
     if not 0 < record_count <= MAX_RECORDS:
         raise ValueError(f"a batch holds 1 to {MAX_RECORDS} records, not {record_count}")
     covered = _AFTER_CRC.pack(base_offset, epoch, attributes, record_count, append_time_ms, high_watermark, previous_crc) + body
@@ -102,7 +102,7 @@ def encode(
 
 
 def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
-    """The header at `position`, unchecked but for magic and length; CorruptBatch says what is wrong."""
+    """Return the header at `position`; only magic and length are checked. CorruptBatch says what is wrong."""
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatch(f"{len(data) - position} bytes at position {position} are too few for a batch header")
     magic, length, crc, base, epoch, attributes, count, time_ms, mark, previous = HEADER.unpack_from(data, position)
@@ -114,7 +114,10 @@ def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
 
 
 def check(data: bytes | memoryview, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`. CorruptBatch if it is cut short, its crc does not hold, or it has no records."""
+    """Return the header of the batch at `position`.
+
+    CorruptBatch if the batch is cut short, has a wrong crc, or has no records.
+    """
     header = read_header(data, position)
     end = position + header.size_bytes
     if len(data) < end:
@@ -130,16 +133,16 @@ def check(data: bytes | memoryview, position: int = 0) -> BatchHeader:
 
 
 def is_intact(data: bytes, position: int, end: int, crc: int) -> bool:
-    """Whether the sealed batch with this crc, and no other, lies at `[position, end)`."""
+    """Return True if the sealed batch with this crc, and no other, lies at `[position, end)`."""
     start = position + LENGTH_FROM
     return data[position:start] == _START.pack(MAGIC, end - start, crc) and zlib.crc32(data[start:end]) == crc
 
 
 def check_all(data: bytes) -> list[BatchHeader]:
-    """The headers of all batches in `data`, which must hold whole batches only and chain to each other.
+    """Return the headers of all batches in `data`, which must hold whole batches that chain to each other.
 
-    The same bytes are asked about several times on their way from a fetch to the log and on to the state machine: what was found
-    out about the last few small ones is remembered.
+    The same bytes are checked several times on their way from a fetch to the log and to the state machine. The results for the
+    last few small inputs are cached.
     """
     return list(_checked(data) if len(data) <= _REMEMBERED_BYTES else _check_all(data))
 
@@ -157,7 +160,7 @@ def _check_all(data: bytes) -> tuple[BatchHeader, ...]:
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
-    """The headers of whole batches that come from who has checked them, or made them; CorruptBatch if there are other bytes."""
+    """Return the headers of whole batches that were checked before, or were made here. CorruptBatch if there are other bytes."""
     if len(data) <= _REMEMBERED_BYTES:
         return check_all(data)
     headers: list[BatchHeader] = []
@@ -175,14 +178,14 @@ _checked = lru_cache(maxsize=128)(_check_all)
 
 
 def decode(data: bytes | memoryview, position: int = 0) -> Batch:
-    """The whole batch at `position`, checked as by `check`."""
+    """Return the batch at `position`, checked as by `check`."""
     header = check(data, position)
     raw = bytes(data[position : position + header.size_bytes])
     return Batch(header, raw[HEADER_BYTES:], raw)
 
 
 def decode_all(data: bytes) -> list[Batch]:
-    """All batches in `data`, checked as by `check_all`."""
+    """Return all batches in `data`, checked as by `check_all`."""
     batches: list[Batch] = []
     position = 0
     for header in check_all(data):
@@ -193,7 +196,7 @@ def decode_all(data: bytes) -> list[Batch]:
 
 
 class LeaderChange(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Control record: the first of an epoch. Who leads, who the voters are and who granted their vote."""
+    """Control record, the first of an epoch: the leader, the voters, and the voters that granted their vote."""
 
     TYPE: ClassVar[int] = 2
     version: int
@@ -203,8 +206,10 @@ class LeaderChange(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Control record: the first of a snapshot (KIP-630). `last_crc` is the crc of the batch that ends where the snapshot does, so
-    that the chain goes on after it; `append_time_ms` is that batch's.
+    """Control record, the first of a snapshot (KIP-630).
+
+    `last_crc` is the crc of the log's batch that ends where the snapshot does, so that the chain continues after it.
+    `append_time_ms` is that of the same batch.
     """
 
     TYPE: ClassVar[int] = 3
@@ -216,8 +221,9 @@ class SnapshotHeader(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class SnapshotFooter(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Control record: the last of a snapshot. `digest` is the SHA-256 of every byte before this record's batch; `record_count`
-    counts the data records.
+    """Control record, the last of a snapshot.
+
+    `digest` is the SHA-256 of every byte before this record's batch. `record_count` counts the data records.
     """
 
     TYPE: ClassVar[int] = 4
@@ -227,7 +233,7 @@ class SnapshotFooter(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class KRaftVersion(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Control record: 0 = static voters, 1 = voters live in the log (KIP-853)."""
+    """Control record: 0 = static voters, 1 = the voters are in the log (KIP-853)."""
 
     TYPE: ClassVar[int] = 5
     version: int
@@ -245,8 +251,8 @@ class KRaftVoters(msgspec.Struct, frozen=True, array_like=True, tag=6):
 class ForcedStandalone(msgspec.Struct, frozen=True, array_like=True, tag=1000):
     """Control record: a lost majority was given up. From here on the node `voter` votes alone, in `generation`.
 
-    `previous_voters` is the set that could not be reached; `high_watermark` and `end_offset` say what was known to be committed
-    and what was kept.
+    `previous_voters` is the unreachable set. Everything below `high_watermark` was known as committed; `end_offset` is the end of
+    the log that was kept.
     """
 
     TYPE: ClassVar[int] = 1000
@@ -266,12 +272,12 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode_control(records: list[ControlRecord]) -> bytes:
-    """The body of a control batch."""
+    """Return the body of a control batch."""
     return _encoder.encode(records)
 
 
 def decode_control(body: bytes) -> list[ControlRecord]:
-    """The records of a control batch's body. CorruptBatch for a type or version this node does not know."""
+    """Return the records of a control batch's body. CorruptBatch for a type or version that this node does not know."""
     try:
         records = _control_decoder.decode(body)
     except msgspec.DecodeError as error:

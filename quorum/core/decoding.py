@@ -1,4 +1,4 @@
-"""MessagePack that a stranger may have written."""
+"""MessagePack from untrusted peers."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ T = TypeVar("T")
 
 
 class Decoder(Generic[T]):
-    """`msgspec.msgpack.Decoder`, but whatever is wrong with the bytes is a MsgspecError. That one raises UnicodeDecodeError for
-    text that is none, and RecursionError for a few kilobytes of arrays within arrays: either would end a node that heard it.
+    """A `msgspec.msgpack.Decoder` that raises MsgspecError for every malformed input.
+
+    msgspec itself raises UnicodeDecodeError for text that is not UTF-8, and RecursionError for deeply nested arrays. Either would
+    end a node.
     """
 
     def __init__(self, kind: type[T]) -> None:
         self._decode = msgspec.msgpack.Decoder(kind).decode
 
     def decode(self, data: bytes | bytearray | memoryview, /) -> T:
-        """MsgspecError."""
+        """Return the decoded value. MsgspecError."""
         try:
             return self._decode(data)
         except UnicodeDecodeError as error:

@@ -1,14 +1,14 @@
-"""What a RaftNode wants done. `step` returns a list of these, in order; the shell carries them out in that order.
+"""The effects of a RaftNode. `step` returns a list of them; the shell carries them out in that order.
 
-**Durability is data.** Two counters describe what a disk holds: the version of the newest stored election state, and the id
-of the newest completed operation of the storage stream (Append, Truncate and InstallSnapshot share one FIFO and one
-numbering that is never reused, so a late completion can not be taken for a newer write). A message carries a `Barrier` of
-those two counters and may leave only when both are reached; `Outbox` (outbox.py) is the one place that holds messages back.
-Nothing else in the shell decides about order.
+**Durability is data.** Two counters describe a disk: the version of the newest stored election state, and the id of the newest
+completed operation of the storage stream. Append, Truncate and InstallSnapshot share one FIFO and one numbering that is never
+reused, so a late completion cannot pass for a newer write. A message carries a `Barrier` of these two counters and may leave only
+when both are reached. `Outbox` (outbox.py) is the one place that holds messages back. Nothing else in the shell decides about
+order.
 
-The copy of a leader's snapshot grows outside that stream, since nothing is claimed about it before it is installed: OpenSnapshot,
-StoreSnapshotChunk and VerifySnapshot are asked for one at a time, and each must be answered by exactly one event, which may be
-SnapshotRefused if it can not be done (no space).
+The copy of a leader's snapshot grows outside that stream, because nothing depends on it before it is installed. OpenSnapshot,
+StoreSnapshotChunk and VerifySnapshot are requested one at a time. Each is answered by exactly one event: SnapshotRefused if it
+cannot be done (no space).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .types import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 
 
 class Barrier(msgspec.Struct, frozen=True, gc=False):
-    """What must be durable before a message may leave. Zeros: nothing."""
+    """Counters that must be durable before a message may leave. Zeros: none."""
 
     election_version: int = 0
     append_id: int = 0
@@ -31,11 +31,11 @@ class Barrier(msgspec.Struct, frozen=True, gc=False):
 
 NOTHING = Barrier()
 ANYBODY = -1
-"""Where a request goes that any member of the quorum may answer."""
+"""Destination of a request that any member of the quorum may answer."""
 
 
 class ElectionState(msgspec.Struct, frozen=True, gc=False):
-    """The durable part of an election (KIP-595): one atomic record. `leader_id` -1: none; `voted_key` None: no vote."""
+    """The durable part of an election (KIP-595): one atomic record. `leader_id` -1: no leader; `voted_key` None: no vote."""
 
     epoch: int
     leader_id: int
@@ -47,7 +47,7 @@ class ElectionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreElectionState(msgspec.Struct, frozen=True, gc=False):
-    """Replace the stored election state; report `ElectionStateStored(version)` when it is durable. Versions rise by one."""
+    """Replace the stored election state. Report `ElectionStateStored(version)` when it is durable. Versions rise by one."""
 
     version: int
     state: ElectionState
@@ -57,9 +57,10 @@ class StoreElectionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """Write whole batches `[base_offset, end_offset)` at the log's end. Report `StorageCompleted(append_id)` once durable.
+    """Write whole batches `[base_offset, end_offset)` at the end of the log. Report `StorageCompleted(append_id)` once they are
+    durable.
 
-    Visible to ReadLog and Apply at once, durable or not.
+    ReadLog and Apply see them at once, durable or not.
     """
 
     append_id: int
@@ -72,7 +73,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 class Truncate(msgspec.Struct, frozen=True, gc=False):
-    """Drop everything at or above `to_offset` (a batch boundary), durably, in order with the appends."""
+    """Remove everything at or above `to_offset` (a batch boundary), durably, in order with the appends."""
 
     append_id: int
     to_offset: int
@@ -82,9 +83,9 @@ class Truncate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """A request to a node. `destination` ANYBODY: any bootstrap endpoint or voter, the shell picks with its own randomness.
+    """Send a request to a node. `destination` ANYBODY: the shell picks a bootstrap endpoint or voter with its own randomness.
 
-    The shell reports ResponseReceived or RequestFailed with the same `correlation`, never both, at latest after `timeout_ms`.
+    The shell reports either ResponseReceived or RequestFailed with the same `correlation`, at the latest after `timeout_ms`.
     """
 
     correlation: int
@@ -99,7 +100,7 @@ class Send(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """The answer to RequestReceived number `correlation`."""
+    """Answer RequestReceived number `correlation`."""
 
     correlation: int
     response: Response
@@ -110,9 +111,9 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadLog(msgspec.Struct, frozen=True, gc=False):
-    """Read whole batches from `start_offset` (a batch boundary) on, up to `max_bytes` but at least one; report RecordsRead.
+    """Read whole batches from `start_offset` (a batch boundary) on, up to `max_bytes` but at least one. Report RecordsRead.
 
-    May be answered from memory at once or from disk later; unflushed batches count.
+    The answer can come from memory at once or from disk later. Unflushed batches count.
     """
 
     read_id: int
@@ -124,7 +125,7 @@ class ReadLog(msgspec.Struct, frozen=True, gc=False):
 
 
 class Apply(msgspec.Struct, frozen=True, gc=False):
-    """`high_watermark` has risen: everything below it is committed. The shell feeds the state machine in order."""
+    """Note that `high_watermark` has risen: everything below it is committed. The shell feeds the state machine in order."""
 
     high_watermark: int
 
@@ -133,7 +134,7 @@ class Apply(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaderChanged(msgspec.Struct, frozen=True, gc=False):
-    """Who leads, as this node sees it (-1: nobody known). Own leadership is told by BecameLeader, not here."""
+    """Announce the leader as this node knows it (-1: unknown). BecameLeader announces its own leadership."""
 
     epoch: int
     leader_id: int
@@ -144,8 +145,10 @@ class LeaderChanged(msgspec.Struct, frozen=True, gc=False):
 
 
 class BecameLeader(msgspec.Struct, frozen=True, gc=False):
-    """This node leads `epoch` and everything before `epoch_start_offset + 1` is committed: once the state machine has applied it,
-    it may be told that it is active and may propose."""
+    """Announce that this node leads `epoch`, and that everything below `epoch_start_offset + 1` is committed.
+
+    Once the state machine has applied that much, it becomes active and may propose.
+    """
 
     epoch: int
     epoch_start_offset: int
@@ -155,7 +158,7 @@ class BecameLeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class Resigned(msgspec.Struct, frozen=True, gc=False):
-    """This node no longer leads `epoch`: proposals whose commit was not seen have an unknown outcome."""
+    """Announce that this node no longer leads `epoch`. Proposals that were not seen as committed have an unknown outcome."""
 
     epoch: int
     reason: str
@@ -165,7 +168,7 @@ class Resigned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Proposed(msgspec.Struct, frozen=True, gc=False):
-    """Answer to Propose, in the same step: the batch stands at `[base_offset, end_offset)`, not yet committed."""
+    """Answer Propose, in the same step: the batch is at `[base_offset, end_offset)`, not yet committed."""
 
     epoch: int
     base_offset: int
@@ -176,7 +179,7 @@ class Proposed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):
-    """Answer to Propose, in the same step: this node does not lead that epoch, or its queue is full (`overloaded`)."""
+    """Answer Propose, in the same step: this node does not lead that epoch, or its queue is full (`overloaded`)."""
 
     leader_id: int
     epoch: int
@@ -188,8 +191,10 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadIndexReady(msgspec.Struct, frozen=True, gc=False):
-    """Answer to ReadIndexAsked, perhaps steps later: state with everything below `offset` applied reflects whatever was
-    acknowledged before the read was asked. `Apply` has told of that offset.
+    """Answer ReadIndexAsked, perhaps steps later.
+
+    State with everything below `offset` applied reflects every write that was acknowledged before the read began. `Apply` has
+    announced that offset before.
     """
 
     token: int
@@ -200,8 +205,8 @@ class ReadIndexReady(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadIndexRefused(msgspec.Struct, frozen=True, gc=False):
-    """Answer to ReadIndexAsked: this node does not lead, or lost the leadership before it was sure, or too many reads wait
-    (`overloaded`).
+    """Answer ReadIndexAsked: this node does not lead, lost the leadership before a majority confirmed it, or is `overloaded` with
+    reads.
     """
 
     token: int
@@ -215,9 +220,9 @@ class ReadIndexRefused(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """Read up to `max_bytes` of the finished snapshot `id` from `position` on; report SnapshotRead.
+    """Read up to `max_bytes` of the finished snapshot `id` from `position` on. Report SnapshotRead.
 
-    `max_bytes` 0: no bytes are wanted, only the size. A `position` beyond the end: no bytes, and the size.
+    `max_bytes` 0: only the size. A `position` beyond the end: no bytes, and the size.
     """
 
     read_id: int
@@ -230,10 +235,10 @@ class ReadSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class RewriteSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """The finished snapshot `id`, this node's newest, can not be read: another is to take its place as soon as there can be one,
-    at the same position, over what is left of the file, or at a later one if more is applied. Report SnapshotTaken.
+    """Write another snapshot in place of `id`, this node's newest, which cannot be read. Report SnapshotTaken.
 
-    Not asked for twice, as long as nothing has taken its place: what is in the way (no space) must not make the shell forget it.
+    It is written as soon as possible: at the same position, over the rest of the file, or at a later one if more is applied. The
+    request is not repeated until then, so the shell must remember it even if there is no space now.
     """
 
     id: OffsetAndEpoch
@@ -243,8 +248,9 @@ class RewriteSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """A copy of the leader's snapshot `id` begins or goes on; unfinished copies of others are pointless. Report
-    SnapshotChunkStored with how many bytes an earlier attempt has left, perhaps of an earlier process.
+    """Begin or continue a copy of the leader's snapshot `id`; remove unfinished copies of others.
+
+    Report SnapshotChunkStored with the number of bytes from an earlier attempt, perhaps of an earlier process.
     """
 
     id: OffsetAndEpoch
@@ -254,8 +260,9 @@ class OpenSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreSnapshotChunk(msgspec.Struct, frozen=True, gc=False):
-    """Write `data` at `position` of the unfinished copy of `id`, not durably, and drop what it held from there on; report
-    SnapshotChunkStored.
+    """Write `data` at `position` of the unfinished copy of `id`, not durably, and drop its old bytes from there on.
+
+    Report SnapshotChunkStored.
     """
 
     id: OffsetAndEpoch
@@ -267,8 +274,9 @@ class StoreSnapshotChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class VerifySnapshot(msgspec.Struct, frozen=True, gc=False):
-    """The copy of `id` has all its bytes: make it durable, check header, chain and digest; report SnapshotVerified or
-    SnapshotRefused.
+    """Make the complete copy of `id` durable and check its header, chain and digest.
+
+    Report SnapshotVerified or SnapshotRefused.
     """
 
     id: OffsetAndEpoch
@@ -278,12 +286,12 @@ class VerifySnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class InstallSnapshot(msgspec.Struct, frozen=True, gc=False):
-    """The verified copy of `id` takes the place of the whole log, which is empty and starts at `id` from now on.
+    """Replace the whole log by the verified copy of `id`. The log is empty and starts at `id` from now on.
 
-    In order with Append and Truncate and numbered with them: report StorageCompleted(append_id) when the copy has its name and
-    the old log is gone, durably; after a crash before that, either is found whole. `last_crc` is what the next batch must name as
-    `previous_crc`. This node's other snapshots are not used any more. The state machine loads the snapshot before it applies what
-    follows; an Apply in the same step says that it may.
+    In order with Append and Truncate and numbered with them. Report StorageCompleted(append_id) when the copy durably has its
+    name and the old log is gone. A crash before that leaves either one whole. `last_crc` is the `previous_crc` of the next batch.
+    This node's other snapshots are no longer used. The state machine loads the snapshot before it applies what follows; an Apply
+    in the same step allows that.
     """
 
     append_id: int
@@ -295,9 +303,9 @@ class InstallSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class CleanLog(msgspec.Struct, frozen=True, gc=False):
-    """The log starts at the end of snapshot `start` from now on: what lies below, older snapshots included, may be removed.
+    """Start the log at the end of snapshot `start`. Everything below, older snapshots included, may be removed.
 
-    Nothing waits for it, and a crash in between is harmless.
+    Nothing waits for the removal, and a crash during it is harmless.
     """
 
     start: OffsetAndEpoch
@@ -307,14 +315,14 @@ class CleanLog(msgspec.Struct, frozen=True, gc=False):
 
 
 class RepairEnded(msgspec.Struct, frozen=True, gc=False):
-    """Everything that rot had damaged was fetched again and is durable: what was set aside is no longer needed."""
+    """Forget the repair: all damaged records were fetched again and are durable."""
 
     def __repr__(self) -> str:
         return "RepairEnded"
 
 
 class VotersChanged(msgspec.Struct, frozen=True, gc=False):
-    """The voter set this node acts on has changed: appended, installed or truncated, committed or not."""
+    """Announce the voter set that this node acts on: appended, installed or truncated, committed or not."""
 
     voters: VoterSet
 
@@ -333,7 +341,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trace(msgspec.Struct, frozen=True, gc=False):
-    """One line for people and checkers: a state transition (then `move` says which) or a decision worth seeing."""
+    """One line for people and checkers: a state transition (described by `move`) or a decision of interest."""
 
     kind: str
     text: str
@@ -371,4 +379,4 @@ Effect = (
 )
 Effects = list[Effect]
 CopyStep = OpenSnapshot | StoreSnapshotChunk | VerifySnapshot
-"""A step of the copy of a leader's snapshot: answered by one event, one step at a time."""
+"""A step of the copy of a leader's snapshot. One event answers it, and one step runs at a time."""

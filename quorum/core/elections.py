@@ -1,15 +1,15 @@
 """Votes and the announcements around them: Vote with pre-vote (KIP-996), BeginQuorumEpoch, EndQuorumEpoch (KIP-595).
 
-Every handler of a request takes the same steps: (1) refuse what no correct peer sends (INVALID_REQUEST) or what is meant for
-another disk (INVALID_VOTER_KEY); (2) refuse an older epoch (FENCED_LEADER_EPOCH); (3) adopt a higher one; (4) decide. Whether
-to grant is each state's own rule (`grants`); here stands only what "up to date" means, and that a node whose log is being
-repaired grants nothing (repair.py). A pre-vote never touches a timer.
+Every handler of a request takes the same steps: (1) refuse requests that no correct peer sends (INVALID_REQUEST) or that are
+meant for another disk (INVALID_VOTER_KEY); (2) refuse an older epoch (FENCED_LEADER_EPOCH); (3) adopt a higher one; (4) decide.
+Each state has its own rule for granting (`grants`). This module only defines "up to date", and grants nothing while the log is
+being repaired (repair.py). A pre-vote never touches a timer.
 
-A candidate needs a majority of the voters that its own log names; the set can not change under it, since only followers and
-leaders append. Whoever is asked answers, whether or not its own log names the candidate, or itself, as a voter: logs differ in
-how far they are, and a new voter whose vote decides may not know yet that it has one (Raft §6). The request names the directory
-as well, so a wiped disk does not vote in its predecessor's name. A voter that has moved since the set was written says where
-it is: its log may be too short to win, and then who has the longer one must be able to ask it.
+A candidate needs a majority of the voters in its own log. That set cannot change meanwhile, because only followers and leaders
+append. A node answers a vote request even if its own log does not name the candidate, or itself, as a voter: logs differ in
+length, and a new voter whose vote decides may not know yet that it is one (Raft §6). The request also names the directory, so a
+wiped disk does not vote in its predecessor's name. A voter that has moved since the set was written sends its endpoints along:
+its log may be too short to win, and then a candidate with a longer one must be able to reach it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from .types import EPOCH_MAX, NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, are
 
 
 def end_quorum_epoch_delay_ms(position: int, count: int, backoff_max_ms: int) -> int:
-    """When the successor at `position` of `count` stands: the first at once, each further one twice as late as the one before.
+    """Return the delay of the successor at `position` of `count`: none for the first, twice the previous one for each further
+    one.
 
-    `position` -1: not among the successors, last of all.
+    `position` -1: not among the successors, so the last of all.
     """
     if position < 0:
         return backoff_max_ms
@@ -42,7 +43,7 @@ def end_quorum_epoch_delay_ms(position: int, count: int, backoff_max_ms: int) ->
 
 
 class Elections:
-    """How a voter stands for election and how anybody answers those who do."""
+    """Candidacies of this node, and its answers to those of others."""
 
     __slots__ = ("_leadership", "_log", "_quorum", "_requests")
 
@@ -59,7 +60,7 @@ class Elections:
         error = self._vote_error(request)
         if error is not ErrorCode.NONE:
             return VoteResponse(error, quorum.view, False, request.pre_vote)
-        if quorum.membership.hear(request.candidate, request.endpoints):
+        if quorum.membership.note_endpoints(request.candidate, request.endpoints):
             quorum.trace("peer", f"{request.candidate!r} is reached elsewhere than the voter set says")
         if request.epoch > quorum.epoch:
             quorum.adopt_epoch(request.epoch, now_ms, f"{request.candidate!r} asks for a vote")
@@ -87,7 +88,7 @@ class Elections:
         if sane and request.initial_voters and self._quorum.membership.initial_voters not in (0, request.initial_voters):
             who = f"node {request.candidate.node_id}"
             self._quorum.trace(
-                "peer", f"{who} was formatted with other initial voters than this node: format one of the two anew"
+                "peer", f"{who} was formatted with other initial voters than this node: format one of the two again"
             )
             sane = False
         return ErrorCode.NONE if sane else ErrorCode.INVALID_REQUEST

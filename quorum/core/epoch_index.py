@@ -1,14 +1,14 @@
-"""Where each epoch begins: the one structure that finds the point at which two logs part.
+"""The first offset of each epoch, to find the point where two logs diverge.
 
-Theory of operation. A log's epochs never fall, so the log is fully described, for the purpose of comparison, by a short ascending
-list of (epoch, first offset). An epoch ends where the next one begins; the last one ends at the log's end. A follower says which
-epoch its last record has; the leader answers with the largest epoch of its own that is not larger, and where that epoch ends. Two
-logs that both hold an epoch hold the same records in it up to the shorter end, because one leader wrote them (KIP-595).
+Theory of operation. The epochs of a log never fall. For a comparison, a short ascending list of (epoch, first offset) describes
+the log completely. An epoch ends where the next one begins; the last one ends at the log's end. A follower sends the epoch of its
+last record. The leader answers with its own largest epoch that is not larger, and the end of that epoch. Two logs that both hold
+an epoch hold the same records in it up to the shorter end, because one leader wrote them (KIP-595).
 
-A log whose beginning was cleaned away knows only the epochs that go on behind its start. Who asks for an older one gets None, and
-the log's start is all that can be said.
+A log whose beginning was cleaned away knows only the epochs after its start. For older epochs the index returns None, and the
+log's start is the only possible answer.
 
-The index does not check that records exist: it is told, and it only refuses what could never be true.
+The index does not check that records exist. It only refuses entries that can never be true.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class EpochIndex:
 
     @property
     def last_epoch(self) -> int:
-        """The newest epoch; 0 when the index is empty."""
+        """The newest epoch; 0 if the index is empty."""
         return self._epochs[-1] if self._epochs else 0
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records of `epoch` begin at `start_offset`. Nothing to do if that epoch is the newest already."""
+        """Record that `epoch` begins at `start_offset`. Do nothing if it is the newest epoch already."""
         if self._epochs:
             if epoch == self._epochs[-1]:
                 return
             if epoch < self._epochs[-1] or start_offset <= self._starts[-1]:
-                raise InvariantViolation(f"epoch {epoch} can not begin at {start_offset} behind {self!r}")
+                raise InvariantViolation(f"epoch {epoch} cannot begin at {start_offset} after {self!r}")
         self._epochs.append(epoch)
         self._starts.append(start_offset)
 
@@ -51,7 +51,7 @@ class EpochIndex:
         del self._starts[keep:]
 
     def clean(self, start_offset: int, log_end_offset: int) -> None:
-        """Forget what lies below `start_offset`: epochs that end there or before go, one that goes on begins there now."""
+        """Forget everything below `start_offset`. Epochs that end there or before go; one that continues begins there now."""
         is_empty = start_offset >= log_end_offset
         drop = len(self._starts) if is_empty else max(0, bisect_right(self._starts, start_offset) - 1)
         del self._epochs[:drop]
@@ -60,7 +60,7 @@ class EpochIndex:
             self._starts[0] = max(self._starts[0], start_offset)
 
     def end_of(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
-        """The largest epoch <= `epoch` and its end offset; None if every epoch is larger."""
+        """Return the largest epoch <= `epoch` and its end offset; None if every epoch is larger."""
         position = bisect_right(self._epochs, epoch)
         if position == 0:
             return None
@@ -68,7 +68,7 @@ class EpochIndex:
         return OffsetAndEpoch(end, self._epochs[position - 1])
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at `offset`; 0 if it lies before the first epoch."""
+        """Return the epoch of the record at `offset`; 0 before the first epoch."""
         position = bisect_right(self._starts, offset)
         return self._epochs[position - 1] if position else 0
 

@@ -1,4 +1,4 @@
-"""Errors that travel in peer frames (Kafka's numbers), and the three that never do."""
+"""Error codes in peer frames (Kafka's numbers), and three exceptions that stay in the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """The codes consensus itself answers with. `metadata/errors.py` has the whole table; a test compares them."""
+    """The error codes of consensus. `metadata/errors.py` has Kafka's whole table; a test compares the two."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -29,14 +29,15 @@ class ErrorCode(enum.IntEnum):
 
 
 class InvariantViolation(AssertionError):
-    """A bug of ours: the state machine was about to break one of its own rules. Never caught; the node ends."""
+    """The state machine was about to break one of its own rules, by a bug in it. Never caught; the node ends."""
 
 
 class LogTruncationRefused(Exception):
-    """The leader lacks records that this node knows as committed: a majority of the disks has lost them. Says what each holds and
-    the next step; the node ends with its log as it was.
+    """The leader lacks records that this node knows as committed: a majority of the disks has lost them.
+
+    The message says what each node holds and what to do. The node ends and its log stays as it was.
     """
 
 
 class CorruptBatch(ValueError):
-    """Bytes that should be a batch are not: bad magic, length, crc or chain. Says where and what was found."""
+    """The bytes are not a batch: bad magic, length, crc or chain. The message says where, and what was found."""

@@ -1,4 +1,4 @@
-"""What can happen to a RaftNode. The shell (trio driver or simulator) makes these; `RaftNode.step` takes them one at a time."""
+"""The events of a RaftNode. A shell (trio driver or simulator) makes them; `RaftNode.step` takes one at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .types import OffsetAndEpoch, ReplicaKey
 
 
 class RequestReceived(msgspec.Struct, frozen=True, gc=False):
-    """A peer asks. `correlation` is the shell's own token for the reply; `sender` is the frame's claim of who it is."""
+    """A peer's request. `correlation` is the shell's own token for the reply; `sender` is the identity claimed in the frame."""
 
     correlation: int
     sender: ReplicaKey
@@ -21,7 +21,7 @@ class RequestReceived(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResponseReceived(msgspec.Struct, frozen=True, gc=False):
-    """A peer answered the request that went out as `Send` number `correlation`."""
+    """A peer's answer to the request sent as `Send` number `correlation`."""
 
     correlation: int
     source: int
@@ -43,7 +43,7 @@ class RequestFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestAbandoned(msgspec.Struct, frozen=True, gc=False):
-    """The peer that sent request `correlation` hung up: a parked reply to it is pointless."""
+    """The peer that sent request `correlation` has closed its connection: a parked reply is pointless."""
 
     correlation: int
 
@@ -52,14 +52,14 @@ class RequestAbandoned(msgspec.Struct, frozen=True, gc=False):
 
 
 class TimerFired(msgspec.Struct, frozen=True, gc=False):
-    """`next_deadline_ms()` has passed."""
+    """The time `next_deadline_ms()` has passed."""
 
     def __repr__(self) -> str:
         return "Timer"
 
 
 class Propose(msgspec.Struct, frozen=True, gc=False):
-    """Append one data batch as leader of `epoch`: `body` is one MessagePack array of `record_count` records.
+    """Append one data batch as leader of `epoch`. `body` is one MessagePack array of `record_count` records.
 
     Refused (`Rejected`) unless this node leads exactly that epoch. All or nothing.
     """
@@ -73,8 +73,7 @@ class Propose(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorageCompleted(msgspec.Struct, frozen=True, gc=False):
-    """Every storage effect up to and including `append_id` is durable (one FIFO stream of Append, Truncate and
-    InstallSnapshot)."""
+    """Every operation of the storage stream (Append, Truncate, InstallSnapshot) up to and including `append_id` is durable."""
 
     append_id: int
 
@@ -83,7 +82,7 @@ class StorageCompleted(msgspec.Struct, frozen=True, gc=False):
 
 
 class ElectionStateStored(msgspec.Struct, frozen=True, gc=False):
-    """The election state with this version (and all before it) is durable."""
+    """The election state with this version, and all before it, are durable."""
 
     version: int
 
@@ -92,7 +91,7 @@ class ElectionStateStored(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordsRead(msgspec.Struct, frozen=True, gc=False):
-    """Answer to a ReadLog effect: whole batches from `start_offset` on (empty if that range is gone)."""
+    """Answer to ReadLog: whole batches from `start_offset` on; empty if that range is gone."""
 
     read_id: int
     data: bytes
@@ -102,7 +101,7 @@ class RecordsRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorageFailed(msgspec.Struct, frozen=True, gc=False):
-    """The disk refuses writes that may succeed later (no space). The leader resigns; nothing is lost."""
+    """The disk refuses writes that may succeed later (no space). A leader resigns; nothing is lost."""
 
     reason: str
 
@@ -111,7 +110,7 @@ class StorageFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResignAsked(msgspec.Struct, frozen=True, gc=False):
-    """The state machine gives up leadership of `epoch` (ignored in any other epoch)."""
+    """The state machine gives up the leadership of `epoch`; ignored in any other epoch."""
 
     epoch: int
     reason: str
@@ -121,7 +120,7 @@ class ResignAsked(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadIndexAsked(msgspec.Struct, frozen=True, gc=False):
-    """Which offset must a read that begins now reflect? Answered by one ReadIndexReady or ReadIndexRefused with this token."""
+    """A read begins and needs the offset that it must reflect. One ReadIndexReady or ReadIndexRefused with this token answers."""
 
     token: int
 
@@ -130,15 +129,16 @@ class ReadIndexAsked(msgspec.Struct, frozen=True, gc=False):
 
 
 class ShutdownAsked(msgspec.Struct, frozen=True, gc=False):
-    """Graceful stop: a leader sends EndQuorumEpoch and resigns; requests are then answered BROKER_NOT_AVAILABLE."""
+    """Graceful stop: a leader sends EndQuorumEpoch and resigns. Requests are then answered BROKER_NOT_AVAILABLE."""
 
     def __repr__(self) -> str:
         return "ShutdownAsked"
 
 
 class SnapshotTaken(msgspec.Struct, frozen=True, gc=False):
-    """The shell has made a snapshot of the state machine, as `RaftNode.snapshot_context` described it, and it is durable. It may
-    have taken the place of one of the same id that could not be read (RewriteSnapshot).
+    """The shell has durably written a snapshot of the state machine, as `RaftNode.snapshot_context` described it.
+
+    It may have replaced one of the same id that could not be read (RewriteSnapshot).
     """
 
     id: OffsetAndEpoch
@@ -148,8 +148,9 @@ class SnapshotTaken(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotRead(msgspec.Struct, frozen=True, gc=False):
-    """Answer to ReadSnapshot: bytes from the position asked for. `size_bytes` -1: there is no such snapshot (any more), or it
-    does not hold and nobody must be given it.
+    """Answer to ReadSnapshot: bytes from the requested position.
+
+    `size_bytes` -1: the snapshot is gone, or it is damaged and must not be served.
     """
 
     read_id: int
@@ -171,7 +172,7 @@ class SnapshotChunkStored(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotVerified(msgspec.Struct, frozen=True, gc=False):
-    """Answer to VerifySnapshot: the copy of `id` is whole and durable. `last_crc` and `control` are what it says."""
+    """Answer to VerifySnapshot: the copy of `id` is whole and durable. `last_crc` and `control` are its contents."""
 
     id: OffsetAndEpoch
     last_crc: int
@@ -182,8 +183,9 @@ class SnapshotVerified(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotRefused(msgspec.Struct, frozen=True, gc=False):
-    """Answer to VerifySnapshot: the copy of `id` is not what it claims to be. Or to OpenSnapshot or StoreSnapshotChunk: it
-    can not be written. It was discarded; the leader will be asked again what is needed.
+    """Answer to VerifySnapshot: the copy of `id` is damaged. Or to OpenSnapshot or StoreSnapshotChunk: it cannot be written.
+
+    The copy was discarded. The next Fetch finds out which snapshot is needed.
     """
 
     id: OffsetAndEpoch

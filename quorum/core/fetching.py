@@ -1,30 +1,28 @@
 """The follower's half of replication: pulls the log, one fetch at a time, and repairs its own tail (KIP-595).
 
-A fetch from offset o says "I hold everything below o durably", so it waits for the storage operations up to the newest one,
-truncations included. At most one fetch is in flight per state object; a response counts only if it is the one that the
-current state waits for and comes from the leader of the current epoch, so nothing is ever appended twice. A node that knows
-no leader asks any voter with the same request: the answer names the leader, and if it came from the leader itself its records
-count.
+A fetch from offset o claims "I hold everything below o durably", so it waits for all earlier storage operations, truncations
+included. At most one fetch is in flight per state object. A response counts only if the current state waits for it and it comes
+from the leader of the current epoch, so nothing is appended twice. A node without a known leader sends the same request to any
+voter: the answer names the leader, and if it came from the leader itself its records count.
 
-*A leader that is not found* where this node thinks it is may be somewhere else: the node was away, while the leader and all the
-voters that it knows moved or were replaced. So a follower that has not fetched from its leader, or was shown that it is gone,
-and whose fetch fails, sends the next one to anybody, any endpoint that the configuration names, and takes turns between the
-two. The same may happen to a node that knows no leader: it asks anybody in turn with the voters. An answer may name the next
-leader, or where the old one is reached by now. A leader that has answered before is where it was: a lost answer costs a retry
-there, and nobody else is asked.
+*A leader that does not answer at its known address* may have moved: the node was away, while the leader and all the voters that
+it knows moved or were replaced. So a follower that has not fetched from its leader yet, or knows that the leader is gone, and
+whose fetch fails, sends the next one to ANYBODY (any configured endpoint), and alternates between the two. A node without a known
+leader alternates between the voters and ANYBODY as well. An answer can name the next leader, or the old one's new endpoints. A
+leader that has answered before is still at its address: after a lost answer the fetch is sent there again, and to nobody else.
 
-A fetch is given up before the fetch timer ends, so that one lost answer costs a retry and not a round of pre-votes; an answer
-that comes later still is dropped.
+A fetch is given up before the fetch timer ends, so that one lost answer costs a retry and not a round of pre-votes. Later answers
+are dropped.
 
-A log that the leader's no longer reaches back to is replaced by a snapshot; while one is being copied, FetchSnapshot takes the
-place of Fetch (snapshot_fetching.py). A follower that is not to stand, an observer or one that repairs its log, looks for another
-leader where a voter would stand for election.
+A log that ends before the leader's begins is replaced by a snapshot. While one is being copied, FetchSnapshot takes the place of
+Fetch (snapshot_fetching.py). Where a voter would stand for election, a follower that may not stand (an observer, or a node that
+repairs its log) looks for another leader.
 
-On an answer without error: diverging → truncate to where the logs may still agree, and ask again; records → check every
-batch against the own end (crc, chain, offset, epoch), append, then raise the high watermark to `min(own end, leader's)`.
-Divergence is handled before the high watermark moves (KAFKA-14704). A divergence below what is known to be committed, or
-below the own log's start, which is the same, means that the leader lacks committed records, and ends this node. Whatever
-does not fit is dropped with a trace and asked for again after a pause.
+On an answer without error: diverging → truncate to where the logs may still agree, and fetch again; records → check every batch
+against the own end (crc, chain, offset, epoch), append, then raise the high watermark to `min(own end, leader's)`. Divergence is
+handled before the high watermark moves (KAFKA-14704). A divergence below the known high watermark, or below the own log's start,
+which is the same, means that the leader lacks committed records, and ends this node. Everything else that does not fit is dropped
+with a trace and fetched again after a pause.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from .types import NO_LEADER
 
 
 class Fetching:
-    """What a node does while it follows, or looks for somebody to follow."""
+    """A node's part while it follows, or looks for a leader."""
 
     __slots__ = ("_answer_ms", "_log", "_max_wait_ms", "_quorum", "_requests", "_snapshots")
 
@@ -53,7 +51,7 @@ class Fetching:
         self._requests = requests
         self._snapshots = snapshots
 
-    # Asking
+    # Requests
 
     def poll_follower(self, state: Follower, now_ms: int) -> None:
         if now_ms >= state.fetch_deadline_ms:
@@ -92,7 +90,7 @@ class Fetching:
     # Answers
 
     def is_awaited(self, correlation: int) -> bool:
-        """Whether the current state waits for that answer; if so, it no longer does."""
+        """Return True if the current state waits for that answer, and stop waiting for it."""
         state = self._quorum.state
         if not isinstance(state, (Follower, Unattached)) or state.fetch_correlation != correlation:
             return False
@@ -101,7 +99,7 @@ class Fetching:
         return True
 
     def on_response(self, asked: InFlight, source: int, response: FetchResponse | FetchSnapshotResponse, now_ms: int) -> None:
-        """An awaited answer; what it says of the leadership has been taken in already."""
+        """Handle an awaited answer, whose claims about the leadership were handled before."""
         state = self._quorum.state
         later_ms = now_ms + self._quorum.config.retry_backoff_ms
         if isinstance(state, Unattached):
@@ -132,14 +130,14 @@ class Fetching:
             self._leader_resigned(state, now_ms)
 
     def _leader_resigned(self, state: Follower, now_ms: int) -> None:
-        """The leader itself says that it leads its epoch no more. Voters leave the first move to EndQuorumEpoch's order."""
+        """Handle the leader's own claim that it has resigned. Voters leave the first move to EndQuorumEpoch's order."""
         if self._quorum.may_stand:
             state.leader_gone(now_ms + self._quorum.config.election_backoff_max_ms)
         else:
             self._quorum.lose_leader(now_ms, "the leader has resigned")
 
     def _take(self, state: Follower, response: FetchResponse, now_ms: int) -> bool:
-        """False: the answer brought nothing usable, ask again after a pause."""
+        """Handle the outcome of a fetch. Return False if it was useless: fetch again after a pause."""
         outcome = response.outcome
         if isinstance(outcome, Records):
             if outcome.data and not self._append(outcome.data):
@@ -186,7 +184,7 @@ class Fetching:
         return True
 
     def _check(self, headers: list[BatchHeader]) -> None:
-        """CorruptBatch unless the batches continue the own log and fit the leader's epoch."""
+        """Raise CorruptBatch unless the batches continue the own log and fit the leader's epoch."""
         view = self._log.view
         offset, epoch, crc = view.end_offset, view.last_epoch, view.last_crc
         for header in headers:
@@ -199,7 +197,7 @@ class Fetching:
             offset, epoch, crc = offset + header.record_count, header.epoch, header.crc
 
     def on_failed(self, asked: InFlight, refused: bool, now_ms: int) -> None:
-        """The awaited fetch got no answer."""
+        """Handle an awaited fetch that got no answer."""
         state = self._quorum.state
         config = self._quorum.config
         if isinstance(state, Unattached):
@@ -216,6 +214,6 @@ class Fetching:
             self._leader_missed(state, now_ms)
 
     def _leader_missed(self, state: Follower, now_ms: int) -> None:
-        """A fetch did not find the leader where it was sent. Anybody is asked at once, or the leader again after a pause."""
+        """Send the next fetch to ANYBODY at once, or to the leader again after a pause: the last one did not reach the leader."""
         state.is_leader_missed = self._quorum.asks_anybody and not state.has_fetched
         state.fetch_at_ms = now_ms if state.is_leader_missed else now_ms + self._quorum.config.retry_backoff_ms

@@ -1,12 +1,11 @@
-"""Which part of the log is durable on this node, told only by completion numbers.
+"""The durable part of the log on this node, derived from completion numbers alone.
 
-Theory of operation. Appends, truncations and installed snapshots go to storage in one FIFO stream, and each takes the next
-`append_id`; ids are never reused. Storage answers "everything up to id n is durable". For each pending operation the tracker
-remembers how far the log is durable once that operation is. A truncation lowers that promise for itself *and for every older
-pending operation*: when the completion of an append arrives after its tail was cut off, only the part that still stands may
-count (the ABA case: the same offsets may be occupied by other records by then). A snapshot that replaces the log is both:
-nothing of the old log counts but what is committed, which the snapshot holds as well, and once it is there everything below
-its end is durable.
+Theory of operation. Appends, truncations and installed snapshots go to storage in one FIFO stream. Each takes the next
+`append_id`; ids are never reused. Storage reports "everything up to id n is durable". For each pending operation the tracker
+keeps the offset up to which the log is durable once that operation is. A truncation lowers that offset for itself *and for every
+older pending operation*: when an append completes after its tail was cut off, only the remaining part may count (the ABA case:
+other records can be at the same offsets by then). A snapshot that replaces the log is both. Of the old log only the committed
+part counts, which the snapshot holds as well. Once the snapshot is installed, everything below its end is durable.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from .errors import InvariantViolation
 
 
 class FlushTracker:
-    """`durable_end_offset`: everything below it, as the log reads now, is on this node's disk."""
+    """Everything below `durable_end_offset`, as the log reads now, is on this node's disk."""
 
     __slots__ = ("_pending", "completed_id", "durable_end_offset", "last_id")
 
     def __init__(self, durable_end_offset: int) -> None:
         self.durable_end_offset = durable_end_offset
         self.last_id = 0
-        """The newest id given out."""
+        """The newest id that was assigned."""
         self.completed_id = 0
         self._pending: deque[tuple[int, int]] = deque()
 
     def appended(self, end_offset: int) -> int:
-        """An append up to `end_offset` goes to storage: its id."""
+        """Return the id of an append up to `end_offset`, which goes to storage."""
         self.last_id += 1
         self._pending.append((self.last_id, end_offset))
         return self.last_id
 
     def truncated(self, to_offset: int) -> int:
-        """A truncation goes to storage: its id. What it drops stops counting at once, durable or on its way."""
+        """Return the id of a truncation, which goes to storage. The removed part stops counting at once, durable or not."""
         self.last_id += 1
         self._pending = deque((append_id, min(end, to_offset)) for append_id, end in self._pending)
         self._pending.append((self.last_id, to_offset))
@@ -43,13 +42,16 @@ class FlushTracker:
         return self.last_id
 
     def installed(self, end_offset: int, committed_offset: int) -> int:
-        """A snapshot up to `end_offset` replaces the log, which is committed below `committed_offset`: the installation's id."""
+        """Return the id of an installation.
+
+        A snapshot up to `end_offset` replaces the log, which is committed below `committed_offset`.
+        """
         append_id = self.truncated(committed_offset)
         self._pending[-1] = (append_id, end_offset)
         return append_id
 
     def completed(self, append_id: int) -> bool:
-        """Everything up to `append_id` is durable. True if the durable end has risen."""
+        """Note that everything up to `append_id` is durable. Return True if the durable end has risen."""
         if append_id > self.last_id:
             raise InvariantViolation(f"storage completed operation {append_id}, but the newest is {self.last_id}")
         before = self.durable_end_offset

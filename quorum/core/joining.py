@@ -1,15 +1,15 @@
-"""What a follower asks of its leader for itself: to become a voter, and to have its endpoints brought up to date (KIP-853).
+"""A follower's own requests to its leader: to become a voter, and to have its endpoints updated (KIP-853).
 
-Theory of operation. Both wishes are read off the log: is this node in the voter set, and with its own endpoints? So nothing needs
-to be remembered, a wish is void as soon as the log fulfils it, and a change that is truncated is asked for again. One request is
-in flight at a time, only to a leader that this follower has caught up with, and after an answer of whatever kind the next one
-waits: briefly if all went well (the log will tell), else for three fetch timeouts.
+Theory of operation. Both follow from the log: is this node in the voter set, and with its own endpoints? So nothing needs to be
+remembered, a request ends as soon as the log fulfils it, and a change that is truncated is requested again. One request is in
+flight at a time, only to a leader that this follower has caught up with. After any answer the next one waits: briefly after a
+success, since the log will show it, otherwise for three fetch timeouts.
 
-*Joining by itself* (`auto_join`) is for observers whose operator wants them to vote: a new controller, or one whose disk was
-replaced. The latter still stands in the set under its node id with the directory id that is gone. That voter is removed first,
-for two voters can not have one node id, and no more than one voter may change at a time; then this node is added. The operator
-who removes a voter that joins by itself must stop it first, or it comes back. One that repairs its log would be no help as a
-voter, and waits until that is over.
+*Automatic joining* (`auto_join`) is for observers that are to become voters: a new controller, or one whose disk was replaced.
+The latter is still in the set under its node id with the directory id that is gone. That voter is removed first, because two
+voters cannot have the same node id and only one voter may change at a time; then this node is added. To remove a voter that joins
+automatically, the operator must stop it first. A node that repairs its log would be of no use as a voter and waits until the
+repair is over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .types import NEVER_MS
 
 
 class Joining:
-    """A follower's wishes about the voter set."""
+    """A follower's requests about the voter set."""
 
     __slots__ = ("_quorum", "_requests")
 
@@ -32,12 +32,12 @@ class Joining:
         self._requests = requests
 
     def poll(self, state: Follower, now_ms: int) -> None:
-        """Asks, if there is anything to ask and it is time."""
+        """Send the next request if there is one and its time has come."""
         if now_ms >= state.join_at_ms:
             state.join_at_ms = NEVER_MS
         if state.join_correlation is not None or state.join_at_ms != NEVER_MS or not state.is_caught_up:
             return
-        request = self._wish(state)
+        request = self._next_request(state)
         if request is not None:
             timeout_ms = self._pause_ms + self._quorum.config.fetch_answer_ms
             state.join_correlation = self._requests.send(state.leader_id, request, self._quorum.barrier, timeout_ms)
@@ -46,7 +46,7 @@ class Joining:
     def _pause_ms(self) -> int:
         return 3 * self._quorum.config.fetch_timeout_ms
 
-    def _wish(self, state: Follower) -> AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | None:
+    def _next_request(self, state: Follower) -> AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | None:
         membership = self._quorum.membership
         if membership.has_moved:
             return UpdateVoterRequest(state.epoch, membership.own)
@@ -59,7 +59,7 @@ class Joining:
         return AddVoterRequest(state.epoch, membership.own, self._pause_ms)
 
     def on_response(self, asked: InFlight, response: VoterChangeResponse, now_ms: int) -> None:
-        """What was asked is done, or will be asked again."""
+        """Schedule the next request."""
         if response.error is not ErrorCode.NONE:
             self._quorum.trace("join", f"{asked.request!r}: {response.error.name} {response.message}")
         is_done = response.error is ErrorCode.NONE

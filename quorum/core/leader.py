@@ -1,9 +1,9 @@
-"""Leader: what this node knows of those who fetch from it, and what it owes them.
+"""Leader: the progress of the replicas that fetch from this node, and the requests that it still has to answer.
 
-Everything here is lost with the leadership, on purpose: a new leader knows no high watermark and no follower's position. The gate
-answers what is still owed (`owed_replies`, `change`) when the state ends.
+All of it is deliberately lost with the leadership: a new leader knows no high watermark and no follower's position. `QuorumState`
+answers the open requests (`owed_replies`, `change`) when the state ends.
 
-`voters` and `observers` share out the replicas by the voter set in force; when that changes, `reseat` moves what is known of a
+`voters` and `observers` divide the replicas by the voter set in force. When the set changes, `reseat` moves the progress of a
 replica from one to the other, so that an observer that becomes a voter counts from its last fetch on.
 """
 
@@ -22,10 +22,10 @@ from .types import NEVER_MS, Endpoint, ReplicaKey, Voter
 
 
 class ReplicaProgress:
-    """What the leader knows of one replica. `end_offset` -1: not fetched in this epoch. Times are milliseconds, 0 = never.
+    """The progress of one replica. `end_offset` -1: not fetched in this epoch. Times are milliseconds, 0 = never.
 
-    `echoed_round` is the newest round of linearizable reads that it has echoed while any waited. `is_repairing`: it votes for
-    nobody (repair.py).
+    `echoed_round` is the newest round of linearizable reads that it has echoed while any waited. `is_repairing`: it grants no
+    votes (repair.py).
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class ReplicaProgress:
         self._end_offset_at_last_fetch = -1
 
     def fetched(self, offset: int, log_end_offset: int, now_ms: int) -> None:
-        """It holds everything below `offset` durably; the leader's log ends at `log_end_offset`."""
+        """Note that the replica durably holds everything below `offset`; the leader's log ends at `log_end_offset`."""
         if offset >= log_end_offset:
             self.last_caught_up_ms = now_ms
         elif self.last_fetch_ms and offset >= self._end_offset_at_last_fetch:
@@ -58,11 +58,11 @@ class ReplicaProgress:
         self._end_offset_at_last_fetch = log_end_offset
 
     def was_caught_up_since(self, time_ms: int) -> bool:
-        """Whether it has had the leader's whole log at `time_ms` or later."""
+        """Return True if the replica had the leader's whole log at `time_ms` or later."""
         return self.last_caught_up_ms > 0 and self.last_caught_up_ms >= time_ms
 
     def asked_for_snapshot(self, log_end_offset: int, now_ms: int) -> None:
-        """It copies a snapshot: it lives, and has nothing of the log yet that would be of use."""
+        """Note that the replica copies a snapshot: it is alive, and has nothing usable of the log yet."""
         self.last_fetch_ms = now_ms
         self._end_offset_at_last_fetch = log_end_offset
 
@@ -78,10 +78,10 @@ class PendingRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class VoterChange:
-    """A request to change the voters, or to hand over, that is under way (reconfiguration.py).
+    """A voter change or leadership transfer in progress (reconfiguration.py).
 
-    `correlation` None: nobody waits for the answer any more. `end_offset` -1: nothing is appended so far; else the change is done
-    when the high watermark gets there. `probe_correlation` is that of the ProbeVoter in flight.
+    `correlation` None: nobody waits for the answer any more. `end_offset` -1: nothing is appended so far; otherwise the change is
+    complete when the high watermark reaches it. `probe_correlation` is that of the ProbeVoter in flight.
     """
 
     __slots__ = (
@@ -108,17 +108,17 @@ class VoterChange:
         self._closing_ms = now_ms + request.timeout_ms // 2 if isinstance(request, TransferLeadershipRequest) else NEVER_MS
 
     def probing(self, correlation: int) -> None:
-        """A probe has been sent."""
+        """Note that a probe was sent."""
         self.probe_correlation = correlation
         self.probe_at_ms = NEVER_MS
 
     def probe_later(self, at_ms: int) -> None:
-        """The probe brought nothing."""
+        """Schedule another probe: the last one failed."""
         self.probe_correlation = None
         self.probe_at_ms = at_ms
 
     def stops_proposals(self, now_ms: int) -> bool:
-        """A hand-over that has waited for half of its time needs a log that stands still."""
+        """Return True after half of a transfer's timeout: from then on it needs a log that does not grow."""
         return now_ms >= self._closing_ms
 
     def next_deadline_ms(self) -> int:
@@ -126,7 +126,7 @@ class VoterChange:
 
 
 class Leader(EpochState):
-    """`high_watermark` -1: unknown until a majority holds a record of this epoch."""
+    """The state of a leader. `high_watermark` -1: unknown until a majority holds a record of this epoch."""
 
     __slots__ = (
         "begin_at_ms",
@@ -170,24 +170,24 @@ class Leader(EpochState):
         self.reads: dict[int, PendingRead] = {}
         self.read_index = ReadIndex()
         self.change: VoterChange | None = None
-        """The membership change under way; one at a time."""
+        """The membership change in progress; one at a time."""
         self.uncommitted: deque[tuple[int, int]] = deque()
         """(end offset, size in bytes) of the batches of this epoch above the high watermark."""
         self.uncommitted_bytes = 0
 
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-        """Never, to nobody."""
+        """Return False: a leader never grants a vote of its own epoch."""
         return False
 
     def owed_replies(self) -> list[PendingRead]:
-        """The fetches not answered yet; afterwards nothing is owed."""
+        """Remove and return the fetches without an answer."""
         owed = [PendingRead(fetch.correlation, fetch.request) for fetch in self.purgatory.take_all()]
         owed += self.reads.values()
         self.reads.clear()
         return owed
 
     def abandon(self, correlation: int) -> None:
-        """The sender of that request has hung up. A change of voters that has not begun is dropped."""
+        """Forget the request of a sender that has closed its connection. A change of voters that has not begun is dropped."""
         self.purgatory.discard(correlation)
         if self.change is not None and self.change.correlation == correlation:
             self.change.correlation = None
@@ -199,17 +199,17 @@ class Leader(EpochState):
                 return
 
     def committed(self, high_watermark: int) -> None:
-        """The high watermark has risen: what lies below is no longer uncommitted."""
+        """Note a risen high watermark: everything below is no longer uncommitted."""
         self.high_watermark = high_watermark
         while self.uncommitted and self.uncommitted[0][0] <= high_watermark:
             self.uncommitted_bytes -= self.uncommitted.popleft()[1]
 
     def furthest_observer(self) -> int | None:
-        """The end offset of the observer that is furthest behind, of those that have fetched; None if there is none."""
+        """Return the lowest end offset of the observers that have fetched; None if there are none."""
         return min((progress.end_offset for progress in self.observers.values() if progress.end_offset >= 0), default=None)
 
     def reseat(self, other_voters: tuple[Voter, ...]) -> None:
-        """The voters are others now: what is known of each replica stays known."""
+        """Follow a change of the voters. The progress of each replica is kept."""
         before, self.voters = self.voters, {}
         for voter in other_voters:
             progress = before.get(voter.key.node_id)
@@ -222,9 +222,10 @@ class Leader(EpochState):
         self.fetched_voters = {node_id: None for node_id in self.fetched_voters if node_id in self.voters}
 
     def successors(self, preferred: ReplicaKey | None = None) -> tuple[ReplicaKey, ...]:
-        """The other voters, `preferred` first, then the one with the most log: who should lead next.
+        """Return the other voters in the order in which they should lead next: `preferred` first, then by length of their logs.
 
-        A static voter's directory is known only when it has fetched, perhaps not to who preferred it: the node id decides.
+        A static voter's directory is known only when it has fetched, perhaps not to the node that preferred it, so the node id
+        decides.
         """
         preferred_id = preferred.node_id if preferred is not None else -1
         ranked = sorted(
@@ -247,17 +248,16 @@ class Leader(EpochState):
 
 
 def majority_offset(end_offsets: Sequence[int]) -> int:
-    """The largest offset that a majority of `end_offsets` has reached. At least one voter."""
+    """Return the largest offset that a majority of `end_offsets` has reached. At least one voter."""
     return sorted(end_offsets)[(len(end_offsets) - 1) // 2]
 
 
 def next_high_watermark(current: int, epoch_start_offset: int, end_offsets: Sequence[int]) -> int:
-    """The leader's high watermark, given the voters' durable end offsets (-1: unknown). Never below `current` (-1: unknown).
+    """Return the leader's high watermark for the voters' durable end offsets (-1: unknown). Never below `current` (-1: unknown).
 
     A leader may count replicas only for records of its own epoch (Raft §5.4.2): an older record is committed by being below a
-    newer one. The record that opens the epoch stands *at* `epoch_start_offset`, so the high watermark must lie strictly above
-    it: an offset equal to the epoch's start proves only that a majority holds everything *before* that record. (`>=` was
-    KAFKA-12619.)
+    newer one. The record that opens the epoch is *at* `epoch_start_offset`, so the high watermark must be strictly above: an
+    offset equal to the epoch's start proves only that a majority holds everything *before* that record. (`>=` was KAFKA-12619.)
     """
     reached = majority_offset(end_offsets)
     return reached if reached > epoch_start_offset and reached > current else current

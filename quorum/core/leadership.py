@@ -1,25 +1,29 @@
-"""The leader's half of replication: appends, serves fetches, moves the high watermark, and gives up (KIP-595).
+"""The leader's half of replication: appends, fetches, the high watermark, and resignation (KIP-595).
 
-A fetch takes these steps: (1) refuse nonsense; (2) fence by epoch: an older epoch is told so, a higher one deposes this
-leader; (3) where the log no longer reaches back to, only a snapshot helps: below the log's start, at the start but with another
-epoch, or with a last epoch older than the start's; an empty log is sent one as well, since that is shorter than the records it
-replaces (KIP-630, KAFKA-15078); (4) compare the follower's last epoch with the epoch index, and
-answer with the point where the logs may still agree if they differ; (5) otherwise the offset asked for *is* an
-acknowledgement: the follower holds everything below it durably. Note it, perhaps raise the high watermark; (6) answer at once
-if there is anything to tell, else park. Acknowledgement happens in step 5 only, never on the way out of 3 or 4.
+A fetch takes these steps:
 
-What is news depends on who asks. A voter is told of every append at once; a new high watermark alone waits a few milliseconds
-for records to travel with, since under load each would cost a round trip of its own. An observer has no use for records before
-they are committed: it is answered when the high watermark rises, with records and high watermark together.
+1. Refuse malformed requests.
+2. Fence by epoch: refuse an older one; a higher one deposes this leader.
+3. Send a snapshot where the log no longer reaches back to: below the log's start, at the start but with another epoch, or with a
+   last epoch older than the start's. An empty log gets one as well, because a snapshot is shorter than the records that it
+   replaces (KIP-630, KAFKA-15078).
+4. Compare the follower's last epoch with the epoch index. If they differ, answer with the point where the logs may still agree.
+5. Otherwise the requested offset *is* an acknowledgement: the follower holds everything below it durably. Note it, and perhaps
+   raise the high watermark. Steps 3 and 4 never acknowledge anything.
+6. Answer at once if there is news, otherwise park the fetch.
 
-The voters may change while this node leads (reconfiguration.py), with the append of a record that says so. From that append on
-the new set alone counts: for the high watermark, for check-quorum, for reads; what is known of each replica is kept.
+News depends on the sender. A voter gets every append at once. A new high watermark alone waits a few milliseconds for records to
+travel with, because under load each would cost a round trip of its own. An observer has no use for uncommitted records: it is
+answered when the high watermark rises, with records and high watermark together.
 
-A linearizable read (read_index.py) is a round that the voters echo in their fetches: a voter that has not heard of it is answered
-at once, and only an echo counts, in this epoch, whatever the sender's log looks like.
+The voters can change while this node leads (reconfiguration.py), by the append of a record. From that append on only the new set
+counts: for the high watermark, for check-quorum, for reads. The progress of each replica is kept.
+
+A linearizable read (read_index.py) is a round that the voters echo in their fetches. A voter that does not know the round is
+answered at once. Only an echo in this epoch counts, whatever the sender's log looks like.
 
 The leader's own log counts only through its durable end. Records leave before they are durable here, so that the disks of leader
-and followers work at the same time; the barrier they wait for is the stored leadership alone.
+and followers work at the same time. Their barrier is the stored leadership alone.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ from .types import EPOCH_MAX, NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey
 
 
 class Leadership:
-    """What a node does while it leads."""
+    """The leader's part of a node."""
 
     __slots__ = ("_fetch_max_wait_ms", "_last_read_id", "_log", "_quorum", "_requests", "_snapshots")
 
@@ -62,10 +66,10 @@ class Leadership:
         self._fetch_max_wait_ms = quorum.config.fetch_max_wait_ms
 
     def begin(self, granting_voters: tuple[int, ...], now_ms: int) -> None:
-        """Candidate → Leader; the epoch opens with one control batch.
+        """Candidate → Leader. One control batch opens the epoch.
 
-        Voters that stand in the bootstrap checkpoint alone are written into the log by the first leader: from there, everybody
-        who joins later learns of them.
+        The first leader copies voters that are only in the bootstrap checkpoint into the log, so that nodes that join later learn
+        them.
         """
         membership = self._quorum.membership
         leader = self._quorum.lead(self._log.view.end_offset, now_ms)
@@ -77,7 +81,7 @@ class Leadership:
     # Appends
 
     def on_propose(self, event: Propose, now_ms: int) -> None:
-        """Appends one data batch or rejects it; ValueError, with nothing done, if it is too large for a batch."""
+        """Append one data batch or reject it. ValueError, and nothing has changed, if it is too large for a batch."""
         leader = self._quorum.state
         if not isinstance(leader, Leader) or leader.epoch != event.epoch:
             self._quorum.out.append(Rejected(self._quorum.leader_id, self._quorum.epoch))
@@ -99,7 +103,7 @@ class Leadership:
         return uncommitted_bytes > 0 and uncommitted_bytes + size_bytes > self._quorum.config.uncommitted_bytes_max
 
     def append_control(self, leader: Leader, records: list[ControlRecord], now_ms: int) -> None:
-        """One control batch; voters among the records are in force when this returns."""
+        """Append one control batch. Voters among the records are in force when this returns."""
         self._append(leader, encode_control(records), len(records), CONTROL, now_ms)
 
     def _append(self, leader: Leader, body: bytes, record_count: int, attributes: int, now_ms: int) -> None:
@@ -123,7 +127,7 @@ class Leadership:
             self._read(leader, fetch.correlation, fetch.request)
 
     def _reseat(self, leader: Leader, now_ms: int) -> None:
-        """The voters are others now; that may complete what fewer of them are needed for."""
+        """Follow a change of the voters, which can complete what now needs fewer of them."""
         membership = self._quorum.membership
         leader.reseat(membership.others)
         leader.purgatory.reseat(membership.has)
@@ -138,14 +142,14 @@ class Leadership:
     # Fetches
 
     def on_fetch(self, correlation: int, request: FetchRequest, now_ms: int) -> None:
-        """Answers now, after a read, or later."""
+        """Answer now, after a read, or later."""
         quorum, log, fetch_offset = self._quorum, self._log, request.fetch_offset
         error = self.error_of(request, fetch_offset >= 0 and 0 <= request.last_fetched_epoch <= request.epoch, now_ms)
         leader = quorum.state
         if error is not ErrorCode.NONE or not isinstance(leader, Leader):
             quorum.out.append(Reply(correlation, quorum.refusal_of(request, error), quorum.barrier))
             return
-        lacks_round = bool(leader.read_index.waiting) and self._hear_echo(leader, request)
+        lacks_round = bool(leader.read_index.waiting) and self._note_echo(leader, request)
         refusal = self._mismatch(request)
         if refusal is not None:
             self._reply(leader, correlation, refusal)
@@ -166,7 +170,7 @@ class Leadership:
             leader.purgatory.park(ParkedFetch(correlation, request, committed_only=not is_voter), now_ms + wait_ms)
 
     def error_of(self, request: FetchRequest | FetchSnapshotRequest, is_sane: bool, now_ms: int) -> ErrorCode:
-        """Why nothing can be fetched with this request; NONE only if this node leads its epoch. A higher epoch deposes it."""
+        """Return the error that refuses a request to fetch; NONE only if this node leads its epoch. A higher epoch deposes it."""
         quorum, replica, epoch = self._quorum, request.replica, request.epoch
         is_somebody = -1 <= replica.node_id <= NODE_ID_MAX and replica.node_id != quorum.config.node_id
         is_somebody = is_somebody and len(replica.directory_id) == UUID_BYTES
@@ -180,7 +184,7 @@ class Leadership:
         return ErrorCode.NONE if isinstance(quorum.state, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _mismatch(self, request: FetchRequest) -> FetchOutcome | None:
-        """Why the follower's log is no prefix of this one; None if it is."""
+        """Return the answer to a follower whose log is not a prefix of this one; None if it is."""
         view, ids = self._log.view, self._snapshots.ids
         if ids and (
             request.fetch_offset == 0
@@ -197,8 +201,8 @@ class Leadership:
         return None
 
     def _acknowledge(self, leader: Leader, request: FetchRequest, now_ms: int) -> bool:
-        """True if the sender votes."""
-        progress = self.heard_from(leader, request, now_ms)
+        """Note the acknowledgement of a fetch. Return True if the sender votes."""
+        progress = self.note_fetcher(leader, request, now_ms)
         if progress is None:
             return False
         before = progress.end_offset
@@ -208,8 +212,11 @@ class Leadership:
             self.advance_high_watermark(leader, now_ms)
         return is_voter
 
-    def heard_from(self, leader: Leader, request: FetchRequest | FetchSnapshotRequest, now_ms: int) -> ReplicaProgress | None:
-        """The replica follows this leader in this epoch, which counts for check-quorum if it votes. None: it is anonymous."""
+    def note_fetcher(self, leader: Leader, request: FetchRequest | FetchSnapshotRequest, now_ms: int) -> ReplicaProgress | None:
+        """Note that the replica follows this leader, which counts for check-quorum if it votes.
+
+        Return None if it is anonymous.
+        """
         key = request.replica
         if key.node_id < 0:
             return None
@@ -226,7 +233,7 @@ class Leadership:
         return voter
 
     def _check_quorum(self, leader: Leader, now_ms: int) -> None:
-        """A majority has fetched since this was last so: another period begins. A sole voter has none."""
+        """Begin another period if a majority has fetched in this one. A sole voter has none."""
         membership = self._quorum.membership
         if leader.fetched_voters and len(leader.fetched_voters) + membership.is_voter >= membership.majority:
             leader.fetched_voters.clear()
@@ -237,13 +244,13 @@ class Leadership:
         self._quorum.out.append(ReadLog(self.begin_read(leader, correlation, request), request.fetch_offset, max_bytes))
 
     def begin_read(self, leader: Leader, correlation: int, request: FetchRequest | FetchSnapshotRequest) -> int:
-        """The id of a read that this request waits for, and that is owed an answer until then."""
+        """Register a read that this request waits for; return its id."""
         self._last_read_id += 1
         leader.reads[self._last_read_id] = PendingRead(correlation, request)
         return self._last_read_id
 
     def on_records_read(self, event: RecordsRead, now_ms: int) -> None:
-        """A read that is no longer known was answered when its leadership ended."""
+        """Answer the fetch that waits for the read. An unknown read was answered when its leadership ended."""
         leader = self._quorum.state
         read = leader.reads.pop(event.read_id, None) if isinstance(leader, Leader) else None
         if read is None or not isinstance(leader, Leader):
@@ -270,7 +277,7 @@ class Leadership:
     # The high watermark
 
     def advance_high_watermark(self, leader: Leader, now_ms: int) -> None:
-        """Called whenever a voter's acknowledged end or this node's durable end has risen."""
+        """Raise the high watermark if a voter's acknowledged end or this node's durable end allows it."""
         end_offsets = [progress.end_offset for progress in leader.voters.values()]
         if self._quorum.membership.is_voter:
             end_offsets.append(self._log.flushes.durable_end_offset)
@@ -294,7 +301,7 @@ class Leadership:
     # Linearizable reads
 
     def on_read_index_asked(self, event: ReadIndexAsked, now_ms: int) -> None:
-        """Answers at once if this node votes alone or does not lead, else when a majority has echoed the read's round."""
+        """Answer at once if this node votes alone or does not lead, otherwise when a majority has echoed the read's round."""
         quorum = self._quorum
         leader = quorum.state
         if not isinstance(leader, Leader):
@@ -310,8 +317,11 @@ class Leadership:
             for fetch in leader.purgatory.take_awaiting_records():
                 self._reply(leader, fetch.correlation, NO_RECORDS)
 
-    def _hear_echo(self, leader: Leader, request: FetchRequest) -> bool:
-        """True if the sender is a voter that has not heard of the newest round, and somebody waits for it."""
+    def _note_echo(self, leader: Leader, request: FetchRequest) -> bool:
+        """Note the echo of a fetch.
+
+        Return True if the sender is a voter that does not know the newest round, and reads wait for it.
+        """
         voter, reads = leader.voters.get(request.replica.node_id), leader.read_index
         if voter is None or not self._quorum.membership.has(request.replica):
             return False
@@ -343,7 +353,7 @@ class Leadership:
             self._reply(leader, fetch.correlation, NO_RECORDS)
 
     def _announce(self, leader: Leader, now_ms: int) -> None:
-        """BeginQuorumEpoch to the voters that have not fetched lately; observers gone for long are forgotten."""
+        """Send BeginQuorumEpoch to the voters that have not fetched lately; forget observers that have not fetched for long."""
         config = self._quorum.config
         period_ms = config.begin_quorum_epoch_period_ms
         leader.begin_at_ms = now_ms + period_ms
@@ -358,8 +368,9 @@ class Leadership:
             del leader.observers[key]
 
     def resign(self, reason: str, now_ms: int, preferred: ReplicaKey | None = None) -> None:
-        """Leader → Resigned, and EndQuorumEpoch to the other voters, of whom `preferred` stands first. Nothing to do for who does
-        not lead.
+        """Leader → Resigned; send EndQuorumEpoch to the other voters, of which `preferred` stands first.
+
+        Do nothing if this node does not lead.
         """
         leader = self._quorum.state
         if not isinstance(leader, Leader):

@@ -1,13 +1,13 @@
-"""This node's own log, as consensus writes it: the view, what of it is durable, and what of it is known to be committed.
+"""This node's own log as consensus writes it: the view, its durable part, and its known committed part.
 
-Four offsets, always `start <= high watermark <= end` and `durable end <= end`; the high watermark may be ahead of the
-durable end (a majority without this node has committed) and it never falls while the process lives. Truncation below the
-high watermark would take back committed data and raises InvariantViolation; `Fetching` refuses a leader that asks for it
-before. What a boot knows to be committed is whatever the batches found say (their stamps) and whatever lies below the start;
-a stamp beyond the end is possible while the log is being repaired, and then the whole of it is committed.
+Four offsets, always `start <= high watermark <= end` and `durable end <= end`. The high watermark can be ahead of the durable end
+(a majority without this node has committed), and it never falls while the process lives. Truncation below the high watermark
+would take back committed data and raises InvariantViolation; `Fetching` refuses such a leader before. At boot, everything below
+the stamps of the batches and below the log's start is known as committed. A stamp beyond the end is possible while the log is
+being repaired; then the whole log is committed.
 
-Voters live in the log (KIP-853), so whoever writes the log changes them: control batches are read here on their way in, and the
-voter set follows every append, truncation and installed snapshot in the same step.
+The voters are in the log (KIP-853), so every writer of the log changes them. Control batches are read here before they are
+appended, and the voter set follows every append, truncation and installed snapshot in the same step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .types import OffsetAndEpoch
 
 
 class LocalLog:
-    """The view, its durability and its commit point; every change to the log becomes an effect here."""
+    """The view, its durability and its commit point. Every change to the log becomes an effect here."""
 
     __slots__ = ("_membership", "_out", "flushes", "high_watermark", "view")
 
@@ -39,9 +39,9 @@ class LocalLog:
             self.commit(view.committed_offset)
 
     def append(self, headers: list[BatchHeader], data: bytes) -> bool:
-        """Whole batches at the end; `data` is all of them. True if they have changed the voters.
+        """Append whole batches; `data` holds all of them. Return True if they have changed the voters.
 
-        CorruptBatch, and nothing has changed, if control records among them can not be read or can not follow this log.
+        CorruptBatch, and nothing has changed, if control records among them cannot be read or must not follow this log.
         """
         control = control_of(headers, data)
         is_news = self._membership.append(control) if control else False
@@ -50,7 +50,7 @@ class LocalLog:
         end_offset = self.view.end_offset
         self._out.append(Append(self.flushes.appended(end_offset), base_offset, end_offset, data))
         if is_news:
-            self._tell_voters()
+            self._announce_voters()
         return is_news
 
     def truncate(self, to_offset: int) -> None:
@@ -61,17 +61,17 @@ class LocalLog:
         self.view.truncate(to_offset)
         self._out.append(Truncate(self.flushes.truncated(to_offset), to_offset))
         if self._membership.truncate(to_offset):
-            self._tell_voters()
+            self._announce_voters()
 
     def clean(self, start: OffsetAndEpoch) -> None:
-        """The log starts at `start`, the end of a snapshot, from now on."""
+        """Start the log at `start`, the end of a snapshot."""
         if start.offset > self.high_watermark:
             raise InvariantViolation(f"cleaning of {self.view!r} up to {start}, above the high watermark {self.high_watermark}")
         self.view.clean(start)
         self._out.append(CleanLog(start))
 
     def install(self, snapshot: OffsetAndEpoch, last_crc: int, control: Sequence[ControlRecord]) -> None:
-        """A snapshot from elsewhere replaces the whole log. Everything below its end is committed."""
+        """Replace the whole log by a snapshot from another node. Everything below its end is committed."""
         committed_offset = max(0, self.high_watermark)
         if snapshot.offset < committed_offset:
             raise InvariantViolation(f"snapshot {snapshot} ends below the high watermark {committed_offset} of {self.view!r}")
@@ -79,14 +79,14 @@ class LocalLog:
         append_id = self.flushes.installed(snapshot.offset, committed_offset)
         self._out.append(InstallSnapshot(append_id, snapshot, last_crc))
         if self._membership.reset(control):
-            self._tell_voters()
+            self._announce_voters()
         self.commit(snapshot.offset)
 
-    def _tell_voters(self) -> None:
+    def _announce_voters(self) -> None:
         self._out.append(VotersChanged(self._membership.voters))
 
     def commit(self, high_watermark: int) -> bool:
-        """Everything below `high_watermark` is committed. False if that is no news."""
+        """Note that everything below `high_watermark` is committed. Return False if it was known before."""
         if high_watermark <= self.high_watermark:
             return False
         if high_watermark > self.view.end_offset:
@@ -98,7 +98,7 @@ class LocalLog:
 
     @property
     def commit_stamp(self) -> int:
-        """What the next batch's header says of the high watermark."""
+        """The high watermark for the header of the next batch."""
         return max(0, self.high_watermark)
 
     def __repr__(self) -> str:
@@ -106,7 +106,10 @@ class LocalLog:
 
 
 def control_of(headers: Sequence[BatchHeader], data: bytes) -> list[tuple[int, ControlRecord]]:
-    """(offset, record) of every control record in `data`, whose batches have these headers. CorruptBatch: cannot be read."""
+    """Return (offset, record) of every control record in `data`, whose batches have these headers.
+
+    CorruptBatch if one is unreadable.
+    """
     entries: list[tuple[int, ControlRecord]] = []
     position = 0
     for header in headers:

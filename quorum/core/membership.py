@@ -1,18 +1,19 @@
-"""Who votes, as this node knows it: the only object that consensus asks about the voter set.
+"""The voter set as one node knows it; consensus uses no other source.
 
-It follows the log's end (voter_set_history.py): a set is in force as soon as its record is appended, replayed at boot or
-installed with a snapshot, and no longer once the record is truncated. `LocalLog` is the one who tells it. Between two changes
-everything here is a constant, worked out once.
+It follows the end of the log (voter_set_history.py). A set is in force as soon as its record is appended, replayed at boot or
+installed with a snapshot, and until the record is truncated. `LocalLog` reports these changes. Between two changes everything
+here is constant and is computed once.
 
-A set that is not known to be committed may never have reached a majority. Until then a node that it has removed is *eligible* all
-the same: perhaps nobody else has the record, and no majority elects a shorter log than this one (Raft thesis §4.2.2). Such a node
-asks the voters of the new set for votes, without counting itself, commits the record, and resigns.
+A set that is not known as committed may never have reached a majority. Until it is, a node that it has removed remains
+*eligible*: perhaps no other node has the record, and no majority elects a shorter log than this one (Raft thesis §4.2.2). Such a
+node requests votes from the voters of the new set, without counting itself, commits the record, and resigns.
 
-The set that formatting wrote must be the same on every node that has one: majorities of two sets need not meet. While it is what
-a node goes by, its requests for votes tell it apart from others (`initial_voters`), and who goes by another refuses them.
+The set from formatting must be the same on every node that has one, because majorities of two different sets need not meet. While
+a node uses that set, its vote requests carry a fingerprint of it (`initial_voters`), and nodes with another fingerprint refuse
+them.
 
-A voter is a replica key: node id and directory id. Who comes with the id of a voter and another directory (a wiped disk) is an
-observer. Static voters have no known directory and match by id alone.
+A voter is a replica key: node id and directory id. A node with a voter's id and another directory (a wiped disk) is an observer.
+Static voters have no known directory and match by id alone.
 """
 
 from __future__ import annotations
@@ -51,18 +52,19 @@ class Membership:
 
     def __init__(self, own: Voter, history: VoterSetHistory, high_watermark: int) -> None:
         self.own = own
-        """This node as it would like to stand in the set."""
+        """This node as its entry in the voter set should be."""
         self.own_key = own.key
         self.history = history
         self._high_watermark = high_watermark
         self._relocated: dict[int, tuple[dict[str, Endpoint], dict[str, Endpoint]]] = {}
-        """Voter → its endpoints as the set had them when it said where it is, and what it said."""
+        """Voter → its endpoints in the set when it announced others, and the announced ones."""
         self._refresh()
 
     @classmethod
     def boot(cls, config: RaftConfig, boot: BootState, high_watermark: int) -> Membership:
-        """From what the disk says, of which everything below `high_watermark` was committed. CorruptBatch if the log's voter sets
-        do not follow each other.
+        """Build the membership from the disk's contents, of which everything below `high_watermark` was committed.
+
+        CorruptBatch if the voter sets of the log do not follow each other.
         """
         history = VoterSetHistory(config.voters, boot.bootstrap)
         from_snapshot = [record for offset, record in boot.control if offset < 0]
@@ -78,7 +80,7 @@ class Membership:
         self.is_voter = self.has(self.own_key)
         self.others: tuple[Voter, ...] = tuple(v for v in self.voters.voters if v.key.node_id != self.own_key.node_id)
         self.is_eligible = self.is_voter or self._is_removed_perhaps()
-        """Whether this node may stand for election."""
+        """True if this node may stand for election."""
         self.is_sole_voter = self.is_voter and not self.others
         self.majority = self.voters.majority()
         self.initial_voters = _fingerprint(self.voters) if self.history.is_bootstrap else 0
@@ -88,27 +90,27 @@ class Membership:
             and bool(self.own.endpoints)
             and self.endpoints_of(self.own_key.node_id) != self.own.endpoints
         )
-        """Whether the set names other endpoints for this node than it has."""
+        """True if the set names other endpoints for this node than it has."""
 
     def _is_removed_perhaps(self) -> bool:
         previous = self.history.previous
         return previous is not None and previous.has(self.own_key) and self.history.offset >= self._high_watermark
 
-    # Changes: each says whether the voters are others than before
+    # Changes. Each returns True if the voters have changed.
 
     def append(self, entries: Sequence[tuple[int, ControlRecord]]) -> bool:
-        """Control records were appended. CorruptBatch, and nothing has changed, if the log must not go on like this."""
+        """Follow appended control records. CorruptBatch, and nothing has changed, if the log must not continue with them."""
         return self._changed(lambda: self.history.append(entries))
 
     def truncate(self, to_offset: int) -> bool:
         return self._changed(lambda: self.history.truncate(to_offset))
 
     def reset(self, control: Iterable[ControlRecord]) -> bool:
-        """A snapshot with these control records has replaced the log."""
+        """Follow a snapshot with these control records, which has replaced the log."""
         return self._changed(lambda: self.history.reset(control))
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below `high_watermark` is committed."""
+        """Note that everything below `high_watermark` is committed."""
         self._high_watermark = high_watermark
         if self.is_eligible != self.is_voter:
             self._refresh()
@@ -119,11 +121,11 @@ class Membership:
         self._refresh()
         return self.voters != before
 
-    # Questions
+    # Queries
 
     @property
     def voters_offset(self) -> int:
-        """Where the record stands that names these voters; -1: not in the log."""
+        """Offset of the record that names these voters; -1: not in the log."""
         return self.history.offset
 
     def has(self, key: ReplicaKey) -> bool:
@@ -131,32 +133,32 @@ class Membership:
         return voter is not None and key.matches(voter.key)
 
     def key_of(self, node_id: int) -> ReplicaKey:
-        """The voter's stored key; for a node that is no voter, its id with an unknown directory."""
+        """Return the voter's stored key; for a node that is not a voter, its id with an unknown directory."""
         voter = self._voters_by_id.get(node_id)
         return voter.key if voter is not None else ReplicaKey(node_id)
 
     def endpoints_of(self, node_id: int) -> dict[str, Endpoint]:
-        """The voter's endpoints as the set has them."""
+        """Return the voter's endpoints in the set."""
         voter = self._voters_by_id.get(node_id)
         return voter.endpoints if voter is not None else {}
 
     def address_of(self, node_id: int) -> dict[str, Endpoint]:
-        """Where the voter is reached: what it said itself counts until the set says something new."""
+        """Return the voter's current endpoints. Those that it announced itself count until the set changes them."""
         written = self.endpoints_of(node_id)
         if node_id not in self._relocated:
             return written
         before, said = self._relocated[node_id]
         return said if before == written else written
 
-    def hear(self, voter: ReplicaKey, endpoints: dict[str, Endpoint]) -> bool:
-        """A voter says where it is reached; True if that is news. Anybody else's word counts for nothing."""
+    def note_endpoints(self, voter: ReplicaKey, endpoints: dict[str, Endpoint]) -> bool:
+        """Note the endpoints that a voter announces; return True if they are new. Those of other nodes are ignored."""
         if not self.has(voter) or not are_sane_endpoints(endpoints) or endpoints in ({}, self.address_of(voter.node_id)):
             return False
         self._relocated[voter.node_id] = self.endpoints_of(voter.node_id), endpoints
         return True
 
     def can_reach(self, node_id: int, endpoints: dict[str, Endpoint]) -> bool:
-        """True if this node would know where to send a request to `node_id`."""
+        """Return True if this node has an address for requests to `node_id`."""
         return bool(endpoints) or node_id in self._voters_by_id
 
     def __repr__(self) -> str:
@@ -164,5 +166,5 @@ class Membership:
 
 
 def _fingerprint(voters: VoterSet) -> int:
-    """Equal for equal replica keys, wherever they are reached; never 0."""
+    """Return equal numbers for equal replica keys, whatever their endpoints; never 0."""
     return zlib.crc32(msgspec.msgpack.encode([voter.key for voter in voters.voters])) or 1

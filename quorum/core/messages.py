@@ -1,8 +1,8 @@
 """The RPCs of the quorum, one class per request and response (KIP-595, KIP-996).
 
-Cluster id, generation and sender travel in the frame around the body, so a message holds only what the RPC itself says.
-Instances are immutable and print as one short transcript line. Like events and effects they refer to nothing that could refer
-back, so the garbage collector is not told of them (`gc=False`).
+Cluster id, generation and sender are in the frame around the body, so a message holds only the RPC's own fields. Instances are
+immutable and print as one short transcript line. Like events and effects they hold no reference cycles, so the garbage collector
+does not track them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .types import Endpoint, OffsetAndEpoch, ReplicaKey, Voter
 
 
 class RaftApi:
-    """Api numbers, Kafka's where Kafka has the RPC."""
+    """Api numbers, Kafka's for RPCs that Kafka has."""
 
     FETCH = 1
     VOTE = 52
@@ -29,7 +29,7 @@ class RaftApi:
 
 
 class LeaderView(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What every response says about the leadership, as its sender sees it. `leader_id` -1: none known."""
+    """The leadership as the sender of a response knows it. `leader_id` -1: unknown."""
 
     epoch: int
     leader_id: int = -1
@@ -40,11 +40,11 @@ class LeaderView(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class VoteRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Asks for a vote. A pre-vote carries the current, unbumped epoch (KIP-996).
+    """Request a vote. A pre-vote carries the current, unbumped epoch (KIP-996).
 
-    `initial_voters` tells voter sets apart that formatting wrote; 0 if the candidate's stands in its log or its configuration.
-    `endpoints` are given by a voter that is reached elsewhere than the voter set says: as long as nobody leads, nobody can
-    write that down, and who is asked may have to ask back.
+    `initial_voters` distinguishes voter sets from formatting; 0 if the candidate's set comes from its log or its configuration.
+    `endpoints` are those of a voter that has moved since the voter set was written: without a leader nobody can write them down,
+    and the receiver may have to send a request back.
     """
 
     epoch: int
@@ -77,7 +77,7 @@ class VoteResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class BeginQuorumEpochRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The leader of `epoch` tells a voter that it leads."""
+    """Announce to a voter that the sender leads `epoch`."""
 
     epoch: int
     leader_id: int
@@ -97,7 +97,7 @@ class BeginQuorumEpochResponse(msgspec.Struct, frozen=True, gc=False, array_like
 
 
 class EndQuorumEpochRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The leader of `epoch` resigns; `preferred` orders those that should stand next, best first."""
+    """Announce that the leader of `epoch` resigns. `preferred` orders the voters that should stand next, best first."""
 
     epoch: int
     leader_id: int
@@ -116,11 +116,10 @@ class EndQuorumEpochResponse(msgspec.Struct, frozen=True, gc=False, array_like=T
 
 
 class FetchRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Pulls records, and by asking for `fetch_offset` acknowledges everything below it as durable.
+    """Pull records. Asking for `fetch_offset` acknowledges everything below it as durable.
 
-    `replica.node_id` -1 is an anonymous observer. `high_watermark` -1: unknown to the sender.
-    `read_round` echoes the newest round seen from this leader (linearizable reads). `is_repairing`: the sender's log is not
-    whole, and it votes for nobody.
+    `replica.node_id` -1 is an anonymous observer. `high_watermark` -1: unknown to the sender. `read_round` echoes the newest
+    round of linearizable reads from this leader. `is_repairing`: the sender's log is not whole, and it grants no votes.
     """
 
     epoch: int
@@ -139,7 +138,7 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Records(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
-    """Whole batches from the fetch offset on; may be empty."""
+    """Whole batches from the fetch offset on; can be empty."""
 
     data: bytes
 
@@ -148,7 +147,7 @@ class Records(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
 
 
 class Diverging(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """The follower's log is not a prefix of the leader's: the largest epoch they may share, and its end."""
+    """The follower's log is not a prefix of the leader's. `epoch` is the largest that they may share, with its end."""
 
     epoch: int
     end_offset: int
@@ -189,9 +188,9 @@ class FetchResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class FetchSnapshotRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Pulls up to `max_bytes` of a snapshot's bytes from `position` on (KIP-630); 0: only its size.
+    """Pull up to `max_bytes` of a snapshot from `position` on (KIP-630); 0: only its size.
 
-    Shows that its sender lives, as a Fetch does.
+    Shows that the sender is alive, as a Fetch does.
     """
 
     epoch: int
@@ -207,7 +206,7 @@ class FetchSnapshotRequest(msgspec.Struct, frozen=True, gc=False, array_like=Tru
 
 
 class FetchSnapshotResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """`data` stands at `position` of a file of `size_bytes`. SNAPSHOT_NOT_FOUND: gone, start over with a Fetch."""
+    """Bytes at `position` of a file of `size_bytes`. SNAPSHOT_NOT_FOUND: gone; start over with a Fetch."""
 
     error: ErrorCode
     leader: LeaderView
@@ -222,7 +221,7 @@ class FetchSnapshotResponse(msgspec.Struct, frozen=True, gc=False, array_like=Tr
 
 
 class ProbeVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The leader asks a node that is to become a voter who it is (the part of ApiVersions in KIP-853)."""
+    """Ask a node that is to become a voter for its identity (that part of ApiVersions in KIP-853)."""
 
     epoch: int
     voter: ReplicaKey
@@ -232,7 +231,7 @@ class ProbeVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ProbeVoterResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """INVALID_VOTER_KEY if the node's directory is another one; `key` is its own."""
+    """The identity of the node is `key`. INVALID_VOTER_KEY: its directory is not the expected one."""
 
     error: ErrorCode
     leader: LeaderView
@@ -246,7 +245,7 @@ class ProbeVoterResponse(msgspec.Struct, frozen=True, gc=False, array_like=True)
 class AddVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Make `voter` a voter (KIP-853). Answered when the new voter set is committed, or has failed to be, within `timeout_ms`.
 
-    `epoch` -1, here and below: whoever leads.
+    `epoch` -1, here and below: any leader.
     """
 
     epoch: int
@@ -269,7 +268,7 @@ class RemoveVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True)
 
 
 class UpdateVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A voter tells where it can be reached now (KIP-853). Answered when the new voter set is appended."""
+    """Replace a voter's endpoints (KIP-853). Answered when the new voter set is appended."""
 
     epoch: int
     voter: Voter
@@ -279,8 +278,10 @@ class UpdateVoterRequest(msgspec.Struct, frozen=True, gc=False, array_like=True)
 
 
 class TransferLeadershipRequest(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Ask the leader to make way for the voter `target`. Answered when it resigns in the target's favour, which it does once the
-    target has its whole log; REQUEST_TIMED_OUT if that takes longer than `timeout_ms`.
+    """Hand the leadership over to the voter `target`.
+
+    Answered when the leader resigns in the target's favour, which it does once the target has its whole log. REQUEST_TIMED_OUT if
+    that takes longer than `timeout_ms`.
     """
 
     epoch: int
@@ -292,7 +293,7 @@ class TransferLeadershipRequest(msgspec.Struct, frozen=True, gc=False, array_lik
 
 
 class VoterChangeResponse(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Answer to the four requests above. `message` says what stands in the way and what to do; empty if all is well."""
+    """Answer to the four requests above. `message` names the obstacle and what to do; empty on success."""
 
     error: ErrorCode
     leader: LeaderView

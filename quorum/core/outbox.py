@@ -1,11 +1,12 @@
-"""The one place that holds messages back until what they claim is durable.
+"""Messages that wait until their claims are durable.
 
 Theory of operation. A message may leave when its `Barrier` is reached: the stored election state has at least that version, and
-storage has completed at least that operation. Both counters only rise, so a message that may leave now may leave for ever, and a
-message that is held needs looking at only when a counter moves. Messages released together keep the order in which they came. The
-outbox lives and dies with the process: a held message whose process crashes was never sent, which is the point.
+storage has completed at least that operation. Both counters only rise, so a held message is checked again only when a counter
+moves. Messages that are released together keep their order. The outbox dies with the process: a message that was held during a
+crash was never sent, as intended.
 
-The shell calls `put` for every Send and Reply, and the two completion methods *before* it hands the same completion to the node.
+The shell calls `put` for every Send and Reply. It calls the two completion methods *before* it hands the same completion to the
+node.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Outbox:
         self._held: list[Message] = []
 
     def put(self, message: Message) -> bool:
-        """True: the message may leave now. False: it is held, and a later completion returns it."""
+        """Return True if the message may leave now. Otherwise hold it until a completion returns it."""
         after = message.after
         if after.election_version <= self._election_version and after.append_id <= self._append_id:
             return True
@@ -36,17 +37,17 @@ class Outbox:
         return False
 
     def forget(self, correlations: Container[int]) -> None:
-        """Held Sends with these correlations are not sent any more: it is too late for their answers."""
+        """Drop held Sends with these correlations: their answers would come too late."""
         self._held = [message for message in self._held if isinstance(message, Reply) or message.correlation not in correlations]
 
     def storage_completed(self, append_id: int) -> list[Message]:
-        """Storage operations up to `append_id` are durable: the messages that may leave because of it."""
+        """Storage operations up to `append_id` are durable; return the messages that may leave now."""
         if append_id > self._append_id:
             self._append_id = append_id
         return self._release()
 
     def election_state_stored(self, version: int) -> list[Message]:
-        """The election state of `version` is durable: the messages that may leave because of it."""
+        """The election state of `version` is durable; return the messages that may leave now."""
         self._election_version = max(self._election_version, version)
         return self._release()
 
@@ -63,7 +64,7 @@ class Outbox:
         return released
 
     def __len__(self) -> int:
-        """How many messages are held."""
+        """Return the number of held messages."""
         return len(self._held)
 
     def __repr__(self) -> str:

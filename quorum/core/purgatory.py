@@ -1,8 +1,8 @@
-"""Fetches that wait for something to tell: more log, a higher high watermark, the end of a leadership, or their own deadline.
+"""Fetches that wait for news: more log, a higher high watermark, the end of a leadership, or their deadline.
 
-A fetch is parked only when its sender already holds everything that is of use to it: a voter the whole log, an observer what is
-committed. An append concerns the voters, a commit all of them; they are few (one per replica), so waking is a walk, in the order
-of arrival. Deadlines sit in a heap with lazy deletion.
+A fetch is parked only when its sender already holds everything of use to it: a voter the whole log, an observer the committed
+part. An append is news for voters, a commit for all. Replicas are few, so waking is a walk in the order of arrival. Deadlines are
+in a heap with lazy deletion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .types import NEVER_MS, ReplicaKey
 
 
 class ParkedFetch(msgspec.Struct, frozen=True, gc=False):
-    """A request that will be answered under `correlation`. `committed_only`: an append is no news to its sender."""
+    """A request that is answered under `correlation`. `committed_only`: its sender does not need uncommitted records."""
 
     correlation: int
     request: FetchRequest
@@ -38,37 +38,37 @@ class FetchPurgatory:
         heappush(self._deadlines, (deadline_ms, fetch.correlation))
 
     def discard(self, correlation: int) -> None:
-        """Its sender has hung up."""
+        """Drop a fetch whose sender has closed its connection."""
         self._parked.pop(correlation, None)
 
     def reseat(self, is_voter: Callable[[ReplicaKey], bool]) -> None:
-        """The voters are others now, and with them those to whom an append is news."""
+        """Recompute `committed_only` of each fetch after a change of the voters."""
         for correlation, fetch in self._parked.items():
             committed_only = not is_voter(fetch.request.replica)
             self._parked[correlation] = msgspec.structs.replace(fetch, committed_only=committed_only)
 
     def take_all(self) -> list[ParkedFetch]:
-        """Everybody leaves, in the order of arrival."""
+        """Remove and return all fetches, in the order of arrival."""
         fetches = list(self._parked.values())
         self._parked.clear()
         self._deadlines.clear()
         return fetches
 
     def hasten_behind(self, high_watermark: int, deadline_ms: int) -> None:
-        """Those whose sender does not know of `high_watermark` wait no longer than `deadline_ms`."""
+        """Lower the deadline of fetches whose sender does not know `high_watermark` to at most `deadline_ms`."""
         for correlation, fetch in self._parked.items():
             if fetch.request.high_watermark < high_watermark:
                 heappush(self._deadlines, (deadline_ms, correlation))
 
     def take_awaiting_records(self) -> list[ParkedFetch]:
-        """Those to whom an append is news."""
+        """Remove and return the fetches for which an append is news."""
         fetches = [fetch for fetch in self._parked.values() if not fetch.committed_only]
         for fetch in fetches:
             del self._parked[fetch.correlation]
         return fetches
 
     def take_behind(self, high_watermark: int, *, committed_only: bool = False) -> list[ParkedFetch]:
-        """Those whose sender does not know of `high_watermark`; of these, perhaps, only who waits for commits alone."""
+        """Remove and return the fetches whose sender does not know `high_watermark`; perhaps only those with `committed_only`."""
         fetches = [
             fetch
             for fetch in self._parked.values()
@@ -79,7 +79,7 @@ class FetchPurgatory:
         return fetches
 
     def take_expired(self, now_ms: int) -> list[ParkedFetch]:
-        """Those whose wait is over."""
+        """Remove and return the fetches whose deadline has passed."""
         fetches: list[ParkedFetch] = []
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now_ms:

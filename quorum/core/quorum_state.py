@@ -1,22 +1,24 @@
-"""The one gate between the six states of a node.
+"""The only way between the six states of a node.
 
 Theory of operation. A node is in exactly one state, and every state belongs to one epoch. All changes go through `QuorumState`,
-which does the same five things for each, in this order:
+which takes the same five steps for each, in this order:
 
-1. look the change up in `TRANSITIONS` and refuse what is not there (InvariantViolation: a bug of ours, never a peer's fault);
-2. check what no row can say: the epoch never falls, a vote once cast in an epoch stays, an epoch has at most one leader;
-3. ask for the durable part (epoch, leader, vote) to be stored if it has changed, under the next version number. The node acts on
-   the new state at once, but every message it sends from now on waits for that version (`barrier`), so no peer can learn of an
+1. look the change up in `TRANSITIONS` and refuse it if it is missing (InvariantViolation: a bug of ours, never a peer's fault);
+2. check the rules that concern no single row: the epoch never falls, a vote once cast in an epoch stays, an epoch has at most one
+   leader;
+3. request storage of the durable part (epoch, leader, vote) under the next version number if it has changed. The node acts on the
+   new state at once, but every message that it sends from now on waits for that version (`barrier`), so no peer can learn of an
    epoch, a vote or a leadership that a crash could make this node forget;
-4. if a leadership ended, tell the shell (`Resigned`) and answer what the leader still owed: fetches, reads, a change of voters;
-5. tell the shell who leads now, if that has changed.
+4. if a leadership ended, notify the shell (`Resigned`) and answer everything that waits for the leader: fetches, reads, a change
+   of voters;
+5. notify the shell of a new leader.
 
-Timers belong to state objects and die with them, with one inheritance: a voter that is unattached (or asks for pre-votes and has
-not been refused) and sees a higher epoch keeps the *remaining* election time, so that a stream of new epochs can not put off its
+Timers belong to state objects and die with them, with one exception. A voter that is unattached (or requests pre-votes and has
+not been refused) and sees a higher epoch keeps the *remaining* election time, so that a stream of new epochs cannot put off its
 own election for ever.
 
-What is not checked here: whether a vote may be granted (each state's `grants`) and whether a peer tells the truth (the handlers
-filter claims that contradict what is known, before they come here).
+Not checked here: if a vote may be granted (each state's `grants`) and if a peer tells the truth (the handlers first filter claims
+that contradict known facts).
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ SAME, NEXT, HIGHER, SAME_OR_HIGHER = "same", "next", "higher", "same or higher"
 
 
 class Transition(NamedTuple):
-    """One legal change: `epoch` says how the new state's epoch relates to the old one's."""
+    """One legal change. `epoch` relates the epoch of the new state to that of the old one."""
 
     source: type[EpochState]
     target: type[EpochState]
@@ -104,7 +106,10 @@ NO_RECORDS = Records(b"")
 
 
 class QuorumState:
-    """The current state and the gate to the next. `out` is the list of effects of the step in progress, shared with the node."""
+    """The current state and the transitions to the next.
+
+    `out` is the list of effects of the current step, shared with the node.
+    """
 
     __slots__ = (
         "_announced",
@@ -140,76 +145,78 @@ class QuorumState:
         self.out = out
         self._random = random
         self.election = election or ElectionState(0, NO_LEADER, None)
-        """The newest election state that storage was asked to keep."""
+        """The newest election state that storage was requested to keep."""
         self.election_version = 0
         self.durable_election_version = 0
         self.elections_started = 0
         self.barrier = Barrier()
-        """What every outgoing message waits for."""
+        """The barrier of every outgoing message."""
         self.resigned_epoch = -1
-        """The newest epoch whose leader has said itself that it leads it no more: what others say of it is old."""
+        """The newest epoch whose leader has announced its resignation; other nodes' claims about that epoch are outdated."""
         self._announced: tuple[int, int] = (self.election.epoch, NO_LEADER)
         self._enter(*self._boot(log, now_ms))
 
-    # What every handler asks
+    # Queries of all handlers
 
     @property
     def leader_id(self) -> int:
-        """The leader this node knows of in its epoch (-1: none)."""
+        """The known leader of the epoch (-1: none)."""
         return self.view.leader_id
 
     def trace(self, kind: str, text: str) -> None:
         self.out.append(Trace(kind, text))
 
     def consistent(self, epoch: int, leader_id: int) -> bool:
-        """Whether "`leader_id` leads `epoch`" agrees with what is known of the *current* epoch; true of any other epoch.
+        """Return True if "`leader_id` leads `epoch`" does not contradict the *current* epoch; True for any other epoch.
 
-        A leader that has resigned may be named by those who have not heard: consistent, and of no use.
+        Nodes that have not heard of a resignation may name the resigned leader: consistent, but useless.
         """
         known = self.state.leader_id
         return epoch != self.epoch or NO_LEADER in (leader_id, known) or leader_id == known
 
     def note_resigned(self, epoch: int) -> None:
-        """The leader of that epoch says that it leads it no more."""
+        """Note that the leader of `epoch` has resigned by its own account."""
         self.resigned_epoch = max(self.resigned_epoch, epoch)
 
     def random_below_ms(self, bound_ms: int) -> int:
         return self._random.randrange(bound_ms)
 
     def pick_voter(self) -> int:
-        """Some other voter to ask who leads; now and then ANYBODY, where others may know better."""
+        """Return a random other voter to fetch from; occasionally ANYBODY, because other nodes may know more."""
         others = self.membership.others
         choice = self._random.randrange(len(others) + self.asks_anybody) if others else 0
         return others[choice].key.node_id if choice < len(others) else ANYBODY
 
     @property
     def asks_anybody(self) -> bool:
-        """Whether the nodes that this one knows may all be gone or elsewhere: its voters live in a log that may be old, or it
-        knows none. Those that the configuration names are where the configuration says.
+        """True if the known nodes may all be gone or have moved: the voters come from a log, which may be old, or none are known.
+
+        Static voters are always where the configuration says.
         """
         return self.membership.kraft_version > 0 or not self.membership.others
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node could lead: it votes, or did until a record that may never be committed; and its log is whole
-        (membership.py, repair.py).
+        """True if this node could lead: it votes, or did until a record that may never be committed, and its log is whole.
+
+        See membership.py and repair.py.
         """
         return self.membership.is_eligible and not self.repair.is_on
 
     def election_deadline_ms(self, now_ms: int) -> int:
-        """A fresh election timer. A sole voter has nobody to wait for; who may not stand never does."""
+        """Return a new election deadline: now for a sole voter, never for a node that may not stand."""
         if not self.may_stand:
             return NEVER_MS
         return now_ms if self.membership.is_sole_voter else self.random_election_deadline_ms(now_ms)
 
     def random_election_deadline_ms(self, now_ms: int) -> int:
-        """A fresh election timer of a voter, sole or not."""
+        """Return a new random election deadline of a voter, sole or not."""
         return now_ms + self.config.election_timeout_ms + self._random.randrange(self.config.election_timeout_ms)
 
     # Boot
 
     def _boot(self, log: LogView, now_ms: int) -> tuple[State, str]:
-        """The first state, from what was stored. Rows from top to bottom, the first that fits.
+        """Return the first state, from the stored election state, and the reason. The first row that fits applies.
 
         KRaft boots as candidate again if it had voted for itself. Here a winner acts while its leadership is still being stored,
         so an own vote may mean an election won: the vote is kept and the epoch is left to others.
@@ -229,7 +236,7 @@ class QuorumState:
     # The transitions
 
     def adopt_epoch(self, epoch: int, now_ms: int, reason: str) -> None:
-        """Any → Unattached in a higher epoch nobody is known to lead."""
+        """Any → Unattached in a higher epoch without a known leader."""
         old = self.state
         inherits = isinstance(old, Unattached) or (isinstance(old, Prospective) and not old.tally.is_lost)
         unattached = self._unattached(epoch, now_ms)
@@ -238,12 +245,12 @@ class QuorumState:
         self._move(unattached, reason)
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """Unattached or Prospective → Unattached with a vote, same epoch; the election timer starts anew."""
+        """Unattached or Prospective → Unattached with a vote, same epoch; the election timer restarts."""
         if self.state.voted_key != candidate:
             self._move(self._unattached(self.epoch, now_ms, voted_key=candidate), f"votes for {candidate!r}")
 
     def stand_down(self, now_ms: int, reason: str) -> None:
-        """Prospective → Follower of the leader it remembers, else Unattached; same epoch, same vote."""
+        """Prospective → Follower of the remembered leader, otherwise Unattached; same epoch, same vote."""
         old = self.state
         if old.leader_id != NO_LEADER and self.membership.can_reach(old.leader_id, old.leader_endpoints):
             self.follow(old.epoch, old.leader_id, old.leader_endpoints, now_ms, reason)
@@ -251,7 +258,7 @@ class QuorumState:
             self._move(self._unattached(old.epoch, now_ms, leader_id=old.leader_id, voted_key=old.voted_key), reason)
 
     def relocate_leader(self, leader_id: int, endpoints: dict[str, Endpoint], source: int) -> None:
-        """Node `source` says where the leader is reached. Believed by who does not reach it itself; its timers run on."""
+        """Take over the leader's endpoints from node `source`, unless this node reaches the leader itself. Timers continue."""
         state = self.state
         is_sought = isinstance(state, Prospective) or (isinstance(state, Follower) and not state.has_fetched)
         if not is_sought or state.leader_id != leader_id or endpoints in ({}, state.leader_endpoints):
@@ -264,7 +271,7 @@ class QuorumState:
         self.out.append(LeaderChanged(state.epoch, leader_id, endpoints))
 
     def lose_leader(self, now_ms: int, reason: str) -> None:
-        """Who may not stand: Follower → Unattached in the same epoch, remembering the leader."""
+        """Follower → Unattached in the same epoch, remembering the leader; for a node that may not stand."""
         old = self.state
         self._move(
             self._unattached(
@@ -311,12 +318,12 @@ class QuorumState:
         return leader
 
     def follow(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint], now_ms: int, reason: str) -> None:
-        """Any but the epoch's own leader → Follower."""
+        """Any state but the epoch's own leader → Follower."""
         voted_key = self.state.voted_key if epoch == self.epoch else None
         self._move(self._follower(epoch, leader_id, endpoints, voted_key, now_ms), reason)
 
     def repaired(self, now_ms: int) -> None:
-        """The log is whole again: a voter without a leader waits for its election timer from now on, like any other."""
+        """Start the election timer of a voter without a leader: its log is whole again."""
         if isinstance(self.state, Unattached):
             self.state.election_deadline_ms = self.election_deadline_ms(now_ms)
 
@@ -324,7 +331,7 @@ class QuorumState:
         """Leader → Resigned, same epoch."""
         self._move(self._resigned(self.state.election(), now_ms), reason)
 
-    # The gate
+    # Checks and effects of every transition
 
     def _move(self, new: State, reason: str) -> None:
         old = self.state

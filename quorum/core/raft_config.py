@@ -1,6 +1,6 @@
-"""What a RaftNode begins with: who it is, who votes and its timers, and what its disk holds besides the log.
+"""Configuration and boot state of a RaftNode.
 
-The settings are Kafka's `controller.quorum.*`, the defaults ours: short enough that a killed leader costs less than a second.
+The settings are Kafka's `controller.quorum.*`. The defaults are ours: a killed leader costs less than a second.
 """
 
 from __future__ import annotations
@@ -16,47 +16,53 @@ from .types import ZERO_UUID, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Times are milliseconds. A node whose key is not in the voter set is an observer.
 
-    `voters` are the static ones (KRaft version 0); empty if the voters live in the log (version 1, KIP-853).
+    `voters` are the static ones (kraft.version 0); empty if the voters are in the log (version 1, KIP-853).
     """
 
     node_id: int
     voters: VoterSet
     directory_id: bytes = ZERO_UUID
     endpoints: dict[str, Endpoint] = {}
-    """This node's own, by listener name; told to voters in BeginQuorumEpoch."""
+    """This node's own, by listener name. BeginQuorumEpoch sends them to voters."""
     voter_endpoints: dict[str, Endpoint] = {}
-    """Those of them that its entry in a voter set in the log shall have (KIP-853); none given: all."""
+    """Endpoints of this node's entry in a voter set in the log (KIP-853). Empty: all of `endpoints`."""
     election_timeout_ms: int = 300
     """Each election timer is this plus a random part of the same size."""
     election_backoff_max_ms: int = 300
-    """How far EndQuorumEpoch spreads those that may stand next."""
+    """Range over which EndQuorumEpoch spreads the voters that may stand next."""
     fetch_timeout_ms: int = 600
-    """A follower that has not fetched for so long, plus a random part of up to a quarter, asks for pre-votes; a leader without a
-    majority for 1.5 × as long resigns."""
+    """A follower that has not fetched for this long, plus a random part of up to a quarter, requests pre-votes.
+
+    A leader without a majority for 1.5 × as long resigns.
+    """
     retry_backoff_ms: int = 20
     refused_backoff_max_ms: int = 50
     """A refused connection to the leader ends the fetch timer after a random part of this."""
     high_watermark_linger_ms: int = 5
-    """Voters hear of a new high watermark without records after so long; 0: at once. Observers always at once."""
+    """Delay of an answer to a voter that brings only a new high watermark; 0: none. Observers are answered at once."""
     fetch_max_bytes: int = 1024 * 1024
-    """What one answer brings, or one batch if that is larger. Batches can be so small that ten thousand fit: whoever takes them
-    in stands still for that long, and must not be taken for dead."""
+    """Bytes of one answer, or one batch if that is larger.
+
+    Batches can be so small that ten thousand fit: a node that appends them is busy for that long and must not be taken for dead.
+    """
     uncommitted_bytes_max: int = 32 * 1024 * 1024
     """Proposals beyond this much uncommitted data are rejected as overload, unless there is none."""
     observer_session_ms: int = 300_000
-    """The leader forgets an observer that has not fetched for so long."""
+    """The leader forgets an observer that has not fetched for this long."""
     parked_fetches_max: int = 10_000
     waiting_reads_max: int = 10_000
-    """Linearizable reads beyond so many that wait for a majority's echo are refused as overload."""
+    """Linearizable reads beyond this number that wait for a majority's echo are refused as overload."""
     snapshots_kept: int = 2
-    """The newest so many snapshots are kept; the log starts at the end of the oldest of them."""
+    """Number of newest snapshots that are kept. The log starts at the end of the oldest of them."""
     snapshots_kept_for_observers: int = 6
-    """A leader keeps older ones too, up to so many in all, as long as an observer that fetches has not got behind them; the
-    beginning of the log counts as one."""
+    """A leader keeps older ones too, up to this number in all, while an observer that fetches has not passed them.
+
+    The beginning of the log counts as one.
+    """
     snapshot_chunk_bytes: int = 1024 * 1024
-    """How much of a snapshot one FetchSnapshot brings."""
+    """Bytes of a snapshot in one FetchSnapshot."""
     auto_join: bool = False
-    """An observer that is configured so makes itself a voter (KIP-853, controller.quorum.auto.join.enable)."""
+    """True: an observer makes itself a voter (KIP-853, controller.quorum.auto.join.enable)."""
 
     def __post_init__(self) -> None:
         if self.node_id < 0:
@@ -97,17 +103,17 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fetch_answer_ms(self) -> int:
-        """How long the answer to a Fetch may take beyond the wait that it allows. Together they leave time to ask once more."""
+        """Time for the answer to a Fetch beyond the wait that it allows. Together they leave time for one more request."""
         return self.fetch_timeout_ms // 3
 
 
 class BootState(NamedTuple):
-    """Made by storage's recovery; empty on a fresh disk with static voters.
+    """The disk's contents besides the log, from storage's recovery; empty on a fresh disk with static voters.
 
-    `control` holds (offset, record) of every control record in the log, in order, behind those of the snapshot that the log
-    starts at (offset -1). `bootstrap` are the control records of the 0-0 checkpoint that formatting wrote: the voter set until
-    the log has one (KIP-853). `snapshots` are the finished snapshots, oldest first. `repair_until` > 0: rot has damaged the log
-    somewhere below that offset; the node neither votes nor stands until it holds everything below again.
+    `control` holds (offset, record) of every control record in the log, in order, after those of the snapshot that the log starts
+    at (offset -1). `bootstrap` are the control records of the 0-0 checkpoint that formatting wrote: the voter set until the log
+    has one (KIP-853). `snapshots` are the finished snapshots, oldest first. `repair_until` > 0: the log is damaged below that
+    offset. The node neither votes nor stands for election until it holds everything below it again.
     """
 
     control: tuple[tuple[int, ControlRecord], ...] = ()

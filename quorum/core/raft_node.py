@@ -1,58 +1,56 @@
 """RaftNode: consensus as a function of events, without a socket, a disk or a clock (KIP-595, KIP-630, KIP-853, KIP-996).
 
-Theory of operation. A shell — the trio driver, or the simulator — owns one RaftNode and calls `step(event, now_ms)`, one
-event at a time; the node answers with a list of effects that the shell carries out in that order. The node never waits, never
-reads a clock and draws randomness only from the generator it was given, so the same events give the same effects, always.
+Theory of operation. A shell (the trio driver, or the simulator) owns one RaftNode and calls `step(event, now_ms)`, one event at a
+time. The node answers with a list of effects that the shell carries out in that order. The node never waits, never reads a clock,
+and draws randomness only from the given generator, so the same events always give the same effects.
 
-*Who decides what.* `QuorumState` is the only gate between the six states; `Elections` handles votes and announcements,
-`Leadership` the leader's half of replication and `Fetching` the follower's; `Reconfiguration` and `Joining` are the two halves of
-membership. `LocalLog` is the one writer of the log, `Membership` says who votes, `RequestManager` knows which answers are
-awaited. RaftNode itself only dispatches, learns from every response who leads, and lets the current state do what is due.
+*Responsibilities.* `QuorumState` is the only way between the six states. `Elections` handles votes and announcements,
+`Leadership` the leader's half of replication and `Fetching` the follower's. `Reconfiguration` and `Joining` are the two halves of
+membership. `LocalLog` is the one writer of the log, `Membership` knows the voters, `RequestManager` the requests in flight.
+RaftNode itself only dispatches, learns the leader from every response, and polls the current state.
 
-*The life of a step.* (1) The event goes to its handler. (2) The state is polled until it does not change any more: timers
-that have passed fire, requests that are due leave. So a TimerFired event needs no handler, a timer may be late, and an event
-that arrives just after a deadline is still heard before the deadline acts.
+*A step.* (1) The event goes to its handler. (2) The state is polled until it does not change any more: timers that have passed
+fire, requests that are due leave. So a TimerFired event needs no handler, a timer can be late, and an event that arrives just
+after a deadline is handled before the deadline acts.
 
-*Durability is data.* The node acts at once on what it has asked to be stored; every message carries the barrier it must wait
-for. A vote, an epoch or a leadership is durable before anybody hears of it; Fetch(o) leaves only when the log through o is
-durable; the leader counts its own log only through its durable end. The shell must report completions, in order; nothing
-else.
+*Durability is data.* The node acts at once on everything that it requested to be stored; every message carries the barrier that
+it must wait for. A vote, an epoch or a leadership is durable before another node can learn of it. Fetch(o) leaves only when the
+log through o is durable. The leader counts its own log only through its durable end. The shell must report completions, in order,
+and nothing else.
 
-*How a record is committed.* The leader appends it (`Propose`), followers pull it, flush it and ask for the offset behind it,
-which is their acknowledgement; when a majority's ends lie above the record and above the epoch's first record, the high
-watermark rises, `Apply` says so, and the parked fetches of the others are answered with it.
+*A commit.* The leader appends the record (`Propose`). Followers pull it, flush it and fetch from the offset after it, which is
+their acknowledgement. When a majority's ends are above the record and above the epoch's first record, the high watermark rises,
+`Apply` announces it, and the parked fetches of the others are answered with it.
 
-*How a read is served.* `ReadIndexAsked` is answered with the offset that a read must reflect, once a majority of the voters has
-shown that this node still led when it was asked (read_index.py).
+*A linearizable read.* `ReadIndexAsked` is answered with the offset that the read must reflect, once a majority of the voters has
+confirmed that this node still led when the read began (read_index.py).
 
-*How the voters change.* They live in the log (kraft.version 1; else the configuration names them for good): a control record
-holds the whole set, and whoever appends it acts on it from that moment on, committed or not; whoever truncates it acts on the
-one before again. So every node reads off its own log who votes, at boot from `BootState` (voter_set_history.py, membership.py).
-Two sets in force at once differ by one voter, since a leader appends a new one only when it has committed in its epoch and the
-last set is committed; so any two majorities meet. The first leader writes the bootstrap checkpoint's set into its epoch's
-opening batch. A shell, or a peer, asks the leader by AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest or
-TransferLeadershipRequest, delivered as RequestReceived and answered by one Reply when the outcome is known
-(reconfiguration.py); an observer can ask by itself (joining.py). A replica is its node id *and* the id of its directory: a
-wiped disk under an old id acknowledges nothing and votes for nothing in its predecessor's name. A leader that has removed itself
-counts only the others, and resigns when they have committed it. `VotersChanged` tells the shell of every change;
-`endpoints_of` says where a node is to be reached.
+*Voter changes.* The voters are in the log (kraft.version 1; otherwise the configuration names them for good). A control record
+holds the whole set. A node that appends it uses it from then on, committed or not; a node that truncates it uses the previous one
+again. So every node derives the voters from its own log, at boot from `BootState` (voter_set_history.py, membership.py). Two sets
+in force at the same time differ by one voter, because a leader appends a new one only after it has committed in its epoch and the
+last set is committed; so any two majorities meet. The first leader writes the bootstrap checkpoint's set into its epoch's opening
+batch. A shell, or a peer, sends the leader AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest or TransferLeadershipRequest,
+delivered as RequestReceived and answered by one Reply when the outcome is known (reconfiguration.py); an observer can send them
+itself (joining.py). A replica is its node id *and* the id of its directory: a wiped disk under an old id neither acknowledges nor
+votes in its predecessor's name. A leader that has removed itself counts only the others, and resigns when they have committed the
+removal. `VotersChanged` announces every change to the shell; `endpoints_of` gives the address of a node.
 
-*How a log stays short.* The shell takes a snapshot of the state machine between two applies (`snapshot_context` says what it
-begins with) and reports SnapshotTaken; then the log starts at the end of the oldest snapshot kept, and what lies below may
-be removed (snapshots.py). A follower whose log ends before the leader's begins, an empty one above all, copies the leader's
-newest snapshot piece by piece, checks it and lets it take the place of its own log, in order with its other writes
-(snapshot_fetching.py, snapshot_serving.py). A snapshot is committed data: installed or found at boot, it raises the high
-watermark to its end.
+*Snapshots* keep the log short. The shell takes a snapshot of the state machine between two applies (`snapshot_context` is its
+beginning) and reports SnapshotTaken. Then the log starts at the end of the oldest snapshot kept, and everything below may be
+removed (snapshots.py). A follower whose log ends before the leader's begins, an empty one above all, copies the leader's newest
+snapshot piece by piece, checks it and replaces its own log by it, in order with its other writes (snapshot_fetching.py,
+snapshot_serving.py). A snapshot is committed data: installed or found at boot, it raises the high watermark to its end.
 
-*How rot is repaired.* A log that storage found damaged below what was known to be committed ends before the damage. Until
-the node durably holds everything again it follows and fetches, but neither votes nor stands (repair.py).
+*Repair.* A log that storage found damaged below a committed offset ends before the damage. Until the node durably holds
+everything again it follows and fetches, but neither votes nor stands for election (repair.py).
 
-*What can go wrong.* Whatever a peer sends is answered or dropped with a Trace; nothing a peer sends raises, but for one thing:
-LogTruncationRefused, when the leader of the epoch lacks what this node knows as committed. That takes a majority that has lost
-its disks; this node ends with its log untouched and tells the operator. InvariantViolation means that this node was about to
-break a rule of consensus, by a bug of its own. Neither is caught, and the node is of no use afterwards.
+*Errors.* Everything that a peer sends is answered or dropped with a Trace, and nothing that a peer sends raises, with one
+exception: LogTruncationRefused, when the leader of the epoch lacks records that this node knows as committed. That takes a
+majority that has lost its disks; this node ends with its log untouched and tells the operator. InvariantViolation means that this
+node was about to break a rule of consensus, by a bug of its own. Neither is caught, and the node is unusable afterwards.
 
-Ids (correlations of sends, append ids, read ids, versions) start anew in each process: the shell must not deliver to a restarted
+Ids (correlations of sends, append ids, read ids, versions) start over in each process: the shell must not deliver to a restarted
 node what was meant for its predecessor.
 """
 
@@ -133,7 +131,7 @@ class ReplicaStatus(NamedTuple):
 
 
 class RaftStatistics(NamedTuple):
-    """A snapshot of numbers worth watching."""
+    """A snapshot of the node's numbers."""
 
     state: str
     epoch: int
@@ -150,7 +148,7 @@ class RaftStatistics(NamedTuple):
     uncommitted_bytes: int
     observers: int
     snapshots: int
-    """Finished ones that this node would serve."""
+    """Number of finished snapshots that this node would serve."""
     download: OffsetAndEpoch | None
     """The leader's snapshot that this follower copies."""
     download_position: int
@@ -164,9 +162,9 @@ class RaftStatistics(NamedTuple):
 class RaftNode:
     """One replica's consensus. Single caller; `step` is not re-entrant.
 
-    `log` is the view of the recovered log and belongs to the node from now on; `election` is what was stored, None on a new disk;
-    `boot` is what else the disk said.
-    What the boot itself wants done comes with the first step, which is due at once (`next_deadline_ms`).
+    `log` is the view of the recovered log and belongs to the node from now on. `election` is the stored election state, None on a
+    new disk. `boot` is the rest of the disk's contents. The effects of the boot itself come with the first step, which is due at
+    once (`next_deadline_ms`).
     """
 
     def __init__(
@@ -195,9 +193,9 @@ class RaftNode:
         self._fetching = Fetching(self._quorum, self._log, self._requests, self._copying)
         self._joining = Joining(self._quorum, self._requests)
         self.quorum = self._quorum
-        """The gate, with the current state; for shells and checkers that look at every step. Not to be changed."""
+        """The transitions, with the current state; read-only, for shells and checkers that look at every step."""
         self.local_log = self._log
-        """The log, its high watermark and what of it is durable; likewise."""
+        """The log, its high watermark and its durable part; read-only."""
         self._boot_ms = now_ms
         self._end_repair(now_ms)
         self._steps = 0
@@ -230,12 +228,12 @@ class RaftNode:
             Follower: (self._fetching.poll_follower, self._joining.poll),
             Resigned: (self._elections.poll_resigned,),
         }
-        """Who does what is due in a state; in this order, as long as that does not end the state. Nobody, who shuts down."""
+        """The polls of each state, in order, until one ends the state. None during shutdown."""
 
-    # The two things a shell calls
+    # The calls of a shell
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """What `event`, at `now_ms`, makes this node want. Time must not run backwards.
+        """Return the effects of `event` at `now_ms`. Time must not run backwards.
 
         InvariantViolation: a bug of ours. LogTruncationRefused: the leader lacks committed records. ValueError: a Propose that no
         batch can hold; nothing has changed.
@@ -257,12 +255,12 @@ class RaftNode:
         return effects
 
     def next_deadline_ms(self) -> int:
-        """When a TimerFired is due, at latest. Changes with every step."""
+        """Return the time at which a TimerFired is due, at the latest. Changes with every step."""
         if self._is_shutting_down:
             return NEVER_MS
         return self._quorum.state.next_deadline_ms() if self._steps else self._boot_ms
 
-    # What a shell may read
+    # Queries of a shell
 
     @property
     def state_name(self) -> str:
@@ -271,7 +269,7 @@ class RaftNode:
 
     @property
     def state(self) -> State:
-        """The state object itself, for checkers; not to be changed."""
+        """The state object itself, for checkers; read-only."""
         return self._quorum.state
 
     @property
@@ -280,7 +278,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        """Who leads the current epoch, as this node would tell others; -1: nobody known."""
+        """The leader of the current epoch that this node names to others; -1: unknown."""
         return self._quorum.leader_id
 
     @property
@@ -293,12 +291,12 @@ class RaftNode:
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes, as far as this node's log says, committed or not."""
+        """The voters by this node's log, committed or not."""
         return self._quorum.membership.voters
 
     @property
     def voters_offset(self) -> int:
-        """Where the record stands that names the voters; -1: not in the log (static, bootstrap checkpoint or snapshot)."""
+        """Offset of the record that names the voters; -1: not in the log (static, bootstrap checkpoint or snapshot)."""
         return self._quorum.membership.voters_offset
 
     @property
@@ -307,28 +305,28 @@ class RaftNode:
         return self._quorum.membership.kraft_version
 
     def endpoints_of(self, node_id: int) -> dict[str, Endpoint]:
-        """Where a Send to `node_id` can go, by listener name; empty if this node does not know."""
+        """Return the endpoints for a Send to `node_id`, by listener name; empty if this node knows none."""
         state = self._quorum.state
         if node_id == state.leader_id and state.leader_endpoints:
             return state.leader_endpoints
         return self._reconfiguration.pending_endpoints_of(node_id) or self._quorum.membership.address_of(node_id)
 
     def voters_at(self, offset: int) -> VoterSet:
-        """The voter set that the log below `offset` ends with."""
+        """Return the voter set at the end of the log below `offset`."""
         return self._quorum.membership.history.at(offset)
 
     def kraft_version_at(self, offset: int) -> int:
-        """The kraft.version that the log below `offset` ends with."""
+        """Return the kraft.version at the end of the log below `offset`."""
         return self._quorum.membership.history.kraft_version_at(offset)
 
     @property
     def is_voter(self) -> bool:
-        """Whether the voter set names this node, with this very directory."""
+        """True if the voter set names this node, with its own directory."""
         return self._quorum.membership.is_voter
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node may stand for election."""
+        """True if this node may stand for election."""
         return self._quorum.may_stand
 
     @property
@@ -338,19 +336,19 @@ class RaftNode:
 
     @property
     def leader_high_watermark(self) -> int:
-        """What this node, as leader, knows from its own epoch (-1: unknown so far, or not leading)."""
+        """The high watermark that this leader knows from its own epoch; -1: unknown so far, or not leading."""
         state = self._quorum.state
         return state.high_watermark if isinstance(state, Leader) else -1
 
     @property
     def epoch_start_offset(self) -> int:
-        """Where the epoch that this node leads begins; -1 if it does not lead."""
+        """Start of the epoch that this node leads; -1 if it does not lead."""
         state = self._quorum.state
         return state.epoch_start_offset if isinstance(state, Leader) else -1
 
     @property
     def log(self) -> LogView:
-        """The view of the log; not to be changed."""
+        """The view of the log; read-only."""
         return self._log.view
 
     @property
@@ -364,32 +362,32 @@ class RaftNode:
 
     @property
     def snapshots(self) -> tuple[OffsetAndEpoch, ...]:
-        """The ids of the finished snapshots in use, oldest first. The log starts at the end of the first, or before it."""
+        """Ids of the finished snapshots in use, oldest first. The log starts at the end of the first, or before it."""
         return self._snapshots.ids
 
     @property
     def is_repairing(self) -> bool:
-        """Rot has damaged this node's log, and it has not got everything back yet: no vote, no candidacy (repair.py)."""
+        """True while this node fetches records that its disk has lost: it neither votes nor stands for election (repair.py)."""
         return self._quorum.repair.is_on
 
     def snapshot_context(self, offset: int, *, cluster_id: str, generation: int, append_time_ms: int) -> SnapshotContext | None:
-        """What a snapshot of the state with everything below `offset` applied begins with; None: not there, or not now.
+        """Return the beginning of a snapshot of the state with everything below `offset` applied; None: not there, or not now.
 
-        `append_time_ms` is that of the batch which ends at `offset`. There can be none where no batch ends, above the high
-        watermark, before the end of the newest snapshot, right there unless that is to be written again, and while the log is
-        being repaired.
+        `append_time_ms` is that of the batch which ends at `offset`. There can be no snapshot where no batch ends, above the high
+        watermark, before the end of the newest snapshot, at its end unless it is to be written again, and during a repair.
         """
         return None if self.is_repairing else self._snapshots.context(offset, cluster_id, generation, append_time_ms)
 
     @property
     def election(self) -> ElectionState:
-        """The election state this node acts on; it may not be durable yet."""
+        """The election state this node acts on; perhaps not durable yet."""
         return self._quorum.election
 
     def voter_progress(self, now_ms: int) -> list[ReplicaStatus]:
-        """The voters as this leader sees them, itself included; empty if it does not lead.
+        """Return the voters as this leader knows them, itself included; empty if it does not lead.
 
-        Every row ends where the replica's own disk does, as far as known: the high watermark is what a majority of them has.
+        Each row has the known end of the replica's own disk: the high watermark is the offset that a majority of them has
+        reached.
         """
         state = self._quorum.state
         if not isinstance(state, Leader):
@@ -400,7 +398,7 @@ class RaftNode:
         return sorted(rows, key=lambda row: row.key.node_id)
 
     def observer_progress(self) -> list[ReplicaStatus]:
-        """The observers that fetched from this leader lately; empty if it does not lead."""
+        """Return the observers that have fetched from this leader lately; empty if it does not lead."""
         state = self._quorum.state
         rows = [_status(progress) for progress in state.observers.values()] if isinstance(state, Leader) else []
         return sorted(rows, key=lambda row: (row.key.node_id, row.key.directory_id))
@@ -437,7 +435,7 @@ class RaftNode:
         repair = f" {self._quorum.repair!r}" if self.is_repairing else ""
         return f"n{self.config.node_id} {self._quorum.state!r} {self._log!r}{repair}"
 
-    # Requests. Messages are told apart by their exact type: isinstance of a Struct that is none takes a long way round.
+    # Requests are dispatched by their exact type: a failing isinstance of a Struct is slow.
 
     def _on_request(self, event: RequestReceived, now_ms: int) -> None:
         request = event.request
@@ -500,12 +498,12 @@ class RaftNode:
             self._joining.on_response(asked, response, now_ms)
 
     def _learn(self, response: Response, source: int, now_ms: int) -> None:
-        """Every response tells who leads, as its sender sees it. Older epochs are ignored, contradictions traced."""
+        """Learn the leader from a response. Older epochs are ignored, contradictions traced."""
         quorum, own_id = self._quorum, self.config.node_id
         view, state = response.leader, quorum.state
         leader_id = view.leader_id
         if view.epoch == state.epoch and leader_id == state.leader_id and isinstance(state, Follower) and state.has_fetched:
-            return  # what a follower hears all the time
+            return  # the usual answer of a leader to its follower
         if not quorum.epoch <= view.epoch <= EPOCH_MAX or leader_id > NODE_ID_MAX or not are_sane_endpoints(view.endpoints):
             return
         if not quorum.consistent(view.epoch, leader_id):
@@ -519,10 +517,11 @@ class RaftNode:
                 quorum.relocate_leader(leader_id, view.endpoints, source)
 
     def _should_follow(self, response: Response, source: int) -> bool:
-        """A leader that is news; or known, lost and found again. While pre-voting only the leader's own word counts as that.
+        """Return True if the named leader is new, or was known, lost and found again.
 
-        Who grants a pre-vote does not hear from the leader it remembers: that name is no news. Nor is that of one that has
-        resigned: it may come from those who have not heard, or have been on its way since before.
+        While pre-voting only the leader's own response counts as found again: a node that grants a pre-vote does not hear from
+        the leader that it remembers. A leader that has resigned does not count either: the response may come from a node that has
+        not heard of the resignation, or was sent before it.
         """
         state, view = self._quorum.state, response.leader
         if view.epoch > state.epoch:
@@ -548,10 +547,10 @@ class RaftNode:
         elif isinstance(asked.request, VoterChangeRequest):
             self._joining.on_failed(asked, now_ms)
 
-    # Time, storage, and the shell's own wishes
+    # Time, storage, and requests of the shell
 
     def _on_timer(self, event: TimerFired, now_ms: int) -> None:
-        """Nothing of its own: every step ends by polling what is due."""
+        """Do nothing: every step ends by polling."""
 
     def _on_storage_completed(self, event: StorageCompleted, now_ms: int) -> None:
         if not self._log.flushes.completed(event.append_id):
@@ -562,7 +561,7 @@ class RaftNode:
             self._leadership.advance_high_watermark(state, now_ms)
 
     def _end_repair(self, now_ms: int) -> None:
-        """The durable end may have come to where the damage reached to."""
+        """End the repair if the durable end has reached the end of the damage."""
         if self._quorum.repair.ends_at(self.durable_end_offset):
             self._quorum.trace("repair", f"the log is whole again up to {self.durable_end_offset}")
             self._out.append(RepairEnded())

@@ -1,38 +1,38 @@
-"""The leader's half of membership: adds, removes and updates voters, one at a time, and hands its leadership over (KIP-853).
+"""The leader's half of membership: adds, removes and updates voters, one at a time, and transfers its leadership (KIP-853).
 
-Theory of operation. A change of the voters is one control record, KRaftVoters, which holds the whole new set. It is in force as
-soon as it is appended, on every node that appends it, and it is committed like any other record, but by a majority of the *new*
-set. What makes that safe is that two sets that can be in force at once differ by one voter, so that any majority of the one
-meets any majority of the other. Hence the gates, which every request passes in the order of `GATES`:
+Theory of operation. A change of the voters is one control record, KRaftVoters, with the whole new set. It is in force as soon as
+it is appended, on every node that appends it. It is committed like any other record, but by a majority of the *new* set. This is
+safe because two sets that can be in force at the same time differ by one voter, so that every majority of the one meets every
+majority of the other. Hence the gates, which every request passes in the order of `GATES`:
 
-- *idle*: no other change is under way;
-- *committed in this epoch*: this leader knows its high watermark. Without that, two leaders could each start from the last
-  committed set with a change of its own that the other has not seen, and their majorities need not meet (Ongaro, raft-dev 2015);
-  a record of the own epoch at a majority fences whatever an earlier leader has left uncommitted;
-- *dynamic*: kraft.version is 1, voters live in the log;
+- *idle*: no other change is in progress;
+- *committed in this epoch*: this leader knows its high watermark. Otherwise two leaders could each start from the last committed
+  set with a change of its own that the other has not seen, and their majorities need not meet (Ongaro, raft-dev 2015). A record
+  of the own epoch at a majority fences everything that an earlier leader left uncommitted;
+- *dynamic*: kraft.version is 1, so the voters are in the log;
 - *settled*: the newest voters record is committed.
 
-*Adding*: the new node is asked who it is (ProbeVoter; a wrong address or directory is found before it can hurt); then its fetches
-must reach the leader's log end, for a voter that lacks half of the log would stop the next commit; then the record is appended.
-*Removing*: appended at once, unless the voters that are left could not commit it: when one of three is dead, removing another
-would stop the quorum for good (KIP-853 leaves that to the operator). The same goes for one that repairs its log: it could commit
-with the leader, but not elect one, and without a leader its repair never ends (repair.py). For that reason nobody becomes a voter
-or is handed the leadership before its log is whole. Both are answered when the record is committed. *Updating*
-(a voter's endpoints) is answered when the record is appended: the sender asks again as long as its log says otherwise. The leader
-updates its own entry unasked.
+*Adding*: the leader asks the new node for its identity (ProbeVoter), so that a wrong address or directory is found before it can
+do harm. Then the node's fetches must reach the leader's log end, because a voter that lacks half of the log would stop the next
+commit. Then the record is appended. *Removing*: appended at once, unless the remaining voters could not commit it: when one of
+three is dead, removing another would stop the quorum for good (KIP-853 leaves that to the operator). A voter that repairs its log
+counts as dead here: it could commit with the leader, but not elect one, and without a leader its repair never ends (repair.py).
+For that reason nobody becomes a voter or gets the leadership before its log is whole. Both are answered when the record is
+committed. *Updating* (a voter's endpoints) is answered when the record is appended: the sender repeats the request until its log
+shows the change. The leader updates its own entry without a request.
 
-*A leader that is not in its set any more* goes on until the set without it is committed, counting only the others, and then
-resigns; the others elect one of themselves. It replicates to whom it has removed as to any observer.
+*A leader that is no longer in its set* continues until the set without it is committed, counting only the others, and then
+resigns; the others elect one of themselves. It replicates to a removed voter as to any observer.
 
-*Handing over*: the leader waits until the target holds its whole log, then resigns and names the target as the first to stand.
-From half of the timeout on it takes no proposals, so that a busy log can not put that moment off for ever.
+*Transfer*: the leader waits until the target holds its whole log, then resigns and names the target as the first to stand. After
+half of the timeout it takes no more proposals, so that a busy log cannot delay the transfer for ever.
 
-An answer other than NONE says what stands in the way and what to do. When the time is up, or the leadership ends, the request is
-answered, but a record that was appended stays: it may still be committed, and only the log can tell. Nothing here is durable by
-itself, and all of it dies with the leadership: a client that hears nothing asks who the voters are, and asks again.
+An answer other than NONE names the obstacle and what to do. When the time is up, or the leadership ends, the request is answered,
+but a record that was appended stays: it may still be committed, and only the log can tell. Nothing here is durable, and all of it
+dies with the leadership: a client without an answer describes the quorum and repeats its request.
 
-`poll` runs at the end of every step of a leader: whatever the step has brought (a commit, a fetch, an answer, time) is seen
-there, so no other module needs to know of pending changes.
+`poll` runs at the end of every step of a leader and sees every result of the step (a commit, a fetch, an answer, time), so no
+other module needs to know of pending changes.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ from .voter_set_history import KRAFT_VERSION_MAX
 
 
 class Refusal(NamedTuple):
-    """Why a request is not taken up. The message says what to do."""
+    """The reason why a request is refused. The message says what to do."""
 
     error: ErrorCode
     message: str
 
 
 class Reconfiguration:
-    """What a leader does about its voters."""
+    """The leader's management of its voters."""
 
     __slots__ = ("_leadership", "_log", "_quorum", "_requests")
 
@@ -83,7 +83,7 @@ class Reconfiguration:
     # Requests
 
     def on_request(self, correlation: int, request: VoterChangeRequest, now_ms: int) -> None:
-        """Refuses, answers at once, or begins a change that is answered later."""
+        """Refuse, answer at once, or begin a change that is answered later."""
         leader = self._quorum.state
         if not isinstance(leader, Leader):
             self._answer(correlation, *self._not_leading())
@@ -115,7 +115,7 @@ class Reconfiguration:
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self._quorum.config.node_id} does not lead; {who}")
 
     def _append(self, leader: Leader, voters: VoterSet, reason: str, now_ms: int) -> int:
-        """The end offset of the record that puts `voters` in force."""
+        """Append the record that puts `voters` in force; return its end offset."""
         before = self._quorum.membership.voters
         self._quorum.trace("voters", f"{before!r} -> {voters!r} at {self._log.view.end_offset}: {reason}")
         self._leadership.append_control(leader, [KRaftVoters(0, voters)], now_ms)
@@ -128,7 +128,7 @@ class Reconfiguration:
             voters = membership.voters.with_voter(Voter(membership.key_of(node_id), voter.endpoints))
             self._append(leader, voters, f"node {node_id} has other endpoints", now_ms)
 
-    # The gates, in the order of the table below
+    # Gates, in the order of the table below
 
     def _epoch(self, leader: Leader, request: VoterChangeRequest, now_ms: int) -> Refusal | None:
         if request.epoch in (-1, leader.epoch):
@@ -149,8 +149,9 @@ class Reconfiguration:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
 
     def _sane_endpoints(self, leader: Leader, request: AddVoterRequest | UpdateVoterRequest, now_ms: int) -> Refusal | None:
-        """What gets into the log stays there, and every node has to live with it. Who is to be added must answer a probe, so
-        that it has none at all comes out there.
+        """Refuse endpoints that cannot be valid: they would stay in the log, and every node would have to handle them.
+
+        A node to be added must answer a probe, which detects missing endpoints.
         """
         endpoints = request.voter.endpoints
         has_some = bool(endpoints) or isinstance(request, AddVoterRequest)
@@ -213,7 +214,7 @@ class Reconfiguration:
         return self._is_a_voter(request.voter)
 
     def _rest_is_alive(self, leader: Leader, request: RemoveVoterRequest, now_ms: int) -> Refusal | None:
-        """A majority of the voters that would be left fetches and votes: so a dead one may go, unless another repairs."""
+        """Refuse unless a majority of the remaining voters fetches and votes. A dead voter may go, unless another one repairs."""
         membership = self._quorum.membership
         rest = membership.voters.without(request.voter.node_id)
         since_ms = now_ms - self._quorum.config.check_quorum_timeout_ms
@@ -245,7 +246,7 @@ class Reconfiguration:
     # Progress
 
     def poll(self, leader: Leader, now_ms: int) -> None:
-        """Does what has become possible, answers what is done or overdue. May resign."""
+        """Take the next step of a change if possible; answer it if it is complete or overdue. May resign."""
         if leader.change is not None:
             self._pursue(leader, leader.change, now_ms)
             if self._quorum.state is not leader:
@@ -285,7 +286,7 @@ class Reconfiguration:
         return self._quorum.config.election_timeout_ms
 
     def _is_caught_up(self, leader: Leader, key: ReplicaKey, now_ms: int) -> bool:
-        """Whether the observer has had all there was, and not long ago."""
+        """Return True if the observer recently had the leader's whole log."""
         observer = leader.observers.get(key)
         if observer is None or observer.is_repairing:
             return False
@@ -303,7 +304,7 @@ class Reconfiguration:
             self._answer(change.correlation, error, message)
 
     def _obstacle(self, leader: Leader, change: VoterChange) -> str:
-        """What a change whose time is up was waiting for."""
+        """Return the message for a change whose time is up: what it was waiting for."""
         request, end_offset = change.request, self._log.view.end_offset
         if change.end_offset >= 0:
             voters = self._quorum.membership.voters
@@ -327,7 +328,7 @@ class Reconfiguration:
     # Probing
 
     def on_probe(self, request: ProbeVoterRequest) -> ProbeVoterResponse:
-        """Any node says who it is. An older epoch is told so: its leader has been deposed."""
+        """Answer with this node's identity. An older epoch is refused: its leader has been deposed."""
         quorum = self._quorum
         error = ErrorCode.NONE
         if request.epoch < quorum.epoch:
@@ -337,7 +338,7 @@ class Reconfiguration:
         return ProbeVoterResponse(error, quorum.view, quorum.config.key, KRAFT_VERSION_MAX)
 
     def _probing(self, asked: InFlight) -> tuple[Leader, VoterChange] | None:
-        """The change that waits for this probe."""
+        """Return the change that waits for this probe."""
         leader = self._quorum.state
         change = leader.change if isinstance(leader, Leader) else None
         if not isinstance(leader, Leader) or change is None or change.probe_correlation != asked.correlation:
@@ -366,10 +367,10 @@ class Reconfiguration:
         if waiting is not None:
             waiting[1].probe_later(now_ms + self._quorum.config.retry_backoff_ms)
 
-    # What others may ask
+    # Queries
 
     def pending_endpoints_of(self, node_id: int) -> dict[str, Endpoint]:
-        """Where the node that is about to be added can be reached."""
+        """Return the endpoints of the node if it is about to be added."""
         leader = self._quorum.state
         change = leader.change if isinstance(leader, Leader) else None
         if change is not None and isinstance(change.request, AddVoterRequest) and change.request.voter.key.node_id == node_id:
@@ -419,4 +420,4 @@ GATES: dict[type[VoterChangeRequest], tuple[Gate, ...]] = {
     ),
     TransferLeadershipRequest: (_R._epoch, _R._sane_timeout, _R._idle, _R._target_is_voter),
 }
-"""What stands before each change, in the order in which it is asked."""
+"""The checks before each change, in their order."""

@@ -1,27 +1,27 @@
-"""Repair of a log that rot has damaged below what was known to be committed.
+"""Repair of a log that is damaged below an offset known as committed.
 
-Theory of operation. Recovery keeps the valid beginning of such a log, sets the rest aside, and says up to where the log had been
-known to reach (`BootState.repair_until`). The records in between are committed, and this node may have been one of the majority
-that has them: whoever counts on it must not notice that it has lost them. So until it durably holds everything below that offset
-again, it
+Theory of operation. Recovery keeps the valid beginning of such a log, sets the rest aside, and reports how far the log had
+reached (`BootState.repair_until`). The missing records are committed, and this node may have been part of the majority that has
+them. Nobody who counts on that may notice the loss. Until the node durably holds everything below that offset again, it
 
 - grants no vote and no pre-vote: its own log is too short to judge a candidate's by;
-- does not stand: it would lead with a log that lacks committed records;
+- does not stand for election: it would lead with a log that lacks committed records;
 - acknowledges only what it has, since a fetch from offset o claims nothing above o.
 
-Otherwise it follows like any other: it fetches what is missing, checks crc and chain, and takes a snapshot if the leader's
-log no longer reaches back so far. When its durable end has come to `until`, the repair is over for good (`RepairEnded`,
-once): it is a full voter again, and what was set aside can go. A crash on the way changes nothing, storage remembers the
-repair. What the damaged log held beyond the leader's end was never committed; the repair then waits until the leader's log has
-grown as far. If so many voters repair that the others are no majority, nobody can be elected: which of them lacks what can not be
-told without them.
+Otherwise it follows like any other node. It fetches the missing records, checks crc and chain, and copies a snapshot if the
+leader's log no longer reaches back so far. When its durable end has reached `until`, the repair is over for good (`RepairEnded`,
+once): the node votes again, and the files that were set aside can be removed. A crash changes nothing, because storage remembers
+the repair.
+
+The part of the damaged log beyond the leader's end was never committed; the repair then waits until the leader's log is as long.
+If the voters that do not repair are not a majority, nobody can be elected: it is unknown which of them lacks what.
 """
 
 from __future__ import annotations
 
 
 class Repair:
-    """Whether this node repairs. `until` 0: it does not."""
+    """State of the repair. `until` 0: this node does not repair."""
 
     __slots__ = ("until",)
 
@@ -33,7 +33,7 @@ class Repair:
         return self.until > 0
 
     def ends_at(self, durable_end_offset: int) -> bool:
-        """True, once, if the log is whole now that it is durable up to there."""
+        """Return True, once, if the log is whole now that it is durable up to `durable_end_offset`."""
         if not self.is_on or durable_end_offset < self.until:
             return False
         self.until = 0

@@ -1,7 +1,7 @@
-"""Requests on their way: which answers are still expected.
+"""Requests in flight.
 
-A response counts only if its correlation is in flight and its kind fits; everything else is dropped, so duplicates and strays
-need no further thought. What the request said is kept beside it: an answer is judged by the epoch that was asked in.
+A response counts only if its correlation is in flight and its type fits; all others are dropped, so duplicates and strays need no
+further care. The request is kept until then, because an answer is judged by the epoch of its request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _RESPONSE_TO = {request: RESPONSE_OF[api] for request, api in API_OF.items()}
 
 
 class InFlight(msgspec.Struct, frozen=True, gc=False):
-    """A request without an answer so far. `destination` ANYBODY: whoever the shell picked."""
+    """A request that has no answer so far. `destination` ANYBODY: the node that the shell picked."""
 
     correlation: int
     destination: int
@@ -23,7 +23,7 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestManager:
-    """Numbers requests and remembers them until they are answered or have failed."""
+    """Numbers requests and keeps them until they are answered or have failed."""
 
     __slots__ = ("_in_flight", "_next_correlation", "_out")
 
@@ -33,7 +33,7 @@ class RequestManager:
         self._in_flight: dict[int, InFlight] = {}
 
     def send(self, destination: int, request: Request, after: Barrier, timeout_ms: int) -> int:
-        """The request's correlation."""
+        """Send a request; return its correlation."""
         correlation = self._next_correlation
         self._next_correlation += 1
         self._in_flight[correlation] = InFlight(correlation, destination, request)
@@ -41,7 +41,7 @@ class RequestManager:
         return correlation
 
     def answered(self, correlation: int, response: Response) -> InFlight | None:
-        """The request that `response` answers; None if there is none of its kind."""
+        """Return the request that `response` answers; None if there is none of its type."""
         asked = self._in_flight.get(correlation)
         if asked is None or type(response) is not _RESPONSE_TO[type(asked.request)]:
             return None

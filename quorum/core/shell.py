@@ -1,7 +1,7 @@
-"""The one table of effects and the parts of a shell that carry them out.
+"""The table of effects and the parts of a shell that carry them out.
 
-Every shell has the same parts, whatever they are made of: the trio driver writes real files and sends real frames, the simulator
-does both in virtual time. A shell names its parts once, and dispatches each effect of a step through `handlers`.
+Every shell has the same parts. The trio driver writes real files and sends real frames; the simulator does both in virtual time.
+A shell names its parts once and dispatches each effect of a step through `handlers`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .effects import (
 
 
 class LogPart(Protocol):
-    """The storage stream: operations on the log, in their order."""
+    """The storage stream: operations on the log, in order."""
 
     def append(self, effect: Append) -> None: ...
 
@@ -52,7 +52,7 @@ class LogPart(Protocol):
 
 
 class ApplyPart(Protocol):
-    """The state machine's side: commits and notices of leadership."""
+    """The side of the state machine: commits and leadership notices."""
 
     def advance(self, effect: Apply) -> None: ...
 
@@ -64,7 +64,7 @@ class ApplyPart(Protocol):
 
 
 class Shell(NamedTuple):
-    """The parts of one shell. Proposed and Rejected have none: the caller of `step` finds them among the effects."""
+    """The parts of one shell. Proposed and Rejected need none: the caller of `step` finds them among the effects."""
 
     log: LogPart
     applier: ApplyPart
@@ -81,7 +81,7 @@ class Shell(NamedTuple):
     trace: Callable[[Trace], None]
 
     def handlers(self) -> dict[type[Effect], Callable[[Any], None]]:
-        """The handler of each type of effect."""
+        """Return the handler of each type of effect."""
         return {
             StoreElectionState: self.store_election_state,
             Append: self.log.append,
@@ -111,4 +111,4 @@ class Shell(NamedTuple):
 
 
 def ignore(effect: Effect) -> None:
-    """Handle an effect that asks nothing of this shell."""
+    """Do nothing: this shell does not need the effect."""

@@ -1,37 +1,36 @@
-"""The follower's half of a snapshot's way: copies the leader's, checks it, and lets it take the place of its own log (KIP-630).
+"""The follower's half of a snapshot transfer: copies the leader's, checks it, and replaces its own log by it (KIP-630).
 
-Theory of operation. A leader whose log no longer reaches back to where the follower's ends answers a Fetch with the id of a
-snapshot. From then on the follower's state holds a `Download`, and FetchSnapshot takes the place of Fetch: one request in flight,
-the same timers, the same fencing by epoch. The copy grows on the disk beside the log and touches nothing::
+Theory of operation. A leader whose log begins after the end of the follower's answers a Fetch with the id of a snapshot. From
+then on the follower's state holds a `Download`, and FetchSnapshot takes the place of Fetch: one request in flight, the same
+timers, the same fencing by epoch. The copy grows on the disk beside the log and touches nothing::
 
     SnapshotRequired -> OpenSnapshot -> [FetchSnapshot -> StoreSnapshotChunk]* -> VerifySnapshot -> InstallSnapshot -> Fetch
 
-Only a whole copy whose chain of crcs and whose digest hold is installed. That is one operation of the storage stream: before
-it the disk has the old log, after it the snapshot and an empty log that starts at its end, and a crash leaves one or the
-other. In memory it happens at once: the log's view starts anew, the voters are what the snapshot says, and the high
-watermark rises to its end, since a snapshot holds committed data only (KAFKA-9491). The next Fetch waits for it to be
-durable, like for any write.
+Only a whole copy with a valid chain of crcs and a valid digest is installed, by one operation of the storage stream. Before it
+the disk has the old log, after it the snapshot and an empty log that starts at its end; a crash leaves one or the other. In
+memory it happens at once: the log's view starts over, the voters are those of the snapshot, and the high watermark rises to its
+end, since a snapshot holds committed data only (KAFKA-9491). The next Fetch waits for its durability, as after any write.
 
-*What is lost with it.* Nothing that anybody relies on: a leader's log holds all that is committed. What this node's own log held
-beyond the snapshot's end, or beside it, was never committed. A snapshot that ends at or below the own high watermark, or that is
-a position of the own log already, makes no sense and is not taken.
+*Nothing is lost* that anybody relies on: a leader's log holds everything committed. The part of this node's own log beyond the
+snapshot's end, or beside it, was never committed. A snapshot that ends at or below the own high watermark, or that is a position
+of the own log already, is useless and is not copied.
 
-*One thing at a time.* The disk works for one download at a time and answers every wish exactly once, in order. A download
-dies with the state it belongs to (another leader, a fetch timeout); its last wish is still answered, and the answer serves
-whoever wants the same snapshot by then. A later download waits until the disk is free.
+*One at a time.* The disk works for one download at a time and answers every request exactly once, in order. A download dies with
+its state (another leader, a fetch timeout). Its last request is still answered, and the answer serves a later download of the
+same snapshot. Another download waits until the disk is free.
 
-*What an earlier attempt has left* is not fetched again, if it came from the same leader or from before a restart. The same
-snapshot made by another node need not have the same bytes, so a new leader's is copied from its beginning; what is trusted
-wrongly after a restart is caught by size or digest, and begun anew.
+*An unfinished copy* from an earlier attempt is continued if it came from the same leader or from before a restart. The same
+snapshot from another node need not have the same bytes, so a new leader's is copied from its beginning. After a restart, size or
+digest detect a copy of another leader's, and the copy begins again.
 
-*A slow disk.* While the disk writes or verifies, the follower sends FetchSnapshot for no bytes, several times per fetch
-timeout. So the leader keeps counting it among the living, and it notices if the leader dies; a voter neither stands for
-election because its own disk is slow, nor waits for ever for a leader that is gone while its disk is busy.
+*A slow disk.* While the disk writes or verifies, the follower sends FetchSnapshot for no bytes, several times per fetch timeout.
+So the leader keeps counting it as alive, and the follower notices if the leader dies. A voter neither stands for election because
+its own disk is slow, nor waits for ever for a leader that has gone while its disk is busy.
 
-*What goes wrong.* Gone at the leader, position out of range, refused by the check, a size that changes: the download is
-dropped and a Fetch, after a pause, finds out what is needed now. The pause is longer if it was the same snapshot before: a
-leader whose only one has rotted needs time to make another. An answer that does not fit is dropped and asked for again; it does
-not count as a sign of life, since a leader that sends nothing useful for a whole fetch timeout had better be replaced.
+*Failures.* If the snapshot is gone at the leader, a position is out of range, the check fails or the size changes, the download
+is dropped, and a Fetch after a pause finds out what is needed now. The pause is longer if it was the same snapshot before: a
+leader whose only one is damaged needs time to write another. An answer that does not fit is dropped and requested again. It does
+not count as a sign of life, because a leader that sends nothing useful for a whole fetch timeout should be replaced.
 """
 
 from __future__ import annotations
@@ -51,31 +50,31 @@ _UNUSABLE = (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, Erro
 
 
 class SnapshotFetching:
-    """What a follower does when its leader's log begins too late for it."""
+    """A follower's part if its leader's log begins too late for it."""
 
-    __slots__ = ("_copied_from", "_disk_works_for", "_given_up", "_log", "_quorum", "_requests", "_snapshots")
+    __slots__ = ("_copied_from", "_disk_download", "_given_up", "_log", "_quorum", "_requests", "_snapshots")
 
     def __init__(self, quorum: QuorumState, log: LocalLog, requests: RequestManager, snapshots: Snapshots) -> None:
         self._quorum = quorum
         self._log = log
         self._requests = requests
         self._snapshots = snapshots
-        self._disk_works_for: Download | None = None
+        self._disk_download: Download | None = None
         self._copied_from: tuple[OffsetAndEpoch, int] | None = None
-        """Which snapshot of which leader the unfinished copy is of; None: of whatever was copied before this process."""
+        """Snapshot and leader of the unfinished copy; None: a copy from before this process."""
         self._given_up: OffsetAndEpoch | None = None
-        """The last download that came to nothing, until one comes to something."""
+        """The last download that failed, until one succeeds."""
 
-    # Asking the leader
+    # Requests to the leader
 
     def begin(self, state: Follower, snapshot: OffsetAndEpoch, now_ms: int) -> bool:
-        """The leader says that this is what is needed. False: it makes no sense."""
+        """Begin the download of the snapshot that the leader names. Return False if it is useless."""
         if not self._wants(snapshot):
             self._quorum.trace("snapshot", f"{snapshot} is of no use for {self._log!r}")
             return False
         self._quorum.trace("snapshot", f"{snapshot} of node {state.leader_id} is to replace {self._log.view!r}")
         state.download = Download(snapshot)
-        state.fetch_at_ms = self._next_sign_ms(now_ms)
+        state.fetch_at_ms = self._next_ask_ms(now_ms)
         self._open(state.download)
         return True
 
@@ -84,7 +83,7 @@ class SnapshotFetching:
         return is_ahead and 0 < snapshot.epoch <= self._quorum.epoch and not self._log.view.holds(snapshot)
 
     def ask(self, state: Follower, download: Download) -> None:
-        """The next part; for nothing but a sign of life while the disk is busy."""
+        """Request the next part; only a sign of life while the disk is busy."""
         config = self._quorum.config
         max_bytes = config.snapshot_chunk_bytes if download.is_fetching else 0
         own_key, is_repairing = self._quorum.membership.own_key, self._quorum.repair.is_on
@@ -95,20 +94,20 @@ class SnapshotFetching:
     # The leader's answers
 
     def on_response(self, state: Follower, request: FetchSnapshotRequest, response: FetchSnapshotResponse, now_ms: int) -> None:
-        """An awaited answer of the leader that `state` follows. Sets when to ask next, unless that is at once."""
+        """Handle an awaited answer of the leader that `state` follows. Sets the time of the next request, unless that is now."""
         download, error = state.download, response.error
         if download is None or request.snapshot != download.id:
             return
         if not download.is_fetching:
             if error is ErrorCode.NONE or error in _UNUSABLE:
                 state.fetched(now_ms)
-            state.fetch_at_ms = self._next_sign_ms(now_ms)
+            state.fetch_at_ms = self._next_ask_ms(now_ms)
         elif request.max_bytes == 0:
             if error is ErrorCode.NONE:
                 state.fetched(now_ms)
         elif error is ErrorCode.NONE and self._take(state, download, request, response, now_ms):
             state.fetched(now_ms)
-            state.fetch_at_ms = self._next_sign_ms(now_ms)
+            state.fetch_at_ms = self._next_ask_ms(now_ms)
         elif error in _UNUSABLE:
             self._drop(state, download, f"the leader answers {error.name}", now_ms)
         elif state.download is download:
@@ -122,48 +121,48 @@ class SnapshotFetching:
         response: FetchSnapshotResponse,
         now_ms: int,
     ) -> bool:
-        """The bytes go to the disk; False if they are none, or do not fit."""
+        """Send the bytes to the disk. Return False if there are none, or they do not fit."""
         size_bytes, end = response.size_bytes, response.position + len(response.data)
         is_asked_for = response.snapshot == download.id and response.position == request.position
         if not is_asked_for or size_bytes <= 0 or end > size_bytes or (not response.data and end < size_bytes):
-            self._quorum.trace("peer", f"{response!r} is no answer to {request!r}")
+            self._quorum.trace("peer", f"{response!r} does not answer {request!r}")
             return False
         if download.size_bytes not in (-1, size_bytes):
             self._drop(state, download, f"the leader's is of {size_bytes} bytes, and was of {download.size_bytes} before", now_ms)
             return False
         download.size_bytes = size_bytes
         if response.data:
-            self._disk_works(download, DownloadStep.STORING)
+            self._start_disk_work(download, DownloadStep.STORING)
             self._quorum.out.append(StoreSnapshotChunk(download.id, response.position, response.data))
         else:
             self._verify(download)
         return True
 
     def _drop(self, state: Follower, download: Download, reason: str, now_ms: int) -> None:
-        """Start over with a Fetch, after a pause; whatever was copied so far is not trusted."""
+        """Start over with a Fetch, after a pause. The bytes that were copied so far are not trusted."""
         self._quorum.trace("snapshot", f"{download!r} is given up: {reason}")
         self._copied_from = (download.id, NO_LEADER)
         state.download = None
         is_again = self._given_up == download.id
         self._given_up = download.id
-        state.fetch_at_ms = self._next_sign_ms(now_ms) if is_again else now_ms + self._quorum.config.retry_backoff_ms
+        state.fetch_at_ms = self._next_ask_ms(now_ms) if is_again else now_ms + self._quorum.config.retry_backoff_ms
 
-    def _next_sign_ms(self, now_ms: int) -> int:
+    def _next_ask_ms(self, now_ms: int) -> int:
         return now_ms + self._quorum.config.fetch_max_wait_ms
 
-    # Wishes to the disk
+    # Requests to the disk
 
     def _open(self, download: Download) -> None:
-        if self._disk_works_for is None:
-            self._disk_works(download, DownloadStep.OPENING)
+        if self._disk_download is None:
+            self._start_disk_work(download, DownloadStep.OPENING)
             self._quorum.out.append(OpenSnapshot(download.id))
 
     def _verify(self, download: Download) -> None:
-        self._disk_works(download, DownloadStep.VERIFYING)
+        self._start_disk_work(download, DownloadStep.VERIFYING)
         self._quorum.out.append(VerifySnapshot(download.id))
 
-    def _disk_works(self, download: Download, step: DownloadStep) -> None:
-        self._disk_works_for = download
+    def _start_disk_work(self, download: Download, step: DownloadStep) -> None:
+        self._disk_download = download
         download.step = step
 
     # The disk's answers
@@ -202,8 +201,8 @@ class SnapshotFetching:
             self._drop(state, download, event.reason, now_ms)
 
     def _served_by(self, snapshot: OffsetAndEpoch) -> tuple[Follower | None, Download | None]:
-        """The disk is done with a wish for `snapshot`: the download that wants it, if any does. Who waited may go on."""
-        asker, self._disk_works_for = self._disk_works_for, None
+        """Note that the disk has served a request for `snapshot`; return the download that wants it. A waiting one may begin."""
+        asker, self._disk_download = self._disk_download, None
         if asker is None or asker.id != snapshot:
             raise InvariantViolation(f"storage answers for {snapshot}, but was asked for {asker!r}")
         state = self._quorum.state

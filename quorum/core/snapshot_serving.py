@@ -1,17 +1,17 @@
-"""The leader's half of a snapshot's way: FetchSnapshot, piece by piece (KIP-630).
+"""The leader's half of a snapshot transfer: FetchSnapshot, piece by piece (KIP-630).
 
-A request takes these steps: (1) the same fencing as a Fetch: nonsense, older epoch, higher epoch, not the leader; (2) its
-sender lives and follows, which counts for check-quorum and in DescribeQuorum, but acknowledges nothing: what it copies is no
-part of its log yet; (3) a snapshot that is not among this node's is gone, or never was: SNAPSHOT_NOT_FOUND, and the follower
-starts over with a Fetch; (4) the bytes are read and sent. A follower whose disk is busy with what it has got asks for no
-bytes at all, only to be heard; it is answered like any other. Nothing is remembered from one request to the next, so a
-follower may ask for any position of any snapshot, again and again, and one that goes away leaves nothing behind. A snapshot
-that is removed while it is being copied is a case of step 3, also if the read finds it gone.
+A request takes these steps: (1) the same fencing as a Fetch: malformed, older epoch, higher epoch, not the leader; (2) its sender
+is alive and follows, which counts for check-quorum and in DescribeQuorum, but acknowledges nothing, because a copy is not part of
+its log yet; (3) a snapshot that this node does not have is gone, or never was: SNAPSHOT_NOT_FOUND, and the follower starts over
+with a Fetch; (4) the bytes are read and sent. A follower whose disk is busy with a piece requests no bytes, only to show that it
+is alive; it is answered like any other. Nothing is remembered between requests, so a follower can request any position of any
+snapshot, any number of times, and one that goes away leaves nothing. Step 3 also applies to a snapshot that is removed while it
+is being copied, even if only the read notices.
 
-If the read finds that one can not be had which should be there, the disk has lost it. If it is the newest, which is what
-followers are told to fetch, the shell is asked to write it again, once (RewriteSnapshot). Until then they are answered as in
-step 3. The leader does not resign over it: the next one's may have rotted as well, and the two would take turns for ever. It
-does if its disk has no room for another, which the shell reports as of any write that finds none (StorageFailed).
+If the read does not find a snapshot that should be there, the disk has lost it. If it is the newest, the one that followers are
+sent to, the shell is requested to write it again, once (RewriteSnapshot). Until then followers are answered as in step 3. The
+leader does not resign over it: the next leader's may be damaged as well, and the two would take turns for ever. It resigns if its
+disk has no room for another, which the shell reports as for any write (StorageFailed).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .snapshots import Snapshots
 
 
 class SnapshotServing:
-    """What a node does for those who need a snapshot, while it leads."""
+    """A leader's service to nodes that need a snapshot."""
 
     __slots__ = ("_leadership", "_log", "_quorum", "_snapshots")
 
@@ -39,12 +39,12 @@ class SnapshotServing:
         self._snapshots = snapshots
 
     def on_fetch_snapshot(self, correlation: int, request: FetchSnapshotRequest, now_ms: int) -> None:
-        """Answers now or after a read."""
+        """Answer now or after a read."""
         quorum = self._quorum
         error = self._leadership.error_of(request, request.max_bytes >= 0, now_ms)
         leader = quorum.state
         if error is ErrorCode.NONE and isinstance(leader, Leader):
-            progress = self._leadership.heard_from(leader, request, now_ms)
+            progress = self._leadership.note_fetcher(leader, request, now_ms)
             if progress is not None:
                 progress.asked_for_snapshot(self._log.view.end_offset, now_ms)
             error = self._position_error(request)
@@ -61,7 +61,10 @@ class SnapshotServing:
         return ErrorCode.NONE if request.position >= 0 else ErrorCode.POSITION_OUT_OF_RANGE
 
     def on_snapshot_read(self, event: SnapshotRead, now_ms: int) -> None:
-        """A read that is no longer known was answered when its leadership ended, or nobody waits for it any more."""
+        """Answer the request that waits for the read.
+
+        An unknown read was answered when its leadership ended, or was abandoned.
+        """
         leader = self._quorum.state
         read = leader.reads.pop(event.read_id, None) if isinstance(leader, Leader) else None
         if read is None or not isinstance(read.request, FetchSnapshotRequest):

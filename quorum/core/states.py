@@ -1,7 +1,7 @@
-"""The states of a node but the leader's (leader.py): one class each, and what all six have in common.
+"""The states of a node except Leader (leader.py): one class each, and their common base.
 
-A state object holds only what is valid in that state and dies with it; timers and in-flight bookkeeping therefore can not leak
-from one state to the next. `QuorumState` alone makes them (quorum_state.py has the table of transitions).
+A state object holds only data that is valid in that state and dies with it, so timers and in-flight bookkeeping cannot leak from
+one state to the next. Only `QuorumState` makes them (quorum_state.py has the table of transitions).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .vote_tally import VoteTally
 
 
 class EpochState:
-    """One node's part in one epoch. `leader_id` -1: none known; `voted_key` None: no vote cast in this epoch.
+    """One node's role in one epoch. `leader_id` -1: unknown; `voted_key` None: no vote cast in this epoch.
 
-    Abstract for the type checker; without ABCMeta, whose isinstance takes a long way round and is asked at every step.
+    Abstract for the type checker only: ABCMeta would slow down isinstance, which every step calls.
     """
 
     __slots__ = ("epoch", "leader_endpoints", "leader_id", "voted_key")
@@ -33,11 +33,11 @@ class EpochState:
         self.leader_endpoints: dict[str, Endpoint] = leader_endpoints or {}
 
     def election(self) -> ElectionState:
-        """The durable part."""
+        """Return the durable part."""
         return ElectionState(self.epoch, self.leader_id, self.voted_key)
 
     def announced_leader_id(self) -> int:
-        """Whom this node names as leader to others."""
+        """Return the leader that this node names to others."""
         return self.leader_id
 
     @abstractmethod
@@ -46,7 +46,7 @@ class EpochState:
 
     @abstractmethod
     def next_deadline_ms(self) -> int:
-        """When the state wants to be polled, at latest."""
+        """Return the time at which the state must be polled, at the latest."""
 
     def _who(self) -> str:
         leader = f" L{self.leader_id}" if self.leader_id >= 0 else ""
@@ -69,11 +69,11 @@ def _grants_without_promise(state: EpochState, candidate: ReplicaKey, up_to_date
 class Unattached(EpochState):
     """Knows an epoch but follows nobody in it.
 
-    A voter waits for its election timer and meanwhile may grant its one vote; an observer waits for nothing. Both ask voters, one
-    fetch at a time, who leads. A leader may be remembered (an observer lost it, or its endpoints are unknown): then no vote is
-    granted.
+    A voter waits for its election timer and can grant its one vote meanwhile; an observer waits for nothing. Both look for the
+    leader with one fetch at a time to some voter. A leader can be remembered (an observer lost it, or its endpoints are unknown):
+    then no vote is granted.
 
-    `election_deadline_ms` never comes on an observer. `fetch_correlation` None: no discovery fetch is in flight.
+    `election_deadline_ms` never passes on an observer. `fetch_correlation` None: no such fetch is in flight.
     """
 
     __slots__ = ("election_deadline_ms", "fetch_at_ms", "fetch_correlation")
@@ -103,10 +103,9 @@ class Unattached(EpochState):
 
 
 class Prospective(EpochState):
-    """Asks whether an election could be won before it disturbs anybody with a new epoch (KIP-996). `tally` counts pre-votes.
+    """Finds out if an election could be won before it disturbs others with a new epoch (KIP-996). `tally` counts pre-votes.
 
-    The epoch does not change, and the leader and the vote of the epoch are remembered: after a refusal the node goes back to
-    following.
+    The epoch does not change, and the leader and the vote of the epoch are remembered: after a refusal the node follows again.
     """
 
     __slots__ = ("election_deadline_ms", "tally")
@@ -137,11 +136,11 @@ class Prospective(EpochState):
 
 
 class Candidate(EpochState):
-    """Has voted for itself in a new epoch and asks the others for their votes.
+    """Has voted for itself in a new epoch and requests the votes of the others.
 
-    Its own vote counts once the election state that holds it, `election_version`, is durable; requests wait for the same version,
-    so answers never come earlier, but a sole voter has nobody to wait for. (A voter that was removed by a record that may never
-    be committed stands too, and does not count itself: membership.py.) A lost election is waited out: the timer, then
+    Its own vote counts once the election state that holds it, `election_version`, is durable. Requests wait for the same version,
+    so answers never come earlier, but a sole voter waits for no answer. (A voter that was removed by a record that may never be
+    committed stands too, and does not count itself: membership.py.) A lost election is waited out until the timer makes the node
     Prospective. The timer starts when the own vote is durable: on a disk slower than the timer, each epoch would end before its
     vote is stored.
     """
@@ -156,7 +155,7 @@ class Candidate(EpochState):
         self.election_version = election_version
 
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-        """Pre-vote: log up to date. Vote: never, it went to this node itself."""
+        """Pre-vote: log up to date. Vote: never, this node has voted for itself."""
         return pre_vote and up_to_date
 
     def next_deadline_ms(self) -> int:
@@ -168,7 +167,7 @@ class Candidate(EpochState):
 
 
 class DownloadStep(enum.Enum):
-    """What the download waits for: the disk, or the leader."""
+    """The current step of a download, on the disk or at the leader."""
 
     WAITING = "waits for the disk to finish with another"
     OPENING = "asks the disk what it holds"
@@ -178,7 +177,7 @@ class DownloadStep(enum.Enum):
 
 
 class Download:
-    """One snapshot on its way from the leader's disk to this node's (KIP-630); snapshot_fetching.py moves it.
+    """A snapshot that is copied from the leader (KIP-630); snapshot_fetching.py drives it.
 
     `position` bytes of `size_bytes` (-1: not known yet) are on this node's disk.
     """
@@ -193,7 +192,7 @@ class Download:
 
     @property
     def is_fetching(self) -> bool:
-        """False: the disk is busy with it."""
+        """True if the download waits for the leader; False while the disk is busy with it."""
         return self.step is DownloadStep.FETCHING
 
     def __repr__(self) -> str:
@@ -201,21 +200,21 @@ class Download:
 
 
 class Follower(EpochState):
-    """Pulls the log from the leader of its epoch, one fetch at a time, and watches that fetches succeed.
+    """Pulls the log from the leader of its epoch, one fetch at a time, and checks that fetches succeed.
 
     Only a successful fetch resets the fetch timer. Its length has a random part, drawn once per leader: the followers of a leader
-    that hangs were all answered at the same moment, and would all stand at the same moment and split the votes.
+    that hangs were all answered at the same moment. Without it they would all stand at the same moment and split the votes.
 
-    A follower that *has* fetched from its leader refuses pre-votes; one that never could, or that was told or shown that its
-    leader is gone, grants them: otherwise a dead leader's followers could block each other. Only such a follower, whose leader
-    may be somewhere else by now, asks others as well (fetching.py).
+    A follower that *has* fetched from its leader refuses pre-votes. One that never could, or that knows that its leader is gone,
+    grants them; otherwise the followers of a dead leader could block each other. Only such a follower, whose leader may have
+    moved, sends fetches to other nodes as well (fetching.py).
 
-    `fetch_timeout_ms` is what this follower's timer takes, random part included. `read_round` is the newest the leader named,
-    echoed in the next fetch. `is_caught_up`: the last answer brought this log to the leader's high watermark. `is_leader_missed`:
-    the last fetch did not find the leader, and anybody is asked in its place.
+    `fetch_timeout_ms` is the length of this follower's timer, random part included. `read_round` is the newest that the leader
+    named; the next fetch echoes it. `is_caught_up`: the last answer brought this log to the leader's high watermark.
+    `is_leader_missed`: the last fetch did not reach the leader, and the next goes to any node.
 
-    `join_correlation` is the request to change the voters that is in flight (joining.py); after an answer, the next waits for
-    `join_at_ms`. Every leader is asked again.
+    `join_correlation` is the voter change request in flight (joining.py). After an answer, the next waits for `join_at_ms`. Each
+    new leader gets the request again.
     """
 
     __slots__ = (
@@ -262,12 +261,12 @@ class Follower(EpochState):
         return pre_vote and up_to_date and not self.has_fetched
 
     def fetched(self, now_ms: int) -> None:
-        """The leader has answered a fetch: the timer starts again."""
+        """Restart the fetch timer: the leader has answered a fetch."""
         self.has_fetched = True
         self.fetch_deadline_ms = now_ms + self.fetch_timeout_ms
 
     def leader_gone(self, fetch_deadline_ms: int) -> None:
-        """The leader has ended its epoch or its process is gone: stand at latest at `fetch_deadline_ms`, let others try too."""
+        """Stand at `fetch_deadline_ms` at the latest, and grant pre-votes: the leader's epoch or process has ended."""
         self.fetch_deadline_ms = min(self.fetch_deadline_ms, fetch_deadline_ms)
         self.has_fetched = False
 
@@ -284,10 +283,11 @@ class Follower(EpochState):
 
 
 class Resigned(EpochState):
-    """Led this epoch and never will again; waits for another leader, or for its timer, which opens the next epoch.
+    """Led this epoch and never leads it again. Waits for another leader, or for its timer, which opens the next epoch.
 
-    Also the state of a leader that restarts: records it had written but not flushed may be gone, so leading the same epoch again
-    could write two records with the same offset and epoch (KAFKA-10527). Memory only: on disk it still is the epoch's leader.
+    Also the state of a leader that restarts. Records that it had written but not flushed may be gone, so leading the same epoch
+    again could write two records with the same offset and epoch (KAFKA-10527). This state is in memory only: on disk the node is
+    still the leader of the epoch.
     """
 
     __slots__ = ("election_deadline_ms",)
@@ -298,7 +298,7 @@ class Resigned(EpochState):
         self.election_deadline_ms = election_deadline_ms
 
     def announced_leader_id(self) -> int:
-        """Nobody: to name itself would draw followers back to a leader that does not lead."""
+        """Return -1: naming itself would draw followers back to a leader that does not lead."""
         return NO_LEADER
 
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:

@@ -1,6 +1,6 @@
-"""Names of the field, as values: ids, log positions, endpoints, voter sets (KIP-595, KIP-853).
+"""Values of the quorum: ids, log positions, endpoints, voter sets (KIP-595, KIP-853).
 
-Offsets are 0-based; every *end* offset is exclusive. Epoch 0 is primordial: no leader, no record.
+Offsets are 0-based. Every *end* offset is exclusive. Epoch 0 is primordial: no leader, no record.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import msgspec
 
 UUID_BYTES = 16
 ZERO_UUID = bytes(UUID_BYTES)
-"""A directory id that is not known (static voter sets name voters by node id alone)."""
+"""An unknown directory id. Static voter sets name voters by node id alone."""
 
 NEVER_MS = 1 << 62
-"""A deadline that does not come."""
+"""A deadline that never passes."""
 NO_LEADER = -1
 EPOCH_MAX = 2**31 - 1
-"""Epochs beyond this (Kafka's int32) are a peer's nonsense."""
+"""Largest valid epoch, Kafka's int32."""
 NODE_ID_MAX = 2**31 - 1
-"""Ids beyond this (Kafka's int32) are a peer's nonsense: no answer could repeat them."""
+"""Largest valid node id, Kafka's int32. No answer could repeat a larger one."""
 ENDPOINTS_MAX = 16
 NAME_LENGTH_MAX = 255
 PORT_MAX = 65535
 
 
 class OffsetAndEpoch(NamedTuple):
-    """A log position: `offset` and the epoch of the record before it."""
+    """A log position: an offset and the epoch of the record before it."""
 
     offset: int
     epoch: int
@@ -39,7 +39,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class ReplicaKey(msgspec.Struct, frozen=True, array_like=True):
-    """Who a replica is: node id and the id of the directory that holds its log (KIP-853).
+    """A replica: node id and id of the directory that holds its log (KIP-853).
 
     A wiped disk gets another directory id and is therefore another replica.
     """
@@ -48,11 +48,11 @@ class ReplicaKey(msgspec.Struct, frozen=True, array_like=True):
     directory_id: bytes = ZERO_UUID
 
     def matches(self, stored: ReplicaKey) -> bool:
-        """True if this key may act as `stored`: equal id, and equal directory where `stored` has one."""
+        """Return True if this key may act as `stored`: same node id, and same directory if `stored` names one."""
         return self.node_id == stored.node_id and stored.directory_id in (ZERO_UUID, self.directory_id)
 
     def described(self) -> str:
-        """For messages to people: the directory id in Kafka's form, base64url without padding."""
+        """Return the key as people read it; the directory id is in Kafka's form, base64url without padding."""
         return f"node {self.node_id} with directory id {base64.urlsafe_b64encode(self.directory_id).decode().rstrip('=')}"
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class ReplicaKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, array_like=True):
-    """Where one listener of a node can be reached."""
+    """Address of one listener of a node."""
 
     host: str
     port: int
@@ -70,7 +70,7 @@ class Endpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 def are_sane_endpoints(endpoints: dict[str, Endpoint]) -> bool:
-    """Whether these can be a node's: few enough, each with a listener name, a host and a port that fit."""
+    """Return True for at most `ENDPOINTS_MAX` endpoints, each with a listener name, a host and a port in range."""
     return len(endpoints) <= ENDPOINTS_MAX and all(
         0 < len(name) <= NAME_LENGTH_MAX and 0 < len(endpoint.host) <= NAME_LENGTH_MAX and 0 < endpoint.port <= PORT_MAX
         for name, endpoint in endpoints.items()
@@ -88,7 +88,7 @@ class Voter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VoterSet(msgspec.Struct, frozen=True, array_like=True):
-    """The voters, sorted by node id. Immutable; a change makes a new set."""
+    """The voters, sorted by node id. Immutable: a change makes a new set."""
 
     voters: tuple[Voter, ...]
 
@@ -110,21 +110,21 @@ class VoterSet(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, voters: Iterable[Voter]) -> VoterSet:
-        """The set of these, sorted. ValueError if two have the same node id."""
+        """Return the sorted set of these voters. ValueError if two have the same node id."""
         ordered = tuple(sorted(voters, key=lambda voter: voter.key.node_id))
         if any(a.key.node_id == b.key.node_id for a, b in pairwise(ordered)):
             raise ValueError(f"two voters have the same node id: {ordered!r}")
         return cls(ordered)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """This set with `voter` added, or put in the place of the one with its node id."""
+        """Return this set with `voter` added, or in place of the voter with its node id."""
         return VoterSet.of((*(v for v in self.voters if v.key.node_id != voter.key.node_id), voter))
 
     def without(self, node_id: int) -> VoterSet:
         return VoterSet(tuple(v for v in self.voters if v.key.node_id != node_id))
 
     def overlaps_in_majority(self, other: VoterSet) -> bool:
-        """Whether any majority of this set shares a voter with any majority of `other`: they differ by one voter at most."""
+        """Return True if every majority of this set shares a voter with every majority of `other`: at most one voter differs."""
         mine, theirs = [v.key for v in self.voters], [v.key for v in other.voters]
         return sum(key not in theirs for key in mine) + sum(key not in mine for key in theirs) <= 1
 

@@ -1,7 +1,7 @@
-"""Who has said what in one election round, and whom to ask again when. Used by Prospective (pre-votes) and Candidate (votes).
+"""The votes of one election round. Prospective counts pre-votes with it, Candidate votes.
 
-A voter counts once, however often it answers; a grant is final for the round. A refusal of a pre-vote may be taken back (the
-refuser's leader may die a moment later), so pre-votes are asked again; a refused vote is final for its epoch.
+A voter counts once, however often it answers, and a grant is final for the round. A refused pre-vote can change (the leader of
+the refuser may die a moment later), so pre-votes are requested again. A refused vote is final for its epoch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from .types import NEVER_MS
 
 
 class VoteTally:
-    """One round among `voter_ids`; `own_id`, if it votes, grants at once."""
+    """One round among `voter_ids`. If `own_id` is one of them, its grant is counted from the start."""
 
     __slots__ = ("_ask_at_ms", "_granted", "_refused", "_voter_count", "next_ask_ms")
 
@@ -20,10 +20,10 @@ class VoteTally:
         self._refused: dict[int, None] = {}
         self._ask_at_ms = {voter_id: now_ms for voter_id in voter_ids if voter_id != own_id}
         self.next_ask_ms = now_ms if self._ask_at_ms else NEVER_MS
-        """When somebody is due."""
+        """Time of the next request to a voter."""
 
     def due(self, now_ms: int) -> list[int]:
-        """The voters to ask now; each is returned once, until `ask_again`."""
+        """Return the voters to ask now. Each is returned once, until `ask_again`."""
         if now_ms < self.next_ask_ms:
             return []
         ids = [voter_id for voter_id, ask_at_ms in self._ask_at_ms.items() if ask_at_ms <= now_ms]
@@ -52,7 +52,7 @@ class VoteTally:
 
     @property
     def is_lost(self) -> bool:
-        """True if, as answers stand, no majority can grant any more."""
+        """True if a majority can no longer grant, given the answers so far."""
         return self._voter_count - len(self._refused) <= self._voter_count // 2
 
     def granting_voters(self) -> tuple[int, ...]:

@@ -1,19 +1,19 @@
-"""Every voter set that a log has named, and from which offset on (KIP-853).
+"""The voter sets of a log, by the offset from which each is in force (KIP-853).
 
-Theory of operation. With kraft.version 1 the voters live in the log: a KRaftVoters record is in force from its own offset on,
-committed or not, until the next one. A log that is cut takes its sets back with it. So the voters of a node are a function of its
-log alone: an ascending list of (offset, set), whose first entry, the *base*, says who votes where no record of the log does. The
-base comes from, in order of strength: the snapshot that the log starts at; the bootstrap checkpoint that formatting wrote; the
-configuration (static voters, kraft.version 0). kraft.version itself is a record and is treated alike; while it is 0, the
+Theory of operation. With kraft.version 1 the voters are in the log. A KRaftVoters record is in force from its own offset on,
+committed or not, until the next one. A log that is cut loses its last sets again. The voters of a node are thus a function of its
+log alone: an ascending list of (offset, set). Its first entry, the *base*, holds where no record of the log names voters. The
+base comes from, in order of strength: the snapshot that the log starts at; the bootstrap checkpoint from formatting; the
+configuration (static voters, kraft.version 0). kraft.version is a record as well and is treated alike; while it is 0, the
 configured voters vote.
 
-Two sets that follow each other in a log must share a voter in whichever majorities one takes of them, or two leaders could be
-elected side by side: they differ by one voter at most. A log that breaks this was written by a bug or by hand and is refused. One
-exception is deliberate: a set directly followed by a ForcedStandalone record was written by an operator who has given up a
-lost majority. The base of a log is compared only if it was replicated itself (a snapshot): what formatting wrote on a node that
-joins later says nothing about the others.
+Two consecutive sets of a log must share a voter in every pair of majorities, or two leaders could be elected at the same time. So
+they differ by at most one voter. A log that breaks this rule was written by a bug or by hand and is refused. There is one
+exception: a set directly before a ForcedStandalone record, written by an operator who has given up a lost majority. The base is
+compared only if it was replicated itself (a snapshot): the checkpoint of a node that joins later says nothing about the other
+nodes.
 
-Pure: records in, sets out. Whether a set is committed is not known here.
+Pure: records in, sets out. It does not know which sets are committed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .errors import CorruptBatch
 from .types import VoterSet
 
 BASE_OFFSET = -1
-"""The offset of a set that no record of the log holds."""
+"""Offset of a set that is not in a record of the log."""
 KRAFT_VERSION_MAX = 1
 
 
 class VoterSetHistory:
-    """Voter sets and kraft.versions by the offset of their record. `static` votes while kraft.version is 0."""
+    """Voter sets and kraft.versions by the offset of their record. The `static` set votes while kraft.version is 0."""
 
     __slots__ = ("_offsets", "_sets", "_static", "_version_offsets", "_versions", "is_base_replicated")
 
@@ -50,23 +50,23 @@ class VoterSetHistory:
         self._offsets, self._sets = [BASE_OFFSET], [voters if version else self._static]
         self._version_offsets, self._versions = [BASE_OFFSET], [version]
         self.is_base_replicated = is_replicated
-        """Whether the base is a snapshot's, known to be committed."""
+        """True if the base comes from a snapshot and is therefore committed."""
 
-    # What it says
+    # Queries
 
     @property
     def voters(self) -> VoterSet:
-        """The set in force at the log's end."""
+        """The set in force at the end of the log."""
         return self._sets[-1]
 
     @property
     def offset(self) -> int:
-        """Where the record stands that says so; -1: no record of the log does."""
+        """Offset of the record with the set in force; -1 if it is not in the log."""
         return self._offsets[-1]
 
     @property
     def previous(self) -> VoterSet | None:
-        """The set before the one in force, if both stand in this log."""
+        """The set before the one in force, if this log holds both."""
         return self._sets[-2] if len(self._sets) > 1 else None
 
     @property
@@ -75,22 +75,23 @@ class VoterSetHistory:
 
     @property
     def is_bootstrap(self) -> bool:
-        """True if these voters are the bootstrap checkpoint's: the first leader must write them into the log."""
+        """True if these voters come from the bootstrap checkpoint: the first leader must write them into the log."""
         return self.kraft_version > 0 and self.offset == BASE_OFFSET and not self.is_base_replicated
 
     def at(self, offset: int) -> VoterSet:
-        """The set that the log below `offset` ends with."""
+        """Return the voter set at the end of the log below `offset`."""
         return self._sets[max(0, bisect_left(self._offsets, offset) - 1)]
 
     def kraft_version_at(self, offset: int) -> int:
-        """The kraft.version that the log below `offset` ends with."""
+        """Return the kraft.version at the end of the log below `offset`."""
         return self._versions[max(0, bisect_left(self._version_offsets, offset) - 1)]
 
-    # How it changes
+    # Changes
 
     def append(self, entries: Sequence[tuple[int, ControlRecord]]) -> None:
-        """Control records that were appended to the log, with their offsets. CorruptBatch, and nothing has changed, if a set
-        among them can not follow the one before.
+        """Add control records that were appended to the log, with their offsets.
+
+        CorruptBatch, and nothing has changed, if one of their sets must not follow the set before it.
         """
         for position, (offset, record) in enumerate(entries):
             try:
@@ -129,14 +130,14 @@ class VoterSetHistory:
         self._sets.append(voters)
 
     def truncate(self, to_offset: int) -> None:
-        """The log was cut at `to_offset`: what it said from there on is void. The base stays."""
+        """Forget the records at or above `to_offset`, where the log was cut. The base stays."""
         keep = max(1, bisect_left(self._offsets, to_offset))
         del self._offsets[keep:], self._sets[keep:]
         keep = max(1, bisect_left(self._version_offsets, to_offset))
         del self._version_offsets[keep:], self._versions[keep:]
 
     def reset(self, control: Iterable[ControlRecord]) -> None:
-        """The log was replaced by a snapshot that holds these records: it is the base from now on."""
+        """Make these records of a snapshot the base: the snapshot has replaced the log."""
         self._start(control, is_replicated=True)
 
     def __repr__(self) -> str:

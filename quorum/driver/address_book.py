@@ -45,13 +45,13 @@ class AddressBook:
         voters = (voter.endpoints.get(self._listener) for voter in self._voters().voters)
         return {endpoint for endpoint in (*voters, *self._bootstrap) if endpoint is not None and endpoint != self._own}
 
-    def met_stranger(self, endpoint: Endpoint) -> bool:
+    def note_stranger(self, endpoint: Endpoint) -> bool:
         """A node of another cluster answers there: True if that is news."""
         is_news = endpoint not in self._strangers
         self._strangers.add(endpoint)
         return is_news
 
-    def met_member(self, endpoint: Endpoint) -> None:
+    def note_member(self, endpoint: Endpoint) -> None:
         """A node of this cluster answers there, whoever did before."""
         if self._strangers:
             self._strangers.discard(endpoint)

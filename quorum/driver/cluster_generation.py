@@ -35,7 +35,7 @@ def generation_over(directory: str, cluster_id: str, mine: int, newer: int, who:
     )
 
 
-def begin_anew(file_system: FileSystem, directory: str, identity: LogIdentity) -> None:
+def discard_copy(file_system: FileSystem, directory: str, identity: LogIdentity) -> None:
     """Replaces the copy in a metadata.log.dir by an empty one of `identity.generation`. Worker thread; the driver has ended.
 
     A crash on the way leaves less of the old generation: the next start hears of the newer one again. meta.properties stays, so

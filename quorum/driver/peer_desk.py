@@ -180,7 +180,7 @@ class PeerDesk:
             if not self._goodbyes:
                 self._goodbyes_answered.set()
         if isinstance(answer, PeerAnswer):
-            self._addresses.met_member(endpoint)
+            self._addresses.note_member(endpoint)
             try:
                 response = _response_decoders[api].decode(answer.body)
             except msgspec.MsgspecError as error:
@@ -200,7 +200,7 @@ class PeerDesk:
 
     def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
         """A voter is of another cluster. If most are, it is this node that is wrong, and it ends (KIP-595)."""
-        if not self._addresses.met_stranger(endpoint):
+        if not self._addresses.note_stranger(endpoint):
             return
         logger.warning("the node at %s belongs to another cluster: %s", endpoint, refusal)
         strangers = self._addresses.strangers_in_majority()

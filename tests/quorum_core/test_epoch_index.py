@@ -68,5 +68,5 @@ def test_the_example_of_kip_595() -> None:
 def test_an_epoch_that_falls_is_refused() -> None:
     index = EpochIndex()
     index.assign(3, 0)
-    with pytest.raises(InvariantViolation, match="epoch 2 can not begin at 5"):
+    with pytest.raises(InvariantViolation, match="epoch 2 cannot begin at 5"):
         index.assign(2, 5)

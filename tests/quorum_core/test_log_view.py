@@ -96,14 +96,14 @@ def test_a_batch_that_does_not_continue_the_log_is_refused(batches_of: Batches) 
 
 def test_truncation_into_a_batch_is_refused(batches_of: Batches) -> None:
     view = LogView.from_headers(read_header(data) for data in batches_of(((1, 4),)))
-    with pytest.raises(InvariantViolation, match="3 is no batch boundary"):
+    with pytest.raises(InvariantViolation, match="3 is not a batch boundary"):
         view.truncate(3)
 
 
 def test_cleaning_into_a_batch_or_up_to_another_epoch_is_refused(batches_of: Batches) -> None:
     view = LogView.from_headers(read_header(data) for data in batches_of(((1, 4), (2, 4))))
     for position in (OffsetAndEpoch(3, 1), OffsetAndEpoch(4, 2), OffsetAndEpoch(9, 2)):
-        with pytest.raises(InvariantViolation, match="is no position of it"):
+        with pytest.raises(InvariantViolation, match="is not a position of it"):
             view.clean(position)
 
 

@@ -349,8 +349,8 @@ def test_what_a_voter_says_of_its_address_counts_until_the_set_says_something_ne
     moved = voter(2, port=2).endpoints
     membership = Membership(voter(1), VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)]), -1)
     written = membership.endpoints_of(2)
-    assert membership.hear(voter(2).key, moved)
-    assert not membership.hear(voter(2).key, moved), "it is no news any more"
+    assert membership.note_endpoints(voter(2).key, moved)
+    assert not membership.note_endpoints(voter(2).key, moved), "it is no news any more"
     assert (membership.endpoints_of(2), membership.address_of(2)) == (written, moved)
     assert membership.address_of(3) == membership.endpoints_of(3)
     again = voter(2, port=3)
@@ -361,8 +361,8 @@ def test_what_a_voter_says_of_its_address_counts_until_the_set_says_something_ne
 def test_only_the_voter_that_the_set_names_says_where_it_is() -> None:
     membership = Membership(voter(1), VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)]), -1)
     moved = voter(2, port=2).endpoints
-    assert not membership.hear(voter(4).key, moved)
-    assert not membership.hear(voter(2, disk=6).key, moved)
+    assert not membership.note_endpoints(voter(4).key, moved)
+    assert not membership.note_endpoints(voter(2, disk=6).key, moved)
     assert membership.address_of(4) == {}
     assert membership.address_of(2) == membership.endpoints_of(2)
 

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from kraftlab.quorum.core.messages import RemoveVoterRequest
-from kraftlab.quorum.driver.cluster_generation import begin_anew
+from kraftlab.quorum.driver.cluster_generation import discard_copy
 from kraftlab.quorum.driver.errors import GenerationOver
 from kraftlab.quorum.storage.file_system import RealFileSystem
 from kraftlab.quorum.storage.identity import LogIdentity
@@ -85,7 +85,7 @@ async def test_an_observer_of_the_old_generation_begins_anew_and_follows_the_new
         error = why(observer)
         assert (error.generation, error.is_expendable) == (1, True)
         identity = LogIdentity(CLUSTER_ID, observer.voter.key.directory_id, error.generation)
-        await trio.to_thread.run_sync(begin_anew, RealFileSystem(), observer.directory, identity)
+        await trio.to_thread.run_sync(discard_copy, RealFileSystem(), observer.directory, identity)
         await observer.start()
         await c.committed(end_offset, observer)
         assert observer.journal.records == ["kept", "instead"]
@@ -108,7 +108,7 @@ async def test_a_newcomer_with_an_empty_disk_learns_the_generation_and_can_becom
         await eventually(lambda: newcomer.failure, "it hears of the generation")
         assert why(newcomer).is_expendable
         identity = LogIdentity(CLUSTER_ID, newcomer.voter.key.directory_id, 1)
-        await trio.to_thread.run_sync(begin_anew, RealFileSystem(), newcomer.directory, identity)
+        await trio.to_thread.run_sync(discard_copy, RealFileSystem(), newcomer.directory, identity)
         await newcomer.start()
         await eventually(lambda: len(c.nodes[0].driver.describe().voters) == 2, "two voters again")
         await c.committed(c.propose(c.nodes[0], "by both"))

@@ -217,12 +217,12 @@ def test_a_place_that_once_belonged_to_another_cluster_is_forgiven_when_it_does_
     places = [Endpoint("host", port) for port in (1, 2, 3)]
     voters = VoterSet(tuple(Voter(ReplicaKey(node_id), {"CONTROLLER": place}) for node_id, place in enumerate(places)))
     book = AddressBook("CONTROLLER", places[0], (), lambda node_id: {}, lambda: voters, random.Random(0))
-    assert book.met_stranger(places[1])
-    assert not book.met_stranger(places[1])
-    book.met_member(places[1])
-    assert book.met_stranger(places[2])
+    assert book.note_stranger(places[1])
+    assert not book.note_stranger(places[1])
+    book.note_member(places[1])
+    assert book.note_stranger(places[2])
     assert not book.strangers_in_majority()
-    assert book.met_stranger(places[1])
+    assert book.note_stranger(places[1])
     assert book.strangers_in_majority() == places[1:]
 
 

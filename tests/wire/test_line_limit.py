@@ -11,10 +11,10 @@ from kraftlab.wire.line_limit import LineLimit
 def test_a_burst_is_written_then_one_line_per_interval_says_what_was_left_out() -> None:
     limit = LineLimit(3, 10.0)
     assert [limit.admit(0.0) for _ in range(5)] == [0, 0, 0, None, None]
-    assert limit.tells_at == 10.0
+    assert limit.summary_due_at == 10.0
     assert [limit.admit(10.0), limit.admit(10.0)] == [2, None]
     assert limit.admit(1000.0) == 1
-    assert limit.tells_at == math.inf
+    assert limit.summary_due_at == math.inf
 
 
 def test_after_a_quiet_time_there_is_room_for_another_burst() -> None:
@@ -36,4 +36,4 @@ def test_it_is_a_bucket_of_tokens(pauses: list[int], burst: int, interval_s: int
         else:
             assert written is None
             suppressed += 1
-        assert (limit.tells_at < math.inf) == (suppressed > 0)
+        assert (limit.summary_due_at < math.inf) == (suppressed > 0)

@@ -17,7 +17,7 @@ from .seeds import Seeds
 MUTANTS: Table[Seeds] = Table()
 
 
-@MUTANTS.row(Leadership, "_hear_echo", Seeds("S16", most=300, faults=("clog",)))
+@MUTANTS.row(Leadership, "_note_echo", Seeds("S16", most=300, faults=("clog",)))
 def arrival_is_an_echo(hear: Callable[..., bool], self: Leadership, leader: Leader, request: FetchRequest) -> bool:
     """Any fetch confirms a linearizable read."""
     return hear(self, leader, msgspec.structs.replace(request, read_round=leader.read_index.round))
