@@ -1,9 +1,10 @@
-"""What each admin call needs, and what becomes of the parts of a request that the caller may not have.
+"""Rights that each admin call needs, and the answers to the parts of a request that its caller may not have.
 
-Theory of operation. `admit` is asked before a call is carried out, on the node that carries it out. A row of `CALLS` either
-refuses the whole request (ApiError), or gives back what of it may be carried out and how the answer is to be completed: entries
-that were taken out are answered there, with the codes and in the places that Kafka gives them. Some answers also tell what the
-caller may do; they are completed even if there is no authorizer. The handlers of the calls know nothing of all this.
+Theory of operation. The node that carries out a call first gives the call to `admit`. A row of `CALLS` either refuses the
+whole request with an ApiError, or returns the part that may be carried out and a function that completes the response. That
+function answers the entries that were taken out, with Kafka's codes and in Kafka's places. Some responses also list the
+operations that the caller may do; they are completed without an authorizer too. The handlers of the calls know nothing of
+rights.
 
 A call without a row is for super users only.
 """
@@ -30,8 +31,8 @@ _NO_ID = to_text(ZERO)
 
 
 class Admission(NamedTuple):
-    """`request`: what may be carried out. `complete`: puts into the response what was taken out of the request, or what only
-    concerns this caller. `is_void`: nothing is left to carry out, an empty response is completed.
+    """`request`: the part that may be carried out. `complete`: adds to the response the entries that were taken out, or facts
+    about this caller. `is_void`: nothing is left to carry out, so an empty response is completed.
     """
 
     request: Any
@@ -39,8 +40,8 @@ class Admission(NamedTuple):
     is_void: bool = False
 
 
-class Asked(NamedTuple):
-    """One call that wants to be admitted. `image` is what the node knows."""
+class CallContext(NamedTuple):
+    """One call with its caller's rights. `image`: the committed metadata of this node."""
 
     api: str
     rights: Rights
@@ -48,48 +49,48 @@ class Asked(NamedTuple):
     image: MetadataImage
 
 
-Admit = Callable[[Asked], Admission]
+Admit = Callable[[CallContext], Admission]
 
 
 def admit(api: str, rights: Rights, request: object, image: MetadataImage) -> Admission:
-    """Decides one call. ApiError refuses all of it; the caller's request is not changed."""
+    """Decide one call. ApiError refuses the whole request. The caller's request is not changed."""
     row = CALLS.get(api)
     if row is None:
         row = _SUPER_USERS_ONLY
-    return row(Asked(api, rights, request, image))
+    return row(CallContext(api, rights, request, image))
 
 
 # --- whole requests ----------------------------------------------------------------------------------------------------------
 
 
-def _anybody(asked: Asked) -> Admission:
-    return Admission(asked.request)
+def _anybody(call: CallContext) -> Admission:
+    return Admission(call.request)
 
 
-def _super_users_only(asked: Asked) -> Admission:
-    if not asked.rights.are_unlimited:
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {asked.api} is for super users only.")
-    return Admission(asked.request)
+def _super_users_only(call: CallContext) -> Admission:
+    if not call.rights.are_unlimited:
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Request {call.api} is for super users only.")
+    return Admission(call.request)
 
 
 _SUPER_USERS_ONLY: Admit = _super_users_only
 
 
 def _on_cluster(operation: Operation, text: str | None = None) -> Admit:
-    """The operation on the cluster, or nothing. `text`: what Kafka says where it does not name the operation; "" for null."""
+    """Require the operation on the cluster. `text`: Kafka's refusal where it does not name the operation; "" for null."""
 
-    def decide(asked: Asked) -> Admission:
-        if not asked.rights.allow_on_cluster(operation):
-            needs = f"Request {asked.api} by {asked.rights.principal} on the cluster needs {operation.name} permission."
+    def decide(call: CallContext) -> Admission:
+        if not call.rights.allow_on_cluster(operation):
+            needs = f"Request {call.api} by {call.rights.principal} on the cluster needs {operation.name} permission."
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, needs if text is None else text)
-        return Admission(asked.request)
+        return Admission(call.request)
 
     return decide
 
 
-def _init_producer_id(asked: Asked) -> Admission:
-    """Transactions: WRITE on their id. Else: to write idempotently anywhere, or to write to some topic (KIP-679)."""
-    rights, request = asked.rights, asked.request
+def _init_producer_id(call: CallContext) -> Admission:
+    """With a transactional id: require WRITE on it. Otherwise require IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
+    rights, request = call.rights, call.request
     if request.HasField("transactional_id"):
         if not rights.allow(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             raise ApiError(
@@ -104,28 +105,28 @@ def _init_producer_id(asked: Asked) -> Admission:
     return Admission(request)
 
 
-def _describe_cluster(asked: Asked) -> Admission:
-    """Anybody; who may not DESCRIBE the cluster may do nothing with it that would be told."""
+def _describe_cluster(call: CallContext) -> Admission:
+    """Admit every caller. A caller without DESCRIBE on the cluster sees no authorized operations."""
 
     def complete(response: Any) -> None:
-        response.cluster_authorized_operations = _cluster_operations(asked)
+        response.cluster_authorized_operations = _cluster_operations(call)
 
-    return Admission(asked.request, complete)
+    return Admission(call.request, complete)
 
 
-def _cluster_operations(asked: Asked) -> int:
-    if not asked.request.include_cluster_authorized_operations:
+def _cluster_operations(call: CallContext) -> int:
+    if not call.request.include_cluster_authorized_operations:
         return NOT_ASKED
-    if not asked.rights.allow_on_cluster(Operation.DESCRIBE):
+    if not call.rights.allow_on_cluster(Operation.DESCRIBE):
         return 0
-    return asked.rights.operations(ResourceType.CLUSTER, CLUSTER_NAME)
+    return call.rights.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 # --- topics ------------------------------------------------------------------------------------------------------------------
 
 
 def _without(request: Any, field: str, kept: list[Any]) -> Any:
-    """A copy of the request with only these entries."""
+    """Copy the request with only these entries."""
     reduced = type(request)()
     reduced.CopyFrom(request)
     del getattr(reduced, field)[:]
@@ -133,15 +134,15 @@ def _without(request: Any, field: str, kept: list[Any]) -> Any:
     return reduced
 
 
-def _create_topics(asked: Asked) -> Admission:
-    """CREATE on the cluster or on the topic. Who may not describe a topic's configs is not shown those it got."""
-    rights, request = asked.rights, asked.request
+def _create_topics(call: CallContext) -> Admission:
+    """Require CREATE on the cluster or on the topic. The configs of a new topic need DESCRIBE_CONFIGS to be shown."""
+    rights, request = call.rights, call.request
     if rights.are_unlimited:
         return Admission(request)
     refused: list[str] = []
     if not rights.allow_on_cluster(Operation.CREATE):
         named = Counter(topic.name for topic in request.topics)
-        # A name that stands there twice is refused by whoever carries it out.
+        # The handler refuses a name that is given twice.
         refused = [
             name for name, times in named.items() if times == 1 and not rights.allow(Operation.CREATE, ResourceType.TOPIC, name)
         ]
@@ -168,9 +169,9 @@ def _create_topics(asked: Asked) -> Admission:
     return Admission(_without(request, "topics", kept) if refused else request, complete, is_void=bool(refused) and not kept)
 
 
-def _create_partitions(asked: Asked) -> Admission:
-    """ALTER on the topic; refusals stand first and have no text."""
-    rights, request = asked.rights, asked.request
+def _create_partitions(call: CallContext) -> Admission:
+    """Require ALTER on the topic. Refusals come first and have no text."""
+    rights, request = call.rights, call.request
     refused = dict.fromkeys(
         topic.name for topic in request.topics if not rights.allow(Operation.ALTER, ResourceType.TOPIC, topic.name)
     )
@@ -188,9 +189,9 @@ def _create_partitions(asked: Asked) -> Admission:
     return Admission(_without(request, "topics", kept), complete, is_void=not kept)
 
 
-def _delete_topics(asked: Asked) -> Admission:
-    """DELETE on the cluster or on the topic. What may not even be described is not told apart from what does not exist."""
-    rights, request = asked.rights, asked.request
+def _delete_topics(call: CallContext) -> Admission:
+    """Require DELETE on the cluster or on the topic. To a caller without DESCRIBE, existing and missing topics look the same."""
+    rights, request = call.rights, call.request
     if rights.are_unlimited or rights.allow_on_cluster(Operation.DELETE):
         return Admission(request)
     kept: list[Any] = []
@@ -198,9 +199,9 @@ def _delete_topics(asked: Asked) -> Admission:
     for entry in request.topics:
         has_id = entry.HasField("topic_id") and entry.topic_id != _NO_ID
         if entry.HasField("name") == has_id:
-            kept.append(entry)  # names nothing, or too much: whoever carries it out says so
+            kept.append(entry)  # names no topic, or too many: the handler refuses it
             continue
-        refusal = _id_refusal(asked, entry.topic_id) if has_id else _name_refusal(asked, entry.name)
+        refusal = _id_refusal(call, entry.topic_id) if has_id else _name_refusal(call, entry.name)
         if refusal is None:
             kept.append(entry)
         else:
@@ -210,13 +211,13 @@ def _delete_topics(asked: Asked) -> Admission:
     return Admission(_without(request, "topics", kept), lambda response: response.responses.extend(refused), is_void=not kept)
 
 
-def _name_refusal(asked: Asked, name: str) -> admin_pb2.DeletableTopicResult | None:
-    rights = asked.rights
+def _name_refusal(call: CallContext, name: str) -> admin_pb2.DeletableTopicResult | None:
+    rights = call.rights
     may_delete = rights.allow(Operation.DELETE, ResourceType.TOPIC, name)
     if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name):
         if may_delete:
             return None
-        if name not in asked.image.topics.by_name:
+        if name not in call.image.topics.by_name:
             return admin_pb2.DeletableTopicResult(
                 name=name,
                 topic_id=_NO_ID,
@@ -228,11 +229,11 @@ def _name_refusal(asked: Asked, name: str) -> admin_pb2.DeletableTopicResult | N
     )
 
 
-def _id_refusal(asked: Asked, text: str) -> admin_pb2.DeletableTopicResult | None:
-    """An id that is not committed is unknown: nobody knows yet what it would be the right to."""
-    rights = asked.rights
+def _id_refusal(call: CallContext, text: str) -> admin_pb2.DeletableTopicResult | None:
+    """Refuse an id whose topic the caller may not delete. An id that is not committed is unknown."""
+    rights = call.rights
     try:
-        topic = asked.image.topics.by_id.get(from_text(text))
+        topic = call.image.topics.by_id.get(from_text(text))
     except ValueError:
         topic = None
     if topic is None:
@@ -249,9 +250,9 @@ def _id_refusal(asked: Asked, text: str) -> admin_pb2.DeletableTopicResult | Non
     return refusal
 
 
-def _delete_records(asked: Asked) -> Admission:
-    """DELETE on the topic."""
-    rights, request = asked.rights, asked.request
+def _delete_records(call: CallContext) -> Admission:
+    """Require DELETE on the topic."""
+    rights, request = call.rights, call.request
     refused = [topic for topic in request.topics if not rights.allow(Operation.DELETE, ResourceType.TOPIC, topic.name)]
     if not refused:
         return Admission(request)
@@ -271,26 +272,26 @@ def _delete_records(asked: Asked) -> Admission:
     return Admission(_without(request, "topics", kept), complete, is_void=not kept)
 
 
-def _describe_topic_partitions(asked: Asked) -> Admission:
-    """DESCRIBE on the topic. Named topics that may not be described are refused, others left out."""
-    rights, request = asked.rights, asked.request
+def _describe_topic_partitions(call: CallContext) -> Admission:
+    """Require DESCRIBE on the topic. Without it, named topics are refused and others left out."""
+    rights, request = call.rights, call.request
 
-    def tell(response: Any) -> None:
+    def complete_operations(response: Any) -> None:
         for topic in response.topics:
             topic.topic_authorized_operations = rights.operations(ResourceType.TOPIC, topic.name)
 
     if rights.are_unlimited:
-        return Admission(request, tell)
+        return Admission(request, complete_operations)
     is_named = request.HasField("topics")
-    names = list(dict.fromkeys(request.topics.names)) if is_named else sorted(asked.image.topics.by_name)
+    names = list(dict.fromkeys(request.topics.names)) if is_named else sorted(call.image.topics.by_name)
     kept = [name for name in names if rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, name)]
     if kept == names:
-        return Admission(request, tell)
+        return Admission(request, complete_operations)
     first = request.cursor.topic_name if request.HasField("cursor") else ""
     refused = sorted(name for name in set(names).difference(kept) if name >= first) if is_named else []
 
     def complete(response: Any) -> None:
-        tell(response)
+        complete_operations(response)
         for name in refused:
             response.topics.add(
                 name=name,
@@ -302,19 +303,19 @@ def _describe_topic_partitions(asked: Asked) -> Admission:
     reduced = admin_pb2.DescribeTopicPartitionsRequest()
     reduced.CopyFrom(request)
     if request.cursor.partition_index >= 0 and (not is_named or first in names) and first not in kept:
-        # A cursor at a topic that is hidden, or gone: what comes behind it is told all the same.
+        # The cursor is at a topic that is hidden or deleted: describe the topics after it.
         reduced.ClearField("cursor")
         kept = [name for name in kept if name >= first]
     reduced.topics.CopyFrom(admin_pb2.TopicNames(names=kept))
     return Admission(reduced, complete, is_void=not kept)
 
 
-def _metadata(asked: Asked) -> Admission:
-    """As `_describe_topic_partitions`; topics can be asked for by id, too."""
-    rights, request = asked.rights, asked.request
+def _metadata(call: CallContext) -> Admission:
+    """Require DESCRIBE, as `_describe_topic_partitions` does. The request can also name topics by id."""
+    rights, request = call.rights, call.request
 
-    def tell(response: Any) -> None:
-        response.cluster_authorized_operations = _cluster_operations(asked)
+    def complete_operations(response: Any) -> None:
+        response.cluster_authorized_operations = _cluster_operations(call)
         for topic in response.topics:
             topic.topic_authorized_operations = (
                 rights.operations(ResourceType.TOPIC, topic.name)
@@ -323,21 +324,21 @@ def _metadata(asked: Asked) -> Admission:
             )
 
     if rights.are_unlimited:
-        return Admission(request, tell)
+        return Admission(request, complete_operations)
 
     def complete(response: Any) -> None:
-        tell(response)
+        complete_operations(response)
         answered = list(response.topics)
         is_named = request.HasField("topics")
         seen = [topic for topic in answered if _may_describe(rights, topic)]
         hidden = [topic for topic in answered if not _may_describe(rights, topic)] if is_named else []
         del response.topics[:]
         response.topics.extend(seen)
-        asked_ids = (
+        requested_ids = (
             {topic.topic_id for topic in request.topics.values if topic.topic_id not in ("", _NO_ID)} if is_named else set()
         )
         for topic in hidden:
-            is_by_id = topic.topic_id in asked_ids
+            is_by_id = topic.topic_id in requested_ids
             refusal = response.topics.add(
                 topic_id=topic.topic_id if is_by_id else _NO_ID,
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -350,14 +351,14 @@ def _metadata(asked: Asked) -> Admission:
 
 
 def _may_describe(rights: Rights, topic: Any) -> bool:
-    """A topic without a name was asked for by an id that nobody has."""
+    """Return True also for a topic without a name: its id is unknown."""
     return not topic.name or rights.allow(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
 
 
 # --- configs -----------------------------------------------------------------------------------------------------------------
 
 _CONFIGS_OF_CLUSTER = frozenset({4, 8, 16})
-"""Config resource types of which the cluster's rules decide: BROKER, BROKER_LOGGER, CLIENT_METRICS."""
+"""Config resource types that need rights on the cluster: BROKER, BROKER_LOGGER, CLIENT_METRICS."""
 _CONFIGS_OF: Mapping[int, tuple[ResourceType, ErrorCode, str]] = {
     2: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_REFUSED),
     32: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED, GROUP_REFUSED),
@@ -365,7 +366,7 @@ _CONFIGS_OF: Mapping[int, tuple[ResourceType, ErrorCode, str]] = {
 
 
 def _config_refusal(rights: Rights, operation: Operation, kind: int, name: str) -> tuple[ErrorCode, str] | None:
-    """Code and text, or None. Types that nobody knows are for the handler to refuse."""
+    """Code and text of a refusal, or None. Unknown types are left to the handler."""
     if kind in _CONFIGS_OF_CLUSTER:
         may = rights.allow_on_cluster(operation)
         return None if may else (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_REFUSED)
@@ -376,10 +377,10 @@ def _config_refusal(rights: Rights, operation: Operation, kind: int, name: str) 
 
 
 def _configs(operation: Operation, answers: str) -> Admit:
-    """The operation on each resource; refusals stand behind the other answers, in the response's field `answers`."""
+    """Require the operation on each resource. Refusals follow the other answers, in the response's field `answers`."""
 
-    def decide(asked: Asked) -> Admission:
-        rights, request = asked.rights, asked.request
+    def decide(call: CallContext) -> Admission:
+        rights, request = call.rights, call.request
         if rights.are_unlimited:
             return Admission(request)
         kept: list[Any] = []
@@ -454,4 +455,4 @@ CALLS: Mapping[str, Admit] = {
     "AlterUserScramCredentials": _ALTER,
     "DescribeUserScramCredentials": _on_cluster(Operation.DESCRIBE, ""),
 }
-"""Method of the Admin service → who may call it, and what of it."""
+"""Method of the Admin service → function that decides on it."""

@@ -1,8 +1,8 @@
-"""Who may do what: the access rules with the settings around them.
+"""Rights of callers: ACLs, super users, and the default without ACLs.
 
-Super users may do everything, rules or not. Everybody else may do what the rules allow; what no rule concerns is allowed to
-nobody, or to everybody if the settings say so. Until a node has its first complete metadata it knows no rules: then it answers
-super users only, and others are told to try again. Without an authorizer everybody may do everything.
+A super user may do everything. Any other caller may do what the ACLs allow. A resource without ACLs is open to nobody, or to
+everybody if `allow.everyone.if.no.acl.found` is true. A node that has not loaded its metadata has no ACLs: it serves super
+users and refuses others with a code that makes clients retry. Without an authorizer everybody may do everything.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from .rules import allows_any, verdict
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Who gives no name."""
+"""Principal of a caller that sends no name."""
 
 NOT_ASKED = -(2**31)
-"""Stands for a set of operations that was not asked for, or is none of the asker's business."""
+"""Placeholder for a set of operations that was not requested or must not be shown."""
 
 OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (
@@ -51,22 +51,22 @@ OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""What can be done to a resource of each type; what is told about authorized operations is about these."""
+"""Operations that exist for each resource type. Authorized operations in responses are a subset of them."""
 
 _BITS = {resource_type: sum(1 << operation for operation in found) for resource_type, found in OPERATIONS.items()}
 
 
 class AccessSettings(msgspec.Struct, frozen=True):
-    """What a node's configuration says about access. `super_users` are principals, for example `User:admin`."""
+    """A node's configuration of access. `super_users` are principals, for example `User:admin`."""
 
     is_enabled: bool = False
     super_users: frozenset[str] = frozenset()
-    allows_unconcerned: bool = False
-    """Whether everybody may do what no rule concerns (`allow.everyone.if.no.acl.found`)."""
+    allows_if_no_rules: bool = False
+    """True if everybody may do everything on a resource without ACLs (`allow.everyone.if.no.acl.found`)."""
 
 
 class Rights:
-    """What one caller may do, by the rules of one moment. Without rules: everything."""
+    """Rights of one caller, by the ACLs of one image. `acls` None: the caller may do everything."""
 
     def __init__(self, principal: str, host: str, settings: AccessSettings, acls: AclsImage | None) -> None:
         self.principal = principal
@@ -79,40 +79,44 @@ class Rights:
         return self._acls is None
 
     def allow(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the operation is allowed on that resource."""
+        """Return True if the operation on that resource is allowed."""
         if self._acls is None:
             return True
         found = verdict(self._acls, self.principal, self.host, resource_type, name)
-        return found.allows(operation) if found.concerned else self._settings.allows_unconcerned
+        return found.allows(operation) if found.has_rules else self._settings.allows_if_no_rules
 
     def allow_on_cluster(self, operation: Operation) -> bool:
         return self.allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allow_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether the operation is allowed on some resource of that type, be there one or not."""
+        """Return True if the operation is allowed on at least one resource name of that type, whether or not the resource
+        exists.
+        """
         return self._acls is None or allows_any(
-            self._acls, self.principal, self.host, operation, resource_type, if_unconcerned=self._settings.allows_unconcerned
+            self._acls, self.principal, self.host, operation, resource_type, if_no_rules=self._settings.allows_if_no_rules
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Those that are allowed on a resource, as bits by number."""
+        """Operations that are allowed on a resource: one bit per operation number."""
         supported = _BITS[resource_type]
         if self._acls is None:
             return supported
         found = verdict(self._acls, self.principal, self.host, resource_type, name)
-        if not found.concerned:
-            return supported if self._settings.allows_unconcerned else 0
+        if not found.has_rules:
+            return supported if self._settings.allows_if_no_rules else 0
         return found.operations & supported
 
 
 class Authorizer:
-    """Gives callers their rights."""
+    """Makes the rights of callers."""
 
     def __init__(self, settings: AccessSettings) -> None:
         self.settings = settings
 
     def rights(self, acls: AclsImage | None, principal: str, host: str) -> Rights:
-        """Of a caller, by these rules. None: this node has not loaded its metadata; BROKER_NOT_AVAILABLE but for super users."""
+        """Rights of a caller by these ACLs. `acls` None: the node has not loaded its metadata, and the call fails with
+        BROKER_NOT_AVAILABLE unless the caller is a super user.
+        """
         if not self.settings.is_enabled or principal in self.settings.super_users:
             return Rights(principal, host, self.settings, None)
         if acls is None:

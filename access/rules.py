@@ -1,13 +1,14 @@
-"""What the access rules say together (KIP-11, KIP-290, KIP-801): the matching kernel.
+"""Evaluation of ACLs (KIP-11, KIP-290, KIP-801): the matching kernel.
 
-Theory of operation. A rule concerns a resource if it names it literally, by `*`, or by a prefix. Of the rules that concern it,
-those of the principal (or of `User:*`) and of the host (or of `*`) count. One that denies wins over any that allow; without one
-that allows, nothing is allowed. To allow READ, WRITE, DELETE or ALTER allows DESCRIBE too, ALTER_CONFIGS allows
-DESCRIBE_CONFIGS, ALL allows everything; to deny one of them denies nothing else, but ALL.
+Theory of operation. An ACL matches a resource if its pattern is the resource's name, `*`, or a prefix of the name. Of the
+matching ACLs, those count whose principal is the caller's or `User:*` and whose host is the caller's or `*`. One DENY wins
+over any number of ALLOW; without an ALLOW the operation is not allowed. ALLOW of READ, WRITE, DELETE or ALTER implies
+DESCRIBE, ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS, and ALLOW of ALL implies everything. DENY implies nothing but
+itself, except DENY of ALL.
 
-The image keeps rules arranged: by pattern, principal and host, as bits (`AclsImage.said`). So a question costs four look-ups for
-the literal name, four for `*`, and four for each length that prefixes of that resource type have; it does not depend on how many
-rules there are, and a change of the rules makes nothing to be built anew. Only `allows_any` looks at all of them.
+The image keeps the ACLs arranged as bits by pattern, principal and host (`AclsImage.permissions`). One decision costs four
+look-ups for the literal name, four for `*`, and four per distinct prefix length of the resource type. The number of ACLs does
+not matter, and a change of ACLs rebuilds nothing. Only `allows_any` walks all ACLs.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ from typing import NamedTuple
 from kraftlab.metadata.acls import WILDCARD, AclsImage, Operation, PatternType
 
 ANYBODY = "User:*"
-"""The principal whose rules are everybody's."""
+"""Principal of ACLs that apply to everybody."""
 
 _ALL = 1 << Operation.ALL
 _EVERY_OPERATION = sum(1 << operation for operation in Operation if operation not in (Operation.ANY, Operation.ALL))
 _USES = 1 << Operation.READ | 1 << Operation.WRITE | 1 << Operation.DELETE | 1 << Operation.ALTER
 
 _Pattern = tuple[int, int, str]
-_Who = tuple[str, str]
+_Holder = tuple[str, str]
 
 
 class Verdict(NamedTuple):
-    """What rules say about one resource, as bits by operation. `concerned`: there are rules for it, be they of others."""
+    """Permissions on one resource, one bit per operation number. `has_rules`: at least one ACL matches the resource, for any
+    principal.
+    """
 
     allowed: int
     denied: int
-    concerned: bool
+    has_rules: bool
 
     def allows(self, operation: int) -> bool:
         return bool(self.operations & (1 << operation))
@@ -44,46 +47,46 @@ class Verdict(NamedTuple):
 
 
 def verdict(acls: AclsImage, principal: str, host: str, resource_type: int, name: str) -> Verdict:
-    """On one resource, for a principal `Type:name` that comes from this host."""
+    """Evaluate the ACLs of one resource for a principal `Type:name` at a host."""
     allowed = denied = 0
-    concerned = False
-    whos = _whos(principal, host)
-    for pattern in _concerning(acls, resource_type, name):
-        concerned = True
-        said = _said(acls, pattern, whos)
-        allowed |= said[0]
-        denied |= said[1]
-    return Verdict(_meant_by_allowing(allowed), _meant_by_denying(denied), concerned)
+    has_rules = False
+    holders = _holders(principal, host)
+    for pattern in _matching_patterns(acls, resource_type, name):
+        has_rules = True
+        found = _permissions(acls, pattern, holders)
+        allowed |= found[0]
+        denied |= found[1]
+    return Verdict(_implied_by_allow(allowed), _implied_by_deny(denied), has_rules)
 
 
-def allows_any(acls: AclsImage, principal: str, host: str, operation: int, resource_type: int, *, if_unconcerned: bool) -> bool:
-    """Whether there can be a resource of that type for which the operation is allowed. `if_unconcerned`: it is for those that no
-    rule concerns.
+def allows_any(acls: AclsImage, principal: str, host: str, operation: int, resource_type: int, *, if_no_rules: bool) -> bool:
+    """Return True if a resource name of that type can exist for which the operation is allowed. `if_no_rules`: the result for
+    a name that no ACL matches.
     """
-    whos = _whos(principal, host)
+    holders = _holders(principal, host)
     bit = 1 << operation
     everything = (resource_type, int(PatternType.LITERAL), WILDCARD)
-    if _meant_by_denying(_said(acls, everything, whos)[1]) & bit:
+    if _implied_by_deny(_permissions(acls, everything, holders)[1]) & bit:
         return False
-    if if_unconcerned and everything not in acls.patterns:
+    if if_no_rules and everything not in acls.patterns:
         return True
-    for kind, pattern_type, name, by, at in acls.said:
-        if kind != resource_type or (by, at) not in whos:
+    for kind, pattern_type, name, by, at in acls.permissions:
+        if kind != resource_type or (by, at) not in holders:
             continue
         pattern = (kind, pattern_type, name)
-        if not _meant_by_allowing(acls.said[*pattern, by, at][0]) & bit:
+        if not _implied_by_allow(acls.permissions[*pattern, by, at][0]) & bit:
             continue
         if pattern == everything:
             return True
-        # What begins with a prefix is denied altogether only by a prefix of that.
-        concerning = _concerning(acls, kind, name) if pattern_type == PatternType.LITERAL else _prefixes(acls, kind, name)
-        if not any(_meant_by_denying(_said(acls, found, whos)[1]) & bit for found in concerning):
+        # All names with a prefix are denied only by an ACL of a shorter prefix, or of the same.
+        patterns = _matching_patterns(acls, kind, name) if pattern_type == PatternType.LITERAL else _prefixes(acls, kind, name)
+        if not any(_implied_by_deny(_permissions(acls, found, holders)[1]) & bit for found in patterns):
             return True
     return False
 
 
-def _concerning(acls: AclsImage, resource_type: int, name: str) -> Iterator[_Pattern]:
-    """The patterns of rules that concern a resource."""
+def _matching_patterns(acls: AclsImage, resource_type: int, name: str) -> Iterator[_Pattern]:
+    """Patterns of ACLs that match a resource."""
     for literal in dict.fromkeys((name, WILDCARD)):
         pattern = (resource_type, int(PatternType.LITERAL), literal)
         if pattern in acls.patterns:
@@ -98,22 +101,22 @@ def _prefixes(acls: AclsImage, resource_type: int, name: str) -> Iterator[_Patte
             yield pattern
 
 
-def _said(acls: AclsImage, pattern: _Pattern, whos: tuple[_Who, ...]) -> tuple[int, int]:
+def _permissions(acls: AclsImage, pattern: _Pattern, holders: tuple[_Holder, ...]) -> tuple[int, int]:
     allowed = denied = 0
-    for who in whos:
-        said = acls.said.get(pattern + who)
-        if said is not None:
-            allowed |= said[0]
-            denied |= said[1]
+    for holder in holders:
+        found = acls.permissions.get(pattern + holder)
+        if found is not None:
+            allowed |= found[0]
+            denied |= found[1]
     return allowed, denied
 
 
-def _whos(principal: str, host: str) -> tuple[_Who, ...]:
-    """Whose rules count for a principal at a host."""
+def _holders(principal: str, host: str) -> tuple[_Holder, ...]:
+    """(principal, host) pairs whose ACLs apply to a principal at a host."""
     return (principal, host), (principal, WILDCARD), (ANYBODY, host), (ANYBODY, WILDCARD)
 
 
-def _meant_by_allowing(bits: int) -> int:
+def _implied_by_allow(bits: int) -> int:
     if bits & _ALL:
         return _EVERY_OPERATION
     if bits & _USES:
@@ -123,5 +126,5 @@ def _meant_by_allowing(bits: int) -> int:
     return bits
 
 
-def _meant_by_denying(bits: int) -> int:
+def _implied_by_deny(bits: int) -> int:
     return _EVERY_OPERATION if bits & _ALL else bits

@@ -1,7 +1,7 @@
-"""The users that a listener knows by name and password.
+"""Users of a listener, with their passwords.
 
-They stand in the node's own configuration (`listener.name.grpc.users`), in plain text, and are sent in plain text: they keep
-apart people who trust the network. Who says nothing is ANONYMOUS.
+`listener.name.grpc.users` in the node's own configuration lists them in plain text, and clients send them in plain text. They
+tell apart people who trust the network. A caller without a name is ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .authorizer import ANONYMOUS
 PRINCIPAL_TYPE = "User"
 USER_HEADER = "kraftlab-user"
 PASSWORD_HEADER = "kraftlab-password"
-"""The names under which gRPC metadata carry user and password."""
+"""Keys of gRPC metadata for user and password."""
 
 
 class AuthenticationFailed(Exception):
-    """The caller is not who it says, for a reason that may be told to anybody."""
+    """The caller's name and password do not match. The text can be shown to the caller."""
 
 
 class Users:
@@ -28,25 +28,29 @@ class Users:
         self._passwords = {name: password.encode() for name, password in passwords.items()}
 
     def principal(self, name: str | None, password: str | None) -> str:
-        """Whom these prove. AuthenticationFailed, which does not tell a wrong password from an unknown name."""
+        """Return the principal of a name and password. AuthenticationFailed has the same text for a wrong password and an
+        unknown name.
+        """
         if name is None and password is None:
             return ANONYMOUS
         if name is None:
-            raise AuthenticationFailed(f"a password without a user came; send {USER_HEADER} as well")
+            raise AuthenticationFailed(f"the password has no user; send {USER_HEADER} as well")
         if password is None:
-            raise AuthenticationFailed(f"user {name} came without a password; send {PASSWORD_HEADER} as well")
+            raise AuthenticationFailed(f"user {name} has no password; send {PASSWORD_HEADER} as well")
         # An unknown name costs as much time as a wrong password.
         expected = self._passwords.get(name)
         is_right = hmac.compare_digest(password.encode(), b"" if expected is None else expected)
         if expected is None or not is_right:
             raise AuthenticationFailed(
-                f"the password of user {name} is wrong, or this node knows no such user; look at listener.name.grpc.users there"
+                f"the password of user {name} is wrong, or the user is unknown here; check listener.name.grpc.users on this node"
             )
         return f"{PRINCIPAL_TYPE}:{name}"
 
 
 def parse_users(text: str) -> dict[str, str]:
-    """Passwords by name of `alice:alice-secret,bob:bob-secret`. ValueError names what is wrong, without the passwords."""
+    """Parse `alice:alice-secret,bob:bob-secret` into passwords by name. ValueError names the faulty entry and shows no
+    password.
+    """
     passwords: dict[str, str] = {}
     for number, item in enumerate((part.strip() for part in text.split(",")), 1):
         name, colon, password = item.partition(":")
@@ -55,13 +59,13 @@ def parse_users(text: str) -> dict[str, str]:
         if not name.isascii() or not password.isascii() or not item.isprintable():
             raise ValueError(f"entry {number} has characters that are not printable ASCII")
         if name in passwords:
-            raise ValueError(f"user {name} stands there twice")
+            raise ValueError(f"user {name} is listed twice")
         passwords[name] = password
     return passwords
 
 
 def parse_principals(text: str) -> frozenset[str]:
-    """Of `User:admin;User:ops`. ValueError names what is wrong."""
+    """Parse `User:admin;User:ops`. ValueError names the faulty principal."""
     principals = [part.strip() for part in text.split(";") if part.strip()]
     for principal in principals:
         kind, colon, name = principal.partition(":")

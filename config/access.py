@@ -1,4 +1,4 @@
-"""What server.properties say about access: authorizer, super users, the users of the gRPC listener."""
+"""Access settings of server.properties: authorizer, super users, and the users of the gRPC listener."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SUPER_USERS = "super.users"
 ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 USERS = "listener.name.grpc.users"
 SECRETS = frozenset({USERS})
-"""Keys whose values are shown nowhere."""
+"""Keys whose values are never shown."""
 
 AUTHORIZERS = ("org.apache.kafka.metadata.authorizer.StandardAuthorizer", "StandardAuthorizer")
-"""Names under which Kafka's users know the one authorizer there is."""
+"""Accepted names of the authorizer; Kafka's users know them."""
 
 
 def access_settings(values: Mapping[str, str], source: str) -> AccessSettings:
-    """ConfigError names key, value and what was expected."""
+    """Parse the authorizer, the super users and the default without ACLs. ConfigError names key, value and the expected form."""
     name = values.get(AUTHORIZER, "").strip()
     if name and name not in AUTHORIZERS:
         raise ConfigError(f"{source}: {AUTHORIZER}={name}: the only authorizer here is {AUTHORIZERS[0]}; write that or remove it")
@@ -33,7 +33,7 @@ def access_settings(values: Mapping[str, str], source: str) -> AccessSettings:
 
 
 def listener_users(values: Mapping[str, str], source: str) -> Users:
-    """ConfigError says what is wrong and shows no password."""
+    """Parse the users of the gRPC listener. ConfigError names the fault and shows no password."""
     text = values.get(USERS, "")
     try:
         return Users(parse_users(text) if text.strip() else {})

@@ -1,7 +1,7 @@
-"""The feature levels that a new cluster begins with, if it was formatted for others than the newest (KIP-1022).
+"""Feature levels of a new cluster that was formatted for others than the newest (KIP-1022).
 
-Formatting writes them beside meta.properties. They count once: when the first active controller finds its log empty, it finalizes
-its own. So all first controllers are formatted with the same; afterwards levels are changed with `kraftlab features`.
+Formatting writes them beside meta.properties. They count once: the first active controller that finds its log empty finalizes
+its own levels. So format all first controllers with the same levels. Later changes go through `kraftlab features`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ FILE_NAME = "bootstrap.levels"
 
 
 def choose(release: str | None, features: Iterable[str]) -> dict[str, int]:
-    """All levels of a cluster that begins at a release (None: the newest), with `NAME=LEVEL` in place of single ones.
+    """Return all levels of a cluster that starts at a release (None: the newest), with `NAME=LEVEL` for single features.
 
-    ConfigError for a release, feature or level that there is not, or that do not go together.
+    ConfigError for an unknown release, feature or level, and for levels that contradict each other.
     """
     chosen: dict[str, int] = {}
     for item in features:
@@ -62,19 +62,19 @@ def choose(release: str | None, features: Iterable[str]) -> dict[str, int]:
 
 
 def write(directory: Path, levels: dict[str, int]) -> None:
-    """Writes them durably into a metadata directory. OSError."""
+    """Write the levels durably into a metadata directory. OSError."""
     write_durably(directory / FILE_NAME, properties.dumps({name: str(level) for name, level in sorted(levels.items())}))
 
 
 def read(directory: Path) -> dict[str, int] | None:
-    """What the directory was formatted for; None if that is the newest of everything. ConfigError if it cannot be read."""
+    """Return the levels that the directory was formatted for; None for the newest. ConfigError if the file cannot be read."""
     path = directory / FILE_NAME
     if not path.exists():
         return None
     try:
         levels = {name: int(level) for name, level in properties.load(path).items()}
     except ValueError as error:
-        raise ConfigError(f"{path} holds what is no level: {error}; format this directory again") from error
+        raise ConfigError(f"{path} has an invalid level: {error}; format this directory again") from error
     for name, level in levels.items():
         lowest, highest = SUPPORTED.get(name, (0, 0))
         if level and not lowest <= level <= highest:

@@ -1,6 +1,6 @@
-"""One configuration key: its type, what is valid, and how its values are written (KIP-226).
+"""One configuration key: its type, its valid values, and their normal form (KIP-226).
 
-A key judges a value (`fault`, in Kafka's words) and writes a valid one the one way it is shown (`normal`): numbers without blanks
+A key checks a value (`fault`, with Kafka's text) and writes a valid one in its normal form (`normal`): numbers without blanks
 and leading zeros, lists without blanks, booleans in lower case.
 """
 
@@ -28,7 +28,7 @@ class ConfigType(enum.Enum):
 
     @property
     def number(self) -> int:
-        """As DescribeConfigs tells it; 0 is a type that is not known."""
+        """Number in DescribeConfigs; 0 is an unknown type."""
         return _TYPE_NUMBERS[self]
 
 
@@ -91,12 +91,12 @@ _DOCUMENTATION = {
 
 
 class ConfigKey(msgspec.Struct, frozen=True):
-    """One key. `minimum`, `maximum` bound numbers; `choices` bounds a string, or each item of a list; `synonym` is a topic's or
-    group's key's name in server.properties.
+    """One key. `minimum`, `maximum` bound numbers; `choices` bounds a string, or each item of a list; `synonym` is the name in
+    server.properties of a topic's or group's key.
 
-    Of broker keys: `dynamic` says whether a broker takes a new value without a restart, `per_broker` that it has no default for
-    the whole cluster, `needs_listener` that it may change for one listener only (`listener.name.NAME.KEY`), and `hidden` that
-    nobody describes it unless it is set.
+    Broker keys: `dynamic`: a broker takes a new value without a restart. `per_broker`: there is no default for the whole
+    cluster. `needs_listener`: the key can change for one listener only (`listener.name.NAME.KEY`). `hidden`: the key is
+    described only if it is set.
     """
 
     name: str
@@ -122,16 +122,16 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is never shown."""
+        """True if its value is never shown."""
         return self.type is ConfigType.PASSWORD
 
     def fault(self, value: str) -> str | None:
-        """Why `value` is not valid, in Kafka's words; None if it is."""
+        """Reason why `value` is not valid, with Kafka's text; None if it is."""
         reason = self._fault_of_type(value)
         return None if reason is None else f"Invalid value {self._shown(value)} for configuration {self.name}: {reason}"
 
     def _shown(self, value: str) -> str:
-        """What of a wrong value a refusal quotes: of a list of choices the item that is none."""
+        """Part of an invalid value that a refusal quotes: of a list of choices the first invalid item."""
         if self.is_sensitive:
             return "[hidden]"
         if self.replica_list:
@@ -141,7 +141,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
         return value
 
     def normal(self, value: str) -> str:
-        """A valid value as it is shown."""
+        """Normal form of a valid value."""
         match self.type:
             case ConfigType.BOOLEAN:
                 return value.strip().lower()
@@ -165,7 +165,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
                     return f"Not a number of type {self.type.value}"
                 return self._fault_of_range(int(text))
             case ConfigType.DOUBLE:
-                if not value.isascii() or "_" in value:  # numbers to Python alone
+                if not value.isascii() or "_" in value:  # Python alone takes these as numbers
                     return "Not a number of type DOUBLE"
                 try:
                     return self._fault_of_range(float(value))
@@ -205,5 +205,5 @@ def _number(value: float) -> str:
 
 
 def split_list(value: str) -> tuple[str, ...]:
-    """The items of a LIST value: separated by commas, blanks around them dropped; "" is the empty list."""
+    """Items of a LIST value: separated by commas, without surrounding blanks; "" is the empty list."""
     return tuple(item.strip() for item in value.split(",")) if value.strip() else ()

@@ -1,9 +1,9 @@
-"""Where the value of a configuration key comes from (KIP-226).
+"""Source of the value of a configuration key (KIP-226).
 
-A broker's value is its own dynamic one, else the cluster's dynamic default, else that of its server.properties, else the default.
-A topic inherits from the broker key that is its synonym. Some broker keys come in several units (`log.retention.ms`, `.minutes`,
-`.hours`): the first of such a chain that has a value counts, converted. *Synonyms* are all the places that have a say, in the
-order in which the first one counts; as in Kafka they begin with the name that was asked for, so a value that comes from
+A broker's value is its own dynamic one, otherwise the cluster's dynamic default, otherwise that of its server.properties,
+otherwise the key's default. A topic inherits from the broker key that is its synonym. Some broker keys come in several units
+(`log.retention.ms`, `.minutes`, `.hours`): the first key of such a chain with a value counts, converted. *Synonyms* are all
+places with a value, in order of precedence. As in Kafka they begin with the requested name, so a value that comes from
 `log.retention.hours` alone shows none.
 """
 
@@ -32,7 +32,7 @@ class Source(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that has a value. The value of a sensitive key is None."""
+    """One place with a value. The value of a sensitive key is None."""
 
     name: str
     value: str | None
@@ -40,7 +40,7 @@ class Synonym(NamedTuple):
 
 
 class Effective(NamedTuple):
-    """A value in force, where it comes from, and everything else that has a say."""
+    """Current value, its source, and all its synonyms."""
 
     value: str | None
     source: Source
@@ -48,14 +48,14 @@ class Effective(NamedTuple):
 
 
 class BrokerValues(NamedTuple):
-    """What there is to inherit from one broker: its dynamic values, the cluster's dynamic defaults, its server.properties."""
+    """Values that one broker gives: its dynamic values, the cluster's dynamic defaults, its server.properties."""
 
     node: Mapping[str, str]
     cluster: Mapping[str, str]
     static: Mapping[str, str]
 
     def value(self, name: str) -> str | None:
-        """The value in force of a broker key, as it was written; None if nothing gives one."""
+        """Current value of a broker key, as it was written; None without one."""
         for values in (self.node, self.cluster, self.static):
             value = values.get(name)
             if value is not None:
@@ -64,7 +64,7 @@ class BrokerValues(NamedTuple):
         return None if key is None else key.default
 
     def synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """Everything that has a say in a broker key's value, from that key on."""
+        """All places with a value of a broker key, from that key on."""
         names = [member for member, _ in _chain_of(name)]
         found = [
             _synonym(member, value, source)
@@ -87,7 +87,7 @@ _CHAINS: tuple[tuple[tuple[str, int], ...], ...] = (
     (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
 )
-"""Keys of one meaning, with the milliseconds of their unit."""
+"""Keys with the same meaning, with the milliseconds of their unit."""
 _CHAIN_OF = {name: chain for chain in _CHAINS for name, _ in chain}
 _DEFAULTS: dict[str, str] = {key.name: key.default for key in BROKER_KEYS.values() if key.default is not None and not key.hidden}
 
@@ -102,7 +102,7 @@ def _synonym(name: str, value: str, source: Source) -> Synonym:
 
 
 def broker_value(name: str, values: BrokerValues) -> Effective:
-    """A broker key. The value of one that is not known, or sensitive, is not shown."""
+    """Value of a broker key. An unknown or sensitive value is not shown."""
     key = BROKER_KEYS.get(name)
     synonyms = values.synonyms(name)
     value = values.value(name)
@@ -111,7 +111,7 @@ def broker_value(name: str, values: BrokerValues) -> Effective:
 
 
 def inherited(key: ConfigKey, values: BrokerValues) -> str | None:
-    """What a topic's or group's key is if it has no dynamic value of its own."""
+    """Value of a topic's or group's key without a dynamic value of its own."""
     if key.synonym is None:
         return key.default
     for name, unit in _chain_of(key.synonym):
@@ -122,18 +122,18 @@ def inherited(key: ConfigKey, values: BrokerValues) -> str | None:
 
 
 def topic_value(name: str, dynamic: str | None, values: BrokerValues) -> Effective:
-    """A topic key, `dynamic` being the topic's own value. KeyError for a key that no topic has."""
+    """Value of a topic key; `dynamic` is the topic's own value. KeyError for an unknown key."""
     return own_value(TOPIC_KEYS[name], dynamic, values, Source.DYNAMIC_TOPIC)
 
 
 def topic_text(name: str, dynamic: str | None, values: BrokerValues) -> str:
-    """The value of `topic_value` alone, for who asks often; "" if nothing gives one."""
+    """Value of `topic_value` alone, for frequent calls; "" without one."""
     key = TOPIC_KEYS[name]
     return (inherited(key, values) if dynamic is None else key.normal(dynamic)) or ""
 
 
 def own_value(key: ConfigKey, dynamic: str | None, values: BrokerValues, source: Source) -> Effective:
-    """A key of something that inherits from brokers; `source` is that of its own dynamic values."""
+    """Value of a key that inherits from brokers. `source` is the source of its own dynamic values."""
     synonyms = () if key.synonym is None else values.synonyms(key.synonym)
     if dynamic is None:
         return Effective(inherited(key, values), synonyms[0].source if synonyms else Source.DEFAULT, synonyms)

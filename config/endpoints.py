@@ -1,4 +1,4 @@
-"""Addresses as people write them."""
+"""Addresses in text form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]@/]*)):(?P<port>[
 
 
 def parse_endpoint(text: str) -> Endpoint | None:
-    """`host:port` or `[v6]:port` (host may be empty), None if it is neither or the port is out of 1…65535."""
+    """Parse `host:port` or `[v6]:port` (host may be empty). None for any other text, or a port outside 1…65535."""
     match = _ENDPOINT.fullmatch(text)
     if match is None or not 1 <= int(match["port"]) <= 65535:
         return None
@@ -20,7 +20,7 @@ def parse_endpoint(text: str) -> Endpoint | None:
 
 
 def parse_servers(text: str) -> tuple[Endpoint, ...]:
-    """The endpoints of a --bootstrap-server list `host:port[,…]`. ConfigError if one of them is none."""
+    """Parse a --bootstrap-server list `host:port[,…]`. ConfigError names the faulty entry."""
     found = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         endpoint = parse_endpoint(item)

@@ -1,8 +1,7 @@
-"""The one error of this room."""
+"""The error of this room."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """A configuration, or a data directory, that a node must not start with. The text says what is wrong, with the value, and
-    what to do."""
+    """A node must not start with this configuration or data directory. The text names the fault, the value and the next step."""

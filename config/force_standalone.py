@@ -1,4 +1,4 @@
-"""A lost majority is given up, on the files of one stopped controller: what `metadata-quorum force-standalone` does."""
+"""`metadata-quorum force-standalone`: give up a lost majority, on the files of one stopped controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .models import ControllerConfig
 
 
 class Forcing:
-    """Of one controller, whose directory is locked. ConfigError says what stands in the way, and that nothing was changed."""
+    """One controller with a locked directory. ConfigError names the obstacle; nothing was changed then."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self.config = config
@@ -34,7 +34,7 @@ class Forcing:
 
     @property
     def key(self) -> ReplicaKey:
-        """The survivor."""
+        """Key of the surviving controller."""
         return ReplicaKey(self.config.node_id, self._identity.directory_id)
 
     @property
@@ -42,14 +42,14 @@ class Forcing:
         return None if self.config.is_dynamic else self.config.voters
 
     def plan(self) -> ForcedReport:
-        """What `carry_out` will do; changes nothing."""
+        """Report of what `carry_out` will do; changes nothing."""
         try:
             return plan_standalone(RealFileSystem(), self._directory, self._identity, self._static_voters)
         except StorageError as error:
             raise ConfigError(str(error)) from error
 
     def carry_out(self) -> ForcedReport:
-        """Makes this controller the only voter of the next generation. What a crash has interrupted is finished."""
+        """Make this controller the only voter of the next generation. An attempt that a crash interrupted is completed."""
         now_ms = int(time.time() * 1000)
         voter = own_voter(self.config)
         try:
@@ -60,7 +60,7 @@ class Forcing:
 
 @contextmanager
 def forcing(config: ControllerConfig) -> Iterator[Forcing]:
-    """Nobody else touches the directory meanwhile. ConfigError if the controller runs, or its directory is not formatted."""
+    """Lock the directory meanwhile. ConfigError if the controller runs, or if its directory is not formatted."""
     found = Forcing(config)
     with ExitStack() as stack:
         try:

@@ -1,8 +1,8 @@
-"""Who votes at first: what formatting a node's metadata directory needs to know (KIP-853).
+"""First voters of the quorum, for formatting a node's metadata directory (KIP-853).
 
-With static voters there is nothing to say. With voters in the log a controller is formatted as the only voter, as one of a list
-that is the same on each of them, or as none, to be added later. The list gives every voter its directory id beforehand, so that
-all of them can write the same first voter set before any of them has started.
+Static voters need nothing here. With voters in the log a controller is formatted as the only voter, as one of a list that is
+the same on each of them, or without a vote, to be added later. The list has every voter's directory id, so each of them can
+write the same first voter set before any of them has started.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _INITIAL_CONTROLLER = re.compile(r"(?P<id>[0-9]{1,9})@(?P<endpoint>.+):(?P<direc
 
 
 class InitialVoters(msgspec.Struct, frozen=True):
-    """`directory_id` becomes the metadata directory's, `voters` its bootstrap checkpoint; None: a random one, and none.
+    """`directory_id`: id of the metadata directory, None for a random one. `voters`: voters of the bootstrap checkpoint, None
+    for no checkpoint.
 
-    `is_named`: the directory id was given by a person, not drawn just now.
+    `is_named`: a person chose the directory id.
     """
 
     directory_id: Uuid | None = None
@@ -35,7 +36,7 @@ class InitialVoters(msgspec.Struct, frozen=True):
 
 
 def parse_initial_controllers(text: str) -> VoterSet:
-    """The voters of `id@host:port:directory-id,…`. ConfigError names the entry that is none."""
+    """Parse the voters of `id@host:port:directory-id,…`. ConfigError names the faulty entry."""
     voters: list[Voter] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         voter = _parse(item)
@@ -70,7 +71,7 @@ def _parse(item: str) -> Voter:
 def choose(
     config: NodeConfig, *, standalone: bool = False, initial_controllers: str | None = None, no_initial_controllers: bool = False
 ) -> InitialVoters:
-    """What the three options of `storage format` mean for this node. ConfigError if they do not go with its server.properties."""
+    """Evaluate the three options of `storage format` for this node. ConfigError if they contradict its server.properties."""
     given = [
         name
         for name, is_given in (
@@ -105,14 +106,14 @@ def choose(
 
 
 def own_voter(config: ControllerConfig) -> Voter:
-    """How a formatted controller stands in a voter set. ConfigError if its metadata directory is not formatted for it."""
+    """Entry of a formatted controller in a voter set. ConfigError if its metadata directory is not formatted for it."""
     directory = config.metadata_log_dir
     meta = meta_properties.verify((directory,), config.node_id, config.source)[directory]
     return Voter(ReplicaKey(config.node_id, meta.directory_id), voter_endpoints(config))
 
 
 def voter_endpoints(config: NodeConfig) -> dict[str, Endpoint]:
-    """What a voter set says about where a controller is: its listener for other nodes."""
+    """Endpoints of a controller in a voter set: its listener for other nodes."""
     return {CONTROLLER_LISTENER: config.advertised_listeners[CONTROLLER_LISTENER]}
 
 

@@ -1,4 +1,4 @@
-"""JSON from outside: files and messages that people or other programs wrote."""
+"""JSON from outside: files and messages of people or other programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Levels of a running process's loggers, as configs of a resource (KIP-412).
 
-A logger is named as Python names it; `root` is the one above all. Levels have the names of Kafka's. A logger without a level of
-its own has that of the logger above it. Nothing of it is kept: a process that starts again begins with its levels.
+A logger has its Python name; `root` is the root logger. Levels have Kafka's names. A logger without a level of its own has
+that of its parent. Levels are not stored: a restarted process has its initial levels.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _OURS = "kraftlab"
 
 
 def levels() -> dict[str, str]:
-    """Every logger of this program, and the root, with the level in force."""
+    """Every logger of this program, and the root, with its effective level."""
     names = [name for name in logging.root.manager.loggerDict if name == _OURS or name.startswith(f"{_OURS}.")]
     return {name: _name_of(_logger(name).getEffectiveLevel()) for name in (ROOT, *sorted(names))}
 
 
 def fault(name: str, level: str | None) -> str | None:
-    """Why a logger cannot get that level, None if it can. Level None: its own level is to go."""
+    """Reason why a logger cannot get that level, None if it can. Level None removes the logger's own level."""
     if name not in levels():
         return f"Logger {name} does not exist!"
     if level is not None and level not in LEVELS:
@@ -32,7 +32,7 @@ def fault(name: str, level: str | None) -> str | None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Gives a logger a level, or (None) that of the logger above. `fault` has found nothing wrong with it."""
+    """Set a logger's level, or (None) inherit the parent's. `fault` has returned None for it."""
     _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 

@@ -1,8 +1,7 @@
-"""`meta.properties`: what a data directory says about whom it belongs to (KIP-631, KIP-858).
+"""`meta.properties`: the identity of a data directory (KIP-631, KIP-858).
 
-Version 1: cluster id, node id, and a directory id of its own. It is written once, by formatting, and atomically: a temporary
-file is written and fsynced, renamed over the name, and the directory is fsynced. A node refuses to start on a directory of
-another one.
+Version 1: cluster id, node id, and a directory id of its own. Formatting writes it once, atomically: a temporary file is
+written and fsynced, renamed, and the directory is fsynced. A node refuses to start on a directory of another node.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _VERSION = "1"
 
 
 class MetaProperties(msgspec.Struct, frozen=True):
-    """The identity of one data directory."""
+    """Identity of one data directory."""
 
     cluster_id: str
     node_id: int
     directory_id: Uuid
 
     def as_dict(self) -> dict[str, int | str]:
-        """What `storage info` prints, by name."""
+        """Output of `storage info`, by name."""
         return {
             "cluster.id": self.cluster_id,
             "directory.id": to_text(self.directory_id),
@@ -40,26 +39,26 @@ class MetaProperties(msgspec.Struct, frozen=True):
 
 
 def read(directory: Path) -> MetaProperties | None:
-    """What the directory says, None if it is not formatted. ConfigError if it says nothing sensible."""
+    """Return the directory's identity, None if it is not formatted. ConfigError for a malformed file."""
     path = directory / FILE_NAME
     if not path.exists():
         return None
     values = properties.load(path)
     if values.get("version") != _VERSION:
-        raise ConfigError(f"{path}: version={values.get('version')}: expected {_VERSION}; format the directory anew")
+        raise ConfigError(f"{path}: version={values.get('version')}: expected {_VERSION}; format the directory again")
     try:
         meta = MetaProperties(values["cluster.id"], int(values["node.id"]), from_text(values["directory.id"]))
     except KeyError as error:
-        raise ConfigError(f"{path} does not set {error.args[0]}; restore the file or format the directory anew") from None
+        raise ConfigError(f"{path} does not set {error.args[0]}; restore the file or format the directory again") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}; restore the file or format the directory anew") from None
+        raise ConfigError(f"{path}: {error}; restore the file or format the directory again") from None
     if is_reserved(meta.directory_id):
-        raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved; format the directory anew")
+        raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved; format the directory again")
     return meta
 
 
 def write(directory: Path, meta: MetaProperties) -> None:
-    """Writes the file durably. The directory is made if it is missing. OSError."""
+    """Write the file durably. The directory is created if it is missing. OSError."""
     text = properties.dumps(
         {
             "version": _VERSION,
@@ -72,7 +71,7 @@ def write(directory: Path, meta: MetaProperties) -> None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Writes a file so that after a crash it is either whole or not there. Its directory is made if it is missing. OSError."""
+    """Write a file that is whole or missing after a crash. Its directory is created if it is missing. OSError."""
     directory = path.parent
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / (path.name + ".tmp")
@@ -90,10 +89,10 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def verify(directories: Iterable[Path], node_id: int, source: str) -> dict[Path, MetaProperties]:
-    """The identities of a node's directories, which must be formatted, agree on the cluster and belong to `node_id`.
+    """Return the identities of a node's directories. They must be formatted, agree on the cluster and belong to `node_id`.
 
-    ConfigError names the first directory that does not. Directories that cannot be read at all raise OSError: the caller decides
-    whether the node can live without them.
+    ConfigError names the first directory that does not. A directory that cannot be read at all raises OSError: the caller
+    decides whether the node can run without it.
     """
     found: dict[Path, MetaProperties] = {}
     for directory in directories:
@@ -115,6 +114,6 @@ def verify(directories: Iterable[Path], node_id: int, source: str) -> dict[Path,
                     f"{other.cluster_id}; correct the directories of {source}"
                 )
             if other.directory_id == meta.directory_id:
-                raise ConfigError(f"{directory} and {path} have the same directory.id; one is a copy: format one of them anew")
+                raise ConfigError(f"{directory} and {path} have the same directory.id; one is a copy: format one of them again")
         found[directory] = meta
     return found

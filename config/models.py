@@ -1,11 +1,10 @@
-"""What a node is told at start: `server.properties`, typed.
+"""The configuration of a node: `server.properties`, typed.
 
-Theory of operation. A file's strings are checked key by key: unknown keys are refused with the nearest known name, keys that
-nothing here reads but Kafka knows are checked by their type (`topic_configs.BROKER_KEYS`) and kept, so that an operator's file
-carries over. Lists, endpoints, voters and paths are parsed here; `msgspec.convert` makes and bounds the rest. What contradicts
-itself across keys (`log.dir` beside `log.dirs`, a voter that is not this node's endpoint, a role that is not the one started)
-is refused at the end. Defaults are Kafka's except for the quorum's timeouts. Every refusal names file, key, value and what was
-expected.
+Theory of operation. A file's strings are checked key by key. An unknown key is refused with the nearest known name. A key that
+only Kafka reads is checked by its type (`topic_configs.BROKER_KEYS`) and kept, so an operator's file carries over. Lists,
+endpoints, voters and paths are parsed here; `msgspec.convert` converts and bounds the rest. Contradictions between keys come
+last (`log.dir` beside `log.dirs`, a voter with another endpoint than this node's, a role other than the started one). Defaults
+are Kafka's except for the quorum's timeouts. Every refusal names file, key, value and the expected form.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ def _key(name: str, default: Any = msgspec.NODEFAULT) -> Any:
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What controllers and brokers have in common. `listeners` and `advertised_listeners` are endpoints by listener name."""
+    """Configuration that controllers and brokers share. `listeners` and `advertised_listeners` are endpoints by listener name."""
 
     node_id: AtLeast0 = _key("node.id")
     process_roles: tuple[str, ...] = _key("process.roles")
     voters: VoterSet = _key("controller.quorum.voters", NO_VOTERS)
-    """The static voters; empty if the voters live in the log."""
+    """Static voters; empty if the voters are in the log."""
     bootstrap_servers: tuple[Endpoint, ...] = _key("controller.quorum.bootstrap.servers", ())
-    """Peer listeners of controllers, of which one that runs is enough to find the quorum; empty if the voters are static."""
+    """Peer listeners of controllers. One that runs is enough to find the quorum. Empty if the voters are static."""
     listeners: dict[str, Endpoint] = _key("listeners")
     advertised_listeners: dict[str, Endpoint] = _key("advertised.listeners")
     metadata_log_dir: Path = _key("metadata.log.dir")
@@ -70,7 +69,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_max_interval_ms: AtLeast0 = _key("metadata.log.max.snapshot.interval.ms", 3_600_000)
     """0: only `snapshot_max_new_bytes` counts."""
     trace_file: Path | None = _key("kraftlab.trace.file", None)
-    """Where this node writes what its consensus does, one JSON object per line."""
+    """File for a trace of this node's consensus, one JSON object per line."""
     num_partitions: AtLeast1 = _key("num.partitions", 1)
     default_replication_factor: AtLeast1 = _key("default.replication.factor", 1)
     min_insync_replicas: AtLeast1 = _key("min.insync.replicas", 1)
@@ -79,35 +78,35 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     unclean_leader_election_interval_ms: AtLeast1 = _key("unclean.leader.election.interval.ms", 300_000)
     leader_imbalance_check_interval_seconds: AtLeast1 = _key("leader.imbalance.check.interval.seconds", 300)
     access: AccessSettings = _key("access", AccessSettings())
-    """Who may do what (with `super.users` and `allow.everyone.if.no.acl.found`)."""
+    """Access settings (with `super.users` and `allow.everyone.if.no.acl.found`)."""
     users: Users = _key("users", Users({}))
-    """Who may prove to be somebody at the gRPC listener."""
+    """Users of the gRPC listener."""
     source: str = _key("source", "")
-    """The file this came from, for messages."""
+    """Path of the file, for messages."""
     values: dict[str, str] = _key("values", {})
-    """The file's keys and values as written, without those that are secret."""
+    """Keys and values of the file as written, without secret ones."""
 
     def static(self, name: str) -> str | None:
-        """The value the file gives a key (the STATIC source of DescribeConfigs), None if it does not."""
+        """Value of a key in the file (the STATIC source of DescribeConfigs), None without one."""
         return self.values.get(name)
 
     @property
     def grpc(self) -> Endpoint:
-        """Where the admin API listens."""
+        """Listener of the admin API."""
         return self.listeners[GRPC_LISTENER]
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the voters live in the log (KIP-853) instead of in this file."""
+        """True if the voters are in the log (KIP-853) instead of in this file."""
         return not self.voters.voters
 
     @property
     def controllers(self) -> tuple[Endpoint, ...]:
-        """Peer listeners of the controllers that this file names, whichever way it does."""
+        """Peer listeners of the controllers: bootstrap servers or static voters."""
         return self.bootstrap_servers or tuple(voter.endpoints[CONTROLLER_LISTENER] for voter in self.voters.voters)
 
     def all_directories(self) -> tuple[Path, ...]:
-        """Metadata directory first, then the log directories that are others."""
+        """The metadata directory, then the other log directories."""
         return (self.metadata_log_dir, *(path for path in self.log_dirs if path != self.metadata_log_dir))
 
 
@@ -118,7 +117,7 @@ class ControllerConfig(NodeConfig, frozen=True, kw_only=True):
 
     @property
     def peer(self) -> Endpoint:
-        """Where this node listens for other nodes."""
+        """Listener for other nodes."""
         return self.listeners[CONTROLLER_LISTENER]
 
 
@@ -133,7 +132,7 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
     replica_fetch_wait_max_ms: AtLeast0 = _key("replica.fetch.wait.max.ms", 500)
     replica_fetch_min_bytes: AtLeast0 = _key("replica.fetch.min.bytes", 1)
     num_replica_alter_log_dirs_threads: AtLeast1 | None = _key("num.replica.alter.log.dirs.threads", None)
-    """None: as many as there are log directories."""
+    """None: one per log directory."""
     log_segment_bytes: Annotated[int, msgspec.Meta(ge=1_048_576, le=2_147_483_647)] = _key("log.segment.bytes", 1_073_741_824)
     log_retention_check_interval_ms: AtLeast1 = _key("log.retention.check.interval.ms", 300_000)
     log_segment_delete_delay_ms: AtLeast0 = _key("log.segment.delete.delay.ms", 60_000)
@@ -142,7 +141,7 @@ class BrokerConfig(NodeConfig, frozen=True, kw_only=True):
 
     @property
     def peer(self) -> Endpoint:
-        """Where this node listens for other nodes."""
+        """Listener for other nodes."""
         return self.listeners[PEER_LISTENER]
 
 
@@ -150,7 +149,7 @@ Config = TypeVar("Config", bound=NodeConfig)
 
 
 class _Reader:
-    """One file's keys while they are turned into values."""
+    """Keys of one file while they are converted into values."""
 
     def __init__(self, values: Mapping[str, str], source: str) -> None:
         self.values = dict(values)
@@ -166,7 +165,7 @@ class _Reader:
         return value
 
     def check_keys(self) -> None:
-        """Every key is known and its value of the key's type; aliases are folded in."""
+        """Check every key's name and value, and replace aliases by their names."""
         for alias, name in _ALIASES.items():
             if alias in self.values:
                 value = self.values.pop(alias)
@@ -193,7 +192,7 @@ _AUTO_JOIN = "controller.quorum.auto.join.enable"
 
 
 def _quorum(reader: _Reader, role: str) -> tuple[VoterSet, tuple[Endpoint, ...]]:
-    """(static voters, bootstrap servers): exactly one of them is given."""
+    """(static voters, bootstrap servers). Exactly one of them must be given."""
     values = reader.values
     if values.get(_VOTERS) and values.get(_BOOTSTRAP_SERVERS):
         raise ConfigError(
@@ -224,7 +223,7 @@ def _voters(reader: _Reader) -> VoterSet:
         if endpoint is None or not endpoint.host or not node_id.isdecimal():
             reader.fail(_VOTERS, f"{item!r} is not id@host:port")
         if int(node_id) in voters:
-            reader.fail(_VOTERS, f"voter {node_id} stands there twice")
+            reader.fail(_VOTERS, f"voter {node_id} is listed twice")
         voters[int(node_id)] = Voter(ReplicaKey(int(node_id)), {CONTROLLER_LISTENER: endpoint})
     return VoterSet.of(voters.values())
 
@@ -251,9 +250,9 @@ def _listeners(reader: _Reader, key: str, names: tuple[str, ...]) -> dict[str, E
         if name not in names:
             reader.fail(key, f"listener {name} is not one of this role; it serves {' and '.join(names)}")
         if name in found:
-            reader.fail(key, f"listener {name} stands there twice")
+            reader.fail(key, f"listener {name} is listed twice")
         if endpoint in found.values():
-            reader.fail(key, f"{endpoint} stands there twice; give every listener a port of its own")
+            reader.fail(key, f"{endpoint} is listed twice; give every listener a port of its own")
         found[name] = endpoint
     return found
 
@@ -279,7 +278,7 @@ def _directories(reader: _Reader, role: str) -> tuple[Path, tuple[Path, ...]]:
     key = "log.dir" if "log.dir" in values else "log.dirs"
     log_dirs = tuple(Path(os.path.abspath(item)) for item in split_list(values.get(key, "")))
     if len(set(log_dirs)) != len(log_dirs):
-        reader.fail(key, "a directory stands there twice")
+        reader.fail(key, "a directory is listed twice")
     if role == "broker" and not log_dirs:
         reader.need("log.dirs", "/var/lib/kraftlab/d0,/var/lib/kraftlab/d1")
     metadata = values.get("metadata.log.dir", "")
@@ -318,7 +317,7 @@ def _check_membership(reader: _Reader, role: str, node_id: int, voters: VoterSet
 
 
 def build(values: Mapping[str, str], source: str, role: str, model: type[Config]) -> Config:
-    """The typed configuration of a file's values. ConfigError names `source`, the key, its value and what was expected."""
+    """Make the typed configuration from a file's values. ConfigError names `source`, the key, its value and the expected form."""
     reader = _Reader(values, source)
     reader.check_keys()
     _check_fixed_names(reader, role)
@@ -365,12 +364,12 @@ def _convert(reader: _Reader, raw: dict[str, Any], model: type[Config]) -> Confi
 
 
 def load_controller(path: str | os.PathLike[str]) -> ControllerConfig:
-    """The configuration of a controller from its server.properties; ConfigError."""
+    """Load the configuration of a controller from its server.properties. ConfigError."""
     return build(properties.load(path), str(path), "controller", ControllerConfig)
 
 
 def load_broker(path: str | os.PathLike[str]) -> BrokerConfig:
-    """The configuration of a broker from its server.properties; ConfigError."""
+    """Load the configuration of a broker from its server.properties. ConfigError."""
     return build(properties.load(path), str(path), "broker", BrokerConfig)
 
 
@@ -378,7 +377,7 @@ _LOADERS: dict[str, Callable[[str | os.PathLike[str]], NodeConfig]] = {"controll
 
 
 def load_any(path: str | os.PathLike[str]) -> NodeConfig:
-    """The configuration of whichever role the file names; ConfigError."""
+    """Load the configuration of the role that the file names. ConfigError."""
     values = properties.load(path)
     role = values.get("process.roles", "")
     if role not in _LOADERS:

@@ -1,4 +1,4 @@
-"""Java properties files, as Kafka's `server.properties` and `meta.properties` are."""
+"""Java properties files, the format of `server.properties` and `meta.properties`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .errors import ConfigError
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The keys and values of a file, in its order. ConfigError if it cannot be read or names a key twice."""
+    """Return keys and values of a file, in its order. ConfigError if it cannot be read or names a key twice."""
     file = pathlib.Path(path)
     try:
         data = file.read_bytes()
@@ -25,7 +25,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def parse(data: bytes, name: str) -> dict[str, str]:
-    """The keys and values of a file's bytes: UTF-8, or Latin-1 where they are not. `name` is for the error's text."""
+    """Return keys and values of a file's bytes: UTF-8, otherwise Latin-1. `name` is for the error's text."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -51,7 +51,7 @@ def _unique(pairs: Iterable[tuple[str, str]], name: str) -> dict[str, str]:
 
 
 def dumps(values: dict[str, str]) -> str:
-    """The text of a properties file with these values, in order."""
+    """Text of a properties file with these values, in order."""
     text = io.StringIO()
     javaproperties.dump(values, text, timestamp=False)
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""Kafka's numbers for what has configs and for how a config is changed."""
+"""Kafka's numbers for types of resources with configs, and for changes of a config."""
 
 from __future__ import annotations
 

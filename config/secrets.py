@@ -1,4 +1,4 @@
-"""Which configs hold secrets: those of type PASSWORD, and whatever nobody knows, since it may be a misspelt one (KIP-226)."""
+"""Secret configs: those of type PASSWORD, and unknown ones, which may be misspelt (KIP-226)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from .topic_configs import known_key
 
 
 def is_secret(resource_type: int, name: str) -> bool:
-    """Whether the value of that config of a resource (type as in the protocol) must not be shown."""
+    """Return True if the value of that config must not be shown. `resource_type` is the protocol's number."""
     key = known_key(resource_type, name)
     return key is None or key.is_sensitive

@@ -1,4 +1,4 @@
-"""Formatting data directories and looking at them (`kafka-storage`): pure results, the command line prints them."""
+"""Formatting and inspection of data directories (`kafka-storage`). The results are values; the command line prints them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class QuorumInfo(msgspec.Struct, frozen=True):
-    """What a metadata directory says about its quorum.
+    """State of the quorum in a metadata directory.
 
-    `voters`: the newest that its log names, committed or not, or those it was formatted with; None if they are static, or not
-    known here so far. `generation` counts how often a lost majority was forced; `epoch` is the last one the node has seen.
-    `repair`: what was found damaged and up to which offset it is being repaired, None if nothing is.
+    `voters`: the newest in the log, committed or not, or the formatted ones; None if they are static or unknown. `generation`:
+    how often a lost majority was forced. `epoch`: the newest epoch that the node has seen. `repair`: the damage that is being
+    repaired, with the offset up to which it is; None if there is none.
     """
 
     voters: VoterSet | None
@@ -44,11 +44,11 @@ class QuorumInfo(msgspec.Struct, frozen=True):
     log_start_offset: int
     log_end_offset: int
     log_epoch: int
-    """That of the log's last record. Of two logs the one with the higher epoch goes further, then the longer one."""
+    """Epoch of the log's last record. Of two logs the one with the higher epoch is newer, then the longer one."""
     repair: str | None = None
 
     def as_dict(self) -> dict[str, int | str]:
-        """What `storage info` prints, by name."""
+        """Output of `storage info`, by name."""
         values: dict[str, int | str] = {
             "epoch": self.epoch,
             "generation": self.generation,
@@ -63,7 +63,7 @@ class QuorumInfo(msgspec.Struct, frozen=True):
 
 
 def voters_text(voters: VoterSet) -> str:
-    """The voters as --initial-controllers takes them."""
+    """The voters in the form of --initial-controllers."""
     return ",".join(map(_voter_text, voters.voters))
 
 
@@ -73,8 +73,9 @@ def _voter_text(voter: Voter) -> str:
 
 
 class StorageInfo(msgspec.Struct, frozen=True):
-    """What `storage info` found: the directories, what one of them says of the node, what the metadata directory says of the
-    quorum, and what is wrong."""
+    """Result of `storage info`: the directories, the node's identity in one of them, the quorum in the metadata directory, and
+    problems.
+    """
 
     directories: tuple[Path, ...]
     metadata: MetaProperties | None
@@ -87,7 +88,7 @@ def random_cluster_id() -> str:
 
 
 def check_cluster_id(cluster_id: str) -> None:
-    """ConfigError unless it can be a cluster id."""
+    """ConfigError for a text that is not a valid cluster id."""
     if not _CLUSTER_ID.fullmatch(cluster_id) or cluster_id.startswith("-"):
         raise ConfigError(
             f"{cluster_id!r} is not a cluster id: at most 64 letters, digits, '_' and '-'; make one "
@@ -102,8 +103,10 @@ def format(
     initial: InitialVoters = InitialVoters(),
     levels: Mapping[str, int] | None = None,
 ) -> list[str]:
-    """Formats the node's directories; the lines to print. ConfigError if one is formatted and that is not to be ignored, or
-    belongs to another node or cluster, or cannot be written. `levels`: the features of a new cluster, None for the newest."""
+    """Format the node's directories and return the lines to print. ConfigError if a directory is formatted and
+    `ignore_formatted` is false, if it belongs to another node or cluster, or if it cannot be written. `levels`: features of
+    a new cluster, None for the newest.
+    """
     check_cluster_id(cluster_id)
     fresh = []
     for directory in config.all_directories():
@@ -125,7 +128,7 @@ def format(
         is_metadata = directory == config.metadata_log_dir
         try:
             if is_metadata and initial.voters is not None:
-                # Before meta.properties, which is what makes the directory count as formatted: it is never without its voters.
+                # Comes before meta.properties: a formatted directory always has its voters.
                 write_bootstrap(RealFileSystem(), str(directory), cluster_id, initial.voters)
             if is_metadata and levels is not None:
                 bootstrap_levels.write(directory, dict(levels))
@@ -140,7 +143,7 @@ def format(
 
 
 def _check_ignored(config: NodeConfig, directory: Path, meta: MetaProperties, cluster_id: str, initial: InitialVoters) -> None:
-    """ConfigError if a directory that stays as it is cannot be what is asked for."""
+    """ConfigError if a formatted directory contradicts the request."""
     if meta.node_id != config.node_id or meta.cluster_id != cluster_id:
         raise ConfigError(
             f"{directory} was formatted for node {meta.node_id} of cluster {meta.cluster_id}, not for node {config.node_id} of "
@@ -154,7 +157,7 @@ def _check_ignored(config: NodeConfig, directory: Path, meta: MetaProperties, cl
 
 
 def generation(config: NodeConfig) -> int:
-    """How often the quorum was forced, as far as this node's metadata directory says; 0 if it says nothing."""
+    """Number of forced elections of the quorum that this node's metadata directory has recorded; 0 without a record."""
     meta = _read(config.metadata_log_dir)
     if meta is None:
         return 0
@@ -167,7 +170,7 @@ def generation(config: NodeConfig) -> int:
 
 
 def info(config: NodeConfig) -> StorageInfo:
-    """What the node's directories hold. Problems are lines of text; none means that the node can start."""
+    """Inspect the node's directories. Problems are lines of text; without problems the node can start."""
     found: list[Path] = []
     metas: list[MetaProperties] = []
     quorum: QuorumInfo | None = None
@@ -199,7 +202,7 @@ def info(config: NodeConfig) -> StorageInfo:
 
 
 def _quorum_info(directory: Path, meta: MetaProperties, problems: list[str]) -> QuorumInfo:
-    """Looks at every file and changes none; adds what is damaged to the problems. StorageError."""
+    """Read every file and change none. Damage is added to `problems`. StorageError."""
     file_system, partition = RealFileSystem(), partition_directory(str(directory))
     identity = LogIdentity(meta.cluster_id, meta.directory_id)
     bootstrap = read_bootstrap(file_system, str(directory), meta.cluster_id)

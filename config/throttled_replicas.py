@@ -9,7 +9,7 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 NO_LIMIT = (1 << 63) - 1
-"""Rates from here on mean no limit, as Kafka's default says."""
+"""Rates from this value on mean no limit, as Kafka's default does."""
 _EVERY = -1
 
 
@@ -21,7 +21,9 @@ class ThrottledReplicas:
 
     @classmethod
     def parse(cls, text: str | None) -> ThrottledReplicas:
-        """Entries that cannot be read throttle nothing: the controller refuses such values, and a copy must not stop for one."""
+        """Parse the value. Malformed entries throttle nothing: the controller refuses them, and a copy must not stop because
+        of one.
+        """
         if not text:
             return cls()
         if text.strip() == "*":

@@ -1,9 +1,9 @@
-"""The configuration keys of topics, brokers, groups and client metrics, as Kafka knows them: name, type, default, what is valid.
+"""Configuration keys of topics, brokers, groups and client metrics, as in Kafka: name, type, default, valid values.
 
-A key of a topic has a broker-wide synonym (`retention.ms` ↔ `log.retention.ms`) that gives the default of all topics. Broker
-keys are `dynamic` or need a restart; an unknown broker key may be stored, an unknown key of anything else is refused. Texts of
-refusals are Kafka's. Whoever stores a value judges it with `validate_topic_value`, `validate_broker_value`,
-`validate_group_values` or `validate_client_metrics` first; they return None or the refusal's text.
+A topic key has a broker-wide synonym (`retention.ms` ↔ `log.retention.ms`) with the default of all topics. Broker keys are
+`dynamic` or need a restart. An unknown broker key can be stored; an unknown key of any other resource is refused. Texts of
+refusals are Kafka's. Check a value before storing it, with `validate_topic_value`, `validate_broker_value`,
+`validate_group_values` or `validate_client_metrics`: they return None or the refusal's text.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
 _broker = partial(ConfigKey, dynamic=False)
 _NO_LIMIT = _MAX_LONG
 
-# Broker-wide synonyms of topic keys are added below; what stands here has no topic key. Kafka keys that nothing here reads are
-# known too, so that an operator's file carries over: their values are checked and kept for DescribeConfigs.
+# Keys without a topic key; `_all_broker_keys` adds the broker-wide synonyms of topic keys. Keys that only Kafka reads are known
+# too, and an operator's file carries over: their values are checked and kept for DescribeConfigs.
 _OWN_BROKER_KEYS = (
     _broker("advertised.listeners", _LIST, None),
     _broker("allow.everyone.if.no.acl.found", _B, "false"),
@@ -236,13 +236,13 @@ BROKER_KEYS: dict[str, ConfigKey] = _all_broker_keys()
 
 
 def validate_topic_value(name: str, value: str) -> str | None:
-    """The refusal for a dynamic topic value (INVALID_CONFIG), or None."""
+    """Refusal of a dynamic topic value (INVALID_CONFIG), or None."""
     key = TOPIC_KEYS.get(name)
     return f"Unknown topic config name: {name}" if key is None else key.fault(value)
 
 
 def validate_broker_value(name: str, value: str) -> str | None:
-    """The refusal for a dynamic broker value (INVALID_REQUEST), or None. Unknown keys may be stored."""
+    """Refusal of a dynamic broker value (INVALID_REQUEST), or None. Unknown keys can be stored."""
     key = broker_key(name)
     if key is None:
         return None
@@ -257,14 +257,14 @@ _LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(?P<key>.+)")
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """What is known of a broker key, which may be that of one listener (`listener.name.NAME.KEY`)."""
+    """Definition of a broker key, also of one listener's (`listener.name.NAME.KEY`). None if it is unknown."""
     found = BROKER_KEYS.get(name)
     match = _LISTENER_KEY.fullmatch(name) if found is None else None
     return found if match is None else BROKER_KEYS.get(match["key"])
 
 
 def known_key(resource_type: int, name: str) -> ConfigKey | None:
-    """The key of that name that a resource of that type can have."""
+    """Definition of a key of that resource type. None if it is unknown."""
     if resource_type == ResourceType.BROKER:
         return broker_key(name)
     return _KEYS_OF.get(resource_type, {}).get(name)
@@ -297,11 +297,11 @@ _GROUP_BOUNDS: dict[str, tuple[str | None, str]] = {
     "share.record.lock.duration.ms": ("group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
     "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
 }
-"""Group key → the broker keys that bound it from below and above."""
+"""Group key → broker keys that bound it from below and above."""
 
 
 def validate_group_values(values: Mapping[str, str], static: Mapping[str, str]) -> str | None:
-    """The refusal for all of a group's dynamic values, or None. `static`: the server.properties that bound them."""
+    """Refusal of a group's dynamic values, or None. `static`: the server.properties that bound them."""
     for name, value in values.items():
         key = GROUP_KEYS.get(name)
         fault = f"Unknown group config name: {name}" if key is None else key.fault(value)
@@ -357,7 +357,7 @@ _INTERVALS_MS = range(100, 3_600_001)
 
 
 def validate_client_metrics(name: str, value: str) -> str | None:
-    """The refusal for one value of a client metrics subscription, or None. The key is a known one."""
+    """Refusal of one value of a client metrics subscription, or None. The key is known."""
     fault = CLIENT_METRICS_KEYS[name].fault(value)
     if fault is not None:
         return fault

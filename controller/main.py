@@ -1,10 +1,10 @@
-"""A controller process: one voter of the metadata quorum with the replicated state machine and its two doors.
+"""A controller process: a replica of the metadata quorum, with the replicated state machine and two ports.
 
-Theory of operation. The order at the start is that of usefulness: the log is recovered and the quorum's port opened
-first, so that an election can happen; the admin server comes last, since importing grpc takes longer than an election. A
-controller makes itself known by a record of its own, written by whoever is active. SIGTERM and SIGINT stop gracefully: a
-leader tells the others, what was appended is flushed. What cannot be repaired here ends the process with one line that
-says what is wrong and what to do.
+Theory of operation. The most useful part starts first. The log is recovered and the port for peers opened, so that an election
+can happen; the admin server comes last, since importing grpc takes longer than an election. The active controller writes the
+registration record of each controller. SIGTERM and SIGINT stop the process gracefully: a leader informs the other voters, and
+appended batches are flushed. An error that the process cannot repair ends it with one line that names the fault and the next
+step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .api.waits import Waits
 from .cluster import controllers
 from .configs import policies
 from .engine.queue import NEVER_MS
-from .engine.quorum_controller import Aside, QuorumController
+from .engine.quorum_controller import Offload, QuorumController
 from .engine.state import CONTROLLER, QuorumFacts, Settings, fresh_uuid
 from .engine.worker_threads import on_a_thread
 from .quorum_operations import QuorumOperations
@@ -63,9 +63,7 @@ _registration_response = Decoder(ControllerRegistrationResponse)
 
 
 async def run(config: ControllerConfig) -> None:
-    """Runs a controller until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal
-    errors.
-    """
+    """Run a controller until a signal stops it. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
     policies.check_loadable(config.values)
     directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
     await run_to_end(
@@ -79,8 +77,8 @@ async def run(config: ControllerConfig) -> None:
 
 
 class ControllerNode:
-    """Everything of one controller process. `outside`, `file_system`, `aside` and `waits` are this machine's own if not given;
-    with others the same controller runs in another world, without its signals and its gRPC server (`take_part`).
+    """All parts of one controller process. `outside`, `file_system`, `offload` and `waits` default to this machine's own. With
+    others the same controller runs in a simulation, without signals and without the gRPC server (`take_part`).
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class ControllerNode:
         outside: Outside | None = None,
         *,
         file_system: FileSystem | None = None,
-        aside: Aside | None = on_a_thread,
+        offload: Offload | None = on_a_thread,
         waits: Waits | None = None,
     ) -> None:
         self._config = config
@@ -115,7 +113,7 @@ class ControllerNode:
             config.unclean_leader_election_interval_ms,
             bootstrap_levels.read(config.metadata_log_dir),
         )
-        self.controller = QuorumController(settings, self._now_ms, outside.chance, self._timer_changed, aside)
+        self.controller = QuorumController(settings, self._now_ms, outside.chance, self._timer_changed, offload)
         self.driver = RaftDriver(driver_config(config, directory), self.controller, file_system, outside)
         self.controller.attach(self.driver)
         digests = MetadataDigests(
@@ -141,7 +139,7 @@ class ControllerNode:
         self.service = ControllerService(self.controller, self._now_ms, local, config.access, self._quorum_facts, waits)
 
     async def run(self) -> None:
-        """Serves until a signal comes or the state machine has to stop."""
+        """Serve until a signal comes or the state machine has to stop."""
         config = self._config
         ends = trio.Event()
         async with trio.open_nursery() as nursery:
@@ -163,8 +161,8 @@ class ControllerNode:
         logger.info("controller %d stopped", config.node_id)
 
     async def take_part(self, nursery: trio.Nursery) -> None:
-        """Starts what makes this node a member of the quorum, with its port for peers; returns when that answers. ListenError,
-        and what `RaftDriver.run` raises.
+        """Join the quorum: start the driver and the port for peers, and return once that port answers. ListenError, and
+        exceptions of `RaftDriver.run`.
         """
         config = self._config
         await nursery.start(self.driver.run)
@@ -186,7 +184,7 @@ class ControllerNode:
     # --- time ----------------------------------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:
-        """Also for threads, which have no `trio.current_time`: long answers are put together there."""
+        """Current time. Threads call this too, and they have no `trio.current_time`."""
         return int(self._clock.now_s() * 1000 + self._anchor_ms)
 
     def _timer_changed(self) -> None:
@@ -206,7 +204,7 @@ class ControllerNode:
     # --- making itself known -------------------------------------------------------------------------------------------------
 
     async def _register(self, nursery: trio.Nursery) -> None:
-        """Has the active controller write this one's endpoints, until committed state says so."""
+        """Register this controller's endpoints with the active controller, until the committed state has them."""
         config = self._config
         request = ControllerRegistrationRequest(
             config.node_id,
@@ -236,7 +234,7 @@ class ControllerNode:
         return leader.endpoints.get(CONTROLLER) or (voter.endpoints[CONTROLLER] if voter is not None else None)
 
     async def _ask_to_register(self, pool: PeerPool, request: ControllerRegistrationRequest) -> str | None:
-        """One attempt; why it did not succeed."""
+        """Try once. Return the reason if it did not succeed."""
         leader = self.driver.leader
         try:
             if self.controller.is_active:
@@ -264,7 +262,7 @@ class ControllerNode:
 
 
 def how_to_vote(config: ControllerConfig, directory_id: Uuid, quorum: QuorumDescription) -> str | None:
-    """What to do for a controller that follows the quorum without a vote; None if it votes, or will see to that by itself."""
+    """Advice for a controller that follows the quorum without a vote. None if it votes, or joins by itself."""
     voters = {voter.node_id: voter.directory_id for voter in quorum.voters}
     if quorum.kraft_version == 0 or voters.get(config.node_id) == directory_id or config.auto_join:
         return None

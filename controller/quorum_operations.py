@@ -1,7 +1,8 @@
-"""What the active controller says about its quorum, and does with it: describe, add and remove voters, transfer leadership.
+"""Calls about the quorum: describe it, add and remove voters, transfer leadership.
 
-The quorum itself decides and waits (KIP-853): here requests become its messages, and its refusals the admin API's. A request
-that has not been answered at the deadline of its caller is given up there; what was appended may still be committed.
+The quorum itself decides and waits (KIP-853). This module converts requests into the quorum's messages, and its refusals into
+the admin API's. A request that is not answered by its caller's deadline fails there; a record that was appended may still be
+committed.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ CONTROLLER = "CONTROLLER"
 METADATA_TOPIC = "__cluster_metadata"
 DEFAULT_TIMEOUT_MS = 60_000
 ANSWER_MAX_MS = 1000
-"""How long an answer may take to its caller, brokers included."""
+"""Time that an answer may take on its way to the caller, through a broker or not."""
 ANY_EPOCH = -1
 
 
 class Quorum(Protocol):
-    """The node's replica of the log (`RaftDriver`)."""
+    """This node's replica of the log (`RaftDriver`)."""
 
     async def ask(self, request: VoterChangeRequest) -> VoterChangeResponse: ...
 
@@ -45,7 +46,7 @@ class Quorum(Protocol):
 
 
 class QuorumOperations:
-    """Serves the leader of `quorum`. `image` gives the newest committed metadata."""
+    """Serves the leader of `quorum`. `image` returns the newest committed metadata."""
 
     def __init__(self, cluster_id: str, quorum: Quorum, image: Callable[[], MetadataImage]) -> None:
         self._cluster_id = cluster_id
@@ -53,7 +54,7 @@ class QuorumOperations:
         self._image = image
 
     def calls(self) -> Mapping[str, LocalCall]:
-        """By method of the Admin service."""
+        """Handlers by method of the Admin service."""
         return {
             "DescribeQuorum": self.describe,
             "AddRaftVoter": self.add_voter,
@@ -62,7 +63,7 @@ class QuorumOperations:
         }
 
     async def add_voter(self, request: admin_pb2.AddRaftVoterRequest) -> admin_pb2.AddRaftVoterResponse:
-        """ApiError with the code and text that the quorum gives."""
+        """ApiError with the quorum's code and text."""
         self._check_cluster(request)
         key = _replica_key(request.voter_id, request.voter_directory_id, "Add")
         endpoints = _endpoints(request)
@@ -77,14 +78,14 @@ class QuorumOperations:
         return admin_pb2.AddRaftVoterResponse()
 
     async def remove_voter(self, request: admin_pb2.RemoveRaftVoterRequest) -> admin_pb2.RemoveRaftVoterResponse:
-        """ApiError with the code and text that the quorum gives."""
+        """ApiError with the quorum's code and text."""
         self._check_cluster(request)
         key = _replica_key(request.voter_id, request.voter_directory_id, "Remove")
         await self._ask(RemoveVoterRequest(ANY_EPOCH, key, _timeout_ms(request.header)))
         return admin_pb2.RemoveRaftVoterResponse()
 
     async def transfer_leadership(self, request: admin_pb2.TransferLeadershipRequest) -> admin_pb2.TransferLeadershipResponse:
-        """ApiError with the code and text that the quorum gives; VOTER_NOT_FOUND if no voter has that id."""
+        """ApiError with the quorum's code and text; VOTER_NOT_FOUND if no voter has that id."""
         if request.voter_directory_id:
             key = _replica_key(request.voter_id, request.voter_directory_id, "Transfer leadership")
         else:
@@ -113,14 +114,14 @@ class QuorumOperations:
             raise ApiError(ErrorCode(response.error.value), response.message or None)
 
     async def describe(self, request: admin_pb2.DescribeQuorumRequest) -> admin_pb2.DescribeQuorumResponse:
-        """The quorum. Who asks for topics gets it as Kafka tells it as well: UNKNOWN_TOPIC_OR_PARTITION on every partition if
-        any but the metadata log's is named, NOT_LEADER_OR_FOLLOWER from a node that does not lead.
+        """Describe the quorum. A request with topics gets Kafka's form as well: UNKNOWN_TOPIC_OR_PARTITION on every partition
+        if it names any other than the metadata log's, NOT_LEADER_OR_FOLLOWER from a node that does not lead.
         """
         quorum = self._quorum.describe()
         if request.topics and not _is_about_the_metadata(request):
             return _refused(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         if request.topics and quorum.leader_id != quorum.node_id:
-            who = f"node {quorum.leader_id} does" if quorum.leader_id >= 0 else "nobody known does"
+            who = f"node {quorum.leader_id} does" if quorum.leader_id >= 0 else "the leader is unknown"
             return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This node does not lead the quorum; {who}.")
         response = self._described(quorum)
         if request.topics:
@@ -171,7 +172,7 @@ def _refused(request: admin_pb2.DescribeQuorumRequest, code: ErrorCode, message:
 
 
 def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
-    """What the quorum may take, a little less than the caller: only its answer says what was in the way."""
+    """Timeout for the quorum: a little less than the caller's, since only the quorum's answer names the obstacle."""
     timeout_ms = header.timeout_ms if header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
     if timeout_ms <= 0:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
@@ -179,7 +180,7 @@ def _timeout_ms(header: admin_pb2.RequestHeader) -> int:
 
 
 def _replica_key(node_id: int, directory_id: str, what: str) -> ReplicaKey:
-    """ApiError INVALID_REQUEST for what cannot be a voter."""
+    """ApiError INVALID_REQUEST for a key that no voter can have."""
     try:
         directory = from_text(directory_id)
     except ValueError as error:
@@ -190,7 +191,7 @@ def _replica_key(node_id: int, directory_id: str, what: str) -> ReplicaKey:
 
 
 def _endpoints(request: admin_pb2.AddRaftVoterRequest) -> dict[str, Endpoint]:
-    """Where the new voter listens, by listener. ApiError INVALID_REQUEST for what nobody could connect to."""
+    """Endpoints of the new voter, by listener. ApiError INVALID_REQUEST for an endpoint that cannot be connected to."""
     endpoints: dict[str, Endpoint] = {}
     for listener in request.listeners:
         if listener.name in endpoints:
@@ -206,7 +207,7 @@ def _endpoints(request: admin_pb2.AddRaftVoterRequest) -> dict[str, Endpoint]:
 
 
 def _registered_endpoints(image: MetadataImage) -> dict[int, dict[str, Endpoint]]:
-    """Where nodes said that they listen, by node id."""
+    """Registered endpoints of all nodes, by node id."""
 
     def by_name(listeners: Iterable[Listener]) -> dict[str, Endpoint]:
         return {listener.name: Endpoint(listener.host, listener.port) for listener in listeners}

@@ -1,7 +1,7 @@
-"""Access rules (ACLs): their vocabulary, their part of the image, and its records (KIP-11, KIP-290, KIP-801).
+"""ACLs: their enums, their part of the image, and their records (KIP-11, KIP-290, KIP-801).
 
-A rule says whether a principal, from a host, may or must not do an operation on a resource. It has a random id, by which it is
-removed; no two rules of an image say the same. What the rules mean together is worked out elsewhere, from this.
+An ACL allows or denies an operation on a resource to a principal at a host. It has a random id, which removes it. No two ACLs
+of an image are equal. `access.rules` evaluates them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .replay_error import ReplayError
 from .uuids import Uuid, to_text
 
 WILDCARD = "*"
-"""As a literal name it means every resource of the type, as a host every host."""
+"""As a literal name: every resource of the type. As a host: every host."""
 CLUSTER_NAME = "kafka-cluster"
-"""The only resource of type CLUSTER."""
+"""Name of the only resource of type CLUSTER."""
 
 
 class ResourceType(enum.IntEnum):
-    """Numbers as in the protocol; ANY only in filters."""
+    """The protocol's numbers. ANY is for filters only."""
 
     ANY = 1
     TOPIC = 2
@@ -37,7 +37,7 @@ class ResourceType(enum.IntEnum):
 
 
 class PatternType(enum.IntEnum):
-    """How a rule names resources. ANY and MATCH only in filters: MATCH finds every rule that concerns a resource."""
+    """Kinds of resource patterns. ANY and MATCH are for filters only: MATCH finds every ACL that matches a resource."""
 
     ANY = 1
     MATCH = 2
@@ -46,7 +46,7 @@ class PatternType(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """What is done. ANY only in filters."""
+    """Operations. ANY is for filters only."""
 
     ANY = 1
     ALL = 2
@@ -66,7 +66,7 @@ class Operation(enum.IntEnum):
 
 
 class PermissionType(enum.IntEnum):
-    """ANY only in filters."""
+    """ANY is for filters only."""
 
     ANY = 1
     DENY = 2
@@ -74,7 +74,7 @@ class PermissionType(enum.IntEnum):
 
 
 class Acl(NamedTuple):
-    """One rule. `principal` is `Type:name`, for example `User:alice`. Sorts by resource first."""
+    """One ACL. `principal` is `Type:name`, for example `User:alice`. Sorts by resource first."""
 
     resource_type: int
     resource_name: str
@@ -85,28 +85,28 @@ class Acl(NamedTuple):
     permission_type: int
 
 
-Said = tuple[int, int]
-"""What rules of one pattern say of one principal and host: operations allowed and operations denied, a bit each by number."""
+Permissions = tuple[int, int]
+"""(allowed, denied) operations of one pattern, principal and host: one bit per operation number."""
 _Pattern = tuple[int, int, str]
-_Who = tuple[int, int, str, str, str]
+_Holder = tuple[int, int, str, str, str]
 
 
 class AclsImage(msgspec.Struct, frozen=True):
-    """All rules by id, and the id of each. The other maps say the same, arranged for those who have to decide by the rules; they
-    cost a change as little as the first two do.
+    """All ACLs by id, and the id of each. The other maps arrange the same ACLs for evaluation, and are updated at the same
+    cost.
     """
 
     by_id: immutables.Map[Uuid, Acl] = immutables.Map()
     ids: immutables.Map[Acl, Uuid] = immutables.Map()
-    said: immutables.Map[_Who, Said] = immutables.Map()
+    permissions: immutables.Map[_Holder, Permissions] = immutables.Map()
     """By resource type, pattern type, resource name, principal and host."""
     patterns: immutables.Map[_Pattern, int] = immutables.Map()
-    """Number of rules by resource type, pattern type and resource name."""
+    """Number of ACLs by resource type, pattern type and resource name."""
     prefix_lengths: immutables.Map[int, immutables.Map[int, int]] = immutables.Map()
-    """By resource type: number of prefix rules by the length of their prefixes."""
+    """By resource type: number of prefix ACLs by the length of their prefixes."""
 
     def after(self, changed: Mapping[Uuid, Acl | None]) -> AclsImage:
-        """With rules set, or removed where there is None."""
+        """The image with ACLs set, or removed where the value is None."""
         removed = [self.by_id[acl_id] for acl_id in changed if acl_id in self.by_id]
         added = {acl: acl_id for acl_id, acl in changed.items() if acl is not None}
         if not removed and not added:
@@ -121,31 +121,31 @@ class AclsImage(msgspec.Struct, frozen=True):
         return AclsImage(
             written(self.by_id, changed),
             written(self.ids, ids),
-            written(self.said, arranged.said),
+            written(self.permissions, arranged.permissions),
             written(self.patterns, arranged.patterns),
             written(self.prefix_lengths, arranged.lengths),
         )
 
 
 class _Arranging:
-    """What changes in the arranged maps of `image`."""
+    """Changes of the arranged maps of `image`."""
 
     def __init__(self, image: AclsImage) -> None:
         self.image = image
-        self.said: dict[_Who, Said | None] = {}
+        self.permissions: dict[_Holder, Permissions | None] = {}
         self.patterns: dict[_Pattern, int | None] = {}
         self.lengths: dict[int, immutables.Map[int, int] | None] = {}
 
     def count(self, acl: Acl, change: int) -> None:
-        """A rule comes (1) or goes (-1). No rule is there twice: so a bit is set by one rule at most, and goes with it."""
+        """Add (1) or remove (-1) an ACL. No ACL exists twice, so at most one ACL sets a bit, and its removal clears the bit."""
         pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
-        who = (*pattern, acl.principal, acl.host)
-        allowed, denied = newest(self.image.said, self.said, who) or (0, 0)
+        holder = (*pattern, acl.principal, acl.host)
+        allowed, denied = newest(self.image.permissions, self.permissions, holder) or (0, 0)
         if acl.permission_type == PermissionType.DENY:
             denied ^= 1 << acl.operation
         else:
             allowed ^= 1 << acl.operation
-        self.said[who] = (allowed, denied) if allowed or denied else None
+        self.permissions[holder] = (allowed, denied) if allowed or denied else None
         self.patterns[pattern] = (newest(self.image.patterns, self.patterns, pattern) or 0) + change or None
         if acl.pattern_type == PatternType.PREFIXED:
             kind, length = acl.resource_type, len(acl.resource_name)
@@ -154,7 +154,7 @@ class _Arranging:
 
 
 class AclsDelta:
-    """Rules while records are replayed on `image`."""
+    """ACLs while records are replayed on `image`."""
 
     def __init__(self, image: AclsImage) -> None:
         self.image = image
@@ -162,7 +162,7 @@ class AclsDelta:
         self._ids: dict[Acl, Uuid | None] = {}
 
     def add(self, record: AccessControlEntry) -> None:
-        """ReplayError if the id is taken, or if there is such a rule."""
+        """ReplayError if the id is taken, or if an equal ACL exists."""
         if self._get(record.acl_id) is not None:
             raise ReplayError("an access rule of this id exists")
         acl = Acl(
@@ -181,7 +181,7 @@ class AclsDelta:
         self._ids[acl] = record.acl_id
 
     def remove(self, record: RemoveAccessControlEntry) -> None:
-        """ReplayError if there is no such rule."""
+        """ReplayError if the ACL does not exist."""
         acl = self._get(record.acl_id)
         if acl is None:
             raise ReplayError(f"there is no access rule with id {to_text(record.acl_id)}")
@@ -193,11 +193,11 @@ class AclsDelta:
 
 
 def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntry:
-    """The record that makes this rule."""
+    """The record of this ACL."""
     return AccessControlEntry(0, acl_id, *acl)
 
 
 def acl_records(acls: AclsImage) -> Iterator[AccessControlEntry]:
-    """What a snapshot says, sorted by what the rules say."""
+    """The snapshot's records, sorted by ACL."""
     for acl, acl_id in sorted(acls.ids.items()):
         yield acl_record(acl_id, acl)

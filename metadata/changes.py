@@ -1,11 +1,10 @@
-"""What differs between two images, and what of it concerns one broker.
+"""Differences between two images, and the part of them that concerns one broker.
 
-A delta knows its changes as a by-product (`MetadataDelta.changes`). `changes_between` finds them by comparing two images and is
-for those who have no delta: the first publication to a newcomer, a loaded snapshot, and tests. Partitions and topics come out
-exactly; brokers, controllers, configs, features, access rules and credentials of a delta may also name something that was
-written and ended as it was.
+A delta knows its changes as a by-product (`MetadataDelta.changes`). `changes_between` compares two images, for callers without
+a delta: the first publication to a new publisher, a loaded snapshot, and tests. Partitions and topics are exact. Brokers,
+controllers, configs, features, ACLs and credentials of a delta may include entries that were written and ended unchanged.
 
-`local_changes` sorts changed partitions into what one broker has to do (KIP-631): delete first, then lead, then follow.
+`local_changes` sorts changed partitions by the broker's next step (KIP-631): delete first, then lead, then follow.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ V = TypeVar("V")
 
 
 class MetadataChanges(NamedTuple):
-    """Names of what differs. `partitions` holds every partition that was made, changed or removed, also with its topic."""
+    """Keys that differ. `partitions` has every partition that was created, changed or removed, also together with its topic."""
 
     created_topics: frozenset[Uuid]
     deleted_topics: frozenset[Uuid]
@@ -42,7 +41,7 @@ class MetadataChanges(NamedTuple):
     def each_partition(
         self, before: MetadataImage, after: MetadataImage
     ) -> Iterator[tuple[TopicPartition, PartitionImage | None, PartitionImage | None]]:
-        """Each changed partition with its state in both images, None where it does not exist; always in the same order."""
+        """Each changed partition with its state in both images, None where it does not exist. The order is always the same."""
         for topic_id, numbers in sorted(self.partitions.items()):
             old, new = before.topics.by_id.get(topic_id), after.topics.by_id.get(topic_id)
             for number in sorted(numbers):
@@ -54,11 +53,11 @@ class MetadataChanges(NamedTuple):
 
 
 class LocalChanges(NamedTuple):
-    """What one broker has to do, in this order.
+    """Steps of one broker, in this order.
 
-    `deleted`: replicas that are no longer its own (their last state), also because the topic is gone; `leading` and
-    `following`: replicas whose partition changed (their new state); `elected`: those of `leading` whose leader epoch changed,
-    or which are new to this broker; `directories`: replicas whose assigned directory changed, with the new one.
+    `deleted`: replicas that the broker loses (their last state), also because the topic is gone. `leading` and `following`:
+    replicas whose partition changed (their new state). `elected`: replicas of `leading` with a new leader epoch, or new to
+    this broker. `directories`: replicas with a new assigned directory.
     """
 
     deleted: dict[TopicPartition, PartitionImage]
@@ -69,7 +68,7 @@ class LocalChanges(NamedTuple):
 
 
 def local_changes(changes: MetadataChanges, before: MetadataImage, after: MetadataImage, broker_id: int) -> LocalChanges:
-    """What the step from `before` to `after`, in which `changes` happened, means for that broker."""
+    """Steps of that broker for `changes`, which lead from `before` to `after`."""
     deleted: dict[TopicPartition, PartitionImage] = {}
     leading: dict[TopicPartition, PartitionImage] = {}
     elected: set[TopicPartition] = set()
@@ -101,7 +100,7 @@ def _differing(before: immutables.Map[K, V], after: immutables.Map[K, V]) -> fro
 
 
 def changes_between(before: MetadataImage, after: MetadataImage) -> MetadataChanges:
-    """Everything that differs between two images, wherever they come from."""
+    """All differences between any two images."""
     old_topics, new_topics = before.topics.by_id, after.topics.by_id
     partitions: dict[Uuid, frozenset[int]] = {}
     for topic_id in {*old_topics, *new_topics}:

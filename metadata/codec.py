@@ -1,9 +1,9 @@
-"""Records ↔ batch bodies: ONE MessagePack array of `[type, version, fields…]`.
+"""Records ↔ batch bodies: one MessagePack array of `[type, version, fields…]`.
 
-msgspec does the work in both directions and refuses an unknown type by itself, but never looks at a version; that is done here,
-with a test per record that costs nothing while all versions are 0. A body that this node cannot read ends the node: going on
-would give it an image that differs from everybody else's. The reason is worked out afterwards by reading the body without
-schemas.
+msgspec does the work in both directions. It refuses an unknown type, but never looks at a version. This module checks the
+version, with a test per record that costs nothing while all versions are 0. A body that this node cannot read stops the node:
+going on would give it an image that differs from that of other nodes. The reason is worked out afterwards by reading the body
+without schemas.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import msgspec
 from .records import AnyRecord
 
 HIGHEST_VERSION: dict[int, int] = {record.TYPE: 0 for record in typing.get_args(AnyRecord)}
-"""Record type → highest version that this node reads (and writes). Versions below are read as well."""
+"""Record type → highest version that this node reads and writes. Lower versions are read as well."""
 
-_NEXT_STEP = "this node must stop: run the software version that wrote it (metadata.version tells which), or restore the log"
+_NEXT_STEP = "this node must stop: run the software version that wrote it (metadata.version names it), or restore the log"
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[AnyRecord]] = msgspec.msgpack.Decoder(list[AnyRecord])
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no MessagePack, text that is none, and arrays within arrays."""
+"""Exceptions of msgspec for malformed MessagePack, malformed text, and deeply nested arrays."""
 
 
 class UnreadableRecords(ValueError):
-    """A batch body that is not what its type promises: names the offset and the reason."""
+    """A batch body is malformed. The text names the offset and the reason."""
 
 
 class UnknownRecord(UnreadableRecords):
-    """A record of a type or version that this node does not know."""
+    """A record has a type or version that this node does not know."""
 
     def __init__(self, record_type: object, version: object, offset: int) -> None:
         self.record_type = record_type
@@ -42,15 +42,15 @@ class UnknownRecord(UnreadableRecords):
 
 
 def encode(records: list[AnyRecord]) -> tuple[bytes, int]:
-    """A batch body and the number of its records."""
+    """Return a batch body and the number of its records."""
     return _encoder.encode(records), len(records)
 
 
 def decode(body: bytes, base_offset: int = 0, record_count: int | None = None) -> list[AnyRecord]:
-    """The records of a data batch's body, the first of which has offset `base_offset`.
+    """Return the records of a data batch's body, the first of which has offset `base_offset`.
 
-    Raises UnknownRecord for a type or version this node does not know, UnreadableRecords for anything else that does not fit,
-    also if there are not `record_count` records (None: not checked). Both are the end of the node.
+    UnknownRecord for a type or version that this node does not know, UnreadableRecords for any other fault, including a number
+    of records other than `record_count` (None: not checked). Both stop the node.
     """
     try:
         records = _decoder.decode(body)
@@ -67,11 +67,11 @@ def decode(body: bytes, base_offset: int = 0, record_count: int | None = None) -
 
 
 def _explain(body: bytes, base_offset: int, error: Exception) -> UnreadableRecords:
-    """Why the typed decoder refused `body`: an unknown record if there is one, else its own reason."""
+    """Reason why the typed decoder refused `body`: an unknown record if there is one, otherwise the decoder's own reason."""
     try:
         raw = msgspec.msgpack.decode(body, type=list[list[object]])
     except UNREADABLE:
-        return UnreadableRecords(f"metadata batch at offset {base_offset} is no array of records ({error}); {_NEXT_STEP}")
+        return UnreadableRecords(f"metadata batch at offset {base_offset} is not an array of records ({error}); {_NEXT_STEP}")
     for index, fields in enumerate(raw):
         record_type, version = [*fields, None, None][:2]
         known = HIGHEST_VERSION.get(record_type) if isinstance(record_type, int) else None

@@ -1,15 +1,16 @@
-"""From one image to the next: replays records, then makes the new image once.
+"""The step from one image to the next: replays records, then makes the new image once.
 
-A delta gathers what its records change in plain dicts over the image it began with (`image`) and never touches that image;
-`apply` writes each changed part into a new persistent map, sharing the rest. So the price of a record does not depend on the
-size of the cluster, and many batches can be gathered and published as one. Afterwards the same dicts say what changed
+A delta collects the changes of its records in plain dicts over the image it starts with (`image`), and never changes that
+image. `apply` writes each changed part into a new persistent map and shares the rest. So the cost of a record does not depend
+on the size of the cluster, and many batches can be collected and published as one. Afterwards the same dicts give the changes
 (`changes`).
 
-A delta trusts nothing: a record that does not fit what was replayed before it raises ReplayError, which names offset and record
-and means that this node must stop. After such an error the delta is worthless; the image it began with is intact.
+A delta trusts nothing. A record that does not fit the records before it raises ReplayError, which names offset and record and
+means that this node must stop. After that error the delta is useless; the image it started with is intact.
 
-Records between BeginTransaction and EndTransaction (KIP-868) are held back, in the image's `transaction` if the delta ends
-before the transaction does, and are replayed at the end or dropped at an abort. Who replays a log batch by batch need not know.
+Records between BeginTransaction and EndTransaction (KIP-868) are held back. If the delta ends before the transaction does, the
+new image's `transaction` has them. They are replayed at the end of the transaction, or dropped at its abort. A caller that
+replays a log batch by batch needs no special handling.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ from .uuids import Uuid, to_text
 
 
 class _TopicDelta:
-    """One topic while records are replayed: its partitions in the image, none if it `is_new`, those that changed, and what these
-    were before, so that nobody has to look them up again.
+    """One topic while records are replayed. `before`: its partitions in the image, empty if the topic `is_new`. `changed`: its
+    changed partitions. `replaced`: their states in the image, which saves looking them up again.
     """
 
     __slots__ = ("before", "changed", "is_new", "name", "replaced")
@@ -95,19 +96,19 @@ class _TopicDelta:
         self.replaced: dict[int, PartitionImage] = {}
 
     def get(self, partition_id: int) -> PartitionImage | None:
-        """The partition as replayed so far."""
+        """Newest state of the partition."""
         changed = self.changed.get(partition_id)
         return self.before.get(partition_id) if changed is None else changed
 
     def put(self, partition_id: int, partition: PartitionImage) -> None:
-        """The partition is this from now on."""
+        """Set the newest state of the partition."""
         if partition_id not in self.changed and (before := self.before.get(partition_id)) is not None:
             self.replaced[partition_id] = before
         self.changed[partition_id] = partition
 
 
 PartitionStep = tuple[int, PartitionImage | None, PartitionImage | None]
-"""A partition's number and its states before (None: it is new) and after (None: it is gone)."""
+"""Number of a partition, with its state before (None: it is new) and after (None: it is gone)."""
 
 
 class MetadataDelta:
@@ -129,15 +130,15 @@ class MetadataDelta:
         self._requests: RequestsDelta | None = None
         self._transaction = image.transaction
         self._transaction_end: int | None = None
-        """While the records of a transaction are replayed: where it ends."""
+        """End offset of the transaction whose records are being replayed, otherwise None."""
         self._held: list[tuple[int, AnyRecord]] = []
 
     def replay(self, record: AnyRecord, offset: int) -> None:
-        """Takes in one record, which stands at `offset`. ReplayError if it does not fit."""
+        """Replay one record at `offset`. ReplayError if it does not fit."""
         self.replay_all((record,), offset)
 
     def replay_all(self, records: Iterable[AnyRecord], base_offset: int) -> None:
-        """Takes in a batch's records, the first of which stands at `base_offset`."""
+        """Replay a batch's records, the first of which is at `base_offset`."""
         for offset, record in enumerate(records, base_offset):
             kind = type(record)
             try:
@@ -152,7 +153,7 @@ class MetadataDelta:
                 ) from error
 
     def apply(self, provenance: Provenance) -> MetadataImage:
-        """The image after the records replayed so far, which stands at `provenance`. The delta may be used further."""
+        """Return the image after the replayed records, at the position `provenance`. The delta can be used further."""
         image = self.image
         cluster = image.cluster
         if self._brokers or self._controllers:
@@ -177,7 +178,7 @@ class MetadataDelta:
         )
 
     def changes(self) -> MetadataChanges:
-        """What the records replayed so far changed, against `image`."""
+        """Changes of the replayed records, against `image`."""
         created: set[Uuid] = set()
         deleted: set[Uuid] = set()
         partitions: dict[Uuid, frozenset[int]] = {}
@@ -206,7 +207,7 @@ class MetadataDelta:
         )
 
     def changed_partitions(self) -> Iterator[tuple[Uuid, list[PartitionStep]]]:
-        """The same of the partitions alone, topic by topic, with their states in `image` and as replayed so far."""
+        """Changed partitions, topic by topic, with their states in `image` and now."""
         for topic_id, topic in self._topics.items():
             if topic is not None and not topic.is_new:
                 replaced = topic.replaced.get
@@ -220,7 +221,7 @@ class MetadataDelta:
             yield topic_id, steps
 
     def _apply_topics(self) -> TopicsImage:
-        """The topics with their changed partitions, and the listing of those being reassigned."""
+        """Topics with their changed partitions, and the listing of partitions that are being reassigned."""
         topics = self.image.topics
         by_id: dict[Uuid, TopicImage | None] = {}
         reassigning: dict[Uuid, tuple[int, ...] | None] = {}
@@ -241,7 +242,7 @@ class MetadataDelta:
         )
 
     def _topic(self, topic_id: Uuid) -> _TopicDelta:
-        """The topic as replayed so far. ReplayError if there is none."""
+        """Newest state of the topic. ReplayError if it does not exist."""
         topic = self._topics.get(topic_id)
         if topic is None:
             found = None if topic_id in self._topics else self.image.topics.by_id.get(topic_id)
@@ -251,7 +252,7 @@ class MetadataDelta:
         return topic
 
     def _broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
-        """The registration of exactly that epoch as replayed so far. ReplayError if there is none."""
+        """Newest registration with exactly that epoch. ReplayError if it does not exist."""
         broker = newest(self.image.cluster.brokers, self._brokers, broker_id)
         if broker is None:
             raise ReplayError(f"broker {broker_id} is not registered")
@@ -277,7 +278,7 @@ class MetadataDelta:
         topic.changed[record.partition_id] = partition_from(record)
 
     def _replay_partition_change(self, record: PartitionChange, offset: int) -> None:
-        """Most records of a large cluster are of this kind."""
+        """The most frequent record of a large cluster."""
         topic = self._topics.get(record.topic_id) or self._topic(record.topic_id)
         number = record.partition_id
         before = topic.changed.get(number)
@@ -374,7 +375,7 @@ class MetadataDelta:
                 topic.put(partition_id, cleared)
 
     def _topic_id(self, name: str) -> Uuid:
-        """The topic of that name as replayed so far. ReplayError if there is none."""
+        """Newest id of the topic of that name. ReplayError if it does not exist."""
         topic_id = newest(self.image.topics.by_name, self._names, name)
         if topic_id is None:
             raise ReplayError(f"there is no topic named {name}")
@@ -399,7 +400,7 @@ class MetadataDelta:
         self._answered().answer(record, self._transaction_end or offset + 1)
 
     def _answered(self) -> RequestsDelta:
-        """Made when there is a use for it: most records are of requests without an id."""
+        """Delta of the answers to requests. Made on demand, since most batches have none."""
         if self._requests is None:
             self._requests = RequestsDelta(self.image.requests)
         return self._requests
@@ -416,7 +417,7 @@ class MetadataDelta:
         self._transaction_end = None
 
     def _close_transaction(self) -> list[tuple[int, AnyRecord]]:
-        """Ends the open transaction and gives back what it held."""
+        """Close the open transaction and return the records that it held."""
         if self._transaction is None:
             raise ReplayError("no transaction is open")
         held = [entry for chunk in self._transaction.held for entry in chunk] + self._held

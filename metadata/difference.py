@@ -1,8 +1,8 @@
-"""What differs between two images, as paths in their trees: for people, for scripts, and for tests.
+"""Differences between two images as paths in their trees: for people, scripts and tests.
 
-The comparison walks both trees side by side and enters only what is not equal; what the two images share is not even compared.
-It knows nothing of what the parts mean. A difference is a path with what stands there in both; ABSENT where there is nothing.
-Putting all differences of (a, b) into a's tree gives b's.
+The comparison walks both trees side by side and enters only unequal directories; parts that both images share are not even
+compared. It does not know the meaning of the parts. A difference is a path with its node in both trees, ABSENT where there is
+none. Applying all differences of (a, b) to a's tree gives b's tree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .tree import ALIASES, Directory, Node, image_tree, plain_document
 
 
 class Absent:
-    """Nothing stands there."""
+    """Type of the placeholder for a missing node."""
 
     def __repr__(self) -> str:
         return "(nothing)"
@@ -28,11 +28,11 @@ ABSENT = Absent()
 Path = tuple[str, ...]
 
 BOOKKEEPING = "requests"
-"""The part of an image that tells nothing of the cluster: answers that are kept so that requests are carried out once."""
+"""Part of an image that does not describe the cluster: the answers of requests that are carried out once."""
 
 
 class Difference(NamedTuple):
-    """`before` and `after` are not both directories, and not equal."""
+    """`before` and `after` are unequal, and at most one of them is a directory."""
 
     path: Path
     before: Node | Absent
@@ -40,14 +40,14 @@ class Difference(NamedTuple):
 
 
 def image_differences(before: MetadataImage, after: MetadataImage, is_secret: IsSecret) -> Iterator[Difference]:
-    """Everything that differs but where the images stand, in the order of the tree."""
+    """All differences but the images' positions, in the order of the tree."""
     for found in differences(image_tree(before, is_secret), image_tree(after, is_secret)):
         if found.path[0] != "provenance":
             yield found
 
 
 def differences(before: Directory, after: Directory, path: Path = ()) -> Iterator[Difference]:
-    """Everything that differs between two trees."""
+    """All differences between two trees."""
     if before.source is not None and (before.source is after.source or before.source == after.source):
         return
     for name in dict.fromkeys([*before.names(), *after.names()]):
@@ -62,10 +62,10 @@ def differences(before: Directory, after: Directory, path: Path = ()) -> Iterato
             yield Difference(here, old, new)
 
 
-class Change(NamedTuple):
-    """What became of one thing (a partition, a config resource, a rule): `fields` are name → (before, after) as JSON has them.
+class ImageChange(NamedTuple):
+    """Change of one thing (a partition, a config resource, an ACL). `fields`: name → (before, after), as JSON values.
 
-    `kind` is added, removed or changed; of what was added or removed one of the two is always None.
+    `kind` is added, removed or changed. In an added or removed thing, one of before and after is always None.
     """
 
     path: Path
@@ -73,9 +73,9 @@ class Change(NamedTuple):
     fields: dict[str, tuple[object, object]]
 
 
-def changes_of(found: Iterator[Difference]) -> Iterator[Change]:
-    """Differences gathered by the directory they stand in; whole directories that came or went, one change for each in them."""
-    pending: Change | None = None
+def changes_of(found: Iterator[Difference]) -> Iterator[ImageChange]:
+    """Differences grouped by directory. A whole directory that was added or removed gives one change for each directory in it."""
+    pending: ImageChange | None = None
     for path, old, new in found:
         whole = new if isinstance(new, Directory) else old if isinstance(old, Directory) else None
         if whole is None:
@@ -83,7 +83,7 @@ def changes_of(found: Iterator[Difference]) -> Iterator[Change]:
                 yield pending
                 pending = None
             if pending is None:
-                pending = Change(path[:-1], "changed", {})
+                pending = ImageChange(path[:-1], "changed", {})
             pending.fields[path[-1]] = (_plain(old), _plain(new))
             continue
         if pending is not None:
@@ -98,8 +98,8 @@ def _plain(node: Node | Absent) -> Any:
     return None if isinstance(node, Absent) else plain_document(node)
 
 
-def whole_changes(path: Path, directory: Directory, kind: str) -> Iterator[Change]:
-    """A directory that was added or removed: one change for each directory in it that holds values, or nothing."""
+def whole_changes(path: Path, directory: Directory, kind: str) -> Iterator[ImageChange]:
+    """Changes of an added or removed directory: one for each directory in it that holds values or is empty."""
     leaves: dict[str, tuple[Any, Any]] = {}
     inner: list[tuple[Path, Directory]] = []
     for name, node in directory.items():
@@ -109,27 +109,27 @@ def whole_changes(path: Path, directory: Directory, kind: str) -> Iterator[Chang
             shown = plain_document(node)
             leaves[name] = (None, shown) if kind == "added" else (shown, None)
     if leaves or not inner:
-        yield Change(path, kind, leaves)
+        yield ImageChange(path, kind, leaves)
     for inner_path, node in inner:
         yield from whole_changes(inner_path, node, kind)
 
 
-def change_documents(changes: Iterator[Change]) -> Iterator[dict[str, object]]:
+def change_documents(changes: Iterator[ImageChange]) -> Iterator[dict[str, object]]:
     """Changes as JSON: `{"path", "change", "fields": {name: {"before", "after"}}}`."""
     for path, kind, fields in changes:
-        told = {name: {"before": before, "after": after} for name, (before, after) in fields.items()}
-        yield {"path": "/".join(path), "change": kind, "fields": told}
+        shown = {name: {"before": before, "after": after} for name, (before, after) in fields.items()}
+        yield {"path": "/".join(path), "change": kind, "fields": shown}
 
 
-def change_lines(changes: Iterator[Change]) -> Iterator[str]:
+def change_lines(changes: Iterator[ImageChange]) -> Iterator[str]:
     """Changes as lines: `+ path field=value`, `- path field=value`, `~ path field: before -> after`."""
     for path, kind, fields in changes:
         if kind == "changed":
-            told = [f"{name}: {_text(before)} -> {_text(after)}" for name, (before, after) in fields.items()]
-            yield f"~ {'/'.join(path)}  {'; '.join(told)}"
+            shown = [f"{name}: {_text(before)} -> {_text(after)}" for name, (before, after) in fields.items()]
+            yield f"~ {'/'.join(path)}  {'; '.join(shown)}"
         else:
-            told = [f"{name}={_text(before if kind == 'removed' else after)}" for name, (before, after) in fields.items()]
-            yield f"{'-' if kind == 'removed' else '+'} {'/'.join(path)}  {' '.join(told)}".rstrip()
+            shown = [f"{name}={_text(before if kind == 'removed' else after)}" for name, (before, after) in fields.items()]
+            yield f"{'-' if kind == 'removed' else '+'} {'/'.join(path)}  {' '.join(shown)}".rstrip()
 
 
 def _text(value: Any) -> str:

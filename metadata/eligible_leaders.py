@@ -1,12 +1,13 @@
-"""Eligible leader replicas: whether they are on, and how large an in-sync set has to be (KIP-966).
+"""Eligible leader replicas: the switch, and the required size of an in-sync set (KIP-966).
 
-A partition whose in-sync set is at least as large as its *effective min ISR* moves its high watermark; one with a smaller set
-does not, and remembers who left as eligible leader replicas (ELR): they hold everything below that high watermark, so any of
-them may lead without loss once the in-sync set is empty. This rests on leaders and controllers agreeing on the effective min
-ISR. So it comes from replicated configuration alone (the topic's, else the cluster's default), and both sides compute it here.
+A partition whose in-sync set has at least its *effective min ISR* members moves its high watermark. With a smaller set the
+high watermark does not move, and members that leave become eligible leader replicas (ELR): they hold everything below that
+high watermark, so any of them may lead without loss once the in-sync set is empty. This requires that leaders and controllers
+agree on the effective min ISR. So both compute it here, from replicated configuration alone (the topic's value, otherwise the
+cluster's default).
 
-It is capped by the replication factor of the partition itself: of one that is being reassigned by that of its original set, since
-the replicas that are being added cannot be asked for yet.
+The partition's own replication factor caps the effective min ISR. While the partition is being reassigned, its original set
+counts, since replicas that are being added cannot be required yet.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ DEFAULT_MIN_INSYNC_REPLICAS = 1
 
 
 def are_on(image: MetadataImage) -> bool:
-    """Whether the cluster keeps eligible leader replicas."""
+    """Return True if the cluster keeps eligible leader replicas."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
 
 
 def min_insync_replicas(image: MetadataImage, topic: str) -> int:
-    """What replicated configuration asks for: the topic's value, else the cluster's default, else 1."""
+    """min.insync.replicas from replicated configuration: the topic's value, otherwise the cluster's default, otherwise 1."""
     value = image.config(RESOURCE_TOPIC, topic, MIN_INSYNC_REPLICAS)
     if value is None:
         value = image.config(RESOURCE_BROKER, "", MIN_INSYNC_REPLICAS)
@@ -42,5 +43,5 @@ def effective_min_isr(configured: int, replicas: tuple[int, ...], original: tupl
 
 
 def partition_min_isr(partition: PartitionImage, configured: int) -> int:
-    """`effective_min_isr` of a partition as it is."""
+    """`effective_min_isr` of a partition in its current state."""
     return effective_min_isr(configured, partition.replicas, partition.original)

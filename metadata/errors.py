@@ -1,8 +1,7 @@
-"""The one table of error codes: Kafka's numbers and names, each with a default message that says what to do.
+"""Table of error codes: Kafka's numbers and names, each with a default message that names the next step.
 
-Answers carry a code and, where more is known than the code says, a message of their own. `ErrorCode(35)` finds a row by its
-number; `describe` does so for numbers that may come from elsewhere. Consensus has a small enum of its own with the same
-numbers.
+Responses have a code and often a more precise message of their own. `ErrorCode(35)` finds a row by its number. `describe` also
+accepts numbers that are not in the table. Consensus has a small enum of its own with the same numbers.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class ErrorCode(enum.IntEnum):
     KAFKA_STORAGE_ERROR = 56, "The log directory is offline; look at the broker's log, repair the disk and restart the broker."
     LOG_DIR_NOT_FOUND = 57, "The broker has no such log directory; use one of its log.dirs."
     SASL_AUTHENTICATION_FAILED = 58, "The caller is not who it says; check user and password."
-    UNKNOWN_PRODUCER_ID = 59, "The producer id is not known here any more; the producer must begin anew."
+    UNKNOWN_PRODUCER_ID = 59, "The producer id is not known here any more; the producer must start again."
     REASSIGNMENT_IN_PROGRESS = 60, "A reassignment of the partition is in progress."
     FETCH_SESSION_ID_NOT_FOUND = 70, "The fetch session is not known here; begin a new one."
     INVALID_FETCH_SESSION_EPOCH = 71, "The fetch is not the next one of its session; begin a new one."
@@ -66,7 +65,7 @@ class ErrorCode(enum.IntEnum):
     FENCED_LEADER_EPOCH = 74, "The leader epoch in the request is older than this node's; refresh the metadata."
     UNKNOWN_LEADER_EPOCH = 75, "The leader epoch in the request is newer than this node's; retry, it is catching up."
     UNSUPPORTED_COMPRESSION_TYPE = 76, "The compression type is not supported."
-    STALE_BROKER_EPOCH = 77, "The broker has registered anew or not at all since it got this epoch; it must register first."
+    STALE_BROKER_EPOCH = 77, "The broker has registered again, or is not registered; it must register first."
     PREFERRED_LEADER_NOT_AVAILABLE = 80, "The preferred leader was not available; bring it back into the in-sync set first."
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "No replica that may lead is available; bring one of the replicas back first."
     ELECTION_NOT_NEEDED = 84, "Leader election not needed for topic partition."
@@ -80,11 +79,11 @@ class ErrorCode(enum.IntEnum):
     INVALID_UPDATE_VERSION = 95, "The update was computed from an older version of the state; refresh it and retry."
     FEATURE_UPDATE_FAILED = 96, "The features could not be updated; see the server's log."
     SNAPSHOT_NOT_FOUND = 98, "The snapshot is gone; fetch again to learn of a newer one."
-    POSITION_OUT_OF_RANGE = 99, "The position is not inside the snapshot; begin to fetch it anew."
+    POSITION_OUT_OF_RANGE = 99, "The position is not inside the snapshot; fetch it again from its start."
     UNKNOWN_TOPIC_ID = 100, "This node has no topic with this id; it may have been deleted, or not be known here yet."
     DUPLICATE_BROKER_REGISTRATION = 101, "A broker with this node.id is running; stop it or choose another node.id."
     BROKER_ID_NOT_REGISTERED = 102, "No broker with this id is registered."
-    INCONSISTENT_TOPIC_ID = 103, "The topic id does not match the log's; the topic was deleted and created anew."
+    INCONSISTENT_TOPIC_ID = 103, "The topic id does not match the log's; the topic was deleted and created again."
     INCONSISTENT_CLUSTER_ID = 104, "The node belongs to another cluster; check the address and the cluster.id in meta.properties."
     INELIGIBLE_REPLICA = 107, "A replica of the proposed in-sync set is fenced, shutting down or has restarted."
     NEW_LEADER_ELECTED = 108, "The change was made, and it moved the leadership to another replica."
@@ -95,14 +94,17 @@ class ErrorCode(enum.IntEnum):
     INVALID_VOTER_KEY = 125, "The node is addressed by a directory id that is not its own; its disk was probably replaced."
     DUPLICATE_VOTER = 126, "The node is a voter already."
     VOTER_NOT_FOUND = 127, "The node is not a voter."
-    STALE_GENERATION = 1000, "The quorum was forced since one of the two nodes has last heard of it; its generation is over."
+    STALE_GENERATION = (
+        1000,
+        "The quorum was forced after one of the two nodes was last connected; that node's generation is over.",
+    )
 
 
 class ApiError(Exception):
-    """Refuses a request, or one entry of it, with a code and a text for the person who asked.
+    """Refuses a request, or one entry of it, with a code and a text for the caller.
 
-    `message` left out: the code's default text. `message` "": no text at all, where Kafka's clients expect null; `self.message`
-    is None then.
+    Without `message` the text is the code's default. With `message` "" there is no text, where Kafka's clients expect null,
+    and `self.message` is None.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:

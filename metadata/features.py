@@ -1,15 +1,15 @@
-"""Feature levels: which record formats and behaviours a cluster has agreed on (KIP-584, KIP-778).
+"""Feature levels: the record formats and behaviours that a cluster has agreed on (KIP-584, KIP-778).
 
-A feature is a name and a level. Each node supports a range of levels and announces it when it registers; a cluster *finalizes*
-one level per feature with a FeatureLevel record. A node that replays a level outside its own range must stop rather than misread
-what follows, so a level is finalized only if everybody supports it. Level 0 is the same as no level at all.
+A feature is a name and a level. Each node supports a range of levels and registers it. A cluster *finalizes* one level per
+feature with a FeatureLevel record. A node that replays a level outside its own range must stop, since it would misread later
+records. So a level is finalized only if every node supports it. Level 0 equals no level at all.
 
-`kraft.version` is the exception: it says where the quorum's voters live, belongs to the quorum and never stands in a FeatureLevel
-record. `metadata.version` gates record formats: its levels have names, and each says whether it changed a format; going down
-across such a level would lose metadata.
+`kraft.version` is the exception: it says where the quorum's voters are stored, belongs to the quorum, and never occurs in a
+FeatureLevel record. `metadata.version` gates record formats. Its levels have names, and each says whether it changed a format;
+a downgrade across such a level loses metadata.
 
-A fresh cluster is finalized at the newest level of each feature, those of Kafka 4.3, whose behaviour is the reference. Logs that
-were begun by earlier software finalize metadata.version only: everything else is off there until it is raised.
+A new cluster is finalized at the newest level of each feature, those of Kafka 4.3, whose behaviour is the reference. Logs of
+earlier software finalize metadata.version only: every other feature is off there until it is raised.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 METADATA_VERSION_LEVEL = 30
-"""The level that a fresh cluster finalizes."""
+"""Level that a new cluster finalizes."""
 METADATA_VERSION_NAME = "4.3-IV0"
-"""What people call that level."""
+"""Name of that level."""
 
 
 class MetadataVersion(NamedTuple):
-    """One level of metadata.version. `changes_format`: going below it could lose metadata."""
+    """One level of metadata.version. `changes_format`: a downgrade below it can lose metadata."""
 
     level: int
     name: str
@@ -81,7 +81,7 @@ SUPPORTED: dict[str, tuple[int, int]] = {
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
-"""Feature → lowest and highest level that this software works at."""
+"""Feature → lowest and highest level that this software supports."""
 
 DEFAULT_SINCE: dict[str, int] = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: 26,
@@ -97,18 +97,20 @@ DEPENDS_ON_METADATA_VERSION: dict[str, int] = {ELIGIBLE_LEADER_REPLICAS_VERSION:
 
 
 def supported_features() -> tuple[tuple[str, int, int], ...]:
-    """What a node announces at registration: (name, lowest, highest), sorted."""
+    """Features in a node's registration: (name, lowest, highest), sorted."""
     return tuple((name, lowest, highest) for name, (lowest, highest) in sorted(SUPPORTED.items()))
 
 
 def is_supported(name: str, level: int) -> bool:
-    """Whether this software works at that level of a FeatureLevel record; level 0 removes a feature and is always fine."""
+    """Return True if this software supports that level of a FeatureLevel record. Level 0 removes a feature and is always
+    supported.
+    """
     lowest, highest = (0, 0) if name == KRAFT_VERSION else SUPPORTED.get(name, (0, 0))
     return level == 0 or lowest <= level <= highest
 
 
 def range_of(announced: tuple[tuple[str, int, int], ...], name: str) -> tuple[int, int]:
-    """(lowest, highest) level of a feature that a node announced; what it does not name it supports at 0 only."""
+    """(lowest, highest) level of a feature in a node's registration. A feature that is not registered is supported at 0 only."""
     return next(((lowest, highest) for named, lowest, highest in announced if named == name), (0, 0))
 
 
@@ -119,31 +121,31 @@ def level_text(name: str, level: int) -> str:
 
 
 def metadata_version_from(text: str) -> int:
-    """The level of a version's name: `4.3-IV0`, or the newest of a release: `4.3`. ValueError if there is none."""
+    """Level of a version's name (`4.3-IV0`), or the newest of a release (`4.3`). ValueError for any other text."""
     found = [version.level for version in METADATA_VERSIONS if text in (version.name, version.name.partition("-")[0])]
     if not found:
         first, last = METADATA_VERSIONS[0].name, METADATA_VERSIONS[-1].name
-        raise ValueError(f"{text!r} is no metadata.version; it is one of {first} to {last}, or a release such as 4.3")
+        raise ValueError(f"{text!r} is not a metadata.version; it is one of {first} to {last}, or a release such as 4.3")
     return found[-1]
 
 
 def loses_metadata(current: int, target: int) -> bool:
-    """Whether going down from one metadata.version to another crosses a level that changed a format."""
+    """Return True if a downgrade of metadata.version crosses a level that changed a format."""
     return any(version.changes_format for version in METADATA_VERSIONS if target < version.level <= current)
 
 
 def fresh_levels(metadata_version: int = METADATA_VERSION_LEVEL, chosen: Mapping[str, int] | None = None) -> dict[str, int]:
-    """The levels that a new cluster of this metadata.version finalizes; `chosen` overrides single features.
+    """Levels that a new cluster of this metadata.version finalizes. `chosen` overrides single features.
 
-    Features that were not there yet in that version stay off.
+    Features that did not exist in that version stay off.
     """
     levels = {name: SUPPORTED[name][1] for name, since in DEFAULT_SINCE.items() if since <= metadata_version}
     return levels | {METADATA_VERSION: metadata_version} | dict(chosen or {})
 
 
 def bootstrap_records(levels: Mapping[str, int] | None = None, min_insync_replicas: str = "1") -> list[AnyRecord]:
-    """What the first active controller of a cluster writes before anything else: the levels (None: the newest), metadata.version
-    first, and what eligible leader replicas need to be safe, a min.insync.replicas that everybody reads from the log.
+    """First records of a cluster: the levels (None: the newest), metadata.version first. Eligible leader replicas also need a
+    min.insync.replicas that every node reads from the log.
     """
     levels = fresh_levels() if levels is None else levels
     in_order = sorted(levels.items(), key=lambda item: (item[0] != METADATA_VERSION, item[0]))

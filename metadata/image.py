@@ -1,8 +1,7 @@
-"""The metadata image: everything the log says at one offset, as immutable values that share their unchanged parts.
+"""The metadata image: all metadata at one offset, as immutable values that share their unchanged parts.
 
-Controllers and brokers hold the same image; `delta.py` is the only thing that makes a new one from records. Because an image
-never changes, a snapshot of uncommitted state is a reference, and reverting is picking an older one. Maps are persistent
-(HAMT).
+Controllers and brokers hold the same image, and only `delta.py` makes a new one, from records. An image never changes, so a
+snapshot of uncommitted state is a reference, and reverting is picking an older reference. Maps are persistent (HAMT).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .uuids import LOST, MIGRATING, UNASSIGNED, Uuid
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """Where an image stands: `offset` is exclusive (the end of the last batch applied), `epoch` and `append_time_ms` are that
+    """Position of an image: `offset` is exclusive (the end of the last applied batch); `epoch` and `append_time_ms` are that
     batch's.
     """
 
@@ -36,7 +35,7 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     """State of one partition (KIP-455 fields; `directories` is parallel to `replicas`, KIP-858).
 
     `original` and `target` are () unless a reassignment runs: the replica set before the first of a run of reassignments, and
-    the one that was asked for last.
+    the set of the last request.
     """
 
     replicas: tuple[int, ...]
@@ -58,7 +57,7 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
         return bool(self.adding or self.removing)
 
     def directory_of(self, broker_id: int) -> Uuid | None:
-        """The directory assigned to that replica, None if the broker is no replica."""
+        """Directory assigned to that replica, None if the broker has no replica."""
         try:
             return self.directories[self.replicas.index(broker_id)]
         except ValueError:
@@ -74,7 +73,7 @@ class TopicImage(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicsImage(msgspec.Struct, frozen=True):
-    """All topics, by id and by name. `reassigning` holds topic id → sorted numbers of the partitions being reassigned."""
+    """All topics, by id and by name. `reassigning`: topic id → sorted numbers of the partitions being reassigned."""
 
     by_id: immutables.Map[Uuid, TopicImage] = immutables.Map()
     by_name: immutables.Map[str, Uuid] = immutables.Map()
@@ -90,7 +89,7 @@ class TopicsImage(msgspec.Struct, frozen=True):
 
 
 class BrokerImage(msgspec.Struct, frozen=True):
-    """One broker's registration. `registration_offset` is the offset of its RegisterBroker record."""
+    """Registration of one broker. `registration_offset`: offset of its RegisterBroker record."""
 
     broker_id: int
     epoch: int
@@ -106,19 +105,21 @@ class BrokerImage(msgspec.Struct, frozen=True):
 
     @property
     def is_cordoned(self) -> bool:
-        """Every directory is cordoned: automatic placement leaves this broker out (KIP-1066)."""
+        """True if every directory is cordoned: automatic placement leaves this broker out (KIP-1066)."""
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
     @property
     def is_active(self) -> bool:
-        """Registered, unfenced, not in controlled shutdown."""
+        """True if unfenced and not in controlled shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def listener(self, name: str) -> Listener | None:
         return next((listener for listener in self.listeners if listener.name == name), None)
 
     def has_online(self, directory: Uuid) -> bool:
-        """Whether a replica in that directory can serve (KIP-858): unknown counts as online, LOST never."""
+        """Return True if a replica in that directory can serve (KIP-858). An unknown directory counts as online, LOST never
+        does.
+        """
         if directory in (UNASSIGNED, MIGRATING):
             return True
         return directory != LOST and (not self.log_dirs or directory in self.log_dirs)
@@ -144,9 +145,10 @@ ConfigResource = tuple[int, str]
 
 
 class OpenTransaction(msgspec.Struct, frozen=True):
-    """A metadata transaction that has begun and not ended: its records count only once it ends (KIP-868).
+    """A metadata transaction that has begun and not ended. Its records count only once it ends (KIP-868).
 
-    `held` is one tuple of (offset, record) per delta that brought some. No snapshot may be taken while one is open.
+    `held` has one tuple of (offset, record) per delta that held records back. No snapshot may be taken while a transaction is
+    open.
     """
 
     begin_offset: int
@@ -155,7 +157,7 @@ class OpenTransaction(msgspec.Struct, frozen=True):
 
 
 class MetadataImage(msgspec.Struct, frozen=True):
-    """The whole metadata at `provenance.offset`. Records of an open transaction are carried along, but not part of it yet."""
+    """All metadata at `provenance.offset`. Records of an open transaction are carried along, but do not count yet."""
 
     provenance: Provenance = Provenance()
     features: immutables.Map[str, int] = immutables.Map()
@@ -163,7 +165,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
     topics: TopicsImage = TopicsImage()
     configs: immutables.Map[ConfigResource, immutables.Map[str, str]] = immutables.Map()
     next_producer_id: int = 0
-    """The first producer id that no broker was given yet; 0: none was ever given."""
+    """Lowest producer id that was not given to a broker yet. 0: none was ever given."""
     moves: MovesImage = MovesImage()
     acls: AclsImage = AclsImage()
     scram: ScramImage = immutables.Map()
@@ -173,11 +175,15 @@ class MetadataImage(msgspec.Struct, frozen=True):
 
     @property
     def stable_offset(self) -> int:
-        """Everything below it counts: where the image stands or, while a transaction is open, where that began (KIP-868)."""
+        """End offset of the records that count: the image's offset or, while a transaction is open, the transaction's begin
+        offset (KIP-868).
+        """
         return self.provenance.offset if self.transaction is None else self.transaction.begin_offset
 
     def is_same_content(self, other: MetadataImage) -> bool:
-        """Whether what readers see is the very same in both, which lie one after the other: told by identity, not looked up."""
+        """Return True if both images have the same content. They must be successive images: the check compares identities
+        only.
+        """
         return all(
             getattr(self, name) is getattr(other, name) or name in ("provenance", "transaction")
             for name in self.__struct_fields__

@@ -1,13 +1,14 @@
-"""Indexes derived from the image, persistent like the image itself: what to touch when a broker or a directory goes.
+"""Indexes derived from the image, persistent like the image itself: the partitions to change when a broker or a directory
+goes.
 
-Fencing a broker must cost what its partitions cost, not what the cluster has. So beside each image stands an index of the same
-offset: which partitions have a broker in their in-sync set, as their leader, or among their eligible leader replicas, which
-have no leader or another than the preferred one, which lie in a directory, and which names stand behind one collision
-form. It is never written to the log: `apply` brings it from one image to the next by looking at what a delta changed, and an
-older index is still there for who kept the reference.
+The cost of fencing a broker must depend on its own partitions, not on the size of the cluster. So each image has an index of
+the same offset. It has the partitions with a broker in their in-sync set, as their leader, or among their eligible leader
+replicas; the partitions without a leader, or with another than the preferred one; the partitions in a directory; and the topic
+names of one collision form. The index is never written to the log. `apply` updates it from one image to the next with the
+changes of a delta, and older indexes remain valid.
 
-Changes go topic by topic: first it is gathered who entered and who left which sets, then each set takes the topic's partitions at
-once. Of who leads, nobody asks more than whether a broker leads anything, so that is a count.
+Changes are applied topic by topic: first the joins and leaves of all sets are collected, then each set takes the topic's
+partitions at once. The only question about a leader is whether it leads any partition, so leaderships are only counted.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ _NO_DIRECTORY = (MIGRATING, UNASSIGNED, LOST)
 
 _NOT_THERE = -2
 _ABSENT = PartitionImage((_NOT_THERE,), (), (), _NOT_THERE)
-"""A partition that does not exist: in no set, not even in that of those without leader."""
+"""State of a partition that does not exist: it is in no set, not even in the set without a leader."""
 
 
 def collision_form(name: str) -> str:
-    """Topic names that differ only by "." and "_" collide in metric names: they have this form in common."""
+    """Form of a topic name with "_" for ".". Names with the same form collide in metric names."""
     return name.replace(".", "_")
 
 
 class MetadataIndex(msgspec.Struct, frozen=True):
-    """`in_sync`: broker → the partitions in whose in-sync set it is. `leads`: broker → how many partitions it leads. `no_leader`:
-    partitions without leader. `directories`: directory id → partitions of replicas assigned to it. `owners`: directory id →
-    broker that registered it. `names`: collision form → topic names, sorted. `eligible`: broker → partitions that have it among
-    their eligible leader replicas. `imbalanced`: partitions that their preferred leader, the first replica, does not lead. Ask
-    through the methods, whose answers are sorted.
+    """`in_sync`: broker → partitions with it in their in-sync set. `leads`: broker → number of partitions that it leads.
+    `no_leader`: partitions without a leader. `directories`: directory id → partitions with a replica assigned to it.
+    `owners`: directory id → broker that registered it. `names`: collision form → topic names, sorted. `eligible`: broker →
+    partitions with it among their eligible leader replicas. `imbalanced`: partitions that their first replica, the
+    preferred leader, does not lead. Use the methods, whose results are sorted.
     """
 
     in_sync: immutables.Map[int, PartitionSet] = immutables.Map()
@@ -60,38 +61,38 @@ class MetadataIndex(msgspec.Struct, frozen=True):
     imbalanced: PartitionSet = EMPTY_SET
 
     def partitions_in_isr(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions that have the broker in their in-sync set."""
+        """Partitions with the broker in their in-sync set."""
         return members(self.in_sync.get(broker_id, EMPTY_SET))
 
     def partitions_in_elr(self, broker_id: int) -> list[TopicPartition]:
-        """The partitions that have the broker among their eligible leader replicas (KIP-966)."""
+        """Partitions with the broker among their eligible leader replicas (KIP-966)."""
         return members(self.eligible.get(broker_id, EMPTY_SET))
 
     def leads_any(self, broker_id: int) -> bool:
         return broker_id in self.leads
 
     def leaderless(self) -> list[TopicPartition]:
-        """The partitions that have no leader."""
+        """Partitions without a leader."""
         return members(self.no_leader)
 
     def led_by_others(self) -> list[TopicPartition]:
-        """The partitions that are not led by their first replica, those without leader included."""
+        """Partitions that their first replica does not lead, including those without a leader."""
         return members(self.imbalanced)
 
     def partitions_in_directory(self, directory_id: Uuid) -> list[TopicPartition]:
-        """The partitions with a replica assigned to that directory."""
+        """Partitions with a replica assigned to that directory."""
         return members(self.directories.get(directory_id, EMPTY_SET))
 
     def broker_of_directory(self, directory_id: Uuid) -> int | None:
-        """The broker that has registered that directory as online, None if nobody has."""
+        """Broker that registered that directory as online, None if there is none."""
         return self.owners.get(directory_id)
 
     def colliding_topics(self, name: str) -> tuple[str, ...]:
-        """Existing topics with the collision form of `name`, that name itself included if it exists."""
+        """Existing topics with the collision form of `name`, including that name itself if it exists."""
         return self.names.get(collision_form(name), ())
 
     def apply(self, delta: MetadataDelta, after: MetadataImage) -> MetadataIndex:
-        """The index of `after`, which `delta` made; this one must be the index of `delta.image`."""
+        """Return the index of `after`, which `delta` made. This index must be that of `delta.image`."""
         sets = _SetsChanges(self)
         for topic_id, steps in delta.changed_partitions():
             sets.take(topic_id, steps)
@@ -103,7 +104,7 @@ class MetadataIndex(msgspec.Struct, frozen=True):
 
 
 class _Moves(Generic[K]):
-    """Which partitions of a topic left the sets of which keys, and which joined them."""
+    """Partitions of a topic that left and joined the sets, by key of the set."""
 
     __slots__ = ("joined", "left")
 
@@ -112,7 +113,7 @@ class _Moves(Generic[K]):
         self.joined: defaultdict[K, list[int]] = defaultdict(list)
 
     def note(self, numbers: list[int], before: tuple[K, ...], now: tuple[K, ...]) -> None:
-        """These partitions were in the sets of the keys before, and are in those of the keys now."""
+        """Note that these partitions were in the sets of the keys `before`, and are in those of the keys `now`."""
         for key in before:
             if key not in now:
                 self.left[key] += numbers
@@ -121,13 +122,13 @@ class _Moves(Generic[K]):
                 self.joined[key] += numbers
 
     def forget(self, key: K) -> None:
-        """There is no such set."""
+        """Drop a key that has no set."""
         self.left.pop(key, None)
         self.joined.pop(key, None)
 
 
 class _SetsChanges:
-    """The sets of an index while partitions move between them."""
+    """Sets of an index while partitions move between them."""
 
     def __init__(self, index: MetadataIndex) -> None:
         self._in_sync = FamilyChanges(index.in_sync)
@@ -139,7 +140,7 @@ class _SetsChanges:
         self._imbalanced = SetChanges(index.imbalanced)
 
     def take(self, topic_id: Uuid, steps: Iterable[PartitionStep]) -> None:
-        """Partitions of a topic, each once, with their states before and now (None: it does not exist)."""
+        """Add partitions of a topic, each once, with their states before and now (None: it does not exist)."""
         in_sync: _Moves[int] = _Moves()
         eligible: _Moves[int] = _Moves()
         directories: _Moves[Uuid] = _Moves()
@@ -152,7 +153,7 @@ class _SetsChanges:
         for number, before, now in steps:
             old, new = before or _ABSENT, now or _ABSENT
             leader, new_leader = old.leader, new.leader
-            # What did not change is the same object, and need not be looked into.
+            # Unchanged fields are the same objects, and are skipped.
             if old.isr is not new.isr:
                 together[old.isr, new.isr].append(number)
             if leader != new_leader:
@@ -200,7 +201,7 @@ class _SetsChanges:
 def _owners(
     owners: immutables.Map[Uuid, int], changes: MetadataChanges, before: MetadataImage, after: MetadataImage
 ) -> immutables.Map[Uuid, int]:
-    """The owners of directories after registrations changed."""
+    """Owners of directories after registrations changed."""
     overlay: dict[Uuid, int | None] = {}
     for broker_id in changes.brokers:
         if (old := before.cluster.brokers.get(broker_id)) is not None:
@@ -214,7 +215,7 @@ def _owners(
 def _names(
     names: immutables.Map[str, tuple[str, ...]], changes: MetadataChanges, before: MetadataImage, after: MetadataImage
 ) -> immutables.Map[str, tuple[str, ...]]:
-    """The collision forms after topics were deleted and created."""
+    """Collision forms after topics were deleted and created."""
     overlay: dict[str, set[str]] = {}
     for topic_ids, image, is_created in ((changes.deleted_topics, before, False), (changes.created_topics, after, True)):
         for topic_id in topic_ids:
@@ -232,7 +233,7 @@ EMPTY_INDEX = MetadataIndex()
 
 
 def index_of(image: MetadataImage) -> MetadataIndex:
-    """The index of an image from scratch, for a loaded snapshot. One pass, and nothing is held twice."""
+    """Build the index of an image from scratch, for a loaded snapshot. One pass, and nothing is held twice."""
     sets = _SetsChanges(EMPTY_INDEX)
     for topic_id, topic in image.topics.by_id.items():
         sets.take(topic_id, ((number, None, partition) for number, partition in topic.partitions.items()))

@@ -1,11 +1,11 @@
-"""What must hold in every image and in every step from one to the next: for tests and the simulator.
+"""Invariants of every image, and of every step from one to the next: for tests and the simulator.
 
-Each check gives back sentences about what is broken, () if nothing is. An image is checked as it stands after a whole
-operation: in the middle of an operation that takes several batches (fencing a broker with very many partitions) a broker may
-still lead although its shutdown has begun. An in-sync set may be empty only since eligible leader replicas are on, and may be
-left so when they are switched off; that nothing else empties it is a rule of single steps.
+Each check returns sentences about violated invariants, () if there are none. An image is checked after a whole operation. In
+the middle of an operation of several batches (fencing a broker with very many partitions) a broker may still lead although its
+shutdown has begun. An in-sync set may be empty only since eligible leader replicas exist, and may be left empty when they are
+switched off; a rule of single steps says that nothing else empties it.
 
-Not checked: whether a replica has the data that its place in the in-sync set promises. Only the brokers' logs can tell.
+Not checked: whether a replica has the data that an in-sync member must have. Only the brokers' logs can show that.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _PARTITION_RULES: tuple[tuple[str, Callable[[PartitionImage], bool]], ...] = (
 
 
 def check_partition(partition: PartitionImage) -> tuple[str, ...]:
-    """Broken rules of one partition."""
+    """Violated rules of one partition."""
     return tuple(f"not so: {rule}" for rule, holds in _PARTITION_RULES if not holds(partition))
 
 
 def check_image(image: MetadataImage) -> tuple[str, ...]:
-    """Broken rules of an image: of each partition, and of the image as a whole."""
+    """Violated rules of an image: of each partition, and of the image as a whole."""
     return (
         *_check_topics(image),
         *_check_brokers(image),
@@ -62,8 +62,8 @@ def check_image(image: MetadataImage) -> tuple[str, ...]:
 
 
 def check_changed(image: MetadataImage, records: Iterable[AnyRecord]) -> tuple[str, ...]:
-    """Broken rules of the partitions that these records, the last before `image`, have changed: what they are, where they are
-    led, whether they are listed, and their moves. Costs what they cost, not what the image has.
+    """Violated rules of the partitions that these records, the last before `image`, have changed: their state, their leader,
+    the listing, and their moves. The cost depends on the number of records, not on the size of the image.
     """
     changed = {(record.topic_id, record.partition_id) for record in records if isinstance(record, Partition | PartitionChange)}
     broken: list[str] = []
@@ -80,7 +80,7 @@ def check_changed(image: MetadataImage, records: Iterable[AnyRecord]) -> tuple[s
 
 
 def check_requests(answers: requests.RequestsImage) -> tuple[str, ...]:
-    """Broken rules of the answers to requests: their number, their order, and the list of clients."""
+    """Violated rules of the answers to requests: their number, their order, and the list of clients."""
     broken: list[str] = []
     older, kept_bytes, oldest_kept, count = None, 0, None, 0
     for client_id, client in answers.in_order():
@@ -107,7 +107,7 @@ def check_requests(answers: requests.RequestsImage) -> tuple[str, ...]:
 
 
 def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -> tuple[str, ...]:
-    """Broken rules of replaying one record outside a transaction: epochs move by exactly what the record says."""
+    """Violated rules of replaying one record outside a transaction: epochs move exactly as the record says."""
     broken: list[str] = []
     if isinstance(record, PartitionChange):
         old = before.topics.partition(record.topic_id, record.partition_id)
@@ -137,7 +137,7 @@ def check_step(before: MetadataImage, after: MetadataImage, record: AnyRecord) -
 
 
 def _is_completed(old: PartitionImage, new: PartitionImage) -> bool:
-    """Whether a reassignment has ended, and not by going back."""
+    """Return True if a reassignment has ended at its target."""
     has_ended = old.is_reassigning and not new.is_reassigning
     return has_ended and set(new.replicas) == set(old.target) != set(old.original)
 
@@ -197,7 +197,7 @@ def _check_topics(image: MetadataImage) -> list[str]:
 
 
 def _check_in_its_place(image: MetadataImage, topic: TopicImage, number: int, partition: PartitionImage) -> list[str]:
-    """One partition among topics and brokers."""
+    """Check one partition among topics and brokers."""
     place = f"{topic.name}-{number}"
     broken = [f"{place}: {line} in {partition}" for line in check_partition(partition)]
     leader = image.cluster.brokers.get(partition.leader)
@@ -288,7 +288,7 @@ def _check_moves(image: MetadataImage) -> list[str]:
 
 
 def _check_move(image: MetadataImage, topic_id: Uuid, number: int) -> list[str]:
-    """What moves and what waits in one partition."""
+    """Check the running and the queued move of one partition."""
     place = f"{to_text(topic_id)}-{number}"
     partition = image.topics.partition(topic_id, number)
     running, waiting = image.moves.move(topic_id, number), image.moves.waiting(topic_id, number)

@@ -1,4 +1,4 @@
-"""Persistent maps with changes written into them."""
+"""Overlays of persistent maps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 def written(base: immutables.Map[K, V], overlay: Mapping[K, V | None]) -> immutables.Map[K, V]:
-    """`base` with the overlay's values set, and those of its keys removed whose value is None."""
+    """Write an overlay into `base`: set its values, and remove the keys whose value is None."""
     if not overlay:
         return base
     mutation = base.mutate()
@@ -25,5 +25,5 @@ def written(base: immutables.Map[K, V], overlay: Mapping[K, V | None]) -> immuta
 
 
 def newest(base: immutables.Map[K, V], overlay: Mapping[K, V | None], key: K) -> V | None:
-    """The value of a key once the overlay is written into `base`."""
+    """Return the value that a key has once the overlay is written into `base`."""
     return overlay[key] if key in overlay else base.get(key)

@@ -1,15 +1,16 @@
-"""What the log says about moves beyond the partitions themselves: whose they are, what waits, how to go back.
+"""Facts about moves beyond the partitions themselves: their identity, the queue, and plans.
 
-The lists of a reassignment (adding, removing, original, target) live in the partition. Beside them the image keeps three things.
-*Running*: for each partition that moves, the identity of its move (id, plan, initiator, reason, start) and the throttle that
-belongs to it. *Queued*: targets that wait for a free slot. *Plans*: for the last plans, each partition's replicas, order and
-directories before the plan, so that the plan can be rolled back.
+The lists of a reassignment (adding, removing, original, target) are in the partition. The image keeps three more things.
+*Running*: for each partition that moves, the identity of its move (id, plan, initiator, reason, start) and its throttle.
+*Queued*: targets that wait for a free slot. *Plans*: for each of the newest plans, the replicas of its partitions before the
+plan, with order and directories, for a rollback.
 
-A move ends with its reassignment: the record that empties the partition's adding and removing lists, or removes the topic, takes
-the move along in replay. No record of its own says so, so no path that completes or cancels a reassignment can forget it.
+A move ends with its reassignment: replay drops the move with the record that empties the partition's adding and removing
+lists, or that removes the topic. There is no record of its own, so no path that completes or cancels a reassignment can forget
+it.
 
-A move's id is `<offset>.<index>`: the metadata offset of the request's first record and the partition's place in the request. It
-is unique for ever, is known when the request is answered, and sorts by age.
+A move's id is `<offset>.<index>`: the metadata offset of the request's first record, and the partition's index in the request.
+It is unique for ever, is known when the request is answered, and sorts by age.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ TopicPartition = tuple[Uuid, int]
 
 
 def move_id_text(request_offset: int, index: int) -> str:
-    """A move's id as people see it."""
+    """A move's id as text."""
     return f"{request_offset}.{index}"
 
 
 class MoveImage(msgspec.Struct, frozen=True, gc=False):
-    """One partition's running move. `throttle` in bytes/s (None: none is owned), `throttle_until_ms` wall clock (None: until the
-    move ends).
+    """Running move of one partition. `throttle` in bytes/s (None: no throttle of its own), `throttle_until_ms` wall clock
+    (None: until the move ends).
     """
 
     request_offset: int
@@ -48,7 +49,7 @@ class MoveImage(msgspec.Struct, frozen=True, gc=False):
 
 
 class QueuedMoveImage(msgspec.Struct, frozen=True, gc=False):
-    """One partition's target that waits. A higher `priority` starts first; `throttle_for_ms` counts from the start."""
+    """Queued target of one partition. A higher `priority` starts first; `throttle_for_ms` counts from the start."""
 
     request_offset: int
     index: int
@@ -61,7 +62,7 @@ class QueuedMoveImage(msgspec.Struct, frozen=True, gc=False):
     throttle_for_ms: int | None = None
     priority: int = 0
     directories: tuple[Uuid, ...] = ()
-    """Where new replicas are to be born, parallel to `target`; () leaves it to the brokers."""
+    """Directories of new replicas, parallel to `target`; () leaves them to the brokers."""
 
     @property
     def move_id(self) -> str:
@@ -69,7 +70,7 @@ class QueuedMoveImage(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlannedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One partition of a plan: `replicas` with their `directories` before it, and where the plan sends it."""
+    """One partition of a plan: its `replicas` with their `directories` before the plan, and the plan's target."""
 
     topic_id: Uuid
     partition: int
@@ -91,18 +92,18 @@ class PlanImage(msgspec.Struct, frozen=True):
 
 
 class MovesImage(msgspec.Struct, frozen=True):
-    """All of it: topic id → partition → move, twice, and plans by id. Empty inner maps do not occur."""
+    """Running and queued moves: topic id → partition → move. Plans by id. There are no empty inner maps."""
 
     running: immutables.Map[Uuid, immutables.Map[int, MoveImage]] = immutables.Map()
     queued: immutables.Map[Uuid, immutables.Map[int, QueuedMoveImage]] = immutables.Map()
     plans: immutables.Map[str, PlanImage] = immutables.Map()
 
     def move(self, topic_id: Uuid, partition: int) -> MoveImage | None:
-        """The partition's running move, None if it is not moving (or began before moves had records)."""
+        """Running move of the partition. None if it is not moving, or if its move began before moves had records."""
         moves = self.running.get(topic_id)
         return None if moves is None else moves.get(partition)
 
     def waiting(self, topic_id: Uuid, partition: int) -> QueuedMoveImage | None:
-        """The partition's queued target, None if none waits."""
+        """Queued target of the partition, None if there is none."""
         waiting = self.queued.get(topic_id)
         return None if waiting is None else waiting.get(partition)

@@ -1,7 +1,7 @@
-"""Replay of the records about moves (`moves.py`), and the records that make such an image.
+"""Replay of the records about moves (`moves.py`), and the records of a snapshot.
 
-Like the delta it belongs to, a `MovesDelta` gathers changes in dicts over the image it began with, and writes each changed map
-once. ReplayError for a record that does not fit what stands before it.
+A `MovesDelta` collects changes in dicts over the image it starts with, and writes each changed map once. ReplayError for a
+record that does not fit the records before it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .uuids import Uuid
 M = TypeVar("M", MoveImage, QueuedMoveImage)
 
 PARTITIONS_PER_RECORD = 1000
-"""Of a plan in a snapshot: requests may have made it larger, one by one, than a batch can be."""
+"""Largest number of partitions in a plan's record of a snapshot: several requests can make a plan larger than a batch."""
 
 _Overlay = dict[Uuid, dict[int, M | None]]
 _NOTHING: immutables.Map[int, Any] = immutables.Map()
@@ -40,20 +40,20 @@ class MovesDelta:
         self._plans: dict[str, PlanImage | None] = {}
 
     def running(self, topic_id: Uuid, partition: int) -> MoveImage | None:
-        """The move as replayed so far."""
+        """Newest running move of the partition."""
         return newest(self._before.running.get(topic_id, _NOTHING), self._running.get(topic_id, {}), partition)
 
     def queued(self, topic_id: Uuid, partition: int) -> QueuedMoveImage | None:
-        """What waits for the partition as replayed so far."""
+        """Newest queued target of the partition."""
         return newest(self._before.queued.get(topic_id, _NOTHING), self._queued.get(topic_id, {}), partition)
 
     def ended(self, topic_id: Uuid, partition: int) -> None:
-        """The partition does not move any more."""
+        """Drop the partition's move: its reassignment has ended."""
         if self.running(topic_id, partition) is not None:
             self._running.setdefault(topic_id, {})[partition] = None
 
     def topic_removed(self, topic_id: Uuid) -> None:
-        """The topic is gone with what moves and waits in it. Plans keep it: a rollback has to say that it is gone."""
+        """Drop the topic's running and queued moves. Plans keep the topic: a rollback has to report that it is gone."""
         for base, overlay in ((self._before.running, self._running), (self._before.queued, self._queued)):
             if topic_id in base or topic_id in overlay:
                 overlay[topic_id] = dict.fromkeys({*base.get(topic_id, ()), *overlay.get(topic_id, ())})
@@ -105,7 +105,7 @@ class MovesDelta:
             )
 
     def plan(self, record: MovePlan) -> None:
-        """A new plan, or more partitions of one that is known; of a partition it knows, only the target changes."""
+        """Add a plan, or more partitions of a known plan. For a known partition only the target changes."""
         known = newest(self._before.plans, self._plans, record.plan_id)
         nothing: immutables.Map[TopicPartition, PlannedPartition] = immutables.Map()
         partitions = (nothing if known is None else known.partitions).mutate()
@@ -129,7 +129,7 @@ class MovesDelta:
         self._plans[record.plan_id] = None
 
     def apply(self) -> MovesImage:
-        """The image with everything replayed so far."""
+        """Return the image after all replayed records."""
         if not (self._running or self._queued or self._plans):
             return self._before
         before = self._before
@@ -145,7 +145,7 @@ def _merged(
 
 
 def move_records(moves: MovesImage) -> Iterator[AnyRecord]:
-    """The records that make `moves`, once the topics are there: running moves by id, then queued ones, then plans by age."""
+    """Records of `moves`, after the topics' records: running moves by id, then queued ones, then plans by age."""
     running = sorted(_each(moves.running), key=lambda entry: (*_running_group(entry[1]), entry[1].index, entry[0]))
     for _, started in groupby(running, key=lambda entry: _running_group(entry[1])):
         group = list(started)
@@ -191,7 +191,7 @@ def _each(moves: immutables.Map[Uuid, immutables.Map[int, M]]) -> Iterator[tuple
 
 
 def _running_group(move: MoveImage) -> tuple[object, ...]:
-    """What the moves of one record have in common, in an order that does not compare None with a number."""
+    """Common fields of the moves in one record, as a sort key that does not compare None with a number."""
     rest = (move.plan_id, move.throttle, move.throttle_until_ms)
     return (move.request_offset, move.started_ms, move.initiator, move.reason, *_comparable(rest))
 

@@ -1,9 +1,8 @@
-"""Persistent sets of partitions: topic id → the numbers of its partitions as the bits of one integer.
+"""Persistent sets of partitions: topic id → the numbers of its partitions as bits of one integer.
 
-A set that a broker, a directory or a rule has of its own is large and dense: a broker holds a good part of each topic. As bits it
-takes a few bytes where a map of keys takes a hundred for each partition, a topic costs one update however many of its
-partitions change, and members come out in order. A topic's bits are copied when they change; even of a topic with
-100,000 partitions these are 12 KiB.
+The set of a broker or a directory is large and dense: a broker holds a good part of each topic. As bits a set takes a few
+bytes where a map of keys takes a hundred per partition. A topic costs one update however many of its partitions change, and
+members come out in order. A topic's bits are copied when they change; a topic with 100,000 partitions has 12 KiB of them.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from .uuids import Uuid
 K = TypeVar("K")
 
 PartitionSet = immutables.Map[Uuid, int]
-"""Topic id → bits. A topic without bits does not occur, so equal sets are equal maps."""
+"""Topic id → bits. There are no topics without bits, so equal sets are equal maps."""
 
 EMPTY_SET: PartitionSet = immutables.Map()
 
 PARTITIONS_PER_TOPIC_MAX = 1 << 24
-"""Numbers of partitions are below this; a single one that is not would make a set of any size."""
+"""Partition numbers are below this limit, which bounds the size of a set."""
 
 _FEW = 8
 _BITS_OF_BYTE = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
 def bits_of(numbers: Sequence[int]) -> int:
-    """The integer with these bits, none of them negative."""
+    """Integer with these bits set. The numbers are not negative."""
     if len(numbers) <= _FEW:
         bits = 0
         for number in numbers:
@@ -45,7 +44,7 @@ def bits_of(numbers: Sequence[int]) -> int:
 
 
 def numbers_of(bits: int) -> list[int]:
-    """The numbers of the bits that are set, ascending."""
+    """Numbers of the set bits, ascending."""
     content = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
     return [(place << 3) + bit for place, byte in enumerate(content) if byte for bit in _BITS_OF_BYTE[byte]]
 
@@ -58,7 +57,7 @@ def members(partitions: PartitionSet) -> list[tuple[Uuid, int]]:
 
 
 class SetChanges:
-    """Who enters and who leaves a set, topic by topic. The last word on a partition counts."""
+    """Joins and leaves of a set, topic by topic. The last change of a partition counts."""
 
     __slots__ = ("_base", "_changed")
 
@@ -67,7 +66,7 @@ class SetChanges:
         self._changed: dict[Uuid, int] = {}
 
     def replace(self, topic_id: Uuid, left: Sequence[int], joined: Sequence[int]) -> None:
-        """These partitions of a topic are not in the set from now on, and those are."""
+        """Remove `left` from the set and add `joined`, all partitions of one topic."""
         if left or joined:
             bits = self._changed.get(topic_id)
             if bits is None:
@@ -77,7 +76,7 @@ class SetChanges:
             self._changed[topic_id] = bits | bits_of(joined) if joined else bits
 
     def finish(self) -> PartitionSet:
-        """The set with all of this written into it; the same one if nothing is different."""
+        """Return the changed set; the same object if nothing differs."""
         base = self._base
         return written(
             base, {topic_id: bits or None for topic_id, bits in self._changed.items() if bits != base.get(topic_id, 0)}
@@ -85,7 +84,7 @@ class SetChanges:
 
 
 class FamilyChanges(dict[K, SetChanges]):
-    """The same for a set per broker or directory: `changes[key]` are those of the key's set."""
+    """Changes of a family of sets, one per broker or directory: `changes[key]` are those of the key's set."""
 
     def __init__(self, base: immutables.Map[K, PartitionSet]) -> None:
         super().__init__()
@@ -96,14 +95,14 @@ class FamilyChanges(dict[K, SetChanges]):
         return made
 
     def replace(self, topic_id: Uuid, left: Mapping[K, Sequence[int]], joined: Mapping[K, Sequence[int]]) -> None:
-        """The same of the sets of these keys."""
+        """Apply `SetChanges.replace` to the sets of these keys."""
         for key, numbers in left.items():
             self[key].replace(topic_id, numbers, ())
         for key, numbers in joined.items():
             self[key].replace(topic_id, (), numbers)
 
     def finish(self) -> immutables.Map[K, PartitionSet]:
-        """The family with all of this written into it; sets that became empty are dropped."""
+        """Return the changed family, without empty sets."""
         base = self._base
         finished = {key: changes.finish() for key, changes in self.items()}
         return written(base, {key: after or None for key, after in finished.items() if after is not base.get(key, EMPTY_SET)})

@@ -1,8 +1,8 @@
-"""One partition's state and the records that make it: the replay rules as pure functions (KIP-455, KIP-858).
+"""Replay rules of one partition as pure functions (KIP-455, KIP-858).
 
-Every change record raises the partition epoch by one; one with a `leader` (even the same) raises the leader epoch too. Other
-fields replace what was there when they are present. A partition written before directories were known gets MIGRATING for each
-replica; from then on a record that changes the number of replicas has to bring their directories.
+Every change record raises the partition epoch by one. A record with a `leader`, even the same one, also raises the leader
+epoch. Any other field that is present replaces the old value. A partition that was written before directories existed gets
+MIGRATING for each replica; from then on a record that changes the number of replicas must include their directories.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .uuids import MIGRATING, Uuid
 
 
 def partition_from(record: Partition) -> PartitionImage:
-    """The partition that a Partition record describes. ReplayError if the record contradicts itself."""
+    """The partition of a Partition record. ReplayError if the record contradicts itself."""
     if record.directories and len(record.directories) != len(record.replicas):
         raise ReplayError(f"it has {len(record.replicas)} replicas and {len(record.directories)} directories")
     is_moving = bool(record.adding_replicas or record.removing_replicas)
@@ -40,7 +40,7 @@ def partition_from(record: Partition) -> PartitionImage:
 
 
 def partition_record(topic_id: Uuid, partition_id: int, partition: PartitionImage) -> Partition:
-    """The inverse: the record that describes `partition` from scratch."""
+    """The record of a partition from scratch: the inverse of `partition_from`."""
     return Partition(
         0,
         partition_id,
@@ -62,7 +62,7 @@ def partition_record(topic_id: Uuid, partition_id: int, partition: PartitionImag
 
 
 def partition_after(before: PartitionImage, change: PartitionChange) -> PartitionImage:
-    """`before` with the change applied. ReplayError if the two do not fit. Most say nothing but in-sync set and leader."""
+    """`before` with the change applied. ReplayError if the two do not fit. Most changes have only an in-sync set and a leader."""
     is_plain = (
         change.replicas is None
         and change.removing_replicas is None

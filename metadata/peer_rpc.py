@@ -1,6 +1,6 @@
-"""What brokers ask of the active controller, and of each other, over peer frames (Kafka's numbers, fields and meanings).
+"""Requests of brokers to the active controller and to each other, over peer frames (Kafka's numbers, fields and meanings).
 
-Admin calls do not stand here: they are the protobuf messages of `kraftlab.admin.v1`, wherever they come from.
+Admin calls are not here: they are the protobuf messages of `kraftlab.admin.v1` on every path.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .uuids import Uuid
 
 
 class Api:
-    """Api numbers of peer frames besides those of the quorum itself. 1000 and above are ours."""
+    """API numbers of peer frames, besides the quorum's. 1000 and above are kraftlab's own."""
 
     PRODUCE = 0
     DESCRIBE_QUORUM = 55
@@ -37,7 +37,7 @@ class BrokerRegistrationRequest(msgspec.Struct, frozen=True, array_like=True):
     rack: str | None
     log_dirs: tuple[Uuid, ...]
     previous_broker_epoch: int = -1
-    """The epoch at the last clean shutdown, -1 if unknown or unclean."""
+    """Epoch of the last clean shutdown, -1 if unknown or unclean."""
 
 
 class BrokerRegistrationResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -55,7 +55,7 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     want_shutdown: bool
     offline_log_dirs: tuple[Uuid, ...] = ()
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
-    """Directories that take no new replicas (KIP-1066); None: not told."""
+    """Directories that take no new replicas (KIP-1066). None: not reported."""
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -67,7 +67,7 @@ class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MoveProgress(msgspec.Struct, frozen=True, array_like=True):
-    """A replica of a running move that is out of sync. `bytes_left` -1: not known yet; `error`: why nothing moves, or ""."""
+    """A replica of a running move that is out of sync. `bytes_left` -1: unknown yet. `error`: the obstacle, or ""."""
 
     topic_id: Uuid
     partition: int
@@ -79,7 +79,7 @@ class MoveProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionSize(msgspec.Struct, frozen=True, array_like=True):
-    """How large a partition is that waits in the queue of moves, as its leader says."""
+    """Size of a partition that is queued for a move, reported by its leader."""
 
     topic_id: Uuid
     partition: int
@@ -87,7 +87,7 @@ class PartitionSize(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MoveProgressRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Everything a broker has to say about moves, in place of what it said last. To the active controller, every second."""
+    """A broker's whole report about moves, sent to the active controller every second. It replaces the last report."""
 
     broker_id: int
     broker_epoch: int
@@ -113,7 +113,9 @@ class ControllerRegistrationResponse(msgspec.Struct, frozen=True, array_like=Tru
 
 
 class IsrChange(msgspec.Struct, frozen=True, array_like=True):
-    """A leader's wish for one partition. `isr` pairs broker id with the broker epoch the leader knows (-1: not checked)."""
+    """A leader's requested ISR of one partition. `isr` pairs broker id with the broker epoch that the leader knows (-1: not
+    checked).
+    """
 
     topic_id: Uuid
     partition: int
@@ -173,14 +175,14 @@ class AssignReplicasToDirsResponse(msgspec.Struct, frozen=True, array_like=True)
 
 
 class AllocateProducerIdsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Asks for a block of producer ids (KIP-730)."""
+    """Requests a block of producer ids (KIP-730)."""
 
     broker_id: int
     broker_epoch: int
 
 
 class AllocateProducerIdsResponse(msgspec.Struct, frozen=True, array_like=True):
-    """Ids from `producer_id_start` on, `producer_id_len` of them, belong to the broker that asked; nobody else gets them."""
+    """`producer_id_len` ids from `producer_id_start` on belong to the requesting broker alone."""
 
     error: int
     message: str | None = None
@@ -189,14 +191,14 @@ class AllocateProducerIdsResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ForwardingBroker(msgspec.Struct, frozen=True, array_like=True):
-    """The broker that passes a call on, where its answer depends on who was asked: its id, and its server.properties."""
+    """The broker that forwards a call, if the answer depends on it: its id and its server.properties."""
 
     node_id: int
     static: dict[str, str] = {}
 
 
 class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A client's admin call that a broker passes on to the active controller.
+    """A client's admin call that a broker forwards to the active controller.
 
     `request` is the serialized protobuf request of `api` (the method's name in the Admin service).
     """
@@ -205,17 +207,17 @@ class EnvelopeRequest(msgspec.Struct, frozen=True, array_like=True):
     principal: str
     request: bytes
     client_id: str = ""
-    """What the client calls itself; quotas know it by that."""
+    """The client's own name, for quotas."""
     broker: ForwardingBroker | None = None
-    """Given with calls about configs."""
+    """Set for calls about configs."""
     host: str = ""
-    """The client's address; access rules may be about it."""
+    """The client's address, for ACLs."""
 
 
 class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):
     """`response` is the serialized protobuf response.
 
-    On error NOT_CONTROLLER the broker looks for the controller again and retries.
+    On NOT_CONTROLLER the broker looks for the active controller again and retries.
     """
 
     error: int
@@ -224,7 +226,7 @@ class EnvelopeResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
-    """One partition in a replica fetch. Offsets: the follower's log end; `last_fetched_epoch` -1 for an empty log."""
+    """One partition in a replica fetch. Offsets are the follower's; `last_fetched_epoch` is -1 for an empty log."""
 
     topic_id: Uuid
     partition: int
@@ -234,15 +236,15 @@ class FetchPartition(msgspec.Struct, frozen=True, array_like=True):
     log_start_offset: int
     max_bytes: int
     high_watermark: int = -1
-    """What the follower knows: a leader with a newer one answers at once, data or not (KIP-1166). -1: unknown."""
+    """The follower's high watermark. A leader with a newer one answers at once, with or without data (KIP-1166). -1: unknown."""
 
 
 class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Replica fetch, with sessions (KIP-227).
 
-    `replica_id` -1: a consumer, which sees data below the high watermark only, and has no sessions. `partitions` are all that
-    is wanted, or in a session (`session_epoch` 1 and above) those that were not named there yet, or stand elsewhere now;
-    `forgotten` are not wanted any more.
+    `replica_id` -1: a consumer, which sees data below the high watermark only and has no sessions. `partitions` are all wanted
+    partitions. In a session (`session_epoch` 1 and above) they are the new and the changed ones, and `forgotten` are the
+    removed ones.
     """
 
     replica_id: int
@@ -252,15 +254,17 @@ class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     max_bytes: int
     partitions: tuple[FetchPartition, ...]
     lane: int = 0
-    """A newer fetch of the same replica and lane ends one that is parked."""
+    """A newer fetch of the same replica and lane ends a parked one."""
     session_id: int = 0
     session_epoch: int = -1
-    """-1: no session, and the named one ends; 0: all of it is here, begin a new one; else the number of this fetch in it."""
+    """-1: no session, and the named one ends; 0: a full fetch that begins a session; otherwise the number of this fetch in its
+    session.
+    """
     forgotten: tuple[tuple[Uuid, int], ...] = ()
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
-    """`diverging` is (epoch, end offset) when the follower must truncate first; `records` holds whole batches."""
+    """`diverging` is (epoch, end offset) if the follower must truncate first. `records` holds whole batches."""
 
     topic_id: Uuid
     partition: int
@@ -271,23 +275,23 @@ class FetchedPartition(msgspec.Struct, frozen=True, array_like=True):
     diverging: tuple[int, int] | None = None
     records: bytes = b""
     bytes_left: int = -1
-    """Of a replica that is out of sync: bytes in the leader's log after `records`; -1 not told."""
+    """For a replica that is out of sync: bytes in the leader's log after `records`. -1: not reported."""
 
 
 class ReplicaFetchResponse(msgspec.Struct, frozen=True, array_like=True):
-    """`error` FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: nothing was looked at; everything is to be told anew."""
+    """`error` FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH: no partition was read; send a full fetch."""
 
     error: int
     message: str | None = None
     partitions: tuple[FetchedPartition, ...] = ()
     session_id: int = 0
-    """0: there is none."""
+    """0: no session."""
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
     """Whole v2 batches for one partition.
 
-    `acks` 1 or -1 (all). `keep_offsets`: the batches carry the offsets they must get (import).
+    `acks` 1 or -1 (all). `keep_offsets`: the batches already have their final offsets (import).
     """
 
     topic_id: Uuid
@@ -306,16 +310,16 @@ class ProduceResponse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogDigestRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Asks what bytes a broker holds for a replica (None: every replica it hosts)."""
+    """Requests digests of a broker's replicas (None: all that it hosts)."""
 
     replicas: tuple[tuple[Uuid, int], ...] | None = None
 
 
 class ReplicaDigest(msgspec.Struct, frozen=True, array_like=True):
-    """Digest over a replica's batches in order with the leader-epoch field zeroed, so that segment boundaries and epochs do not
+    """Digest over a replica's batches in order, with the leader-epoch field zeroed. Segment boundaries and epochs do not
     matter.
 
-    `crc32c` runs over all those bytes; the counts are of whole batches and of the records their headers claim.
+    `crc32c` covers all these bytes. The counts are those of whole batches, and of records by the batch headers.
     """
 
     topic_id: Uuid
@@ -337,6 +341,6 @@ class LogDigestResponse(msgspec.Struct, frozen=True, array_like=True):
     error: int
     message: str | None = None
     metadata_offset: int = -1
-    """End offset of the metadata image this broker has published, and that image's digest."""
+    """End offset of the metadata image that this broker has published. `metadata_digest` is that image's digest."""
     metadata_digest: bytes = b""
     replicas: tuple[ReplicaDigest, ...] = ()

@@ -1,8 +1,8 @@
-"""Client quotas: their part of the image, its records, and whose quota counts (KIP-13, KIP-124, KIP-546).
+"""Client quotas: their part of the image, their records, and the quota that applies to a client (KIP-13, KIP-124, KIP-546).
 
-A quota belongs to an entity: a user, a client id, both, or an ip; a part without a name is the default of its type. An entity is
-a tuple of (type, name or None) sorted by type, so that equal entities are equal values. Of the quotas that fit a client the most
-specific one counts, and a name goes before the default of its type; `resolve` has the order.
+A quota belongs to an entity: a user, a client id, both, or an ip. A part without a name is the default of its type. An entity
+is a tuple of (type, name or None) sorted by type, so equal entities are equal values. The most specific quota of a client
+applies, and a name comes before the default of its type; `resolve` has the order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QuotasImage = immutables.Map[QuotaEntity, immutables.Map[str, float]]
 
 
 def quota_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """The entity of these parts; of a type that comes twice the last one counts."""
+    """Entity of these parts. If a type comes twice, the last part counts."""
     return tuple(sorted(dict(parts).items()))
 
 
@@ -37,14 +37,14 @@ class QuotasDelta:
         self.changed: dict[QuotaEntity, immutables.Map[str, float] | None] = {}
 
     def replay(self, record: ClientQuota) -> None:
-        """Sets or removes one key of an entity; an entity without keys is gone."""
+        """Set or remove one key of an entity. An entity without keys is removed."""
         entity = record.entity
         values: immutables.Map[str, float] = newest(self.image, self.changed, entity) or immutables.Map()
         self.changed[entity] = written(values, {record.key: None if record.remove else record.value}) or None
 
 
 def quota_records(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Iterator[ClientQuota]:
-    """What a snapshot says, sorted by entity and key."""
+    """The snapshot's records, sorted by entity and key."""
     for entity, values in sorted(quotas.items(), key=lambda item: entity_order(item[0])):
         for key, value in sorted(values.items()):
             yield ClientQuota(0, entity, key, value)
@@ -56,9 +56,9 @@ def entity_order(entity: QuotaEntity) -> tuple[tuple[str, bool, str], ...]:
 
 
 def resolve(quotas: QuotasImage, user: str, client_id: str, key: str) -> tuple[QuotaEntity, float] | None:
-    """The entity whose quota counts for a client and its value, None if there is no limit.
+    """Return the entity and value of the quota that applies to a client, None if there is no limit.
 
-    The entity of the limit that is shared, with the client's own names in it: clients that share a default have a limit each.
+    The entity has the client's own names: clients that share a default have a limit each.
     """
     for named_user, named_client in (
         ((user,), (client_id,)),

@@ -1,9 +1,9 @@
-"""Records as people and scripts read them: the JSON shape of Kafka's own decoder, `{"type", "version", "data"}`.
+"""Records as JSON, in the shape of Kafka's own decoder: `{"type", "version", "data"}`.
 
-Types are named TOPIC_RECORD and fields in camel case as there; ids are 22 characters of base64url, other bytes base64. Fields
-that Kafka writes only when they say something (tagged ones, and what a change record leaves as it is) are left out while they
-hold their default. What proves a password, answers to requests and the values of secret configs are never shown: who asks for
-the shape says which configs are secret, since the metadata does not know what keys mean.
+Types are named TOPIC_RECORD and fields are in camel case, as in Kafka. Ids are 22 characters of base64url, other bytes base64.
+Fields that Kafka writes only on demand (tagged ones, and unchanged fields of a change record) are left out while they have
+their default. Credentials, answers to requests and values of secret configs are never shown. The caller says which configs are
+secret, since the metadata does not know the meaning of keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .uuids import to_text
 HIDDEN = "[hidden]"
 
 IsSecret = Callable[[int, str], bool]
-"""(resource type, config name) → whether its value must not be shown."""
+"""(resource type, config name) → True if the value must not be shown."""
 
 _TAGGED = frozenset(
     {
@@ -70,7 +70,7 @@ def record_document(record: Record, is_secret: IsSecret) -> dict[str, object]:
 
 @functools.cache
 def _shape(record: type[Record]) -> tuple[str, tuple[tuple[str, str, Any, bool], ...]]:
-    """The type's name, and of each field its name here, its name there, its default, and whether it is tagged."""
+    """Name of the type, and for each field: its name here, its name in JSON, its default, and True if it is tagged."""
     fields = (field for field in msgspec.structs.fields(record) if field.name != "version")
     return record_type_name(record), tuple(
         (field.name, _NAMES.get(field.name, camel_case(field.name)), field.default, field.name in _TAGGED) for field in fields
@@ -92,7 +92,7 @@ def _shown(record: Record, field: str, value: Any, is_secret: IsSecret) -> Any:
 
 
 def plain(value: object) -> object:
-    """A value as JSON has it."""
+    """A value as JSON."""
     if isinstance(value, bytes):
         return to_text(value) if len(value) == 16 else base64.b64encode(value).decode()
     if isinstance(value, Listener):

@@ -1,10 +1,10 @@
-"""The typed records of the metadata log: MessagePack arrays `[type, version, fields…]`.
+"""Typed records of the metadata log: MessagePack arrays `[type, version, fields…]`.
 
-Ids, names and fields are those of Kafka's metadata records; ours begin at 1000. In change records None means *unchanged*. New
-fields go last with a default; a version rises only when earlier fields change meaning. `codec.py` turns lists of these into
-batch bodies and refuses types and versions that this node does not know.
+Ids, names and fields are those of Kafka's metadata records; kraftlab's own begin at 1000. In change records None means
+*unchanged*. New fields go last, with a default. A version rises only when earlier fields change their meaning. `codec.py`
+turns lists of records into batch bodies, and refuses types and versions that this node does not know.
 
-A record's repr is one readable line: fields that hold their default are left out.
+The repr of a record is one readable line without fields that have their default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESOURCE_BROKER = 4
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all records. The wire form is `[TYPE, version, fields…]`; `version` is always the first field.
 
-    Records and images can form no cycles, so the garbage collector need not walk the hundred thousands of them there may be.
+    Records and images cannot form cycles, so the garbage collector need not walk them; there can be hundreds of thousands.
     """
 
     TYPE: ClassVar[int]
@@ -53,7 +53,7 @@ def _show(value: Any) -> str:
 
 
 class Listener(msgspec.Struct, frozen=True, array_like=True):
-    """One endpoint a node announces: listener name (PEER, GRPC, …), host, port."""
+    """An endpoint in a node's registration: listener name (PEER, GRPC, …), host, port."""
 
     name: str
     host: str
@@ -64,7 +64,7 @@ class Listener(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RegisterBroker(Record, frozen=True, array_like=True, tag=0):
-    """A broker (incarnation) joined. Its epoch is the offset of the first record of the registering batch."""
+    """A broker incarnation registers. Its epoch is the offset of the first record of the registering batch."""
 
     TYPE: ClassVar[int] = 0
     broker_id: int
@@ -78,9 +78,9 @@ class RegisterBroker(Record, frozen=True, array_like=True, tag=0):
     log_dirs: tuple[Uuid, ...] = ()
     """Sorted ids of the broker's online directories."""
     registration_offset: int | None = None
-    """Where the broker registered: None in the log (this record's own offset), given when an image is written as records."""
+    """Offset of the registration. None in the log (this record's own offset), set when an image is written as records."""
     cordoned_log_dirs: tuple[Uuid, ...] = ()
-    """Sorted ids of those directories that take no new replicas (KIP-1066). A new incarnation reports them by heartbeat."""
+    """Sorted ids of directories that take no new replicas (KIP-1066). A new incarnation reports them by heartbeat."""
 
 
 class UnregisterBroker(Record, frozen=True, array_like=True, tag=1):
@@ -130,10 +130,10 @@ class Config(Record, frozen=True, array_like=True, tag=4):
 
 
 class PartitionChange(Record, frozen=True, array_like=True, tag=5):
-    """Changes fields of a partition; None = unchanged. Every change raises the partition epoch by one, a present `leader` (even
-    the same) also the leader epoch. AR and RR are always written together with the sets they were computed from:
-    `original_replicas`/`target_replicas` are given exactly when `adding_replicas`/`removing_replicas` are (empty tuples = none
-    runs).
+    """Changes fields of a partition; None = unchanged. Every change raises the partition epoch by one, a present `leader`
+    (even the same) also the leader epoch. AR and RR are always written with the sets they were computed from:
+    `original_replicas`/`target_replicas` are present exactly when `adding_replicas`/`removing_replicas` are (empty tuples:
+    no reassignment runs).
     """
 
     TYPE: ClassVar[int] = 5
@@ -153,14 +153,14 @@ class PartitionChange(Record, frozen=True, array_like=True, tag=5):
 
 
 class RemoveTopic(Record, frozen=True, array_like=True, tag=9):
-    """The topic, its partitions and its configs are gone."""
+    """Removes the topic, its partitions and its configs."""
 
     TYPE: ClassVar[int] = 9
     topic_id: Uuid
 
 
 class UserScramCredential(Record, frozen=True, array_like=True, tag=11):
-    """A user's SCRAM credential of one mechanism is this from now on."""
+    """Sets a user's SCRAM credential of one mechanism."""
 
     TYPE: ClassVar[int] = 11
     name: str
@@ -193,7 +193,7 @@ class ClientQuota(Record, frozen=True, array_like=True, tag=14):
 
 
 class ProducerIds(Record, frozen=True, array_like=True, tag=15):
-    """A block of producer ids was given to a broker; the next begins at `next_producer_id`. In a snapshot the broker is -1."""
+    """A broker got a block of producer ids; the next block begins at `next_producer_id`. In a snapshot the broker is -1."""
 
     TYPE: ClassVar[int] = 15
     broker_id: int
@@ -202,8 +202,8 @@ class ProducerIds(Record, frozen=True, array_like=True, tag=15):
 
 
 class BrokerRegistrationChange(Record, frozen=True, array_like=True, tag=17):
-    """Changes a registration of exactly this epoch; None = unchanged. `log_dirs` () means that none is left,
-    `cordoned_log_dirs` () that none is cordoned.
+    """Changes a registration of exactly this epoch; None = unchanged. `log_dirs` (): no directory is online.
+    `cordoned_log_dirs` (): no directory is cordoned.
     """
 
     TYPE: ClassVar[int] = 17
@@ -216,7 +216,7 @@ class BrokerRegistrationChange(Record, frozen=True, array_like=True, tag=17):
 
 
 class AccessControlEntry(Record, frozen=True, array_like=True, tag=18):
-    """An access rule; numbers as in the protocol (`acls.py`)."""
+    """An ACL, with the protocol's numbers (`acls.py`)."""
 
     TYPE: ClassVar[int] = 18
     acl_id: Uuid
@@ -235,7 +235,7 @@ class RemoveAccessControlEntry(Record, frozen=True, array_like=True, tag=19):
 
 
 class NoOp(Record, frozen=True, array_like=True, tag=20):
-    """Keeps an idle log moving, so that readers can tell idle from lagging."""
+    """Moves an idle log, which distinguishes an idle log from a lagging reader."""
 
     TYPE: ClassVar[int] = 20
 
@@ -247,7 +247,7 @@ class RemoveUserScramCredential(Record, frozen=True, array_like=True, tag=22):
 
 
 class BeginTransaction(Record, frozen=True, array_like=True, tag=23):
-    """Records from here on become visible only with the EndTransaction (changes larger than one batch)."""
+    """Later records become visible only with the EndTransaction (changes larger than one batch)."""
 
     TYPE: ClassVar[int] = 23
     name: str | None = None
@@ -263,7 +263,7 @@ class AbortTransaction(Record, frozen=True, array_like=True, tag=25):
 
 
 class RegisterController(Record, frozen=True, array_like=True, tag=27):
-    """A controller announces its endpoints; brokers and clients find it by them."""
+    """A controller registers its endpoints; brokers and clients find it by them."""
 
     TYPE: ClassVar[int] = 27
     controller_id: int
@@ -273,8 +273,8 @@ class RegisterController(Record, frozen=True, array_like=True, tag=27):
 
 
 class ClearElr(Record, frozen=True, array_like=True, tag=28):
-    """The effective min ISR of a topic (of all topics: name "") is another one: who was eligible to lead by the old one is not by
-    the new one. Partitions whose in-sync set is empty keep their eligible leader replicas: nothing can be committed there.
+    """The effective min ISR of a topic (of all topics: name "") has changed, so its eligible leader replicas are not eligible
+    any more. Partitions with an empty in-sync set keep theirs: nothing can be committed there.
     """
 
     TYPE: ClassVar[int] = 28
@@ -282,25 +282,27 @@ class ClearElr(Record, frozen=True, array_like=True, tag=28):
 
 
 class RequestOutcome(Record, frozen=True, array_like=True, tag=1000):
-    """What a client's request was answered. It is the last record of the request's batch, or of its transaction."""
+    """Answer to a client's request. It is the last record of the request's batch, or of its transaction."""
 
     TYPE: ClassVar[int] = 1000
     client_id: Uuid
     sequence: int
     digest: bytes
-    """Tells the request from another one with the same id."""
+    """Distinguishes the request from another one with the same id."""
     written_ms: int
     answer: bytes
     """The response, as `requests.packed` stores it."""
     end_offset: int | None = None
-    """What the answer reflects: None in the log (where the request's records end), given when an image is written as records."""
+    """End offset that the answer reflects. None in the log (the end of the request's records), set when an image is written as
+    records.
+    """
 
     def __repr__(self) -> str:
         return f"RequestOutcome(client_id={to_text(self.client_id)} sequence={self.sequence} answer={len(self.answer)}B)"
 
 
 class ForgottenRequests(Record, frozen=True, array_like=True, tag=1001):
-    """Only in snapshots: the answers to a client's requests up to this sequence are forgotten, but for those that follow."""
+    """Only in snapshots: the client's answers up to this sequence are forgotten, except those in later records."""
 
     TYPE: ClassVar[int] = 1001
     client_id: Uuid
@@ -308,9 +310,10 @@ class ForgottenRequests(Record, frozen=True, array_like=True, tag=1001):
 
 
 class StartMoves(Record, frozen=True, array_like=True, tag=1010):
-    """Says whose the reassignments are that began in this batch: (topic id, partition, place in the request) each.
+    """Identity of the reassignments that begin in this batch: (topic id, partition, index in the request) each.
 
-    Replaces what stood there for a partition, and takes it off the queue. The move ends with its reassignment, without a record.
+    Replaces the running move of a partition, and takes it off the queue. The move ends with its reassignment, without a
+    record.
     """
 
     TYPE: ClassVar[int] = 1010
@@ -326,8 +329,8 @@ class StartMoves(Record, frozen=True, array_like=True, tag=1010):
 
 
 class QueueMoves(Record, frozen=True, array_like=True, tag=1011):
-    """Targets that wait for a free slot: (topic id, partition, place in the request, replicas, directories) each. Directories are
-    those of the replicas in their order, for replicas that are new when the move starts; () leaves them to the brokers.
+    """Targets that wait for a free slot: (topic id, partition, index in the request, replicas, directories) each. Directories
+    are parallel to the replicas and apply to replicas that are new when the move starts; () leaves them to the brokers.
     """
 
     TYPE: ClassVar[int] = 1011
@@ -343,14 +346,14 @@ class QueueMoves(Record, frozen=True, array_like=True, tag=1011):
 
 
 class DequeueMoves(Record, frozen=True, array_like=True, tag=1012):
-    """What waited for these partitions does not any more: it was cancelled, or has nothing left to do."""
+    """The queued targets of these partitions are dropped: they were cancelled, or have nothing left to do."""
 
     TYPE: ClassVar[int] = 1012
     partitions: tuple[tuple[Uuid, int], ...]
 
 
 class ChangeMoveThrottles(Record, frozen=True, array_like=True, tag=1013):
-    """The throttle that these running moves own from now on; None: none."""
+    """New throttle of these running moves; None: none."""
 
     TYPE: ClassVar[int] = 1013
     partitions: tuple[tuple[Uuid, int], ...]
@@ -359,7 +362,7 @@ class ChangeMoveThrottles(Record, frozen=True, array_like=True, tag=1013):
 
 
 class MovePlan(Record, frozen=True, array_like=True, tag=1014):
-    """A plan with what its partitions were before it, or more partitions of a plan that is known."""
+    """A plan with the previous state of its partitions, or more partitions of a known plan."""
 
     TYPE: ClassVar[int] = 1014
     plan_id: str

@@ -1,4 +1,4 @@
-"""What is raised when a metadata record does not fit the state that it is replayed on."""
+"""The error of records that do not fit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ COMPARE_LOGS = "this node must stop; compare its log with another controller's, 
 
 
 class ReplayError(ValueError):
-    """A record does not fit the state it is replayed on. The node must stop: its state or its log is wrong."""
+    """A record does not fit the state that it is replayed on. The node must stop: its state or its log is wrong."""
 
     def __init__(self, reason: str, next_step: str = COMPARE_LOGS) -> None:
         self.next_step = next_step

@@ -1,19 +1,19 @@
-"""What admin requests with an id were answered: so that a retry is answered alike, and nothing is done twice.
+"""Answers to admin requests with an id: a retry gets the same answer, and nothing is done twice.
 
-Theory of operation. The answer to a request with an id is a RequestOutcome record behind the request's other records, in their
-batch or metadata transaction: there are both, or neither. The image keeps a client's last five answers, by sequence, and how far
-its older ones are forgotten: what is at or below that mark and has no answer was answered once and cannot be told apart from what
-was not, so it is refused.
+Theory of operation. The answer to a request with an id is a RequestOutcome record after the request's other records, in their
+batch or metadata transaction, so both exist or neither does. The image keeps a client's last five answers, by sequence, and a
+mark up to which older answers are forgotten. A request at or below that mark without an answer may have been answered once, so
+it is refused.
 
-Everything here follows from the outcome records alone, in the order of the log, and from the times that they carry (which never
-go back, see `next_time_ms`). A batch without one changes nothing, and costs nothing. When one is replayed, clients whose last
-answer is ten minutes older lose their answers and keep their mark; so do the least recent ones while there are more bytes of
-answers than there may be; and the least recent client of too many is forgotten with its mark. No clock is asked and no record
-says that something expired, so whoever replays the same records, one by one, in portions, or from a snapshot and the rest of the
-log, has the same image. That an answer is too old to be given is told by its own time when it is looked up.
+The outcome records alone decide everything, in the order of the log, with the times that they carry (which never go back, see
+`next_time_ms`). A batch without an outcome changes nothing and costs nothing. Replaying an outcome drops answers: clients
+whose last answer is ten minutes older lose their answers and keep their mark; so do the least recent clients while the answers
+take too many bytes; and with too many clients the least recent one is forgotten with its mark. No clock is read, and no record
+says that an answer expired. So every replay of the same records, one by one, in portions, or from a snapshot and the rest of
+the log, gives the same image. Whether an answer is too old to be given is decided by its own time when it is looked up.
 
-Clients form a list from the least to the most recent, linked by their ids: those without answers come first. So each step takes
-the same time however many there are.
+Clients form a list from the least to the most recent, linked by their ids: clients without answers come first. So each step
+takes the same time for any number of clients.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from .replay_error import ReplayError
 from .uuids import Uuid, to_text
 
 KEPT_PER_CLIENT = 5
-"""Answers; also how many requests a client may have under way, counted from the lowest sequence that is."""
+"""Number of kept answers; also the number of requests that a client may have in flight, counted from its lowest sequence in
+flight.
+"""
 KEPT_MS = 600_000
 CLIENTS_MAX = 10_000
 KEPT_BYTES_MAX = 32 * 1024 * 1024
-"""Of all answers, as they are stored."""
+"""Largest size of all stored answers."""
 COMPRESSED_FROM_BYTES = 512
 
 _PLAIN, _COMPRESSED = b"\0", b"\1"
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True, gc=False):
-    """One answer. `digest` tells the request from others, `end_offset` is what the answer reflects, `answer` is `packed`."""
+    """One answer. `digest` identifies the request, `end_offset` is the offset that the answer reflects, `answer` is `packed`."""
 
     sequence: int
     digest: bytes
@@ -50,7 +52,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, gc=False):
     answer: bytes
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it is too old to be given."""
+        """Return True if the answer is too old to be given."""
         return now_ms - self.written_ms >= KEPT_MS
 
     def __repr__(self) -> str:
@@ -58,7 +60,7 @@ class AnsweredRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestingClient(msgspec.Struct, frozen=True, gc=False):
-    """A client's answers by rising sequence, all above `forgotten_up_to`; its neighbours in the list of clients."""
+    """A client's answers by rising sequence, all above `forgotten_up_to`, and its neighbours in the list of clients."""
 
     answered: tuple[AnsweredRequest, ...] = ()
     forgotten_up_to: int = -1
@@ -80,7 +82,7 @@ class RequestingClient(msgspec.Struct, frozen=True, gc=False):
         return None
 
     def is_too_old(self, sequence: int) -> bool:
-        """Whether nobody can tell any more if that request was answered."""
+        """Return True if the answer to that request may have been forgotten."""
         if self.get(sequence) is not None:
             return False
         is_behind = len(self.answered) >= KEPT_PER_CLIENT and sequence < self.answered[0].sequence
@@ -88,7 +90,7 @@ class RequestingClient(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestsImage(msgspec.Struct, frozen=True):
-    """All clients. `oldest_kept` is the least recent one that has answers; from there on all have."""
+    """All clients. `oldest_kept` is the least recent one with answers; all later ones have answers too."""
 
     clients: immutables.Map[Uuid, RequestingClient] = immutables.Map()
     oldest: Uuid | None = None
@@ -100,7 +102,7 @@ class RequestsImage(msgspec.Struct, frozen=True):
         return self.clients.get(client_id)
 
     def in_order(self) -> Iterator[tuple[Uuid, RequestingClient]]:
-        """From the least to the most recent."""
+        """Clients from the least to the most recent."""
         client_id = self.oldest
         while client_id is not None:
             client = self.clients[client_id]
@@ -108,7 +110,7 @@ class RequestsImage(msgspec.Struct, frozen=True):
             client_id = client.newer
 
     def next_time_ms(self, now_ms: int) -> int:
-        """The time that an outcome written now carries: clocks of controllers differ, the log's must not go back."""
+        """Time for an outcome that is written now. Clocks of controllers differ, but the log's times must not go back."""
         return now_ms if self.newest is None else max(now_ms, self.clients[self.newest].last_ms)
 
 
@@ -154,7 +156,7 @@ class RequestsDelta:
             self._forget_client(self._oldest)
 
     def forgotten(self, record: ForgottenRequests) -> None:
-        """A client's mark, as a snapshot has it. ReplayError if the client is known."""
+        """Set a client's mark from a snapshot. ReplayError if the client is known."""
         client = self._as_newest(record.client_id)
         if client.answered or client.forgotten_up_to >= 0:
             raise ReplayError(f"client {to_text(record.client_id)} has asked already")
@@ -173,7 +175,9 @@ class RequestsDelta:
         return client
 
     def _forget_answers(self, now_ms: int) -> None:
-        """Of the least recent clients that have some: while they are over, or too many bytes. Not of the one that just asked."""
+        """Drop answers of the least recent clients, while these are too old or take too many bytes. The newest client keeps
+        its answers.
+        """
         while self._oldest_kept is not None and self._oldest_kept != self._newest:
             client_id = self._oldest_kept
             client = self._known(client_id)
@@ -191,7 +195,7 @@ class RequestsDelta:
         self._count -= 1
 
     def _as_newest(self, client_id: Uuid) -> RequestingClient:
-        """The client, known or not, at the end of the list."""
+        """Return the client, known or new, moved to the end of the list."""
         client = self._get(client_id)
         if client is None:
             client = RequestingClient()
@@ -224,7 +228,7 @@ class RequestsDelta:
 
 
 def request_records(requests: RequestsImage) -> Iterator[ForgottenRequests | RequestOutcome]:
-    """What a snapshot says, from the least to the most recent client."""
+    """The snapshot's records, from the least to the most recent client."""
     for client_id, client in requests.in_order():
         if client.forgotten_up_to >= 0:
             yield ForgottenRequests(0, client_id, client.forgotten_up_to)
@@ -235,7 +239,7 @@ def request_records(requests: RequestsImage) -> Iterator[ForgottenRequests | Req
 
 
 def packed(answer: bytes) -> bytes:
-    """An answer as it is stored: long ones compressed."""
+    """An answer as it is stored: long ones are compressed."""
     return _PLAIN + answer if len(answer) < COMPRESSED_FROM_BYTES else _COMPRESSED + zlib.compress(answer, 1)
 
 

@@ -1,7 +1,7 @@
-"""SCRAM credentials of users (RFC 5802, KIP-554): their part of the image and its records.
+"""SCRAM credentials of users (RFC 5802, KIP-554): their part of the image and their records.
 
-What is kept proves a password and does not give it away: salt, stored key, server key, number of iterations. One per user and
-mechanism.
+A credential checks a password without revealing it: salt, stored key, server key, number of iterations. There is one per user
+and mechanism.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .replay_error import ReplayError
 
 
 class ScramMechanism(enum.IntEnum):
-    """Numbers as in the protocol."""
+    """The protocol's numbers."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -29,7 +29,7 @@ ScramKey = tuple[str, int]
 
 
 class ScramCredential(msgspec.Struct, frozen=True):
-    """Never shown but for the iterations."""
+    """Only the number of iterations is ever shown."""
 
     salt: bytes
     stored_key: bytes
@@ -55,7 +55,7 @@ class ScramDelta:
         self.changed[record.name, record.mechanism] = credential
 
     def remove(self, record: RemoveUserScramCredential) -> None:
-        """ReplayError if the user has none of that mechanism."""
+        """ReplayError if the user has no credential of that mechanism."""
         key = (record.name, record.mechanism)
         if newest(self.image, self.changed, key) is None:
             raise ReplayError(f"user {record.name} has no credential of mechanism {record.mechanism}")
@@ -63,7 +63,7 @@ class ScramDelta:
 
 
 def scram_records(credentials: Mapping[ScramKey, ScramCredential]) -> Iterator[UserScramCredential]:
-    """What a snapshot says, sorted by user and mechanism."""
+    """The snapshot's records, sorted by user and mechanism."""
     for (name, mechanism), credential in sorted(credentials.items(), key=lambda entry: entry[0]):
         yield UserScramCredential(
             0, name, mechanism, credential.salt, credential.stored_key, credential.server_key, credential.iterations

@@ -1,13 +1,13 @@
 """An image as records, and its digest: the canonical form (KIP-630).
 
-The records are ordered so that equal images give equal bytes whatever way they were reached: features first (a reader must know
-the levels before anything else), then brokers and controllers by id, topics by name with their partitions by number, configs by
-resource and key, quotas by entity, the next producer id, access rules by what they say, SCRAM credentials by user, answers to
-requests by client (the least recent first), moves with their queue and plans. Replaying them on the empty image gives an equal
-image. An open transaction is not part of it: take no snapshot then.
+Equal images give equal bytes, however they were reached. The order of the records is: features (a reader must know the levels
+first), brokers and controllers by id, topics by name with their partitions by number, configs by resource and key, quotas by
+entity, the next producer id, ACLs, SCRAM credentials by user, answers to requests by client (the least recent first), moves
+with their queue and plans. Replaying them on the empty image gives an equal image. An open transaction is not included; take
+no snapshot then.
 
-Records are made one after the other and encoded in portions, so that a snapshot of any size needs little memory beside the
-image, and no portion holds the interpreter for long: a worker thread writes it while the event loop goes on.
+Records are made one after the other and encoded in portions. So a snapshot of any size needs little memory beside the image,
+and no portion occupies the interpreter for long: a worker thread writes it while the event loop goes on.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .scram import scram_records
 NO_BROKER = -1
 RECORDS_PER_CHUNK = 1024
 CHUNK_BYTES_MAX = 1024 * 1024
-"""A batch of a snapshot is not larger, unless a single record is."""
+"""Largest batch of a snapshot, unless a single record is larger."""
 
 
 class ImageSnapshot:
-    """An image that becomes a snapshot: the state machines' `FrozenState`."""
+    """An image to be written as a snapshot: the state machines' `FrozenState`."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -46,9 +46,9 @@ class ImageSnapshot:
 
 
 def image_from(bodies: Iterable[bytes]) -> MetadataImage:
-    """The image that a snapshot's data batches make; it does not know where it stands.
+    """Return the image of a snapshot's data batches, without its position in the log.
 
-    UnreadableRecords or ReplayError, both ValueErrors, if they make none.
+    UnreadableRecords or ReplayError, both ValueErrors, for batches that do not make an image.
     """
     delta = MetadataDelta(EMPTY)
     offset = 0
@@ -65,7 +65,7 @@ def image_from(bodies: Iterable[bytes]) -> MetadataImage:
 
 
 def image_records(image: MetadataImage) -> Iterator[AnyRecord]:
-    """The records that make `image` from nothing."""
+    """Records that make `image` from nothing."""
     for name, level in sorted(image.features.items()):
         yield FeatureLevel(0, name, level)
     for _, broker in sorted(image.cluster.brokers.items()):
@@ -92,7 +92,7 @@ def image_records(image: MetadataImage) -> Iterator[AnyRecord]:
 
 
 def image_digest(image: MetadataImage) -> bytes:
-    """SHA-256 over the canonical form. Where the image stands in the log is not part of it."""
+    """SHA-256 over the canonical form. The image's position in the log is not included."""
     digest = hashlib.sha256()
     for body, _ in _chunks(image):
         digest.update(body)

@@ -1,13 +1,13 @@
-"""An image as a tree of directories and values, for people who look at it: the shell, `metadata at`, and comparing two images.
+"""An image as a tree of directories and values: for the shell, for `metadata at`, and for comparing two images.
 
-The tree follows the image's own structs and maps, so a part that the image gets one day is in the tree without anybody's help;
-two tables name the exceptions. `DERIVED` are fields that say again what others say (indexes), and are left out. `_PLACED` are
-fields that are arranged for people: topics by name and by id, credentials by mechanism, configs and quotas by what they are
-about. Directories are made when they are entered, and each remembers the part of the image it shows (`source`): what two images
-share need not be compared.
+The tree follows the image's own structs and maps, so it needs no change for a new part of the image. Two tables have the
+exceptions. `DERIVED` lists fields that follow from others (indexes), which are left out. `_PLACED` lists fields that are
+arranged for people: topics by name and by id, credentials by mechanism, configs and quotas by their subject. Directories are
+built when they are entered, and each remembers the part of the image that it shows (`source`), so a comparison can skip parts
+that two images share.
 
-What nobody may see (credentials, answers to requests, secret configs) is `Hidden`: it compares like the value and prints as
-a placeholder.
+Secret values (credentials, answers to requests, secret configs) are `Hidden`: they compare like the value and print as a
+placeholder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .uuids import Uuid, to_text
 DEFAULT_NAME = "<default>"
 
 ALIASES = frozenset({("topics", "byId")})
-"""Paths that show again what another path shows; comparisons leave them out."""
+"""Paths that repeat the content of another path; comparisons leave them out."""
 
 
 class Hidden:
@@ -56,7 +56,7 @@ Leaf = str | int | float | bool | None | list[Any] | Hidden
 
 
 class Directory:
-    """Named nodes, in the order that people expect. `source` is what of the image it shows, None if it is put together."""
+    """Named nodes, in the order for people. `source`: the part of the image that it shows, None if it is composed of several."""
 
     __slots__ = ("_child", "_names", "_order", "source")
 
@@ -70,7 +70,7 @@ class Directory:
         return list(self._known())
 
     def get(self, name: str) -> Node:
-        """KeyError if there is none of that name."""
+        """KeyError if there is no node of that name."""
         if name not in self._known():
             raise KeyError(name)
         return self._child(name)
@@ -91,12 +91,12 @@ Node = Directory | Leaf
 
 
 def image_tree(image: MetadataImage, is_secret: IsSecret) -> Directory:
-    """The whole image, as it stands under `/image` in the shell."""
+    """The whole image, `/image` in the shell."""
     return _Trees(image, is_secret).root()
 
 
 def plain_document(node: Node) -> object:
-    """A node as JSON has it: directories are objects, hidden values their placeholder."""
+    """A node as JSON: directories are objects, hidden values their placeholder."""
     if isinstance(node, Directory):
         return {name: plain_document(child) for name, child in node.items()}
     if isinstance(node, list):
@@ -120,7 +120,7 @@ def resource_name(resource: tuple[int, str]) -> str:
 
 
 def _entity_name(entity: tuple[tuple[str, str | None], ...]) -> str:
-    """`client-id=c,user=u`: a comma in a name is written `%2C`, and a name that reads like the default `%3Cdefault>`."""
+    """`client-id=c,user=u`. A comma in a name is written `%2C`, and a name that equals the default's `%3Cdefault>`."""
 
     def part(name: str | None) -> str:
         if name is None:
@@ -139,7 +139,7 @@ def _key_name(key: Any) -> str:
 
 
 def _order(key: Any) -> Any:
-    """Numbers by size, everything else by its text."""
+    """A sort key: numbers by size, all other keys by their text."""
     return (0, key, "") if isinstance(key, int) else (1, 0, _key_name(key))
 
 
@@ -154,7 +154,7 @@ class _Trees:
         return self.struct(self.image)
 
     def struct(self, value: msgspec.Struct) -> Directory:
-        """A struct's fields, by the name that people know them by."""
+        """Fields of a struct, by the names that people use."""
         parts: dict[str, tuple[str, Any]] = {}
         for field in value.__struct_fields__:
             if (type(value), field) not in DERIVED:
@@ -189,7 +189,7 @@ class _Trees:
     def map(
         self, values: Mapping[Any, Any], name_of: Callable[[Any], str], make: Callable[[Any], Node] | None = None
     ) -> Directory:
-        """A map's values by the names of their keys."""
+        """Values of a map by the names of their keys."""
         keys: dict[str, Any] = {}
 
         def names() -> Iterable[str]:
@@ -199,7 +199,7 @@ class _Trees:
         return Directory(names, lambda name: (make or self.node)(values[keys[name]]), values)
 
     def sequence(self, values: tuple[Any, ...]) -> Node:
-        """A list; of things that have parts, a directory by number."""
+        """A list of leaves; otherwise a directory by number."""
         nodes = [self.node(item) for item in values]
         if not any(isinstance(node, Directory) for node in nodes):
             return nodes
@@ -221,7 +221,7 @@ class _Trees:
         return Directory(lambda: made, lambda name: made[name](), topics)
 
     def topic(self, topic: TopicImage) -> Directory:
-        """Its name, its id, and its partitions by number."""
+        """Name, id, and partitions by number."""
         facts: dict[str, Leaf] = {"name": topic.name, "id": to_text(topic.topic_id)}
         partitions = topic.partitions
         return Directory(
@@ -231,7 +231,7 @@ class _Trees:
         )
 
     def by_topic(self, values: immutables.Map[Uuid, Any]) -> Directory:
-        """What belongs to topics, by their names."""
+        """Values by the names of their topics."""
         topics = self.image.topics.by_id
         return self.map(values, lambda topic_id: path_name(topics[topic_id].name))
 
@@ -295,7 +295,7 @@ def _original(name: str) -> str:
 DERIVED: frozenset[tuple[type, str]] = frozenset(
     {
         (AclsImage, "ids"),
-        (AclsImage, "said"),
+        (AclsImage, "permissions"),
         (AclsImage, "patterns"),
         (AclsImage, "prefix_lengths"),
         (TopicsImage, "by_name"),
@@ -309,7 +309,7 @@ _NAMES: dict[tuple[type, str], str] = {
     (MetadataImage, "next_producer_id"): "producerIds",
     (AclsImage, "by_id"): "byId",
 }
-"""Where people know a field by another name."""
+"""Fields that people know by another name."""
 
 _PLACED: dict[tuple[type, str], Callable[[_Trees, Any], Node]] = {
     (MetadataImage, "configs"): _Trees.configs,

@@ -13,16 +13,16 @@ Uuid = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 ZERO: Uuid = bytes(16)
 MIGRATING: Uuid = bytes(16)
-"""A directory that is not known, but the replica is believed placed."""
+"""The directory is unknown, but the replica is assumed to have one."""
 UNASSIGNED: Uuid = (1).to_bytes(16, "big")
-"""The replica is not placed in a directory yet."""
+"""The replica has no directory yet."""
 LOST: Uuid = (2).to_bytes(16, "big")
-"""The replica is believed placed in some offline directory."""
+"""The replica is assumed to be in an offline directory."""
 RESERVED_BELOW = 100
 
 
 def random_uuid() -> Uuid:
-    """A fresh random id whose text does not begin with a dash (so that tools can take it as an argument)."""
+    """Return a random id whose text does not begin with a dash, so that it can be a command's argument."""
     while True:
         value = uuid.uuid4().bytes
         if int.from_bytes(value, "big") >= RESERVED_BELOW and not to_text(value).startswith("-"):
@@ -39,7 +39,7 @@ def to_text(value: Uuid) -> str:
 
 
 def from_text(text: str) -> Uuid:
-    """The inverse of `to_text`; ValueError names the text if it is not such an id."""
+    """The inverse of `to_text`. ValueError names the text if it is not an id."""
     try:
         value = base64.urlsafe_b64decode(text + "==")
     except ValueError as error:

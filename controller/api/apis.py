@@ -1,9 +1,8 @@
-"""The table of the controller's admin calls, one row each.
+"""Table of the controller's admin calls, one row per call.
 
-A row says what kind of call it is, what runs it, and how a refusal of the whole request is told. A *write* runs on the
-active controller only and is answered when it is committed; a *read* sees committed state on any controller; a *local*
-call is about this very node, and a *quorum* call is one that its leader answers about the quorum. The service walks this
-table and knows no call by name.
+A row has the kind of the call, its handler, and the form of a refusal. A *write* runs on the active controller only and is
+answered when it is committed. A *read* sees committed state on any controller. A *local* call is about this node. A *quorum*
+call is about the quorum and answered by its leader. The service walks this table and knows no call by name.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from . import refusals
 
 
 class Served(NamedTuple):
-    """The node that a call is answered from: its controller, what answers calls about this node, and its clock.
+    """The answering node: its controller, the handlers of local calls, and its clock.
 
-    `broker`: the broker that passed the call on, if the answer depends on the broker.
+    `broker`: the broker that forwarded the call, if the answer depends on it.
     """
 
     controller: QuorumController
@@ -51,26 +50,26 @@ class Served(NamedTuple):
 
 
 class Kind(enum.Enum):
-    """Where and on what a call runs."""
+    """Place where a call runs, and the state that it sees."""
 
     WRITE = "write"
     READ = "read"
     LOCAL = "local"
     QUORUM = "quorum"
-    """As LOCAL, and can be linearizable, as reads can."""
+    """As LOCAL, but can be linearizable, as reads can."""
 
 
 class AdminApi(NamedTuple):
-    """One row. `run`: an operation for a write, a function of (served, request) for every other call.
+    """One row. `run`: an operation for a write, a function of (served, request) for any other call.
 
-    `entries` is the request's repeated field, or says of a request whether it asks for nothing: a write that does is answered at
-    once, wherever it is asked. `answer_nothing` puts into the response to such a write what Kafka's own would hold.
-    `refuse` repeats an error of the whole request in the response's entries, where Kafka does. `prepare` is given each request
-    first, with the principal: it brings an older form into the newest, and fills in who asks.
-    `strict_from`: the call counts against the client's mutation quota, strictly from this version on. `is_long` says of an image
-    and a request whether the answer takes long: it is put together, or the change worked out, on another thread then, and may
-    look at nothing that is changed in place. `names_loggers` says whether a request is also about this node's own loggers.
-    Who may make the call stands in `access.admission.CALLS`.
+    `entries`: the repeated field of the request, or a predicate that is true for a request that asks for nothing. A write that
+    asks for nothing is answered at once by any controller; `answer_nothing` adds the fields that Kafka's response has then.
+    `refuse` repeats an error of the whole request in the entries of the response, where Kafka does. `prepare` gets each
+    request first, with the principal: it converts older forms to the newest one and fills in the initiator. `strict_from`: the
+    call counts against the client's mutation quota, strictly from this version on. `is_long`: true for an image and a request
+    whose answer takes long. A long answer is computed on another thread, so its handler must not look at anything that is
+    changed in place. `names_loggers`: true for a request that is also about this node's own loggers. The rights that a call
+    needs are in `access.admission.CALLS`.
     """
 
     kind: Kind
@@ -84,7 +83,7 @@ class AdminApi(NamedTuple):
     names_loggers: Callable[[Any], bool] = lambda request: False
 
     def asks_for_nothing(self, request: object) -> bool:
-        """Whether there is nothing to do and nothing to refuse."""
+        """Return True if there is nothing to do and nothing to refuse."""
         if isinstance(self.entries, str):
             return not getattr(request, self.entries)
         return self.entries is not None and self.entries(request)
@@ -94,7 +93,7 @@ class AdminApi(NamedTuple):
 
 
 def _of_committed(describe: Callable[[ControllerState, Any], Message]) -> Callable[[Served, Any], Message]:
-    """A description of the committed state and nothing else."""
+    """A read that needs the committed state and nothing else."""
     return lambda served, request: describe(served.controller.committed, request)
 
 
@@ -138,7 +137,7 @@ def _local(api: str) -> Callable[[Served, Any], Awaitable[Message]]:
 
 
 def _of_quorum(api: str) -> AdminApi:
-    """A call about the quorum, which its leader answers."""
+    """A call about the quorum, answered by its leader."""
 
     async def run(served: Served, request: Any) -> Message:
         if not served.controller.is_active:
@@ -149,14 +148,16 @@ def _of_quorum(api: str) -> AdminApi:
 
 
 async def _describe_quorum(served: Served, request: admin_pb2.DescribeQuorumRequest) -> Message:
-    """Who asks for the metadata log's partition is told there who leads it; others are sent on to the leader."""
+    """Answer requests for the metadata log's partition on any controller: the answer names the leader. Redirect all others to
+    the leader.
+    """
     if not request.topics and not served.controller.is_active:
         raise served.controller.not_controller()
     return await served.local["DescribeQuorum"](request)
 
 
 def _on_brokers(text: str) -> Callable[[Served, Any], Awaitable[Message]]:
-    """A call that only a broker answers. `text` says which one, and why."""
+    """A call that only a broker answers. `text` names the broker to send it to."""
 
     async def run(served: Served, request: Any) -> Message:
         raise ApiError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"{text}, this is a controller.")
@@ -174,7 +175,7 @@ APIS: Mapping[str, AdminApi] = {
         topics.delete,
         "topics",
         refusals.delete_topics,
-        lambda request, principal: topics.take_in_names(request),
+        lambda request, principal: topics.merge_topic_names(request),
         strict_from=5,
         is_long=topics.is_long_deletion,
     ),
@@ -194,13 +195,13 @@ APIS: Mapping[str, AdminApi] = {
         is_long=leader_elections.is_long,
     ),
     "DeleteRecords": AdminApi(
-        Kind.LOCAL, _on_brokers("Records lie on brokers; send this to the broker that leads the partition")
+        Kind.LOCAL, _on_brokers("Records are on brokers; send this to the broker that leads the partition")
     ),
     "DescribeTopicPartitions": AdminApi(
         Kind.READ,
         _of_committed(description.describe),
         refuse=refusals.describe_topic_partitions,
-        prepare=lambda request, principal: description.take_none_for_all(request),
+        prepare=lambda request, principal: description.empty_means_all(request),
         is_long=description.is_long_description,
     ),
     "IncrementalAlterConfigs": AdminApi(
@@ -252,7 +253,7 @@ APIS: Mapping[str, AdminApi] = {
         Kind.READ,
         _metadata,
         refuse=refusals.metadata,
-        prepare=lambda request, principal: description.take_none_for_all_at_first(request),
+        prepare=lambda request, principal: description.empty_means_all_in_version_0(request),
         is_long=description.is_long_metadata,
     ),
     "ApiVersions": AdminApi(Kind.LOCAL, _local("ApiVersions"), refuse=refusals.api_versions),
@@ -279,4 +280,4 @@ APIS: Mapping[str, AdminApi] = {
         Kind.READ, _of_committed(scram.describe), refuse=refusals.describe_user_scram_credentials
     ),
 }
-"""Method of the Admin service → how this controller serves it."""
+"""Method of the Admin service → row of this controller."""

@@ -1,7 +1,7 @@
-"""How the refusal of a whole request is told, for calls whose entries repeat it.
+"""Refusals of whole requests, for calls whose response repeats the error per entry.
 
-One function per call, `(request, response, error)`: it adds to the response what Kafka's own would hold. The header has
-the error already.
+One function per call, `(request, response, error)`: it adds to the response the entries that Kafka's response has. The header
+already has the error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ Refuse = Callable[[Any, Any, ApiError], None]
 
 
 def each(entries: str, answers: str, *copied: str) -> Refuse:
-    """Answer each of the request's `entries` with the error, in the response's `answers`. `copied`: fields that name an entry."""
+    """Return a function that answers each of the request's `entries` with the error, in the response's `answers`. `copied`:
+    the fields that identify an entry.
+    """
 
     def refuse(request: Any, response: Any, error: ApiError) -> None:
         for entry in getattr(request, entries):
@@ -105,7 +107,7 @@ def list_partition_reassignments(
     response: admin_pb2.ListPartitionReassignmentsResponse,
     error: ApiError,
 ) -> None:
-    """The partitions that were asked for, without replicas."""
+    """Repeat the requested partitions, without replicas."""
     for topic in request.topics.topics:
         answer = response.topics.add(name=topic.name)
         for index in topic.partition_indexes:
@@ -127,5 +129,5 @@ def describe_user_scram_credentials(
     response: admin_pb2.DescribeUserScramCredentialsResponse,
     error: ApiError,
 ) -> None:
-    """One entry, of nobody."""
+    """Add one entry with an empty user name."""
     set_error(response.results.add(), error)

@@ -1,16 +1,18 @@
-"""The controller's doors: admin calls (gRPC, or passed on by brokers) and what brokers ask over peer frames.
+"""The controller's API: admin calls (over gRPC or forwarded by brokers) and brokers' requests over peer frames.
 
-Theory of operation. `apis.APIS` is the one table of admin calls. Every call is admitted first, in the same way: cluster id, read
-mode, deadline, the caller's rights. A write is then ready, unless it is refused or must wait for `min_offset`: `accept` needs no
-task for it. What is not ready goes on in a task: it waits for `min_offset`, and for a linearizable read until a majority of the
-controllers has confirmed that this one leads and its state has caught up (writes are linearizable in any read mode). `dispatch`
-does both. Neither raises for a request, and the response's header is filled in. `access.admission` says whether the caller may
-have a call, by the rules in the committed state: a write is only judged where it is carried out, on the active controller, and
-nothing but super users' calls before the state is complete. A write with a request id is answered like its first sending if
-there was one (`engine/exactly_once.py`); then the caller's rights are not asked again, for the answer is his.
+Theory of operation. `apis.APIS` is the table of admin calls. Every call is admitted first: cluster id, read mode, deadline,
+the caller's rights. A write is then ready, unless it is refused or has to wait for `min_offset`; `accept` answers a ready
+write without a task. A deferred call continues in a task: it waits for `min_offset`, and a linearizable read waits until a
+majority has confirmed this leader and the committed state has caught up. Writes are linearizable in any read mode. `dispatch`
+does both in one task. Neither raises for a request, and both fill in the response's header.
 
-Peer handlers decode a struct, run the manager's operation as a write, and encode its response; a refusal of the whole
-request is the response's own error. Heartbeats are answered without a task of their own.
+`access.admission` decides on the caller's rights by the ACLs of the committed state. A write is judged on the active
+controller, where it is carried out. Before the state is complete, only super users' calls are served. A repeated write with a
+request id gets the first answer (`engine/exactly_once.py`); authorization is not repeated, because the answer already belongs
+to this caller.
+
+A peer handler decodes a struct, runs the manager's operation as a write, and encodes its response. A refusal of the whole
+request is the response's own error. Heartbeats need no task.
 """
 
 from __future__ import annotations
@@ -68,11 +70,13 @@ logger = logging.getLogger("kraftlab.controller")
 
 DEFAULT_TIMEOUT_MS = 60_000
 LONG_CHANGES = 250
-"""More changes of a broker, in one request, are worked out beside the event loop."""
+"""A broker's request with more changes is computed off the event loop."""
 
 
 class Ready(NamedTuple):
-    """A call that nothing holds up. A request with an id is not judged before its turn: `admission` is the whole request then."""
+    """A call that nothing holds up. A request with an id is authorized later, in its turn in the queue: `admission` holds the
+    whole request then.
+    """
 
     row: AdminApi
     call: Call
@@ -81,21 +85,21 @@ class Ready(NamedTuple):
     identity: exactly_once.RequestIdentity | None
 
 
-class Refusal(NamedTuple):
-    """The response to a call that is not carried out: refused, asking for nothing, or with nothing that the caller may have."""
+class Finished(NamedTuple):
+    """The response to a call that is not carried out: it was refused, asks for nothing, or the caller may have no part of it."""
 
     response: Message
 
 
-class NotNow(NamedTuple):
-    """A call that waits, or that is not a write. `run`, in a task, goes on from what was worked out, and returns the response."""
+class Deferred(NamedTuple):
+    """A call that has to wait, or that is not a write. `run` continues in a task and returns the response."""
 
     run: Later
 
 
 class ControllerService:
-    """Serves one controller. `local` has what answers the calls about this node's log and its quorum, by method name. Without
-    `access` everybody may call everything. `waits`: how to wait; None: in trio.
+    """Serves one controller. `local`: handlers of calls about this node's log and quorum, by method name. `access` None:
+    everybody may call everything. `waits` None: wait in trio.
     """
 
     def __init__(
@@ -122,18 +126,20 @@ class ControllerService:
     # --- admin calls ---------------------------------------------------------------------------------------------------------
 
     def accept(self, call: Call, answer: Callable[[Message], None]) -> Later | None:
-        """Answer a call that needs no task, at once or when its write is committed; otherwise return what a task has to run."""
+        """Answer a call that needs no task, at once or when its write is committed. Otherwise return the function that a task
+        has to run.
+        """
         admitted = self._admitted(call)
-        if isinstance(admitted, NotNow):
+        if isinstance(admitted, Deferred):
             return admitted.run
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, Finished):
             answer(admitted.response)
         else:
             self._write(admitted).when_done(partial(self._answer_written, admitted, answer))
         return None
 
     def _answer_written(self, ready: Ready, answer: Callable[[Message], None], written: Answer[Any]) -> None:
-        """Runs while the controller is about its own business: nothing may escape."""
+        """Complete and send the answer of a write. This runs inside the controller's event queue, so no exception may escape."""
         call = ready.call
         try:
             if written.error is None:
@@ -147,22 +153,22 @@ class ControllerService:
         answer(response)
 
     async def dispatch(self, call: Call) -> Message:
-        """Answers one admin call; errors stand in its header, and in its entries where the call has a place for them."""
+        """Answer one admin call. Errors are in its header, and in its entries where the call has a place for them."""
         admitted = self._admitted(call)
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, Finished):
             return admitted.response
-        if isinstance(admitted, NotNow):
+        if isinstance(admitted, Deferred):
             return await admitted.run()
-        return await self._told(admitted.row, call, partial(self._carry_out, admitted))
+        return await self._or_refusal(admitted.row, call, partial(self._carry_out, admitted))
 
-    def _admitted(self, call: Call) -> Ready | Refusal | NotNow:
-        """Judge a call that has arrived, as far as that can be done without waiting."""
+    def _admitted(self, call: Call) -> Ready | Finished | Deferred:
+        """Check an arriving call as far as possible without waiting."""
         row = APIS.get(call.api)
         if row is None:
             header = admin_pb2.ResponseHeader(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=f"This node does not know the call {call.api}."
             )
-            return Refusal(admin_pb2.CallResponse(fault=header))
+            return Finished(admin_pb2.CallResponse(fault=header))
         request: Any = call.request
         header = request.header
         row.prepare(request, call.principal)
@@ -171,39 +177,39 @@ class ControllerService:
         try:
             self._check_header(row, header)
             if row.names_loggers(request):
-                return NotNow(partial(self._told, row, call, partial(self._with_loggers, call)))
+                return Deferred(partial(self._or_refusal, row, call, partial(self._with_loggers, call)))
             if row.kind is Kind.WRITE and row.asks_for_nothing(request):
                 self._admit(row, call)
                 nothing = METHODS[call.api].response()
                 row.answer_nothing(request, nothing)
-                return Refusal(self._answered(nothing, self.controller.applied_offset))
+                return Finished(self._answered(nothing, self.controller.applied_offset))
             if row.kind is Kind.WRITE and timeout_ms <= 0:
                 self._admit(row, call)
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")
             if row.kind is not Kind.WRITE or header.min_offset > self.controller.applied_offset:
-                return NotNow(partial(self._told, row, call, partial(self._run, row, call, timeout_ms, deadline_ms)))
+                return Deferred(partial(self._or_refusal, row, call, partial(self._run, row, call, timeout_ms, deadline_ms)))
             return self._ready(row, call, deadline_ms)
         except ApiError as error:
-            return Refusal(self._refused(row, call, error))
+            return Finished(self._refused(row, call, error))
 
-    def _ready(self, row: AdminApi, call: Call, deadline_ms: int) -> Ready | Refusal:
-        """Judge the caller's rights, unless the request has an id; ApiError refuses the whole request."""
+    def _ready(self, row: AdminApi, call: Call, deadline_ms: int) -> Ready | Finished:
+        """Check the caller's rights, unless the request has an id. ApiError refuses the whole request."""
         identity = exactly_once.identity_of(call.api, call.principal, call.request)
         admission = self._admit(row, call) if identity is None else Admission(call.request)
         if admission.is_void:
             empty = _completed(admission, METHODS[call.api].response())
-            return Refusal(self._answered(empty, self.controller.applied_offset))
+            return Finished(self._answered(empty, self.controller.applied_offset))
         return Ready(row, call, admission, deadline_ms, identity)
 
-    async def _told(self, row: AdminApi, call: Call, run: Later) -> Message:
-        """The response that a task works out; an ApiError becomes a refusal."""
+    async def _or_refusal(self, row: AdminApi, call: Call, run: Later) -> Message:
+        """Await a response. An ApiError becomes a refusal."""
         try:
             return await run()
         except ApiError as error:
             return self._refused(row, call, error)
 
     async def _with_loggers(self, call: Call) -> Message:
-        """Answers for this controller's loggers; the rest of the request is served as any other."""
+        """Answer for this controller's loggers; serve the rest of the request as any other."""
 
         def admit(request: Any) -> Admission:
             return self._rights(call, request)
@@ -218,19 +224,19 @@ class ControllerService:
         return self._answered(response, self.controller.applied_offset)
 
     async def _run(self, row: AdminApi, call: Call, timeout_ms: int, deadline_ms: int) -> Message:
-        """Carries a call out once this node has reached what the call's header asks for."""
+        """Carry out a call once this node has reached the state that the call's header asks for."""
         header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
         is_linearizable = header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE and row.kind is not Kind.WRITE
         if is_linearizable or header.min_offset > self.controller.applied_offset:
             await self._wait_for(header.min_offset, timeout_ms, is_linearizable)
         ready = self._ready(row, call, deadline_ms)
-        if isinstance(ready, Refusal):
+        if isinstance(ready, Finished):
             return ready.response
         return await self._carry_out(ready)
 
     async def _carry_out(self, ready: Ready) -> Message:
-        """The response, once a write is committed. A read that takes long is put together aside: a committed state never changes,
-        and this loop has a quorum and heartbeats to answer.
+        """Carry out a call and return its response; a write returns when it is committed. A long read is computed on a thread:
+        a committed state never changes, and the event loop has to serve the quorum and heartbeats meanwhile.
         """
         row, call, admission = ready.row, ready.call, ready.admission
         if row.kind is Kind.WRITE:
@@ -241,17 +247,19 @@ class ControllerService:
             return self._answered(_completed(admission, await run()), self.controller.applied_offset)
         offset = self.controller.applied_offset
         is_long = row.is_long(self.controller.committed.image, admission.request)
-        return self._answered(_completed(admission, await self._waits.aside(run) if is_long else run()), offset)
+        return self._answered(_completed(admission, await self._waits.offload(run) if is_long else run()), offset)
 
     def _admit(self, row: AdminApi, call: Call) -> Admission:
-        """What of a call its caller may have; ApiError for nothing."""
+        """Part of a call that its caller may have. NOT_CONTROLLER for a write on a standby; ApiError if the caller may have
+        none of it.
+        """
         controller, authorizer = self.controller, self._authorizer
         if row.kind is Kind.WRITE and authorizer.settings.is_enabled and not controller.is_active:
             raise controller.not_controller()
         return self._rights(call, call.request)
 
     def _rights(self, call: Call, request: Any) -> Admission:
-        """What of a request the caller may have, wherever it is carried out."""
+        """Part of a request that the caller may have, on any node."""
         controller = self.controller
         image = controller.committed.image
         rights = self._authorizer.rights(image.acls if controller.is_loaded else None, call.principal, call.host)
@@ -265,11 +273,11 @@ class ControllerService:
     def put(
         self, name: str, run: Callable[[ControllerState, Context], Outcome[object]], deadline_ms: int, is_long: bool
     ) -> Answer[object]:
-        """Hands an operation to the controller; its outcome is unknown if it is begun and not committed by the deadline."""
+        """Queue an operation at the controller. If it has begun and is not committed by the deadline, its outcome is unknown."""
         return self.controller.write(name, run, deadline_ms=deadline_ms, answer_by_ms=deadline_ms, is_long=is_long)
 
     def _once(self, ready: Ready, state: ControllerState, context: Context) -> Outcome[Any]:
-        """Runs a write with an id, if it has not run yet. What its caller may not have at all is refused and not remembered."""
+        """Run a write with an id, unless it has run before. A request that is refused as a whole is not remembered."""
         call, identity = ready.call, ready.identity
         assert identity is not None
         response = METHODS[call.api].response()
@@ -284,7 +292,7 @@ class ControllerService:
         return exactly_once.recorded(call.api, identity, outcome, state, context.now_ms)
 
     def _run_write(self, ready: Ready, state: ControllerState, context: Context) -> Outcome[Any]:
-        """Runs a write, which may ask for its client's mutation quota, the broker that passed it on and the quorum."""
+        """Run a write with its client's mutation quota, the forwarding broker and the quorum in its context."""
         row, call, request = ready.row, ready.call, ready.admission.request
         charge = UNLIMITED
         if row.strict_from is not None and not getattr(request, "validate_only", False):
@@ -310,7 +318,7 @@ class ControllerService:
             if row.kind is Kind.LOCAL:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    "What a node says of itself is not replicated, so it cannot be read linearizably. Read it as it is, with "
+                    "A node's own facts are not replicated, so they cannot be read linearizably. Read them as they are, with "
                     "min_offset if the node must have applied a certain change.",
                 )
         elif header.read_mode != admin_pb2.READ_MODE_COMMITTED:
@@ -336,7 +344,9 @@ class ControllerService:
         )
 
     def _refused(self, row: AdminApi, call: Call, error: ApiError) -> Message:
-        """A refusal of the whole request. One of a change whose outcome is unknown reflects the change, if it was committed."""
+        """Response that refuses the whole request. If the outcome of a change is unknown, the response's offset is the end of
+        the change.
+        """
         response: Any = METHODS[call.api].response()
         set_error(response.header, error)
         response.header.outcome_unknown = isinstance(error, CommitUnknown)
@@ -344,7 +354,7 @@ class ControllerService:
         return self._answered(response, error.offset if isinstance(error, CommitUnknown) else self.controller.applied_offset)
 
     def _answered(self, response: Any, offset: int) -> Message:
-        """The response, with its header filled in."""
+        """Fill in the response's header."""
         header, active = response.header, self.controller.active_controller
         header.metadata_offset = offset
         header.epoch = active.epoch
@@ -357,7 +367,7 @@ class ControllerService:
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
     def peer_handlers(self) -> dict[int, PeerHandler | DirectHandler]:
-        """By api number, for the node's PeerServer."""
+        """Handlers by API number, for the node's PeerServer."""
         return {
             Api.ALTER_PARTITION: self._writer(
                 AlterPartitionRequest,
@@ -388,7 +398,7 @@ class ControllerService:
         }
 
     def _handler(self, request_type: type[Any], response_type: type[Any], begin: Callable[[Any], Answer[Any]]) -> DirectHandler:
-        """Reply to a peer's request with the answer of what it begins, once there is one."""
+        """Decode a peer's request, give it to `begin`, and send the answer when it is complete."""
         decoder = Decoder(request_type)
 
         def accept(peer_request: PeerRequest, responder: Responder) -> None:
@@ -409,7 +419,7 @@ class ControllerService:
         operation: Callable[..., Outcome[Any]],
         is_long: Callable[[Any], bool] = lambda request: False,
     ) -> DirectHandler:
-        """Reply with the outcome of a manager's operation, once that is committed."""
+        """Run a manager's operation as a write and reply with its response once it is committed."""
         name = request_type.__name__.removesuffix("Request")
 
         def begin(request: Any) -> Answer[Any]:
@@ -424,7 +434,7 @@ class ControllerService:
         return run(state, request, context._replace(quorum=self._quorum))
 
     def _move_progress(self, request: MoveProgressRequest) -> Answer[MoveProgressResponse]:
-        """Progress of moves is no state: it is kept by the active controller, and by nobody else."""
+        """Keep a broker's progress report. Progress is not replicated: only the active controller has it."""
         controller, answer = self.controller, Answer[MoveProgressResponse]()
         try:
             if not controller.is_active:
@@ -438,7 +448,7 @@ class ControllerService:
         return answer
 
     async def _envelope(self, peer_request: PeerRequest) -> bytes:
-        """An admin call that a broker passes on, with the principal that the broker authenticated."""
+        """Serve an admin call that a broker forwards, with the principal that the broker authenticated."""
         return _encode(await self._unwrap(_envelope_decoder.decode(peer_request.body)))
 
     async def _unwrap(self, envelope: EnvelopeRequest) -> EnvelopeResponse:

@@ -1,6 +1,6 @@
-"""What a door waits for, and on what clock: the one thing in which a served controller and a simulated one differ.
+"""Waiting in the API: the only difference between a served controller and a simulated one.
 
-The service itself awaits nothing else, so it answers a call in whichever world its waits belong to.
+The service awaits nothing else, so the same service runs on trio and in a simulation.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ T = TypeVar("T")
 
 
 class Waits(Protocol):
-    """The world's own ways to wait."""
+    """Ways to wait."""
 
     async def within(self, timeout_ms: int, wait: Callable[[], Awaitable[None]]) -> bool:
-        """Waits for that as long as it may take; False if it did not come, and was given up."""
+        """Run `wait` for at most `timeout_ms`. Return False if it did not finish and was cancelled."""
         ...
 
     async def answered(self, answer: Answer[T]) -> T:
-        """The value of an answer once it is there; raises its error."""
+        """Wait for an answer and return its value, or raise its error."""
         ...
 
-    async def aside(self, run: Callable[[], T]) -> T:
-        """What a function that takes long returns, while the node goes on to do other things."""
+    async def offload(self, run: Callable[[], T]) -> T:
+        """Return the result of a long computation, while the event loop goes on."""
         ...
 
 
 class TrioWaits:
-    """On trio's clock. One thing at a time is worked out aside, on a thread."""
+    """Waits on trio's clock. One computation at a time runs on a thread."""
 
     def __init__(self) -> None:
         self._threads = trio.CapacityLimiter(1)
@@ -46,5 +46,5 @@ class TrioWaits:
     async def answered(self, answer: Answer[T]) -> T:
         return await answer.wait()
 
-    async def aside(self, run: Callable[[], T]) -> T:
+    async def offload(self, run: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(run, limiter=self._threads)

@@ -1,18 +1,18 @@
 """The life of brokers: registration, heartbeat, fencing, controlled shutdown, directories (KIP-631, KIP-858, KIP-841).
 
-Theory of operation. A broker registers with a new incarnation id per process start and gets an epoch, the offset of the
-first record of that registration, which it names in everything it asks from then on. It is fenced until it has applied
-its own registration. What a heartbeat leads to is decided by the table in `heartbeats.py`; what that means is written
-here: a broker that is fenced or goes leaves every ISR and leadership first and is marked second; one that comes back is
-marked first and then considered for partitions without leader. A controlled shutdown ends when every active broker has
-seen the leaderships move.
+Theory of operation. A broker registers with a new incarnation id per process start. It gets an epoch, the offset of the first
+record of its registration, and names that epoch in all later requests. It is fenced until it has applied its own registration.
+The table in `heartbeats.py` decides the next state of a broker; this module writes the records of that state. A broker that is
+fenced or unregistered leaves every ISR and leadership first and is marked second. A broker that comes back is marked first,
+and then considered for partitions without a leader. A controlled shutdown ends when every active broker has applied the
+changes that moved its leaderships.
 
-A broker that names, when it registers, the epoch in which it was shut down cleanly has lost nothing and keeps its claim to
-lead; any other that was known before leaves ISRs and ELRs first (KIP-966). Heartbeats also tell of directories: of offline
-ones, whose replicas leave at once, and of cordoned ones, which get no new replicas (KIP-1066).
+A registration that names the epoch of a clean shutdown proves that the broker has lost nothing, and the broker stays eligible
+to lead. Any other known broker leaves ISRs and ELRs first (KIP-966). Heartbeats also report directories: offline ones, whose
+replicas leave at once, and cordoned ones, which get no new replicas (KIP-1066).
 
-A registration is one change for readers. Fencing and unregistering change partitions before the broker in one event, in
-batches if there are many: after any prefix of them the log tells a consistent story.
+A registration is one change for readers. Fencing and unregistering change partitions before the broker, in one event and in
+several batches if there are many partitions. Any prefix of these batches is consistent.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ LEVEL_MAX = (1 << 15) - 1
 def register(
     state: ControllerState, table: HeartbeatTable, request: BrokerRegistrationRequest, context: Context
 ) -> Outcome[BrokerRegistrationResponse]:
-    """Registers an incarnation, or refreshes one that is registered already and keeps its epoch and flags; what lies in a
-    directory that it does not name any more leaves ISRs and leaderships, as if a heartbeat had told of it.
+    """Register an incarnation. The same incarnation again is refreshed and keeps its epoch and flags; replicas in a directory
+    that it does not name any more leave ISRs and leaderships, as after a heartbeat that reports the directory offline.
 
     ApiError, in this order: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (id, listeners, levels),
-    DUPLICATE_BROKER_REGISTRATION (another incarnation is alive and has not lost its place to this one),
-    INVALID_REGISTRATION (directories), UNSUPPORTED_VERSION (features).
+    DUPLICATE_BROKER_REGISTRATION (another incarnation is alive, and this one does not replace it), INVALID_REGISTRATION
+    (directories), UNSUPPORTED_VERSION (features).
     """
     existing = state.image.cluster.brokers.get(request.broker_id)
     _check_registration(state, table, request, existing, context)
     refreshed = existing if existing is not None and existing.incarnation_id == request.incarnation_id else None
     records: list[AnyRecord] = []
     if existing is not None and refreshed is None:
-        records += _leave_to_successor(state, existing, request, context.settings)
+        records += _records_of_replaced(state, existing, request, context.settings)
     if refreshed is not None:
         lost = _partitions_in_lost_directories(state, refreshed, request)
         records += without_data(state, lost, refreshed.broker_id, context.settings)
@@ -92,25 +92,25 @@ def register(
 
     def appended(end_offset: int) -> None:
         if refreshed is not None and table.contact(request.broker_id) is not None:
-            table.arrived(request.broker_id, -1, context.now_ms)
+            table.note_contact(request.broker_id, -1, context.now_ms)
         else:
             table.register(request.broker_id, context.now_ms)
             logger.info("broker %d registered with epoch %d", request.broker_id, epoch)
 
     response = BrokerRegistrationResponse(ErrorCode.NONE, None, epoch)
-    # Before transactions existed, a prefix of the changes had to do: the broker is fenced until its registration is there.
+    # Without transactions a prefix of the changes may be committed alone: the broker stays fenced until its registration is.
     is_one = metadata_version(state.image) >= TRANSACTIONS
     return Outcome(records, response, is_one, appended, "broker registration")
 
 
-def _leave_to_successor(
+def _records_of_replaced(
     state: ControllerState, existing: BrokerImage, request: BrokerRegistrationRequest, settings: Settings
 ) -> list[AnyRecord]:
-    """What the old incarnation leaves before a new one registers.
+    """Records that take the old incarnation out of ISRs and leaderships before the new one registers.
 
-    One that says in which epoch it was shut down cleanly, and was not registered since, has all its data: it stays where it may
-    become leader. After anything else the tails of its logs may be lost, so it leaves ISR and ELR (KIP-966). It leaves them too
-    where its replica lay in a directory that it does not name any more: that may be made anew elsewhere, and empty.
+    An incarnation that was shut down cleanly in its last epoch has all its data, so it stays where it may become leader. After
+    any other end the tails of its logs may be lost, so it leaves ISR and ELR (KIP-966). It leaves them too for replicas in a
+    directory that the new incarnation does not name: the broker may create them again, empty, in another directory.
     """
     broker_id = existing.broker_id
     if request.previous_broker_epoch != existing.epoch:
@@ -127,14 +127,14 @@ def _leave_to_successor(
 def _partitions_in_lost_directories(
     state: ControllerState, known: BrokerImage, request: BrokerRegistrationRequest
 ) -> list[TopicPartition]:
-    """What lies in the directories that a registration does not name any more."""
+    """Partitions with a replica in a directory that the registration does not name any more."""
     lost = [directory for directory in known.log_dirs if directory not in request.log_dirs]
     return _partitions_in_directories(state, known.broker_id, lost)
 
 
 def _partitions_in_directories(state: ControllerState, broker_id: int, directories: Iterable[Uuid]) -> list[TopicPartition]:
-    """The partitions whose replica on that broker lies there. Where a disk came from another broker, replicas of that one may be
-    assigned to it still.
+    """Partitions whose replica on that broker is in one of the directories. A disk may come from another broker, and then
+    replicas of that broker can still be assigned to it.
     """
     topics = state.image.topics.by_id
     return [
@@ -148,9 +148,9 @@ def _partitions_in_directories(state: ControllerState, broker_id: int, directori
 def unregister(
     state: ControllerState, request: admin_pb2.UnregisterBrokerRequest, context: Context
 ) -> Outcome[admin_pb2.UnregisterBrokerResponse]:
-    """Takes a broker out of the cluster: out of every ISR and ELR first, out of the registrations last. Replica lists stay.
+    """Remove a broker from the cluster: from every ISR and ELR first, from the registrations last. Replica lists stay.
 
-    ApiError BROKER_ID_NOT_REGISTERED, or STALE_BROKER_EPOCH if another registration than the expected one is there.
+    ApiError BROKER_ID_NOT_REGISTERED, or STALE_BROKER_EPOCH if the registration is not the expected one.
     """
     broker = state.image.cluster.brokers.get(request.broker_id)
     if broker is None:
@@ -159,7 +159,7 @@ def unregister(
         raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Broker {request.broker_id} is registered with epoch {broker.epoch}, not {request.expected_broker_epoch}: it has "
-            "registered again. Look at it once more before it is unregistered.",
+            "registered again. Describe it again before unregistering it.",
         )
     records: list[AnyRecord] = [*without_unclean_broker(state, broker.broker_id, context.settings)]
     records.append(UnregisterBroker(0, broker.broker_id, broker.epoch))
@@ -185,7 +185,7 @@ def _check_registration(
     check_node(request.broker_id, request.listeners, request.features)
     if existing is not None and existing.incarnation_id != request.incarnation_id:
         alive = not existing.fenced and table.has_valid_session(request.broker_id, context.now_ms)
-        if alive and not _has_taken_its_place(existing, request):
+        if alive and not _replaces_dead_incarnation(existing, request):
             raise ApiError(
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"Another broker with id {request.broker_id} is alive, or its session of "
@@ -197,13 +197,13 @@ def _check_registration(
 
 
 def check_node(node_id: int, listeners: tuple[Listener, ...], features: tuple[tuple[str, int, int], ...]) -> None:
-    """ApiError INVALID_REGISTRATION if a node says of itself what no answer could repeat."""
+    """ApiError INVALID_REGISTRATION if a node's id, listeners or feature levels do not fit the protocol's responses."""
 
     def refuse(reason: str) -> ApiError:
         return ApiError(ErrorCode.INVALID_REGISTRATION, f"Node {node_id} {reason}")
 
     if not 0 <= node_id <= ID_MAX:
-        raise refuse(f"has an id that is none: ids are numbers from 0 to {ID_MAX}. Set another node.id.")
+        raise refuse(f"has an invalid id: ids are numbers from 0 to {ID_MAX}. Set another node.id.")
     if len({listener.name for listener in listeners}) < len(listeners):
         raise refuse("names a listener twice. Give each of advertised.listeners a name of its own.")
     for listener in listeners:
@@ -214,11 +214,11 @@ def check_node(node_id: int, listeners: tuple[Listener, ...], features: tuple[tu
             raise refuse(f"supports {name} from level {lowest} to {highest}: levels rise, from 0 to {LEVEL_MAX}.")
 
 
-def _has_taken_its_place(existing: BrokerImage, request: BrokerRegistrationRequest) -> bool:
-    """Whether the new incarnation holds every directory and every endpoint of the old one.
+def _replaces_dead_incarnation(existing: BrokerImage, request: BrokerRegistrationRequest) -> bool:
+    """Return True if the new incarnation holds every directory and every endpoint of the old one.
 
-    A process locks its directories and keeps its ports for as long as it runs, so the old one is gone, and waiting for its
-    session to end would only make a restart after a crash slow. Copied directories on another machine do not pass: its
+    A process locks its directories and keeps its ports while it runs, so the old incarnation has ended. Waiting for its
+    session to end would only slow down a restart after a crash. Copied directories on another machine do not pass: its
     endpoints differ.
     """
     has_directories = bool(existing.log_dirs) and set(existing.log_dirs) <= set(request.log_dirs)
@@ -244,8 +244,8 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
 
 
 def check_features(state: ControllerState, node_id: int, features: tuple[tuple[str, int, int], ...], context: Context) -> None:
-    """The node must support every finalized level, the quorum's own included; what it does not name it supports at 0 only
-    (metadata.version: at 1).
+    """Require support for every finalized level, the quorum's own included. A feature that the node does not name is supported
+    at level 0 only (metadata.version: at level 1).
     """
     ranges = {name: (lowest, highest) for name, lowest, highest in features}
     finalized = {**state.image.features, KRAFT_VERSION: context.quorum().kraft_version}
@@ -262,7 +262,7 @@ def check_features(state: ControllerState, node_id: int, features: tuple[tuple[s
 def heartbeat_facts(
     state: ControllerState, table: HeartbeatTable, request: BrokerHeartbeatRequest, broker: BrokerImage
 ) -> tuple[BrokerState, HeartbeatFacts]:
-    """Where the broker stands and what its next state depends on."""
+    """Current state of the broker, and the facts that its next state depends on."""
     current = table.state_of(request.broker_id, broker.fenced)
     leads = shutdown_seen = False
     if request.want_shutdown or current is BrokerState.CONTROLLED_SHUTDOWN:
@@ -284,8 +284,8 @@ def _active_brokers(state: ControllerState) -> list[int]:
 def quick_heartbeat(
     committed: ControllerState, newest: ControllerState, table: HeartbeatTable, request: BrokerHeartbeatRequest
 ) -> BrokerHeartbeatResponse | None:
-    """The answer to a heartbeat that changes nothing and depends on nothing uncommitted; None if it has to be looked at
-    in turn.
+    """Answer to a heartbeat that changes nothing and depends on no uncommitted state. None if the heartbeat has to go through
+    the queue.
     """
     broker = committed.image.cluster.brokers.get(request.broker_id)
     if (
@@ -306,7 +306,7 @@ def quick_heartbeat(
 def heartbeat(
     state: ControllerState, table: HeartbeatTable, request: BrokerHeartbeatRequest, context: Context
 ) -> Outcome[BrokerHeartbeatResponse]:
-    """Carries out what a heartbeat leads to. ApiError STALE_BROKER_EPOCH if the broker has to register first."""
+    """Carry out the transition that a heartbeat causes. ApiError STALE_BROKER_EPOCH if the broker has to register first."""
     broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
     current, facts = heartbeat_facts(state, table, request, broker)
     following = next_state(current, facts)
@@ -326,7 +326,7 @@ def heartbeat(
 
 
 def _cordons(broker: BrokerImage, request: BrokerHeartbeatRequest, level: int) -> tuple[Uuid, ...] | None:
-    """The directories that the broker reports as cordoned, None if that is known already, or cannot be noted."""
+    """Reported cordoned directories. None if they are known already, or if metadata.version does not have them."""
     if request.cordoned_log_dirs is None or level < CORDONED_DIRECTORIES:
         return None
     reported = tuple(sorted(directory for directory in request.cordoned_log_dirs if directory in broker.log_dirs))
@@ -346,7 +346,7 @@ def _response(following: BrokerState, facts: HeartbeatFacts) -> BrokerHeartbeatR
 def _change_state(
     state: ControllerState, table: HeartbeatTable, broker: BrokerImage, following: BrokerState, settings: Settings
 ) -> tuple[list[AnyRecord], Callable[[int], None]]:
-    """The records of a change of state, and what to note in the table once they are appended."""
+    """Records of a change of state, and a function that updates the table once they are appended."""
     broker_id = broker.broker_id
     if following is BrokerState.UNFENCED:
         unfence: AnyRecord = BrokerRegistrationChange(0, broker_id, broker.epoch, fenced=False)
@@ -361,7 +361,7 @@ def _change_state(
 
     def gone(end_offset: int) -> None:
         table.leave_controlled_shutdown(broker_id)
-        logger.info("broker %d is fenced by its own wish", broker_id)
+        logger.info("broker %d fenced at its own request", broker_id)
 
     return _fence_records(state, broker, settings), gone
 
@@ -374,7 +374,7 @@ def _fence_records(state: ControllerState, broker: BrokerImage, settings: Settin
 
 
 def fence(state: ControllerState, table: HeartbeatTable, broker_id: int, context: Context) -> Outcome[None]:
-    """Fences a broker whose session has ended."""
+    """Fence a broker whose session has ended."""
     broker = state.image.cluster.brokers.get(broker_id)
     records = [] if broker is None else _fence_records(state, broker, context.settings)
     return Outcome(records, None, atomic=False, appended=lambda end_offset: table.leave_controlled_shutdown(broker_id))
@@ -387,10 +387,10 @@ def _with_directories_offline(
     offline: tuple[bytes, ...],
     context: Context,
 ) -> list[AnyRecord]:
-    """Adds the loss of directories after a heartbeat's own records: the replicas there leave ISRs and leaderships first, and are
-    not eligible to lead either, since a repaired directory may come back empty.
+    """Append the loss of directories to a heartbeat's own records. The replicas there leave ISRs and leaderships first. They
+    are not eligible to lead either, since a repaired directory may come back empty.
 
-    A broker that loses its last directory is fenced as well, until it registers others: it can serve nothing.
+    A broker that loses its last directory is fenced until it registers others: it cannot serve anything.
     """
     if records:
         state = state.replay(records, context.next_offset, state.image.provenance)

@@ -1,4 +1,4 @@
-"""ControllerRegistration: controllers announce their endpoints, so that brokers and clients find the active one (KIP-919)."""
+"""ControllerRegistration: controllers register their endpoints, and brokers and clients find the active one by them (KIP-919)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .brokers import check_features, check_node
 def register(
     state: ControllerState, request: ControllerRegistrationRequest, context: Context
 ) -> Outcome[ControllerRegistrationResponse]:
-    """Registers a controller; one that says what is known already writes nothing. ApiError UNSUPPORTED_VERSION,
+    """Register a controller. A registration that is known already writes nothing. ApiError UNSUPPORTED_VERSION,
     INVALID_REGISTRATION.
     """
     level = metadata_version(state.image)
     if level < CONTROLLER_REGISTRATION:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"metadata.version {level} knows no registrations of controllers; it takes {CONTROLLER_REGISTRATION}.",
+            f"metadata.version {level} has no registrations of controllers; {CONTROLLER_REGISTRATION} has.",
         )
     check_node(request.controller_id, request.listeners, request.features)
     check_features(state, request.controller_id, request.features, context)

@@ -1,7 +1,7 @@
-"""DescribeCluster: who belongs to the cluster and where everybody can be reached.
+"""DescribeCluster: brokers and controllers with their endpoints.
 
-Kafka's clients say which kind of endpoint they want: brokers from a broker, or the controllers in their place from a controller.
-Without that a node tells of both. What is asked of a broker reaches a controller without the kind: the broker has looked at it.
+Kafka's clients name the kind of endpoint they want: brokers from a broker, or the controllers in the place of brokers from a
+controller. Without a kind, a node describes both. A broker checks the kind itself and forwards the request without it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def describe(
     active_controller_id: int,
     silences_ms: Mapping[int, int] = NOT_LISTENING,
 ) -> admin_pb2.DescribeClusterResponse:
-    """Brokers (fenced ones on request) and registered controllers, sorted by id. ApiError if brokers are wanted of this endpoint,
-    which is a controller's. `silences_ms` has how long ago the active controller heard each broker, by id.
+    """Brokers (fenced ones on request) and registered controllers, sorted by id. ApiError if a client wants brokers from this
+    endpoint, which is a controller's. `silences_ms`: time since the last heartbeat of each broker, by id.
     """
     check_endpoint_type(request, CONTROLLERS)
     response = admin_pb2.DescribeClusterResponse(

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: brokers report in which of their directories a replica lies (KIP-858)."""
+"""AssignReplicasToDirs: brokers report the directory of a replica (KIP-858)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ MAX_ASSIGNMENTS = 2250
 def assign(
     state: ControllerState, request: AssignReplicasToDirsRequest, context: Context
 ) -> Outcome[AssignReplicasToDirsResponse]:
-    """Notes directories of replicas. A replica in a directory that is not online also leaves ISR and leadership.
+    """Write the directories of replicas. A replica in a directory that is not online also leaves ISR and leadership.
 
     ApiError for the whole request: UNSUPPORTED_VERSION, STALE_BROKER_EPOCH, INVALID_REQUEST (too many at once). Per partition:
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no replica of it). Of a partition
-    named twice the last counts.
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the broker has no replica of it). If a partition is
+    named twice, the last entry counts.
     """
     if metadata_version(state.image) < DIRECTORIES:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"metadata.version {metadata_version(state.image)} knows no directories of replicas; it takes {DIRECTORIES}.",
+            f"metadata.version {metadata_version(state.image)} has no directories of replicas; {DIRECTORIES} has.",
         )
     broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
     if len(request.assignments) > MAX_ASSIGNMENTS:
@@ -75,7 +75,7 @@ def _change(state: ControllerState, broker: BrokerImage, entry: DirectoryAssignm
     eligibility = Eligibility(image.cluster.brokers)
 
     def accepts(partition: PartitionImage, broker_id: int) -> bool:
-        """As before, but the directory of this broker is the one it names now."""
+        """As `Eligibility.accepts`, with the directory that this request names."""
         if broker_id != broker.broker_id:
             return eligibility.accepts(partition, broker_id)
         return online and broker.is_active

@@ -1,12 +1,11 @@
-"""Who is alive: contact times of brokers, and the heartbeat state machine.
+"""Contact times of brokers, and the state machine of heartbeats.
 
-Theory of operation. What the log says of a broker (fenced, in controlled shutdown) is replicated; when it was last heard
-is not: this table lives on the active controller only. It is filled at activation with *now* for every registered broker,
-so a failover gives each of them a whole session timeout. Contact times are taken when a request arrives, before it waits
-for anything, so that a busy controller does not fence healthy brokers; a controller that finds that it stood still itself
-forgives that time.
+Theory of operation. The log says whether a broker is fenced or in controlled shutdown. The time of its last heartbeat is not
+replicated: this table exists on the active controller only. At activation every registered broker gets the current time, so
+after a failover each has a whole session timeout. A contact is noted when the request arrives, before it waits for anything,
+so a busy controller does not fence healthy brokers. A controller that was stopped itself forgives that time.
 
-`next_state` walks the table `TRANSITIONS`; what a change of state means for partitions is `brokers.py`.
+`next_state` walks the table `TRANSITIONS`; `brokers.py` writes what a change of state means for partitions.
 
 Metadata offsets are end offsets: a broker that reports N has applied everything below N.
 """
@@ -23,7 +22,7 @@ UNBOUNDED_OFFSET = 1 << 62
 
 
 class BrokerState(enum.Enum):
-    """Where a broker stands in its life (KIP-631)."""
+    """States in a broker's life (KIP-631)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -32,7 +31,7 @@ class BrokerState(enum.Enum):
 
 
 class HeartbeatFacts(NamedTuple):
-    """What a heartbeat's outcome depends on, besides the current state."""
+    """Facts that decide the next state, besides the current one."""
 
     want_fence: bool
     want_shutdown: bool
@@ -41,7 +40,7 @@ class HeartbeatFacts(NamedTuple):
     leads: bool
     """It leads at least one partition."""
     shutdown_seen: bool
-    """Every active broker has applied the changes that took its leaderships away."""
+    """Every active broker has applied the changes that moved this broker's leaderships."""
 
 
 class Transition(NamedTuple):
@@ -53,9 +52,7 @@ class Transition(NamedTuple):
 
 TRANSITIONS: tuple[Transition, ...] = (
     Transition(BrokerState.FENCED, "wants shutdown", lambda f: f.want_shutdown, BrokerState.SHUTDOWN_NOW),
-    Transition(
-        BrokerState.FENCED, "no wish to be fenced, caught up", lambda f: not f.want_fence and f.caught_up, BrokerState.UNFENCED
-    ),
+    Transition(BrokerState.FENCED, "wants no fence, caught up", lambda f: not f.want_fence and f.caught_up, BrokerState.UNFENCED),
     Transition(BrokerState.FENCED, "otherwise", lambda f: True, BrokerState.FENCED),
     Transition(
         BrokerState.UNFENCED, "wants fence and shutdown", lambda f: f.want_fence and f.want_shutdown, BrokerState.SHUTDOWN_NOW
@@ -78,14 +75,12 @@ _ROWS = {state: tuple(row for row in TRANSITIONS if row.current is state) for st
 
 
 def next_state(current: BrokerState, facts: HeartbeatFacts) -> BrokerState:
-    """The state that a heartbeat leads to."""
+    """State after a heartbeat."""
     return next(row.following for row in _ROWS[current] if row.holds(facts))
 
 
 class BrokerContact:
-    """One broker's entry. `controlled_shutdown_offset` is the end of the batch that moved its leaderships away, -1 if
-    none did.
-    """
+    """Entry of one broker. `controlled_shutdown_offset`: end of the batch that moved its leaderships, -1 if there is none."""
 
     __slots__ = ("controlled_shutdown_offset", "last_contact_ms", "metadata_offset")
 
@@ -96,25 +91,25 @@ class BrokerContact:
 
 
 class HeartbeatTable:
-    """Contact times and reported offsets of registered brokers, by id. Empty on a controller that is not active."""
+    """Contact times and reported offsets of registered brokers, by id. Empty on a standby."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._contacts: dict[int, BrokerContact] = {}
 
     def activate(self, broker_ids: Iterable[int], now_ms: int) -> None:
-        """Starts anew with every registered broker as just heard."""
+        """Start with every registered broker, as if each had just sent a heartbeat."""
         self._contacts = {broker_id: BrokerContact(now_ms) for broker_id in broker_ids}
 
     def deactivate(self) -> None:
         self._contacts = {}
 
     def register(self, broker_id: int, now_ms: int) -> None:
-        """A new incarnation: everything known of the old one is dropped."""
+        """Add a new incarnation and forget the old one."""
         self._contacts[broker_id] = BrokerContact(now_ms)
 
-    def arrived(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
-        """Notes a heartbeat at its arrival. Offsets never go back; unknown brokers are left to the checks that follow."""
+    def note_contact(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
+        """Note a heartbeat at its arrival. Reported offsets never go back. Unknown brokers are left to later checks."""
         contact = self._contacts.get(broker_id)
         if contact is not None:
             contact.last_contact_ms = now_ms
@@ -124,27 +119,27 @@ class HeartbeatTable:
         return self._contacts.get(broker_id)
 
     def state_of(self, broker_id: int, fenced: bool) -> BrokerState:
-        """Where a broker stands; a controlled shutdown counts only if this controller began it (KIP-631)."""
+        """Current state of a broker. A controlled shutdown counts only if this controller began it (KIP-631)."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.controlled_shutdown_offset != NO_OFFSET and not fenced:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if fenced else BrokerState.UNFENCED
 
     def enter_controlled_shutdown(self, broker_id: int, end_offset: int) -> None:
-        """Sets the offset that all active brokers must have applied before this one may go; once only."""
+        """Set the offset that all active brokers must have applied before this one may shut down; once only."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.controlled_shutdown_offset == NO_OFFSET:
             contact.controlled_shutdown_offset = end_offset
 
     def leave_controlled_shutdown(self, broker_id: int) -> None:
-        """The broker was fenced: if it comes back, it begins anew."""
+        """Forget the controlled shutdown of a broker that was fenced."""
         contact = self._contacts.get(broker_id)
         if contact is not None:
             contact.controlled_shutdown_offset = NO_OFFSET
 
     def lowest_offset(self, broker_ids: Iterable[int]) -> int:
-        """The lowest metadata offset that these brokers reported; UNBOUNDED_OFFSET for none of them, -1 if one did not
-        report yet.
+        """Lowest metadata offset that these brokers reported. UNBOUNDED_OFFSET without brokers, -1 if one has not reported
+        yet.
         """
         lowest = UNBOUNDED_OFFSET
         for broker_id in broker_ids:
@@ -153,12 +148,12 @@ class HeartbeatTable:
         return lowest
 
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
-        """Heard within the session timeout (whether it is fenced is the image's knowledge)."""
+        """Return True if the last heartbeat is not older than the session timeout."""
         contact = self._contacts.get(broker_id)
         return contact is not None and now_ms - contact.last_contact_ms <= self.session_timeout_ms
 
     def stalest(self, unfenced_ids: Iterable[int]) -> tuple[int, int] | None:
-        """Of these brokers, the one heard longest ago: (id, time its session ends). None if there is none."""
+        """The broker with the oldest heartbeat among these: (id, end of its session). None without brokers."""
         oldest: tuple[int, int] | None = None
         for broker_id in unfenced_ids:
             contact = self._contacts.get(broker_id)
@@ -167,12 +162,12 @@ class HeartbeatTable:
         return None if oldest is None else (oldest[0], oldest[1] + self.session_timeout_ms)
 
     def forgive(self, stall_ms: int, now_ms: int) -> None:
-        """This controller did not listen for that long: nobody's silence in that time counts."""
+        """Extend all sessions by the time during which this controller was stopped."""
         for contact in self._contacts.values():
             contact.last_contact_ms = min(now_ms, contact.last_contact_ms + stall_ms)
 
     def statistics(self, now_ms: int) -> dict[int, dict[str, int]]:
-        """Per broker: milliseconds since the last contact, and the metadata offset it reported."""
+        """Per broker: milliseconds since the last contact, and the reported metadata offset."""
         return {
             broker_id: {"silent_ms": now_ms - contact.last_contact_ms, "metadata_offset": contact.metadata_offset}
             for broker_id, contact in self._contacts.items()

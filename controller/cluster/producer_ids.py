@@ -1,7 +1,7 @@
-"""AllocateProducerIds: brokers get producer ids in blocks, and no id is ever given twice (KIP-730).
+"""AllocateProducerIds: brokers get producer ids in blocks, and no id is given twice (KIP-730).
 
-A block is gone once its record is in the log, whether or not the broker that asked hears of it: ids are plenty. The same call
-comes from brokers (peer frames) and from people (admin API).
+A block is used up once its record is in the log, even if the answer is lost: there are plenty of ids. Brokers send this call
+over peer frames, people over the admin API.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HIGHEST_PRODUCER_ID = (1 << 63) - 1
 def allocate_for_broker(
     state: ControllerState, request: AllocateProducerIdsRequest, context: Context
 ) -> Outcome[AllocateProducerIdsResponse]:
-    """A block for the broker that asks. ApiError STALE_BROKER_EPOCH if that is not its registration."""
+    """Allocate a block for a broker. ApiError STALE_BROKER_EPOCH if that is not its registration."""
     start, record = _next_block(state, request.broker_id, request.broker_epoch)
     return Outcome([record], AllocateProducerIdsResponse(ErrorCode.NONE, None, start, BLOCK_SIZE))
 
@@ -29,7 +29,7 @@ def allocate_for_broker(
 def allocate(
     state: ControllerState, request: admin_pb2.AllocateProducerIdsRequest, context: Context
 ) -> Outcome[admin_pb2.AllocateProducerIdsResponse]:
-    """The same for who speaks the admin API."""
+    """As `allocate_for_broker`, over the admin API."""
     start, record = _next_block(state, request.broker_id, request.broker_epoch)
     return Outcome([record], admin_pb2.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=BLOCK_SIZE))
 

@@ -1,8 +1,8 @@
-"""What a broker that is asked to change broker configs checks of itself, besides each key's own type (KIP-226).
+"""Checks of broker configs that depend on the broker, besides the type of each key (KIP-226).
 
-A broker's configs are changed at that broker, or for the whole cluster at any: only it knows what its server.properties says. It
-hands that along when it passes the call on, and these checks compare with it. A change that is asked of a controller directly
-names any broker, and is not held against a file that nobody knows there.
+A broker's configs are changed at that broker, and the cluster's defaults at any broker, since only a broker knows its
+server.properties. It sends the file's values along when it forwards the call, and these checks compare with them. A change
+that is sent to a controller directly can name any broker, and is not compared with a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENDPOINT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*://\S*:[0-9]{1,5}")
 
 
 def check_named(name: str, broker: ForwardingBroker | None) -> None:
-    """A broker changes its own configs only, and the cluster's. ApiError INVALID_REQUEST."""
+    """A broker changes only its own configs and the cluster's. ApiError INVALID_REQUEST."""
     if not name:
         return
     node_id = node_id_of(name, "Node id")
@@ -39,7 +39,7 @@ def check_named(name: str, broker: ForwardingBroker | None) -> None:
 
 
 def check_value(name: str, value: str, values: BrokerValues, *, is_known: bool) -> None:
-    """One new value, compared with those in force if they are known. ApiError INVALID_REQUEST."""
+    """Compare a new value with the current ones, if those are known. ApiError INVALID_REQUEST."""
     refusal = validate_broker_value(name, value)
     if refusal is None and is_known:
         refusal = _fault_of_listeners(name, value) or _fault_of_threads(name, value, values)
@@ -49,7 +49,7 @@ def check_value(name: str, value: str, values: BrokerValues, *, is_known: bool) 
 
 
 def check_eligible_leaders(name: str, changes: Mapping[str, str | None]) -> None:
-    """While eligible leader replicas are on, everybody must read the same min.insync.replicas. ApiError INVALID_CONFIG."""
+    """While eligible leader replicas are on, all brokers must have the same min.insync.replicas. ApiError INVALID_CONFIG."""
     if MIN_INSYNC_REPLICAS not in changes:
         return
     if name:

@@ -1,11 +1,11 @@
 """AlterClientQuotas and DescribeClientQuotas (KIP-546).
 
-Theory of operation. Entries are independent of each other, and each is all or nothing; one ClientQuota record per changed key. An
-entity that is named by two entries, or a key that is named twice in one, is refused: nothing says which one counts. An entity is
-answered once however often it was named, with the first thing that is wrong with it.
+Theory of operation. Entries are independent of each other. Each is all or nothing, and makes one ClientQuota record per
+changed key. An entity in two entries, or a key that is named twice in one entry, is refused as ambiguous. An entity is
+answered once, with its first error.
 
-A filter's components all have to match; each names a type and the name, the default, or anything of that type. A strict filter
-takes no entity that has other types besides.
+All components of a filter have to match. Each names a type and a name, the default, or any name of the type. A strict filter
+matches no entity with further types.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LIMIT = ("a LONG", (1 << 63) - 1)
 
 
 class _Parts(Protocol):
-    """A repeated field of parts."""
+    """A repeated field of entity parts."""
 
     def add(self, *, entity_type: str) -> admin_pb2.QuotaEntityPart: ...
 
@@ -49,7 +49,7 @@ class _Parts(Protocol):
 def alter(
     state: ControllerState, request: admin_pb2.AlterClientQuotasRequest, context: Context
 ) -> Outcome[admin_pb2.AlterClientQuotasResponse]:
-    """Sets and removes quotas. ApiError POLICY_VIOLATION if that makes more records than a batch holds."""
+    """Set and remove quotas. ApiError POLICY_VIOLATION for more records than a batch holds."""
     response = admin_pb2.AlterClientQuotasResponse()
     records: list[AnyRecord] = []
     entities = [quota_entity(_parts(entry.entity)) for entry in request.entries]
@@ -72,7 +72,7 @@ def alter(
 
 
 def _parts(named: Iterable[admin_pb2.QuotaEntityPart]) -> QuotaEntity:
-    """The parts in the order in which they are named; of a type that comes twice the last one counts."""
+    """Parts in the order of the request. If a type comes twice, the last part counts."""
     parts = {part.entity_type: part.entity_name if part.HasField("entity_name") else None for part in named}
     return tuple(parts.items())
 
@@ -109,7 +109,7 @@ def _alter_entity(
 
 
 def _keys_of(entity: QuotaEntity) -> Mapping[str, bool]:
-    """The keys that an entity can have. ApiError INVALID_REQUEST if it can be none."""
+    """Quota keys of an entity. ApiError INVALID_REQUEST if the entity is not valid."""
     if not entity:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     types = dict(entity)
@@ -130,7 +130,7 @@ def _keys_of(entity: QuotaEntity) -> Mapping[str, bool]:
 
 
 def _is_host(text: str) -> bool:
-    """An address, or this very host: no controller asks a name server in the middle of a change."""
+    """Return True for an address or localhost. A controller does not query a name server in the middle of a change."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -155,7 +155,7 @@ def _check_value(keys: Mapping[str, bool], key: str, value: float) -> None:
 
 
 def describe(state: ControllerState, request: admin_pb2.DescribeClientQuotasRequest) -> admin_pb2.DescribeClientQuotasResponse:
-    """The entities that match and their quotas, sorted. ApiError INVALID_REQUEST, or UNSUPPORTED_VERSION for an unknown type."""
+    """Matching entities with their quotas, sorted. ApiError INVALID_REQUEST, or UNSUPPORTED_VERSION for an unknown type."""
     wanted = _components(request.components)
     response = admin_pb2.DescribeClientQuotasResponse()
     response.header.error_message = ""
@@ -171,7 +171,7 @@ def describe(state: ControllerState, request: admin_pb2.DescribeClientQuotasRequ
 
 
 def _components(components: Iterable[admin_pb2.QuotaFilterComponent]) -> dict[str, tuple[int, str | None]]:
-    """Type → (kind of match, name) of a filter that makes sense."""
+    """Type → (kind of match, name). ApiError for a filter that contradicts itself."""
     wanted: dict[str, tuple[int, str | None]] = {}
     for component in components:
         kind, match_type = component.entity_type, component.match_type

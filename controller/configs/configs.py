@@ -1,14 +1,14 @@
-"""Changing dynamic configuration: IncrementalAlterConfigs and AlterConfigs (KIP-339, KIP-226, KIP-133).
+"""Changes of dynamic configuration: IncrementalAlterConfigs and AlterConfigs (KIP-339, KIP-226, KIP-133).
 
-Theory of operation. A dynamic value is one Config record per key; None deletes it. Each resource of a request is all or nothing,
-resources are independent of each other, and everything accepted lands in one atomic batch. Which keys exist, their types and
-what is valid stand in `kraftlab.config.topic_configs`; `resources` has the types of resources, `broker_rules` what a broker
-checks of itself, and this module the order: what the request alone shows, the resource's name, each value, all of them together,
-that the resource exists, the server's policy. The old AlterConfigs replaces all values of a resource, so it is turned into
-the changes that do so.
+Theory of operation. A dynamic value is one Config record per key; None deletes it. Each resource of a request is all or
+nothing, resources are independent of each other, and everything that is accepted is one atomic batch.
+`kraftlab.config.topic_configs` has the keys, their types and valid values, `resources` the types of resources, and
+`broker_rules` the checks that depend on a broker. This module has the order of the checks: the request alone, the resource's
+name, each value, all values together, the resource's existence, the server's policy. The old AlterConfigs replaces all values
+of a resource, so it is converted into the changes that do so.
 
-Values that do not change make no record, except for brokers: setting one again lets the broker read it again. A changed
-min.insync.replicas clears the eligible leader replicas that were eligible by the old one.
+A value that does not change makes no record, except for brokers: setting it again makes the broker read it again. A changed
+min.insync.replicas clears the eligible leader replicas that were eligible under the old one.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ from .resources import (
 def alter(
     state: ControllerState, request: admin_pb2.IncrementalAlterConfigsRequest, context: Context
 ) -> Outcome[admin_pb2.IncrementalAlterConfigsResponse]:
-    """Sets, deletes, appends to and subtracts from dynamic values. ApiError POLICY_VIOLATION if that makes more than a
-    batch.
-    """
+    """Set, delete, append to and subtract from dynamic values. ApiError POLICY_VIOLATION for more records than a batch holds."""
     response = admin_pb2.IncrementalAlterConfigsResponse()
     records: list[AnyRecord] = []
     repeated = _named_repeatedly(request.resources)
@@ -61,7 +59,7 @@ def alter(
 def replace(
     state: ControllerState, request: admin_pb2.AlterConfigsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterConfigsResponse]:
-    """Gives resources exactly the dynamic values that are named; what is not named is deleted. ApiError as `alter`."""
+    """Give resources exactly the named dynamic values; delete all others. ApiError as `alter`."""
     changes = admin_pb2.IncrementalAlterConfigsRequest(validate_only=request.validate_only)
     for resource in request.resources:
         changed = changes.resources.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -106,7 +104,7 @@ def _alter_resource(state: ControllerState, resource: admin_pb2.AlterConfigsReso
 
 
 def _check_request(changes: Sequence[admin_pb2.AlterableConfig]) -> None:
-    """What can be told from the request alone."""
+    """Errors that the request alone shows."""
     if len({change.name for change in changes}) < len(changes):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     for change in changes:
@@ -122,7 +120,7 @@ def _check_request(changes: Sequence[admin_pb2.AlterableConfig]) -> None:
 
 
 def _check_name(kind: int, name: str, context: Context) -> None:
-    """The resource is of a type kept here, and has a name it can have."""
+    """Check that the resource's type has configs here, and that its name is valid."""
     resource_type = RESOURCE_TYPES.get(kind)
     if resource_type is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
@@ -139,7 +137,7 @@ def _check_name(kind: int, name: str, context: Context) -> None:
 def _new_value(
     state: ControllerState, kind: int, change: admin_pb2.AlterableConfig, current: Mapping[str, str], context: Context
 ) -> str | None:
-    """What the key is to be, valid by itself; None deletes it."""
+    """New value of the key, valid by itself; None deletes it."""
     if change.config_operation == ConfigOperation.DELETE:
         return None
     value: str = change.value
@@ -199,7 +197,7 @@ def _check_together(
     after: Mapping[str, str],
     context: Context,
 ) -> None:
-    """What is wrong with the values only in the light of each other, or of the cluster."""
+    """Errors that depend on other values, or on the cluster."""
     if kind == ResourceType.BROKER:
         if not name:
             own = [key for key, value in changes.items() if value is not None and _is_per_broker(key)]
@@ -220,7 +218,7 @@ def _is_per_broker(name: str) -> bool:
 
 
 def new_topic_values(configs: Iterable[admin_pb2.CreatableTopicConfig]) -> dict[str, str]:
-    """The checked values of a topic that is created; the last one wins where a key comes twice. ApiError INVALID_CONFIG."""
+    """Checked values of a new topic. If a key comes twice, the last value counts. ApiError INVALID_CONFIG."""
     configs = list(configs)
     missing = [config.name for config in configs if not config.HasField("value")]
     if missing:

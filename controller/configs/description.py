@@ -1,8 +1,8 @@
-"""Describing configuration: DescribeConfigs and ListConfigResources (KIP-226, KIP-569, KIP-1142).
+"""Descriptions of configuration: DescribeConfigs and ListConfigResources (KIP-226, KIP-569, KIP-1142).
 
-What topics and groups inherit is that of the broker that was asked, whose server.properties comes along with the call; of a call
-that was made at a controller, that controller's. A broker describes itself and the cluster's defaults; a controller any
-broker, of which it knows what is dynamic only.
+Topics and groups inherit from the broker that forwarded the call, which sends its server.properties along. If the call was
+sent to a controller, they inherit from that controller. A broker describes itself and the cluster's defaults. A controller
+describes any broker, but knows only its dynamic values.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .resources import (
 _UNCLEAN = "unclean.leader.election.enable"
 
 LONG_FROM_RESOURCES = 200
-"""To tell of so many takes a tenth of a second or so."""
+"""Describing this many takes about a tenth of a second."""
 
 Described = tuple[str, ConfigKey | None, Effective]
-"""(key's name, what is known of it, its value)."""
+"""(name of the key, its definition if known, its value)."""
 
 
 def is_long(image: MetadataImage, request: admin_pb2.DescribeConfigsRequest) -> bool:
-    """Whether an answer tells of very many resources."""
+    """Return True for a description of very many resources."""
     return len(request.resources) >= LONG_FROM_RESOURCES
 
 
@@ -48,7 +48,7 @@ def describe(
     settings: Settings,
     broker: ForwardingBroker | None = None,
 ) -> admin_pb2.DescribeConfigsResponse:
-    """Values with their sources, sorted by key. A list of keys that is empty counts as all of them, unknown keys are left out."""
+    """Values with their sources, sorted by key. An empty list of keys selects all keys; unknown keys are left out."""
     response = admin_pb2.DescribeConfigsResponse()
     for resource in request.resources:
         result = response.results.add(resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -71,7 +71,7 @@ def describe(
 def _describe_resource(
     image: MetadataImage, kind: int, name: str, settings: Settings, broker: ForwardingBroker | None, wanted: Set[str]
 ) -> Iterable[Described]:
-    """At least the keys that are wanted, all if that is empty."""
+    """At least the wanted keys; all keys if `wanted` is empty."""
     values = broker_values(image, settings, broker)
     dynamic = dynamic_values(image, kind, name)
     if kind == ResourceType.TOPIC:
@@ -95,7 +95,7 @@ def _describe_resource(
 
 
 def _check_topic(image: MetadataImage, name: str) -> None:
-    """As `check_exists` of a topic; that one is not there needs no text (as in Kafka)."""
+    """As `check_exists` for a topic, but without a text for a missing topic, as in Kafka."""
     try:
         check_exists(image, ResourceType.TOPIC, name)
     except ApiError as error:
@@ -152,7 +152,7 @@ def _dynamic_default(value: Effective) -> Effective:
 def _entry(
     name: str, key: ConfigKey | None, value: Effective, request: admin_pb2.DescribeConfigsRequest
 ) -> admin_pb2.ConfigEntry:
-    """Of a key that is not known nobody can say whether its value may be shown."""
+    """One entry. The value of an unknown key is not shown."""
     entry = _plain_entry(name, key, value)
     entry.config_type = 0 if key is None else key.type.number
     if request.include_synonyms:
@@ -180,20 +180,20 @@ def _source(source: Source) -> admin_pb2.ConfigSource:
 
 
 def topic_entries(image: MetadataImage, dynamic: Mapping[str, str], settings: Settings) -> list[admin_pb2.ConfigEntry]:
-    """Every key of a topic with these dynamic values, sorted by name: what CreateTopics answers."""
+    """Every key of a topic with these dynamic values, sorted by name: the configs in the response to CreateTopics."""
     values = broker_values(image, settings)
     return [_plain_entry(name, key, topic_value(name, dynamic.get(name), values)) for name, key in sorted(TOPIC_KEYS.items())]
 
 
 def unclean_election_enabled(image: MetadataImage, topic_name: str, settings: Settings) -> bool:
-    """Whether a leader may be elected outside the ISR of this topic (`unclean.leader.election.enable`)."""
+    """Return True if a leader may be elected outside the ISR of this topic (`unclean.leader.election.enable`)."""
     return topic_text(_UNCLEAN, image.config(ResourceType.TOPIC, topic_name, _UNCLEAN), broker_values(image, settings)) == "true"
 
 
 def list_resources(
     image: MetadataImage, request: admin_pb2.ListConfigResourcesRequest, version: int
 ) -> admin_pb2.ListConfigResourcesResponse:
-    """The resources of these types, of all if none is named; version 0 knows client metrics only.
+    """Resources of these types, of all types if none is named. Version 0 has client metrics only.
 
     ApiError UNSUPPORTED_VERSION for a type that has no configs.
     """
@@ -204,7 +204,7 @@ def list_resources(
     if unknown:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"Resource type {unknown[0]} has no configs; those that have are {', '.join(map(str, RESOURCE_TYPES))}.",
+            f"Resource type {unknown[0]} has no configs; the types with configs are {', '.join(map(str, RESOURCE_TYPES))}.",
         )
     response = admin_pb2.ListConfigResourcesResponse()
     for kind in types:

@@ -1,14 +1,14 @@
-"""UpdateFeatures: all of a request's levels are finalized, or none (KIP-584, KIP-778).
+"""UpdateFeatures: all levels of a request are finalized, or none (KIP-584, KIP-778).
 
-Theory of operation. Each update is held against the level that is finalized, against what this controller, every registered
-broker and every controller support, and against what going down would lose; the first thing that is wrong is told. What a level
-needs of another feature may come in the same request, in any order. A member of the quorum that has not registered may not
-support anything, and a broker that is gone counts until it is unregistered: a level that somebody cannot read ends that node. The
-same level as now is written again. `kraft.version` belongs to the quorum, which knows it by the records of its voters: here it
-can only be confirmed.
+Theory of operation. Each update is compared with the finalized level, with the levels that this controller and every
+registered node support, and with the loss that a downgrade would cause. The first error refuses the request. The level of a
+feature that another level needs may come in the same request, in any order. A voter that has not registered is taken to
+support nothing, and a broker that is gone counts until it is unregistered: a level that a node cannot read stops that node.
+Finalizing the current level again writes it again. `kraft.version` belongs to the quorum, which knows it from its voters'
+records; here it can only be confirmed.
 
-Eligible leader replicas need one min.insync.replicas that everybody reads from the log. So switching them on writes the cluster's
-default if there is none, and removes what single brokers had; switching them off forgets who was eligible.
+Eligible leader replicas need one min.insync.replicas that all nodes read from the log. So switching them on writes the
+cluster's default if there is none, and removes the values of single brokers. Switching them off clears the eligible replicas.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from ..engine.state import Context, ControllerState, Outcome, QuorumFacts
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 _FAILED = "The update failed for all features since the following feature had an error: "
 _WITHOUT_RESULTS = 2
-"""From this version on the answer names no features."""
+"""First version whose response names no features."""
 
 
 def update(
     state: ControllerState, request: admin_pb2.UpdateFeaturesRequest, context: Context
 ) -> Outcome[admin_pb2.UpdateFeaturesResponse]:
-    """Finalizes levels. ApiError INVALID_UPDATE_VERSION with the first one that cannot be."""
+    """Finalize levels. ApiError INVALID_UPDATE_VERSION for the first level that cannot be finalized."""
     version = version_of(request)
     levels = dict(state.image.features)
     records: list[AnyRecord] = []
@@ -78,7 +78,7 @@ def _check(
     context: Context,
     quorum: QuorumFacts,
 ) -> None:
-    """ApiError INVALID_UPDATE_VERSION if the feature cannot be at that level now."""
+    """ApiError INVALID_UPDATE_VERSION if the feature cannot have that level now."""
     current = quorum.kraft_version if name == KRAFT_VERSION else levels.get(name, 0)
     reason: str | None
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
@@ -104,7 +104,7 @@ def _refused(text: str) -> ApiError:
 
 
 def _not_supported(image: MetadataImage, name: str, level: int, context: Context, quorum: QuorumFacts) -> str | None:
-    """Which node does not support that level."""
+    """Text that names the node without support for that level; None if all nodes support it."""
     node_id = context.settings.node_id
     lowest, highest = SUPPORTED.get(name, (0, 0))
     if not lowest <= level <= highest:
@@ -152,7 +152,7 @@ def _check_dependencies(levels: Mapping[str, int]) -> None:
 
 
 def _eligible_leaders_switched(image: MetadataImage, levels: Mapping[str, int], level: int, context: Context) -> list[AnyRecord]:
-    """What has to go with it when eligible leader replicas are switched on or off."""
+    """Further records of a switch of eligible leader replicas, on or off."""
     was_on = levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
     if was_on == (level > 0):
         return []

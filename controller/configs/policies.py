@@ -1,7 +1,7 @@
-"""Policies of the server's own: code that may refuse what is otherwise fine (KIP-108, KIP-133).
+"""Policies of the server: code that may refuse valid changes (KIP-108, KIP-133).
 
-`alter.config.policy.class.name` and `create.topic.policy.class.name` name a Python callable as `module:callable`. It is called
-with what would be the outcome and refuses by raising ValueError, whose text the client gets with POLICY_VIOLATION.
+`alter.config.policy.class.name` and `create.topic.policy.class.name` name a Python callable as `module:callable`. It gets the
+result of the change, and refuses the change by raising ValueError. The client gets the error's text with POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ CREATE_TOPIC_POLICY = "create.topic.policy.class.name"
 
 
 def check_loadable(static: Mapping[str, str]) -> None:
-    """ConfigError if a policy that server.properties names cannot be had: said at the start, not to the first client."""
+    """ConfigError if a policy of server.properties cannot be loaded. A node checks this at its start."""
     for key in (ALTER_CONFIG_POLICY, CREATE_TOPIC_POLICY):
         if static.get(key):
             _load(key, static[key])
 
 
 def check_configs(static: Mapping[str, str], resource_type: int, name: str, configs: Mapping[str, str]) -> None:
-    """Asks about a resource's dynamic configs as they would be. ApiError POLICY_VIOLATION."""
+    """Ask the policy about a resource's new dynamic configs. ApiError POLICY_VIOLATION."""
     _ask(static, ALTER_CONFIG_POLICY, resource_type, name, dict(configs))
 
 
 def check_topic(
     static: Mapping[str, str], name: str, assignments: Mapping[int, tuple[int, ...]], configs: Mapping[str, str]
 ) -> None:
-    """Asks about a topic as it would be, its replicas by partition. ApiError POLICY_VIOLATION."""
+    """Ask the policy about a new topic with its replicas by partition. ApiError POLICY_VIOLATION."""
     _ask(static, CREATE_TOPIC_POLICY, name, dict(assignments), dict(configs))
 
 

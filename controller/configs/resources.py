@@ -1,6 +1,6 @@
-"""What has configs: the table of resource types, and the checks of a resource's name.
+"""Resources that have configs: their types, and the checks of their names.
 
-Topics, nodes and their loggers have to exist; a group or a subscription to client metrics exists as long as it has a value.
+Topics, nodes and their loggers have to exist. A group, or a subscription to client metrics, exists as long as it has a value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..topics.topic_names import name_problem
 
 
 class ConfiguredType(NamedTuple):
-    """`source` is that of its dynamic values; `empty_name` is told to who would change a resource without name."""
+    """`source`: source of the resource's dynamic values. `empty_name`: refusal of a change without a resource name."""
 
     source: Source
     empty_name: str | None
@@ -36,12 +36,12 @@ _NOTHING: Mapping[str, str] = {}
 
 
 def dynamic_values(image: MetadataImage, resource_type: int, name: str) -> Mapping[str, str]:
-    """What was set for a resource, as it was written."""
+    """Dynamic values of a resource, as they were written."""
     return image.configs.get((resource_type, name), _NOTHING)
 
 
 def broker_values(image: MetadataImage, settings: Settings, broker: ForwardingBroker | None = None) -> BrokerValues:
-    """What topics and groups inherit: from the broker that was asked, or from this controller."""
+    """Values that topics and groups inherit: from the broker that forwarded the call, otherwise from this controller."""
     node_id, static = (settings.node_id, settings.static) if broker is None else (broker.node_id, broker.static)
     return BrokerValues(
         dynamic_values(image, ResourceType.BROKER, str(node_id)), dynamic_values(image, ResourceType.BROKER, ""), static
@@ -49,8 +49,8 @@ def broker_values(image: MetadataImage, settings: Settings, broker: ForwardingBr
 
 
 def check_exists(image: MetadataImage, resource_type: int, name: str) -> None:
-    """A topic's name is legal and there is such a topic, a broker is registered, or a controller: its own values stand in for a
-    broker's in what it decides by itself. ApiError 17, 3, 102.
+    """Require a legal name of an existing topic, or a registered broker or controller. A controller's own values apply to its
+    decisions as a broker's do. ApiError 17, 3, 102.
     """
     if resource_type == ResourceType.TOPIC:
         check_topic_name(name)
@@ -70,9 +70,9 @@ def check_topic_name(name: str) -> None:
 
 
 def node_id_of(name: str, what: str) -> int:
-    """The id that a resource's name is; `what` the name is to be told to whoever got it wrong. ApiError INVALID_REQUEST.
+    """Parse the node id in a resource's name. `what`: the word for the name in the text of ApiError INVALID_REQUEST.
 
-    There is one way to write it: under "01" configs would be kept that broker 1 never has.
+    An id has one spelling: configs under "01" would never reach broker 1.
     """
     try:
         node_id = int(name)

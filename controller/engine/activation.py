@@ -1,8 +1,8 @@
-"""What a new active controller writes before anything else (KIP-866, KIP-868).
+"""First records of a new active controller (KIP-866, KIP-868).
 
-An empty log gets the bootstrap records of a new cluster, in one batch. A transaction that a predecessor left open is aborted:
-nobody has seen any of it. A log with records but without a metadata.version is one of the oldest version there is, and is left
-alone. Which of this applies is told by the image alone, so every controller that could lead decides the same.
+An empty log gets the bootstrap records of a new cluster, in one batch. A transaction that a predecessor left open is aborted;
+no reader has seen its records. A log with records but without a metadata.version has the oldest version, and is left as it is.
+The image alone decides between these cases, so every controller decides alike.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .feature_levels import TRANSACTIONS, metadata_version
 
 
 class ActivationRefused(Exception):
-    """The log cannot be led from here: it says two things that do not go together."""
+    """This controller must not lead: the log contradicts itself."""
 
 
 def is_empty(image: MetadataImage) -> bool:
-    """Whether the log has said nothing yet; what an open transaction holds back does not count."""
+    """Return True if the log has no content. Records of an open transaction do not count."""
     return msgspec.structs.replace(image, provenance=EMPTY.provenance, transaction=None) == EMPTY
 
 
 def activation_records(image: MetadataImage, first: Sequence[AnyRecord] | None = None) -> list[AnyRecord]:
-    """The records, for one atomic batch. `first`: what a new cluster begins with, None for the newest of everything.
+    """Records of one atomic batch. `first`: the records of a new cluster, None for the newest feature levels.
 
-    ActivationRefused if a transaction is open that could not have been begun.
+    ActivationRefused if a transaction is open that this metadata.version does not have.
     """
     records: list[AnyRecord] = []
     new_cluster = is_empty(image)
@@ -39,7 +39,7 @@ def activation_records(image: MetadataImage, first: Sequence[AnyRecord] | None =
         if not new_cluster and level < TRANSACTIONS:
             raise ActivationRefused(
                 f"the log has a transaction open since offset {image.transaction.begin_offset}, but metadata.version {level} has "
-                f"none (it takes {TRANSACTIONS}); compare this log with another controller's, and refill it if they differ"
+                f"no transactions ({TRANSACTIONS} has); compare this log with another controller's, and refill it if they differ"
             )
         records.append(AbortTransaction(0, "Controller failover"))
     if new_cluster:

@@ -1,8 +1,8 @@
-"""Answers that may not wait for their commit longer than their caller does.
+"""Deadlines of answers that wait for a commit.
 
-A request's timeout ends in one of two ways. While it waits in the queue nothing has been done, and that is what
-REQUEST_TIMED_OUT alone means. Once it has run, its records are in the leader's log and may be committed at any time, also after
-the answer: then the same code comes with `CommitUnknown`, which names the offset to look at.
+A request can time out in two ways. While it waits in the queue, nothing has been done: it fails with REQUEST_TIMED_OUT. After
+it has run, its records are in the leader's log and may be committed at any later time: it fails with the same code as
+`CommitUnknown`, which names the offset to look at.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .queue import NEVER_MS
 
 
 class CommitUnknown(ApiError):
-    """The change was written up to `offset`; whether it will be committed is not known."""
+    """The change was written up to `offset` and may or may not be committed."""
 
     def __init__(self, code: ErrorCode, message: str, offset: int) -> None:
         super().__init__(code, message)
@@ -29,13 +29,13 @@ def not_committed_in_time(offset: int) -> CommitUnknown:
     return CommitUnknown(
         ErrorCode.REQUEST_TIMED_OUT,
         f"The outcome is unknown: the change was written up to metadata offset {offset} and not committed within the timeout. It "
-        f"may still be. Ask again with min_offset {offset}, or repeat the request: the same once more does no harm.",
+        f"may still be. Ask again with min_offset {offset}, or repeat the request: to repeat it does no harm.",
         offset,
     )
 
 
 class AnswerDeadlines:
-    """The answers that wait for a commit, by the time until which they may."""
+    """Answers that wait for a commit, ordered by deadline."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, int, Answer[Any]]] = []
@@ -45,13 +45,13 @@ class AnswerDeadlines:
         heapq.heappush(self._waiting, (deadline_ms, next(self._number), offset, answer))
 
     def next_ms(self) -> int:
-        """When `expire` has something to do; NEVER_MS if nothing waits."""
+        """Time of the next deadline; NEVER_MS if nothing waits."""
         while self._waiting and self._waiting[0][3].done:
             heapq.heappop(self._waiting)
         return self._waiting[0][0] if self._waiting else NEVER_MS
 
     def expire(self, now_ms: int) -> None:
-        """Tells those whose time is over that the outcome is unknown."""
+        """Fail the answers whose deadline has passed: their outcome is unknown."""
         while self._waiting and self._waiting[0][0] <= now_ms:
             _, _, offset, answer = heapq.heappop(self._waiting)
             answer.fail(not_committed_in_time(offset))

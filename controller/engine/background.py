@@ -1,8 +1,8 @@
-"""What the active controller does by itself from time to time.
+"""Periodic tasks of the active controller.
 
-A task is an operation like any other, which also answers whether it has more to do; then it runs again almost at once, so that
-requests get their turn in between. Tasks run on the active controller only, first one interval after it became active. An
-idle log gets a record now and then, so that it is seen to move.
+A task is an operation whose response says whether there is more to do. If there is, the task runs again after a short pause,
+and requests get their turn in between. Tasks run on the active controller only, the first time one interval after its
+activation. An idle log gets a NoOp record per interval, which shows readers that it is alive.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .state import Context, ControllerState, Outcome, Settings
 logger = logging.getLogger("kraftlab.controller")
 
 AGAIN_MS = 10
-"""The pause before a task that has more to do goes on."""
+"""Pause before a task with more to do runs again."""
 RETRY_MS = 60_000
-"""The pause after a task that failed, at most."""
+"""Longest pause after a task that failed."""
 IDLE_TAG = "write a no-op"
 
 RunWrite = Callable[[str, Callable[[ControllerState, Context], Outcome[Any]], Answer[Any]], None]
-"""Runs an operation of this name now, and completes its answer."""
+"""Run an operation of this name now, and complete its answer."""
 
 
 class BackgroundTask(NamedTuple):
-    """`follows_configs`: it also runs when a configuration has changed."""
+    """`follows_configs`: the task also runs after a change of configuration."""
 
     name: str
     interval_ms: int
@@ -40,14 +40,14 @@ class BackgroundTask(NamedTuple):
     follows_configs: bool = False
 
     def pause_ms(self, has_more: bool, has_failed: bool) -> int:
-        """How long until the next run, after one that ended so."""
+        """Pause between a run that ended like this and the next one."""
         if has_failed:
             return min(self.interval_ms, RETRY_MS)
         return AGAIN_MS if has_more else self.interval_ms
 
 
 def background_tasks(settings: Settings) -> tuple[BackgroundTask, ...]:
-    """The tasks of a controller with these settings."""
+    """Tasks of a controller with these settings."""
     tasks = [BackgroundTask("elect uncleanly", settings.unclean_election_interval_ms, elect_uncleanly, follows_configs=True)]
     if settings.balance_interval_ms > 0:
         tasks.append(BackgroundTask("balance leaders", settings.balance_interval_ms, balance_leaders))
@@ -55,7 +55,7 @@ def background_tasks(settings: Settings) -> tuple[BackgroundTask, ...]:
 
 
 class Background:
-    """One per controller. `is_busy`: something is in flight, so that the log moves anyway, or cannot."""
+    """One per controller. `is_busy`: batches are in flight, and a NoOp is not needed."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Background:
         self._last_append_ms = 0
 
     def activate(self) -> None:
-        """Every task runs for the first time after its interval."""
+        """Schedule the first run of every task."""
         self._last_append_ms = self._clock()
         self._schedule_no_op()
         for task in self._tasks:
@@ -88,11 +88,11 @@ class Background:
             self._queue.cancel(task.name)
 
     def appended(self, now_ms: int) -> None:
-        """Something was written: the log is not idle."""
+        """Note that the log is not idle."""
         self._last_append_ms = now_ms
 
     def configs_changed(self) -> None:
-        """What follows configurations runs now."""
+        """Run the tasks that follow configurations now."""
         for task in self._tasks:
             if task.follows_configs:
                 self._schedule(task, 0)

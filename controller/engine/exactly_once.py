@@ -1,14 +1,15 @@
-"""Requests that are carried out once, however often they are sent.
+"""Requests with an id: each is carried out once, however often it is sent.
 
-Theory of operation. A request with an id is an operation with two more steps. Before it runs, the newest state is asked whether
-the id was answered: then that answer is given again, at the offset it was given for, and nothing is done. The newest state has
-what is not committed yet, and every answer waits until what it rests on is, so a retry that meets the first sending in flight
-waits for the same commit, and fails with it. After it has run, its answer is written behind its records, in the same batch. A
-change of several batches becomes a metadata transaction with the answer inside.
+Theory of operation. A request with an id is an operation with two more steps. Before it runs, `find` looks for its answer in
+the newest state. If there is one, the answer is repeated, with its first offset, and nothing is done. The newest state
+includes uncommitted records, and every answer waits for the commit of the state that it was computed from. So a retry that
+arrives while the first request is in flight waits for the same commit, and fails with it. After the operation has run, its
+answer is written after its records, in the same batch. A change of several batches becomes a metadata transaction that
+includes the answer.
 
-Every answer of an operation is written, also one without changes (all its entries were refused, say): else two sendings could be
-told different things, both believed. A refusal of the whole request is an error, not an answer: it did nothing, is not written,
-and the id may be used again.
+Every answer of an operation is written, also one without changes (all entries were refused, for example). Otherwise two
+attempts could get different answers. A refusal of the whole request is an error, not an answer: nothing was done, nothing is
+written, and the id can be used again.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from .state import ControllerState, Outcome
 
 DIGEST_BYTES = 16
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
-"""Of one answer, as it is stored: it must fit a batch beside others."""
+"""Largest stored answer: it has to fit a batch beside other records."""
 
 
 class RequestIdentity(NamedTuple):
-    """`digest` is of the request without its header, of the call and of who makes it."""
+    """`digest`: over the call, its caller, and the request without its header."""
 
     client_id: Uuid
     sequence: int
@@ -45,7 +46,9 @@ class RequestIdentity(NamedTuple):
 
 
 def identity_of(api: str, principal: str, request: Any) -> RequestIdentity | None:
-    """The identity of a request of `principal`; None if it has no id, or none that counts. ApiError INVALID_REQUEST."""
+    """Return the identity of a request of `principal`. None if it has no id, or if the call takes none. ApiError
+    INVALID_REQUEST.
+    """
     if not is_named(api, request):
         return None
     request_id = request.header.request_id
@@ -59,7 +62,9 @@ def identity_of(api: str, principal: str, request: Any) -> RequestIdentity | Non
 
 
 def _digest(api: str, principal: str, request: Any) -> bytes:
-    """Digest of call, caller and request. Of the header only the version counts: deadlines differ from sending to sending."""
+    """Digest over call, caller and request. Of the header only the version is included, since deadlines differ between
+    attempts.
+    """
     header = admin_pb2.RequestHeader()
     header.CopyFrom(request.header)
     request.ClearField("header")
@@ -74,9 +79,9 @@ def _digest(api: str, principal: str, request: Any) -> bytes:
 
 
 def find(requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> AnsweredRequest | None:
-    """What this request was answered, None if it was not.
+    """Return the earlier answer to this request, None if there is none.
 
-    ApiError DUPLICATE_SEQUENCE_NUMBER: that cannot be told any more. INVALID_REQUEST: the id is another request's.
+    ApiError DUPLICATE_SEQUENCE_NUMBER: the answer is forgotten. INVALID_REQUEST: the id belongs to another request.
     """
     client = requests.get(identity.client_id)
     if client is None:
@@ -85,9 +90,9 @@ def find(requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> Ans
     if client.is_too_old(identity.sequence) or (answered is not None and answered.is_over(now_ms)):
         raise ApiError(
             ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-            f"Not carried out: {identity} is older than what is kept ({KEPT_PER_CLIENT} answers of a client, for "
-            f"{KEPT_MS // 60_000} minutes), so it may have been carried out before. See what the metadata says now, and ask with "
-            "a new sequence for what is missing.",
+            f"Not carried out: {identity} is older than the kept answers ({KEPT_PER_CLIENT} of a client, for "
+            f"{KEPT_MS // 60_000} minutes), so it may have been carried out before. Describe the metadata, and request "
+            "the missing changes with a new sequence.",
         )
     if answered is not None and answered.digest != identity.digest:
         raise ApiError(
@@ -99,13 +104,13 @@ def find(requests: RequestsImage, identity: RequestIdentity, now_ms: int) -> Ans
 
 
 def repeated(answered: AnsweredRequest, response: Message) -> Outcome[object]:
-    """The answer that was given, read into an empty response."""
+    """The earlier answer, parsed into an empty response."""
     response.MergeFromString(unpacked(answered.answer))
     return Outcome((), response, reflects=answered.end_offset)
 
 
 def recorded(api: str, identity: RequestIdentity, outcome: Outcome[Any], state: ControllerState, now_ms: int) -> Outcome[object]:
-    """The outcome with its answer among its records. ApiError POLICY_VIOLATION if that is too long to be kept."""
+    """The outcome, with a record of its answer. ApiError POLICY_VIOLATION if the answer is too large."""
     answer = packed(outcome.response.SerializeToString())
     if len(answer) > ANSWER_BYTES_MAX:
         raise ApiError(

@@ -1,4 +1,4 @@
-"""From which metadata.version on the controller writes what it writes (the names are Kafka's releases)."""
+"""metadata.version from which on the controller writes a kind of record. The names are Kafka's releases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kraftlab.metadata.features import METADATA_VERSION
 from kraftlab.metadata.image import MetadataImage
 
 LOWEST_LEVEL = 1
-"""What a log that does not say its metadata.version counts as (3.0-IV1)."""
+"""Level of a log without a metadata.version (3.0-IV1)."""
 NO_EPOCH_FOR_SHRINKS = 12
 """A leader keeps its epoch when its in-sync set shrinks (3.6-IV0)."""
 TRANSACTIONS = 13
@@ -25,5 +25,5 @@ def metadata_version(image: MetadataImage) -> int:
 
 
 def shrink_raises_epoch(image: MetadataImage) -> bool:
-    """Whether a leader gets a new epoch when its in-sync set shrinks."""
+    """Return True if a shrinking in-sync set gives the leader a new epoch."""
     return metadata_version(image) < NO_EPOCH_FOR_SHRINKS

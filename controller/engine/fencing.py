@@ -1,7 +1,7 @@
-"""When brokers that are not heard of any more are fenced: the timer of the active controller.
+"""Timer of the active controller that fences silent brokers.
 
-The heartbeat table says who was heard when; here is only the clock, and what stands in the way of believing it. A process that
-stood still itself has heard nobody, so that time is given back to all.
+The heartbeat table knows when each broker last sent a heartbeat. This module has the timer and its safeguard: a process that
+was stopped itself received no heartbeats, so that time is not counted against any broker.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ logger = logging.getLogger("kraftlab.controller")
 
 FENCE_TAG = "fence stale brokers"
 FENCE_RETRY_MS = 100
-"""The pause after a fencing that failed: most often the leadership is lost and the notice of it is on its way."""
+"""Pause after a fencing that failed. Most often the leadership is lost, and its notice follows."""
 STALL_MS = 200
-"""A check that runs this much late means that this process stood still; nobody is fenced for that."""
+"""A check that is later than this means that this process was stopped; the delay fences nobody."""
 
 
 class Fencing:
-    """One per controller. `newest` gives the state that the next write starts from; `is_active` says whether this one leads."""
+    """One per controller. `newest`: the state that the next write starts from. `is_active`: True on the active controller."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Fencing:
         is_active: Callable[[], bool],
     ) -> None:
         self.fenced = 0
-        """Brokers so far."""
+        """Number of brokers that this process has fenced."""
         self._queue = queue
         self._clock = clock
         self._heartbeats = heartbeats
@@ -50,7 +50,7 @@ class Fencing:
         self._is_active = is_active
 
     def activate(self, pause_ms: int = 0) -> None:
-        """Looks again when the broker that was silent longest has been so for too long, not before `pause_ms` from now."""
+        """Schedule the next check for the end of the oldest session, at least `pause_ms` from now."""
         stalest = self._heartbeats.stalest(self._unfenced())
         now_ms = self._clock()
         limit_ms = now_ms + self._session_timeout_ms
@@ -66,13 +66,13 @@ class Fencing:
     def _fence_stale(self, due_ms: int) -> None:
         now_ms = self._clock()
         if now_ms - due_ms > STALL_MS:
-            logger.warning("this process stood still for %d ms; brokers get that time back", now_ms - due_ms)
+            logger.warning("this process was stopped for %d ms; the sessions of brokers are extended by it", now_ms - due_ms)
             self._heartbeats.forgive(now_ms - due_ms, now_ms)
         pause_ms = 0
         stalest = self._heartbeats.stalest(self._unfenced())
         while stalest is not None and stalest[1] < now_ms and self._is_active():
             broker_id = stalest[0]
-            logger.info("fencing broker %d: not heard for %d ms", broker_id, self._session_timeout_ms)
+            logger.info("fencing broker %d: no heartbeat for %d ms", broker_id, self._session_timeout_ms)
             answer: Answer[None] = Answer()
             self._run_write("fence", partial(self._fence, broker_id), answer)
             if answer.error is not None:

@@ -1,16 +1,16 @@
-"""From records to batches in the log, and the states that go with them.
+"""Turns records into batches of the log, and keeps the state after each batch.
 
-Theory of operation. What an operation decided is planned as a whole before any of it is proposed: cut into batches, encoded,
-and replayed batch by batch into the states that will hold after each; so records that do not fit, or that nobody could read
-again, never reach the log. A change of one batch is proposed at once. One that needs several is either not atomic, and then
-any prefix of its batches makes sense, or a metadata transaction (KIP-868): Begin before its first record and End after the
-last, between which every reader, this controller included, sees the state as it was before.
+Theory of operation. A write is prepared as a whole before any of it is proposed. Its records are cut into batches, encoded,
+and replayed batch by batch into the states that will hold after each. So records that are too large, or that cannot be
+replayed, never reach the log. A change of one batch is proposed at once. A change of several batches is either not atomic, and
+then any prefix of its batches is consistent, or it becomes a metadata transaction (KIP-868): Begin before its first record and
+End after its last. Until End, every reader sees the state before the transaction, this controller included.
 
-The state after each batch in flight is kept by its end offset, until the batch is committed or the leadership lost. If the
-log takes the first batches of a change and then no more for the moment, the rest is kept, and nothing else may be written
-before it: who wants to write calls `finish` first. Only the quorum itself may, when its voters change; then the rest moves behind
-that, and whoever waits for it waits for its new end. If the leadership is lost in the middle, the rest is dropped; the next
-leader aborts the transaction.
+The state after each batch in flight is kept by its end offset, until the batch is committed or the leadership is lost. The log
+may take the first batches of a change and then no more for the moment. Then the rest is kept, and nothing else may be written
+before it: a writer calls `finish` first. Only the quorum itself may write in between, when its voters change. Then the rest
+moves after that record, and answers that wait for the rest wait for its new end. If the leadership is lost in the middle, the
+rest is dropped, and the next leader aborts the transaction.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .state import ControllerState, Outcome
 logger = logging.getLogger("kraftlab.controller")
 
 BODY_BYTES_MAX = MAX_BATCH_BYTES - 1024
-"""The longest body of a batch: the rest is for its header."""
+"""Largest body of a batch; the remaining bytes are for its header."""
 
 
 class MetadataQuorum(Protocol):
-    """What a controller needs of the log (`RaftDriver` is one)."""
+    """The log, as the controller uses it (`RaftDriver`)."""
 
     @property
     def end_offset(self) -> int: ...
@@ -50,11 +50,11 @@ class MetadataQuorum(Protocol):
 
 
 class LostLeadership(Exception):
-    """The log does not take writes from this node any more."""
+    """The log takes no more writes from this node."""
 
 
 class Misplaced(Exception):
-    """A batch lies elsewhere than it was replayed for: this node's memory cannot be trusted any more."""
+    """A batch has another offset than it was replayed for. This node's memory is wrong."""
 
 
 class _Batch(NamedTuple):
@@ -68,8 +68,8 @@ class _Batch(NamedTuple):
         return self.base_offset + self.record_count
 
 
-class Plan(NamedTuple):
-    """What an outcome comes to in the log, if it begins where `batches` do, in that epoch."""
+class PreparedWrite(NamedTuple):
+    """Batches of an outcome, valid for one epoch and one base offset."""
 
     outcome: Outcome[object]
     epoch: int
@@ -80,8 +80,8 @@ class Plan(NamedTuple):
 
 
 class LogWriter:
-    """`newest` is the state that the next operation starts from: committed, or with what is in flight. The owner sets it
-    while nothing is (`reset_to`).
+    """`newest` is the state that the next operation starts from: the committed state, or the state after the last batch in
+    flight. The owner resets it while nothing is in flight (`reset_to`).
     """
 
     def __init__(self, state: ControllerState) -> None:
@@ -93,37 +93,40 @@ class LogWriter:
 
     @property
     def in_flight(self) -> int:
-        """Batches that are in the log and not committed."""
+        """Number of batches in the log that are not committed."""
         return len(self._in_flight)
 
     @property
     def has_rest(self) -> bool:
-        """A change of several batches is not in the log as a whole."""
+        """True while the log has only a part of a change."""
         return bool(self._rest)
 
     @property
     def end_offset(self) -> int | None:
-        """Where the newest state stands; None if nothing is in flight."""
+        """End offset of the newest state; None if nothing is in flight."""
         return self._in_flight[-1][0] if self._in_flight else None
 
     @property
     def planned_end_offset(self) -> int:
-        """Where the last change will have ended, its rest included; -1 if nothing is in flight."""
+        """End offset of the last change, its rest included; -1 if nothing is in flight."""
         return self._rest[-1].end_offset if self._rest else self._in_flight[-1][0] if self._in_flight else -1
 
-    def write(self, quorum: MetadataQuorum, epoch: int, outcome: Outcome[Any], now_ms: int, plan: Plan | None = None) -> int:
-        """Plans, unless that was done before, and proposes; the end offset of the last batch, which may still belong to the rest.
+    def write(
+        self, quorum: MetadataQuorum, epoch: int, outcome: Outcome[Any], now_ms: int, prepared: PreparedWrite | None = None
+    ) -> int:
+        """Propose an outcome, prepared now or before, and return the end offset of its last batch. That batch may still be in
+        the rest.
 
-        NotNow, ApiError (too large), and what replay raises: nothing was appended. LostLeadership, Misplaced: what was not
-        appended is dropped.
+        NotNow, ApiError (too large), and exceptions of replay: nothing was appended. LostLeadership, Misplaced: the batches
+        that were not appended are dropped.
         """
         assert not self._rest, "finish comes first"
-        if plan is None or not plan.holds(outcome, epoch, quorum.end_offset):
-            plan = plan_of(self.newest, quorum.end_offset, epoch, outcome, now_ms)
-        planned = plan.batches
+        if prepared is None or not prepared.holds(outcome, epoch, quorum.end_offset):
+            prepared = prepare_write(self.newest, quorum.end_offset, epoch, outcome, now_ms)
+        batches = prepared.batches
         self._epoch = epoch
-        self._propose(quorum, planned[0])
-        self._rest.extend(planned[1:])
+        self._propose(quorum, batches[0])
+        self._rest.extend(batches[1:])
         try:
             self.finish(quorum)
         except NotNow:
@@ -131,7 +134,7 @@ class LogWriter:
         return self.planned_end_offset
 
     def finish(self, quorum: MetadataQuorum) -> None:
-        """Proposes what is left of the last change. NotNow while the log does not take it, LostLeadership, Misplaced."""
+        """Propose the rest of the last change. NotNow while the log does not take it, LostLeadership, Misplaced."""
         while self._rest:
             if self._rest[0].base_offset != quorum.end_offset:
                 self._move_rest(quorum.end_offset)
@@ -143,7 +146,9 @@ class LogWriter:
             self._rest.popleft()
 
     def _move_rest(self, base_offset: int) -> None:
-        """The quorum wrote something of its own in between (who votes, say): the rest is replayed for where it will stand."""
+        """Replay the rest at its new offset: the quorum wrote a record of its own in between (a change of voters, for
+        example).
+        """
         state = self.newest
         moved: deque[_Batch] = deque()
         for batch in self._rest:
@@ -155,13 +160,13 @@ class LogWriter:
         self._rest = moved
 
     def take(self, end_offset: int) -> ControllerState | None:
-        """The state after a batch that is committed now; None if it is not the oldest in flight."""
+        """Return the state after a batch that is now committed. None if the batch is not the oldest in flight."""
         if self._in_flight and self._in_flight[0][0] == end_offset:
             return self._in_flight.popleft()[1]
         return None
 
     def reset_to(self, state: ControllerState) -> None:
-        """Forget what is in flight, and go on from `state`."""
+        """Forget the batches in flight, and continue from `state`."""
         self._in_flight.clear()
         self._rest.clear()
         self.newest = state
@@ -174,24 +179,24 @@ class LogWriter:
         except NotLeader as error:
             raise LostLeadership from error
         if base_offset != batch.base_offset:
-            raise Misplaced(f"the batch was expected at offset {batch.base_offset} and lies at {base_offset}")
+            raise Misplaced(f"the batch was expected at offset {batch.base_offset} and is at {base_offset}")
         self.newest = batch.after
         self._in_flight.append((end_offset, batch.after))
         self.batches_written += 1
 
 
-def plan_of(state: ControllerState, base_offset: int, epoch: int, outcome: Outcome[Any], now_ms: int) -> Plan:
-    """What the outcome comes to after `state`. Looks at nothing else. ApiError (too large), and what replay raises."""
+def prepare_write(state: ControllerState, base_offset: int, epoch: int, outcome: Outcome[Any], now_ms: int) -> PreparedWrite:
+    """Prepare an outcome that starts from `state`. ApiError (too large), and exceptions of replay."""
     bodies = _encoded(list(outcome.records))
     if len(bodies) > 1 and outcome.atomic:
         bodies = _encoded(_as_transaction(state, outcome))
-    planned: list[_Batch] = []
+    batches: list[_Batch] = []
     for body, records in bodies:
         end_offset = base_offset + len(records)
         state = state.replay(records, base_offset, Provenance(end_offset, epoch, now_ms))
-        planned.append(_Batch(body, len(records), base_offset, state))
+        batches.append(_Batch(body, len(records), base_offset, state))
         base_offset = end_offset
-    return Plan(outcome, epoch, planned)
+    return PreparedWrite(outcome, epoch, batches)
 
 
 def _as_transaction(state: ControllerState, outcome: Outcome[Any]) -> list[AnyRecord]:
@@ -205,7 +210,7 @@ def _as_transaction(state: ControllerState, outcome: Outcome[Any]) -> list[AnyRe
 
 
 def _encoded(records: list[AnyRecord]) -> list[tuple[bytes, list[AnyRecord]]]:
-    """(body, records) of as few batches as hold them. ApiError POLICY_VIOLATION if a single record is too long for one."""
+    """(body, records) of as few batches as possible. ApiError POLICY_VIOLATION if a single record does not fit a batch."""
     if len(records) <= MAX_RECORDS:
         body, _ = codec.encode(records)
         if len(body) <= BODY_BYTES_MAX:

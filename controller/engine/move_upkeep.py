@@ -1,8 +1,8 @@
-"""When the active controller looks after moves: after each change that may let a queued one start, and when a throttle's time
-is over.
+"""Timers of moves on the active controller: queued moves start after changes, throttles end at their time.
 
-What it does then stands in `reassignment/upkeep.py`; here is only the clock. A look comes a moment after the change that called
-for it, so that many changes together cost one look; it changes nothing if there is nothing to do, and so calls for no other.
+`reassignment/upkeep.py` decides what to do; this module has the timers. A check runs a moment after the change that called for
+it, so many changes together cost one check. A check that finds nothing to do writes nothing, and so calls for no further
+check.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .state import ControllerState
 LOOK_TAG = "look after moves"
 EXPIRY_TAG = "end throttles of moves"
 SCAN_PAUSE_MS = 1000
-"""A throttle may end this much late, if very many moves come and go."""
+"""Shortest time between two scans for throttles. A throttle may end this much late while very many moves come and go."""
 
 
 class MoveUpkeep:
-    """One per controller. `newest` gives the state that the next write starts from."""
+    """One per controller. `newest`: the state that the next write starts from."""
 
     def __init__(
         self, queue: EventQueue, clock: Callable[[], int], run_write: RunWrite, newest: Callable[[], ControllerState]
@@ -42,11 +42,11 @@ class MoveUpkeep:
 
     @property
     def is_due(self) -> bool:
-        """A look is about to come."""
+        """True while a check is scheduled."""
         return self._is_due
 
     def activate(self, image: MetadataImage) -> None:
-        """This controller became active: nothing is known of progress, and what waits is looked at."""
+        """Forget all progress, and check the queue."""
         self.progress.clear()
         self._seen = MovesImage()
         self._is_due = False
@@ -59,7 +59,7 @@ class MoveUpkeep:
         self._queue.cancel(EXPIRY_TAG)
 
     def changed(self, image: MetadataImage) -> None:
-        """Something was written; `image` is the newest."""
+        """Schedule a check if `image`, the newest, has queued moves or other running moves than before."""
         moves = image.moves
         if not self._is_due and (moves.queued or moves.running is not self._seen.running):
             self._is_due = True
@@ -72,7 +72,7 @@ class MoveUpkeep:
         self._schedule_expiry()
 
     def _schedule_expiry(self) -> None:
-        """Looks for the next throttle to end, through all moves: so not more often than `SCAN_PAUSE_MS`."""
+        """Schedule the end of the next throttle. Finding it scans all moves, so it runs at most once per `SCAN_PAUSE_MS`."""
         now_ms = self._clock()
         image = self._newest().image
         if image.moves.running is self._seen.running:

@@ -1,4 +1,4 @@
-"""Those who wait until the committed state has reached an offset."""
+"""Tasks that wait until the committed state has reached an offset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Signal(Protocol):
-    """Set once, and then nobody waits for it any more."""
+    """An event that is set once."""
 
     def set(self) -> None: ...
 
@@ -19,7 +19,7 @@ class Signal(Protocol):
 
 
 class OffsetWaiters:
-    """`signal` makes what a task waits for."""
+    """`signal` makes the event that a task waits for."""
 
     def __init__(self, signal: Callable[[], Signal]) -> None:
         self._signal = signal
@@ -30,7 +30,7 @@ class OffsetWaiters:
         return len(self._waiting)
 
     async def wait(self, offset: int) -> None:
-        """Returns once `reached` was called with this offset or a later one."""
+        """Return once `reached` was called with this offset or a later one."""
         reached = self._signal()
         entry = (offset, next(self._number), reached)
         heapq.heappush(self._waiting, entry)

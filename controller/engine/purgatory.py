@@ -1,12 +1,12 @@
-"""Answers that wait until what they are based on is committed.
+"""Answers that wait for a commit.
 
-Theory of operation. An operation on the active controller sees state that is not committed yet. Its answer therefore
-waits in the purgatory for an end offset: its own records' for a write, the highest one pending for an operation that
-wrote nothing (so that an error computed from uncommitted state is never told before that state is durable). Offsets only
-rise, so the purgatory is a queue: `complete_to` answers from its head. When leadership is lost everything in it fails;
-whether those writes survive is unknown.
+Theory of operation. An operation on the active controller sees uncommitted state. So its answer waits in the purgatory for an
+end offset: the end of its own records, or for an operation that wrote nothing, the end of the last batch in flight. So no
+error that was computed from uncommitted state is sent before that state is durable. Offsets only rise, so the purgatory is a
+queue, and `complete_to` releases answers from its head. When leadership is lost, everything in it fails, and the outcome of
+those writes is unknown.
 
-`Answer` is the value that comes later: it is completed once, calls back at once, and can be awaited by one task.
+`Answer` is a value that comes later. It is completed once, calls back at once, and can be awaited by one task.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ T = TypeVar("T")
 
 
 class Answer(Generic[T]):
-    """Completed exactly once, with a value and the metadata offset it reflects, or with an error. Later completions are
-    ignored.
-    """
+    """Completed once: with a value and the metadata offset that it reflects, or with an error. Later completions are ignored."""
 
     __slots__ = ("_callback", "_event", "done", "error", "offset", "value")
 
@@ -49,14 +47,14 @@ class Answer(Generic[T]):
             self._finish()
 
     def when_done(self, callback: Callable[[Answer[T]], None]) -> None:
-        """Calls back when done, at once if that is now. One callback only."""
+        """Call back when done, at once if it is done already. One callback only."""
         if self.done:
             callback(self)
         else:
             self._callback = callback
 
     async def wait(self) -> T:
-        """The value; raises the error. Cancelling the wait leaves the operation as it is. Always a checkpoint."""
+        """Return the value, or raise the error. Cancelling the wait does not cancel the operation. Always a checkpoint."""
         if self.done:
             await trio.lowlevel.checkpoint()
         else:
@@ -84,17 +82,17 @@ class _Waiting(NamedTuple):
 
 
 class Purgatory:
-    """What waits for the log, in the order of its offsets."""
+    """Callbacks that wait for the log, ordered by offset."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
 
     def defer(self, offset: int, release: Callable[[int], None], fail: Callable[[ApiError], None]) -> None:
-        """`release` is called with the offset when everything below it is committed, `fail` if leadership is lost before."""
+        """Call `release` with the offset once everything below it is committed, or `fail` if leadership is lost before."""
         self._waiting.append(_Waiting(offset, release, fail))
 
     def postpone(self, offset: int, to_offset: int) -> None:
-        """Who waits for `offset`, the last that anybody waits for, waits for a later one: what it stands for ends there."""
+        """Move the waiters for `offset`, the last offset that anything waits for, to a later one: their change ends there now."""
         waiting = self._waiting
         moved = []
         while waiting and offset < to_offset and waiting[-1].offset == offset:
@@ -102,14 +100,14 @@ class Purgatory:
         waiting.extend(reversed(moved))
 
     def complete_to(self, committed_offset: int) -> None:
-        """Releases everything that waits for an offset up to this one, oldest first."""
+        """Release every waiter for an offset up to this one, oldest first."""
         waiting = self._waiting
         while waiting and waiting[0].offset <= committed_offset:
             entry = waiting.popleft()
             entry.release(entry.offset)
 
     def fail_all(self, error: Callable[[int], ApiError]) -> None:
-        """Fails everything that waits, with the error for the offset that it waits for."""
+        """Fail every waiter, with the error for its offset."""
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
             entry.fail(error(entry.offset))

@@ -1,21 +1,21 @@
-"""The controller's event queue: everything that changes the controller's state happens here, one event after the other.
+"""The controller's event queue: every change of the controller's state is one event, and events run one after the other.
 
-Theory of operation. The queue has no task and no lock. An event is a function that runs to its end without waiting
-(proposing to the log is synchronous, waiting for the commit is the purgatory's business), so whoever adds an event runs
-the queue until it is empty, unless it is running already further down the stack. Many events that arrive together run
-back to back, without a task switch between them.
+Theory of operation. The queue has no task and no lock. An event is a function that runs to its end without waiting: proposing
+to the log is synchronous, and the purgatory waits for the commit. The caller that adds an event runs the queue until it is
+empty, unless the queue is already running further up the stack. Events that arrive together run back to back, without a task
+switch.
 
-Events wait only while the queue is held: before an activation has finished, and while the log takes no more (`NotNow`). The
-latter ends with the next commit or, since nothing may be in flight, is tried again after a moment.
-Nothing at all runs while the queue is paused: an event is being worked out on another thread, and what comes after it must see
-what it did.
-An event with a deadline that passes while it waits fails with REQUEST_TIMED_OUT and never runs: nothing was done. Once an
-event runs there is no further deadline. `prepend` puts an event before all others and runs it even while the queue is
-held (activation); deferred events have a tag and a time, at most one per tag, and those that are due run before queued
-ones, but for what was prepended: it builds on what was there before.
+Events wait while the queue is held: before an activation has finished, and while the log takes no more (`NotNow`). The latter
+hold ends with the next commit, or after a short pause, since nothing may be in flight. Nothing at all runs while the queue is
+paused: a write is being computed on another thread, and later events must see its changes.
 
-The shell owns time: it calls `run_due` when `next_deadline_ms` has come, and is told by `on_timer_changed` that it should
-look again.
+An event whose deadline passes while it waits fails with REQUEST_TIMED_OUT and never runs, so nothing was done. A running event
+has no deadline. `prepend` puts an event before all others and runs it even while the queue is held (activation). Deferred
+events have a tag and a time, at most one per tag. Due events run before queued ones, but after prepended ones, which build on
+the state before them.
+
+The owner keeps time: it calls `run_due` when `next_deadline_ms` has come, and looks at that time again after each
+`on_timer_changed`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 
 NEVER_MS = 1 << 62
 RETRY_MS = 50
-"""How long a queue that `NotNow` holds waits at most before it tries again."""
+"""Longest pause before a queue that `NotNow` holds tries again."""
 
 
 class NotNow(Exception):
-    """Raised by an event that cannot run yet and did nothing: it stays at the head and the queue holds until `resume`."""
+    """Raised by an event that cannot run yet and did nothing. It stays at the head, and the queue is held until `resume`."""
 
 
 class Event:
-    """Something to do: `run` once, or `fail` once with the reason why it was not run. `deadline_ms` is when waiting ends."""
+    """`run` is called once, or `fail` once with the reason why it was not run. `deadline_ms` ends the waiting."""
 
     __slots__ = ("deadline_ms", "fail", "name", "run")
 
@@ -57,7 +57,7 @@ class EventQueue:
         self._on_timer_changed = on_timer_changed
         self._waiting: deque[Event] = deque()
         self._prepended = 0
-        """So many at the head of what waits run before anything that is deferred."""
+        """Number of events at the head that run before any deferred event."""
         self._deferred: dict[str, tuple[int, Callable[[], None]]] = {}
         self._next_due_ms = NEVER_MS
         self._held = False
@@ -69,7 +69,7 @@ class EventQueue:
         self._timed_out = 0
 
     def append(self, event: Event) -> None:
-        """Adds to the tail and runs the queue."""
+        """Add an event at the tail and run the queue."""
         if self._closed:
             event.fail(_shutting_down())
             return
@@ -79,7 +79,7 @@ class EventQueue:
         self.run_due()
 
     def prepend(self, event: Event) -> None:
-        """Runs this event next, before everything that waits and although the queue may be held."""
+        """Run this event next, before everything that waits, even if the queue is held."""
         if self._closed:
             event.fail(_shutting_down())
             return
@@ -89,17 +89,17 @@ class EventQueue:
         self.run_due()
 
     def schedule(self, tag: str, at_ms: int, run: Callable[[], None]) -> None:
-        """Defers an event; one that already has this tag is replaced."""
+        """Defer an event. It replaces a deferred event with the same tag."""
         self._deferred[tag] = (at_ms, run)
         self._deferred_changed()
 
     def cancel(self, tag: str) -> None:
-        """Forgets the deferred event of this tag, if any."""
+        """Forget the deferred event with this tag, if any."""
         if self._deferred.pop(tag, None) is not None:
             self._deferred_changed()
 
     def hold(self) -> None:
-        """Lets events wait until `resume` or `prepend`."""
+        """Let events wait until `resume` or `prepend`."""
         self._hold_until(NEVER_MS)
 
     def _hold_until(self, retry_ms: int) -> None:
@@ -108,18 +108,18 @@ class EventQueue:
         self._on_timer_changed()
 
     def _end_hold(self) -> None:
-        """What is deferred counts again: who keeps the time has to hear of it."""
+        """End a hold. Deferred events count again, so the timer changes."""
         if self._held:
             self._held = False
             self._on_timer_changed()
 
     def pause(self) -> None:
-        """Lets everything wait until `unpause`, whatever else there is."""
+        """Run nothing until `unpause`."""
         self._paused = True
         self._on_timer_changed()
 
     def unpause(self, event: Event | None = None) -> None:
-        """Ends a pause: `event` comes next, then what waits."""
+        """End a pause. `event` runs next, then the waiting events."""
         self._paused = False
         self._on_timer_changed()
         if event is not None:
@@ -128,34 +128,34 @@ class EventQueue:
             self.run_due()
 
     def resume(self) -> None:
-        """Ends a hold and runs what waits."""
+        """End a hold and run the waiting events."""
         if self._held:
             self._end_hold()
             self.run_due()
 
     def fail_waiting(self, error: ApiError) -> None:
-        """Fails every event that waits; deferred ones stay."""
+        """Fail every waiting event; deferred events stay."""
         waiting, self._waiting = self._waiting, deque()
         self._prepended = 0
         for event in waiting:
             event.fail(error)
 
     def close(self) -> None:
-        """Fails what waits and everything that comes later."""
+        """Fail every waiting event and every later one."""
         self._closed = True
         self._deferred.clear()
         self._next_due_ms = NEVER_MS
         self.fail_waiting(_shutting_down())
 
     def next_deadline_ms(self) -> int:
-        """When `run_due` has something to do by the passing of time alone; NEVER_MS if there is no such time."""
+        """Time at which `run_due` has something to do; NEVER_MS if there is none."""
         if not self._held and not self._paused:
             return self._next_due_ms
         retry_ms = NEVER_MS if self._paused else self._retry_ms
         return min(retry_ms, min((event.deadline_ms for event in self._waiting), default=NEVER_MS))
 
     def run_due(self) -> None:
-        """Runs what can run: deferred events that are due, then the waiting ones; fails those whose deadline has passed."""
+        """Run due deferred events, then waiting events. Fail waiting events whose deadline has passed."""
         if self._running:
             return
         self._running = True
@@ -185,7 +185,7 @@ class EventQueue:
         }
 
     def _run_next(self, now_ms: int) -> bool:
-        """Runs the head; False if the queue holds from here on."""
+        """Run the event at the head. Return False if the queue is held afterwards."""
         event = self._waiting.popleft()
         was_prepended, self._prepended = bool(self._prepended), max(self._prepended - 1, 0)
         if now_ms >= event.deadline_ms:
@@ -204,7 +204,7 @@ class EventQueue:
         return not self._held
 
     def _run_deferred(self, now_ms: int) -> bool:
-        """Runs the deferred event that is due first; False if the queue holds from here on."""
+        """Run the deferred event with the earliest time. Return False if the queue is held afterwards."""
         tag = min(self._deferred, key=lambda name: self._deferred[name][0])
         _, run = self._deferred.pop(tag)
         self._next_due_ms = min((at_ms for at_ms, _ in self._deferred.values()), default=NEVER_MS)

@@ -1,27 +1,26 @@
-"""The replicated state machine of a controller: active on the quorum's leader, standby everywhere else.
+"""The replicated state machine of a controller: active on the quorum's leader, standby on all other controllers.
 
-Theory of operation. Everything that changes state is an event of one queue (`queue.py`). A write event on the active
-controller runs to its end without waiting: a manager generates records from the newest state, the records are replayed into
-a new state at the offsets that come next, and proposed to the log, which appends them as a batch at once (`log_writer.py`);
-the answer goes to the purgatory until the batch is committed. Commits (`apply`) move the committed state along the states
-kept for batches in flight, and release answers; a resignation drops them, fails the answers with NOT_CONTROLLER (outcome
-unknown), and goes on from the committed state. A standby replays the same records through the same code when they are
-committed.
+Theory of operation. Every change of state is an event of one queue (`queue.py`). A write on the active controller runs to its
+end without waiting. A manager generates records from the newest state. The records are replayed into a new state at the next
+offsets and proposed to the log, which appends them as a batch at once (`log_writer.py`). The answer waits in the purgatory
+until the batch is committed. A commit (`apply`) moves the committed state along the states of the batches in flight, and
+releases answers. A resignation drops the batches in flight, fails their answers with NOT_CONTROLLER (outcome unknown), and
+continues from the committed state. A standby replays the same records with the same code when they are committed.
 
-While a metadata transaction is open (KIP-868), everything that readers and waiting answers are told stands at its beginning,
-the last stable offset: its records count once its end is committed.
+While a metadata transaction is open (KIP-868), readers and waiting answers see the state at its beginning, the last stable
+offset. Its records count once its end is committed.
 
-Reads see committed state only, on any controller, and need no turn in the queue; a linearizable one first lets the quorum
-confirm the leadership and the committed state catch up with what that says (`catch_up`). Heartbeats that change nothing do not
-either.
+Reads see committed state only, on any controller, and do not go through the queue. A linearizable read first lets the quorum
+confirm the leadership, and waits until the committed state has caught up (`catch_up`). Heartbeats that change nothing do not
+go through the queue either.
 
-A write that takes long, a plan of thousands of entries, is worked out on a thread, from a state that never changes, while the
-queue is paused: no other write comes in between, and the event loop goes on to answer the quorum and heartbeats. A leader that
-was busy for longer than its followers' patience would be deposed, and its successor at the same request after it.
+A long write, such as a plan of thousands of entries, is computed on a thread, from a state that never changes. The queue is
+paused meanwhile: no other write comes in between, and the event loop keeps serving the quorum and heartbeats. A leader that is
+busy for longer than its followers' fetch timeout would be deposed, and the next leader would fail at the same request.
 
 A manager that fails unexpectedly, or whose records cannot be replayed, has changed nothing: its caller gets
-UNKNOWN_SERVER_ERROR and everything goes on. Replay comes first because a record that is committed and cannot be replayed
-would end every node that reads it, for ever.
+UNKNOWN_SERVER_ERROR, and the controller goes on. Replay comes before the proposal because a committed record that cannot be
+replayed would stop every node that reads it, for ever.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from .activation import ActivationRefused, activation_records
 from .answer_deadlines import AnswerDeadlines, CommitUnknown
 from .background import Background
 from .fencing import Fencing
-from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced, Plan, plan_of
+from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced, PreparedWrite, prepare_write
 from .move_upkeep import MoveUpkeep
 from .offset_waiters import OffsetWaiters, Signal
 from .purgatory import Answer, Purgatory
@@ -67,17 +66,17 @@ logger = logging.getLogger("kraftlab.controller")
 
 R = TypeVar("R")
 Generate = Callable[[ControllerState, Context], Outcome[R]]
-WorkedOut = tuple[Outcome[Any], Plan | None]
-"""The outcome of a write, and the batches that it comes to in the log."""
-Aside = Callable[[Callable[[], WorkedOut], Callable[[Result[WorkedOut]], None]], None]
-"""Runs the first function elsewhere, and then, on the event loop, the second with what came of it."""
+WriteResult = tuple[Outcome[Any], PreparedWrite | None]
+"""Outcome of a write, with its batches if they are prepared."""
+Offload = Callable[[Callable[[], WriteResult], Callable[[Result[WriteResult]], None]], None]
+"""Run the first function on another thread, and then the second on the event loop, with the first one's result."""
 
 
-class FromAside(NamedTuple):
-    """The result of a write that was worked out aside; it holds if the log still ends at `next_offset`."""
+class OffloadedWrite(NamedTuple):
+    """Result of a write that was computed on another thread. It is valid while the log ends at `next_offset`."""
 
     next_offset: int
-    unwrap: Callable[[], WorkedOut]
+    unwrap: Callable[[], WriteResult]
 
 
 NO_LEADER = -1
@@ -86,7 +85,7 @@ HISTORY_LENGTH = 8192
 
 
 class ActiveController(NamedTuple):
-    """The active controller as far as this node knows, and its gRPC endpoint if known; `leader_id` -1: none is known."""
+    """The active controller as this node knows it, with its gRPC endpoint if known. `leader_id` -1: the leader is unknown."""
 
     epoch: int
     leader_id: int
@@ -94,7 +93,9 @@ class ActiveController(NamedTuple):
 
 
 class ControllerStatistics(NamedTuple):
-    """`pending` batches are not committed, `waiting` answers are in the purgatory, `offset_waiters` want newer state."""
+    """`pending`: batches that are not committed. `waiting`: answers in the purgatory. `offset_waiters`: tasks that wait for
+    newer state.
+    """
 
     is_active: bool
     epoch: int
@@ -110,9 +111,9 @@ class ControllerStatistics(NamedTuple):
 
 
 class QuorumController:
-    """See the module's docstring. `clock` gives milliseconds; `attach` names the log before anything else is called. `aside`
-    works out long writes; without it they run as all others do. `signal` makes what a task waits for: an event of trio, unless
-    the tasks are another loop's.
+    """See the module's docstring. `clock` gives milliseconds. `attach` names the log and comes before any other call.
+    `offload` computes long writes on a thread; without it they run as all others do. `signal` makes the event that a task
+    waits for: trio's, unless the tasks run on another event loop.
     """
 
     def __init__(
@@ -121,17 +122,17 @@ class QuorumController:
         clock: Callable[[], int],
         source: random.Random,
         on_timer_changed: Callable[[], None],
-        aside: Aside | None = None,
+        offload: Offload | None = None,
         signal: Callable[[], Signal] = trio.Event,
     ) -> None:
         self.settings = settings
-        self._aside = aside
-        self._working_out: object | None = None
-        """The long write that is being worked out aside; None: none is, or nobody waits for it any more."""
+        self._offload = offload
+        self._offloaded_write: object | None = None
+        """Token of the long write that is being computed. None: there is none, or its result is not needed any more."""
         self.heartbeats = HeartbeatTable(settings.session_timeout_ms)
         self.queue = EventQueue(clock, on_timer_changed)
         self.failure: BaseException | None = None
-        """Why this node must end, once it must."""
+        """Reason why this node must stop, None while it need not."""
         self.failed = trio.Event()
         self._clock = clock
         self._random = source
@@ -180,19 +181,17 @@ class QuorumController:
 
     @property
     def newest(self) -> ControllerState:
-        """The state that the next write starts from: on the active controller it includes what is not committed yet."""
+        """The state that the next write starts from. On the active controller it includes uncommitted batches."""
         return self._log.newest
 
     @property
     def applied_offset(self) -> int:
-        """End offset of the committed state; while a transaction is open, where it begins (the last stable offset)."""
+        """End offset of the committed state. While a transaction is open, the offset of its beginning (last stable offset)."""
         return self._applied_offset
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the committed state has been complete once: as far as the log was known to be committed when this node first
-        heard of that. From then on it is as old as any follower's.
-        """
+        """True once the committed state has reached the first high watermark that this node received."""
         return self.is_active or 0 <= self._first_high_watermark <= self._applied_offset
 
     @property
@@ -205,7 +204,7 @@ class QuorumController:
         return ActiveController(self._epoch, self._leader_id, endpoint)
 
     def image_at(self, offset: int) -> MetadataImage | None:
-        """The committed image that held at this end offset; None if it is not reached yet, or too long ago."""
+        """Committed image at this end offset. None if the offset is not reached yet, or too old."""
         if offset > self._applied_offset:
             return None
         return next((image for end_offset, image in reversed(self._history) if end_offset <= offset), None)
@@ -232,7 +231,7 @@ class QuorumController:
         )
 
     def silences_ms(self) -> dict[int, int]:
-        """How long ago each registered broker was heard, by id; empty on a controller that is not active."""
+        """Time since the last heartbeat of each registered broker, by id. Empty on a standby."""
         return {broker_id: contact["silent_ms"] for broker_id, contact in self.heartbeats.statistics(self._clock()).items()}
 
     # --- requests ------------------------------------------------------------------------------------------------------------
@@ -246,62 +245,65 @@ class QuorumController:
         answer_by_ms: int = NEVER_MS,
         is_long: bool = False,
     ) -> Answer[R]:
-        """Queues an operation of the active controller. The answer comes once what it wrote, or what it saw, is committed.
+        """Queue an operation of the active controller. Its answer comes once its records, or the state that it saw, are
+        committed.
 
-        If it is not begun by `deadline_ms` it never is; if it is not committed by `answer_by_ms` its outcome is unknown. One that
-        `is_long` may be worked out aside, while this loop goes on to answer the quorum: it may look at nothing that is changed in
-        place.
+        An operation that has not begun by `deadline_ms` never runs. If it is not committed by `answer_by_ms`, its outcome is
+        unknown. An operation that `is_long` may be computed on another thread, so it must not look at anything that is changed
+        in place.
         """
         answer: Answer[R] = Answer()
 
-        def run(from_aside: FromAside | None = None) -> None:
-            write = partial(self._run_write, name, generate, answer, from_aside)
+        def run(offloaded: OffloadedWrite | None = None) -> None:
+            write = partial(self._run_write, name, generate, answer, offloaded)
             if answer_by_ms < NEVER_MS:
                 self._run_limited(write, answer, answer_by_ms)
             else:
                 write()
 
-        is_worked_out = is_long and self._aside is not None
-        begin = partial(self._work_out, name, generate, run, answer) if is_worked_out else run
+        is_offloaded = is_long and self._offload is not None
+        begin = partial(self._offload_write, name, generate, run, answer) if is_offloaded else run
         self.queue.append(Event(name, begin, answer.fail, deadline_ms))
         return answer
 
-    def _work_out(self, name: str, generate: Generate[R], run: Callable[[FromAside | None], None], answer: Answer[R]) -> None:
-        """Have a long write worked out aside, and `run` with the result; the queue is paused until then."""
+    def _offload_write(
+        self, name: str, generate: Generate[R], run: Callable[[OffloadedWrite | None], None], answer: Answer[R]
+    ) -> None:
+        """Compute a long write on another thread and give its result to `run`. The queue is paused until then."""
         epoch, quorum = self._claimed_epoch, self._quorum
-        if epoch is None or quorum is None or self._aside is None or not self._finish(quorum, epoch):
+        if epoch is None or quorum is None or self._offload is None or not self._finish(quorum, epoch):
             answer.fail(self.not_controller())
             return
         context = Context(self._clock(), self._random, self.settings, quorum.end_offset)
         state = self._log.newest
-        token = self._working_out = object()
+        token = self._offloaded_write = object()
 
-        def work() -> WorkedOut:
+        def work() -> WriteResult:
             outcome = generate(state, context)
-            return outcome, plan_of(state, context.next_offset, epoch, outcome, context.now_ms) if outcome.records else None
+            return outcome, prepare_write(state, context.next_offset, epoch, outcome, context.now_ms) if outcome.records else None
 
-        def done(result: Result[WorkedOut]) -> None:
-            if self._working_out is not token:
+        def done(result: Result[WriteResult]) -> None:
+            if self._offloaded_write is not token:
                 answer.fail(self.not_controller())
                 return
-            self._working_out = None
+            self._offloaded_write = None
             if quorum.end_offset != context.next_offset:
-                # The quorum itself has written meanwhile.
-                again = partial(self._work_out, name, generate, run, answer)
+                # The quorum has written a record of its own meanwhile.
+                again = partial(self._offload_write, name, generate, run, answer)
                 self.queue.unpause(Event(name, again, answer.fail))
                 return
 
-            # If the log does not take the write at once, the event runs again, and a result unwraps only once.
-            from_aside = FromAside(context.next_offset, cache(result.unwrap))
-            self.queue.unpause(Event(name, partial(run, from_aside), answer.fail))
+            # If the log does not take the write at once, the event runs again, but a result can be unwrapped only once.
+            offloaded = OffloadedWrite(context.next_offset, cache(result.unwrap))
+            self.queue.unpause(Event(name, partial(run, offloaded), answer.fail))
 
         self.queue.pause()
-        self._aside(work, done)
+        self._offload(work, done)
 
-    def _abandon_work(self) -> None:
-        """What is worked out aside would build on a state that does not hold any more."""
-        if self._working_out is not None:
-            self._working_out = None
+    def _abandon_offloaded(self) -> None:
+        """Drop the long write that is being computed: the state that it starts from does not hold any more."""
+        if self._offloaded_write is not None:
+            self._offloaded_write = None
             self.queue.unpause()
 
     def _run_limited(self, run: Callable[[], None], answer: Answer[R], answer_by_ms: int) -> None:
@@ -320,10 +322,12 @@ class QuorumController:
         self._schedule_deadlines()
 
     def heartbeat(self, request: BrokerHeartbeatRequest) -> Answer[BrokerHeartbeatResponse]:
-        """Notes the contact now. What changes nothing is answered at once; the rest waits half a heartbeat interval at most."""
+        """Note the contact now. A heartbeat that changes nothing is answered at once; any other waits at most half a heartbeat
+        interval.
+        """
         now_ms = self._clock()
         if self.is_active and self._names_registration(request):
-            self.heartbeats.arrived(request.broker_id, request.current_metadata_offset, now_ms)
+            self.heartbeats.note_contact(request.broker_id, request.current_metadata_offset, now_ms)
             quick = brokers.quick_heartbeat(self._committed, self._log.newest, self.heartbeats, request)
             if quick is not None:
                 self._quick_heartbeats += 1
@@ -348,14 +352,15 @@ class QuorumController:
         return broker is not None and broker.epoch == request.broker_epoch
 
     async def wait_applied(self, offset: int) -> None:
-        """Returns once the committed state has reached this end offset."""
+        """Return once the committed state has reached this end offset."""
         if offset > self._applied_offset:
             await self._offset_waiters.wait(offset)
 
     async def catch_up(self) -> None:
-        """For a linearizable read: returns once the committed state reflects everything acknowledged before this was called.
+        """Prepare a linearizable read: return once the committed state includes everything that was acknowledged before this
+        call.
 
-        ApiError: NOT_CONTROLLER if this node does not lead, or is not sure of it in the end; THROTTLING_QUOTA_EXCEEDED.
+        ApiError: NOT_CONTROLLER if this node does not lead, or cannot confirm that it does; THROTTLING_QUOTA_EXCEEDED.
         """
         if self._quorum is None:
             raise self.not_controller()
@@ -369,21 +374,21 @@ class QuorumController:
 
     # --- writing -------------------------------------------------------------------------------------------------------------
 
-    def _run_write(self, name: str, generate: Generate[R], answer: Answer[R], from_aside: FromAside | None = None) -> None:
+    def _run_write(self, name: str, generate: Generate[R], answer: Answer[R], offloaded: OffloadedWrite | None = None) -> None:
         epoch, quorum = self._claimed_epoch, self._quorum
         if epoch is None or quorum is None or not self._finish(quorum, epoch):
             answer.fail(self.not_controller())
             return
         context = Context(self._clock(), self._random, self.settings, quorum.end_offset)
         try:
-            plan: Plan | None = None
-            if from_aside is not None and from_aside.next_offset == context.next_offset:
-                outcome, plan = from_aside.unwrap()
+            prepared: PreparedWrite | None = None
+            if offloaded is not None and offloaded.next_offset == context.next_offset:
+                outcome, prepared = offloaded.unwrap()
             else:
                 outcome = generate(self._log.newest, context)
             end_offset = self._newest_offset()
             if outcome.records:
-                end_offset = self._log.write(quorum, epoch, outcome, context.now_ms, plan)
+                end_offset = self._log.write(quorum, epoch, outcome, context.now_ms, prepared)
                 self._background.appended(context.now_ms)
                 self.moves.changed(self._log.newest.image)
         except ApiError as error:
@@ -411,7 +416,9 @@ class QuorumController:
         )
 
     def _finish(self, quorum: MetadataQuorum, epoch: int) -> bool:
-        """Brings the rest of a large change into the log: False if this node cannot any more. NotNow if it takes no more yet."""
+        """Propose the rest of a large change. Return False if this node has lost the leadership. NotNow if the log takes no
+        more yet.
+        """
         if self._log.has_rest and self._claimed_epoch == epoch:
             planned = self._log.planned_end_offset
             try:
@@ -427,11 +434,13 @@ class QuorumController:
         self._finish(quorum, epoch)
 
     def _interrupted(self, error: Exception) -> ApiError:
-        """A change, or its rest, did not get into the log. What did may be committed; a transaction ends with the next leader."""
+        """Error for a change of which a part did not get into the log. The other part may be committed; the next leader aborts
+        a transaction.
+        """
         return self._halt(error) if isinstance(error, Misplaced) else self.not_controller()
 
     def _newest_offset(self) -> int:
-        """Where the newest state stands: the end of the last batch in flight, or of the committed state."""
+        """End offset of the newest state: of the last batch in flight, or of the committed state."""
         end_offset = self._log.end_offset
         return self._applied_offset if end_offset is None else end_offset
 
@@ -442,7 +451,7 @@ class QuorumController:
             self._purgatory.defer(offset, release, fail)
 
     def _halt(self, error: BaseException) -> ApiError:
-        """This node must end; what to tell who waits."""
+        """Stop this node. Return the error for its callers."""
         if self.failure is None:
             logger.error("this controller must stop: %s", error)
             self.failure = error
@@ -453,7 +462,7 @@ class QuorumController:
     # --- the log's side ------------------------------------------------------------------------------------------------------
 
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
-        """Moves the committed state; replays what this node did not write itself in this epoch."""
+        """Move the committed state forward. Replay the batches that this node did not write itself in this epoch."""
         if self._first_high_watermark < 0:
             self._first_high_watermark = high_watermark
         if self._claimed_epoch is not None and batches[-1].epoch > self._claimed_epoch:
@@ -489,7 +498,7 @@ class QuorumController:
         self.queue.resume()
 
     def freeze(self) -> ImageSnapshot | None:
-        """The committed image, whatever is in flight; None while a transaction is open."""
+        """The committed image as a snapshot, without batches in flight. None while a transaction is open."""
         image = self._committed.image
         return None if image.transaction is not None else ImageSnapshot(image)
 
@@ -498,7 +507,7 @@ class QuorumController:
         return ControllerState(image, index_of(image))
 
     async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: ControllerState) -> None:
-        """Goes on from a state far ahead. A leader has everything, so one that still thinks that it leads does not any more."""
+        """Continue from a snapshot far ahead. A leader never needs one, so a node that loads one does not lead any more."""
         if self._claimed_epoch is not None:
             self._leader_id = NO_LEADER
             self._step_down(f"it has loaded a snapshot of another leader, at {position}")
@@ -509,13 +518,13 @@ class QuorumController:
         self._advance_committed(loaded)
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
-        """Another node leads, or nobody known."""
+        """Note that another node leads, or that the leader is unknown."""
         self._epoch, self._leader_id, self._leader_endpoints = epoch, leader_id, endpoints
         if self._claimed_epoch is not None and leader_id != self.settings.node_id:
             self._step_down(f"node {leader_id} leads epoch {epoch}")
 
     async def became_leader(self, epoch: int) -> None:
-        """Becomes active. Nothing else runs before the activation has been written."""
+        """Become active. Nothing else runs before the activation has been written."""
         if self._claimed_epoch is not None:
             self._step_down(f"it leads epoch {epoch} now")
         self._epoch, self._leader_id, self._leader_endpoints = epoch, self.settings.node_id, {}
@@ -533,7 +542,7 @@ class QuorumController:
         self.moves.activate(self._log.newest.image)
 
     async def resigned(self, epoch: int, reason: str) -> None:
-        """Goes back to standby."""
+        """Become standby."""
         if self._claimed_epoch == epoch:
             self._leader_id = NO_LEADER
             self._step_down(reason)
@@ -549,7 +558,7 @@ class QuorumController:
         )
         self._claimed_epoch = None
         self._log.reset_to(self._committed)
-        self._abandon_work()
+        self._abandon_offloaded()
         self.heartbeats.deactivate()
         self._fencing.deactivate()
         self._background.deactivate()
@@ -561,20 +570,20 @@ class QuorumController:
     # --- activation ----------------------------------------------------------------------------------------------------------
 
     def activation(self, state: ControllerState, context: Context) -> Outcome[None]:
-        """The bootstrap records of a new cluster, the end of what a predecessor left open."""
+        """Bootstrap records of a new cluster, and the abort of a predecessor's transaction."""
         records = activation_records(state.image, self.settings.first_records())
         if records:
             logger.info("activation writes %s", ", ".join(map(repr, records[:3])))
         return Outcome(records, None)
 
     def _activation_ended(self, answer: Answer[None]) -> None:
-        """A controller that cannot even say that it has begun would refuse or spoil everything else: it must end."""
+        """Stop the node if its activation failed: it could not serve any request."""
         if answer.error is not None and answer.error.code is not ErrorCode.NOT_CONTROLLER:
             self._halt(answer.error.__cause__ or answer.error)
 
 
 def _changed_nothing(name: str, error: Exception) -> ApiError:
-    """Logs the exception in hand."""
+    """Log the exception, and return the error for the caller."""
     logger.exception("%s failed; it changed nothing", name)
     refusal = ApiError(
         ErrorCode.UNKNOWN_SERVER_ERROR,

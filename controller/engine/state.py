@@ -1,10 +1,9 @@
-"""What the controller's managers work on: the state, what they are told besides, and what they give back.
+"""Input and output of the controller's managers: the state, the context of an operation, and its outcome.
 
 Theory of operation. `ControllerState` is the immutable metadata image with its derived index, at one offset. A manager's
-operation is a pure function `(state, request, context) -> Outcome`: it reads, decides, and returns records with a
-response; it changes nothing. `ControllerState.replay` is the only thing that makes a new state, from records, on the
-active controller and on standbys alike. Because states are immutable, the state before any batch in flight is a
-reference, and undoing is picking it.
+operation is a pure function `(state, request, context) -> Outcome`. It reads, decides, and returns records with a response; it
+changes nothing. Only `ControllerState.replay` makes a new state, from records, on the active controller and on standbys alike.
+States are immutable, so the state before any batch in flight is a reference, and to undo a batch is to pick that reference.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CONTROLLER = "CONTROLLER"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The configuration a controller decides by. `static` is its own server.properties, key → value."""
+    """Configuration of a controller. `static`: its own server.properties, key → value."""
 
     cluster_id: str
     node_id: int
@@ -46,33 +45,33 @@ class Settings(msgspec.Struct, frozen=True):
     default_replication_factor: int = 1
     static: dict[str, str] = msgspec.field(default_factory=dict)
     balance_interval_ms: int = 300_000
-    """How often leaderships are moved to preferred replicas; 0: never."""
+    """Time between two moves of leaderships to preferred replicas; 0: never."""
     unclean_election_interval_ms: int = 300_000
     first_levels: dict[str, int] | None = None
-    """The features that a new cluster begins with; None: the newest."""
+    """Feature levels of a new cluster; None: the newest."""
 
     def first_records(self) -> list[AnyRecord]:
-        """What a new cluster begins with."""
+        """Bootstrap records of a new cluster."""
         return bootstrap_records(self.first_levels, self.static.get(MIN_INSYNC_REPLICAS, "1"))
 
 
 class QuorumFacts(NamedTuple):
-    """What the quorum says of itself: the ids of its voters, and where they stand (0: in files, 1: in the log)."""
+    """Ids of the quorum's voters. `kraft_version`: 0 if the voters are in files, 1 if they are in the log."""
 
     voters: tuple[int, ...]
     kraft_version: int
 
 
 def unknown_quorum() -> QuorumFacts:
-    """Of a controller that has no quorum: it is its own."""
+    """Facts of a controller without a quorum: it is alone."""
     return QuorumFacts((), 1)
 
 
 class Context(NamedTuple):
-    """What an operation may know besides the state. `next_offset` is the offset its first record will get.
+    """Input of an operation besides the state. `next_offset`: the offset of its first record.
 
-    `mutations` is the client's account for partitions that are created or deleted: `mutations.take(count)` once per topic.
-    `broker` is the one that was asked, if one was and the call is about configs. `quorum` tells what the quorum is now.
+    `mutations`: the client's quota for created and deleted partitions; call `mutations.take(count)` once per topic. `broker`:
+    the broker that forwarded the call, if the call is about configs. `quorum` returns the current facts of the quorum.
     """
 
     now_ms: int
@@ -85,14 +84,14 @@ class Context(NamedTuple):
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """What an operation decided. `atomic`: the records must share one batch; else they may be cut into several, in order.
-    `transaction`: what to call the metadata transaction (KIP-868) that makes an atomic change of more records than a batch
-    holds one for its readers; None: such a change is refused with POLICY_VIOLATION.
+    """Decision of an operation. `atomic`: the records must share one batch; otherwise they may be cut into several, in order.
+    `transaction`: name of the metadata transaction (KIP-868) for an atomic change with more records than a batch holds;
+    None: such a change is refused with POLICY_VIOLATION.
 
-    `appended` is called with the end offset once the records are in the log (or with the highest pending one if there are
-    none), for what the active controller keeps outside the log.
+    `appended` is called with the end offset once the records are in the log. Without records it gets the end offset of the
+    last batch in flight. The active controller uses it for state outside the log.
 
-    `reflects`: the end offset that the answer is told to reflect, if it is another one than where the log stands.
+    `reflects`: the end offset that the answer names, if it is not the end of the log.
     """
 
     records: Sequence[AnyRecord]
@@ -110,8 +109,8 @@ class ControllerState(msgspec.Struct, frozen=True):
     index: MetadataIndex
 
     def replay(self, records: Sequence[AnyRecord], base_offset: int, provenance: Provenance) -> ControllerState:
-        """The state after these records, the first of which has `base_offset`. Bad records raise: the caller's node must
-        end.
+        """Return the state after these records, the first of which has `base_offset`. Bad records raise; the caller's node
+        must stop.
         """
         delta = MetadataDelta(self.image)
         delta.replay_all(records, base_offset)
@@ -121,7 +120,7 @@ class ControllerState(msgspec.Struct, frozen=True):
         return ControllerState(image, self.index.apply(delta, image))
 
     def at(self, provenance: Provenance) -> ControllerState:
-        """The same state, known to stand at another place of the log."""
+        """The same state at another position of the log."""
         return ControllerState(msgspec.structs.replace(self.image, provenance=provenance), self.index)
 
 
@@ -129,21 +128,21 @@ EMPTY_STATE = ControllerState(EMPTY, EMPTY_INDEX)
 
 
 class HasError(Protocol):
-    """A response, or an entry of one, that can say what went wrong."""
+    """A response, or an entry of one, with an error code and a text."""
 
     error_code: int
     error_message: str
 
 
 def set_error(target: HasError, error: ApiError) -> None:
-    """Writes code and text; an empty text stays absent (Kafka's null)."""
+    """Set code and text. An empty text stays absent (Kafka's null)."""
     target.error_code = error.code
     if error.message:
         target.error_message = error.message
 
 
 def check_record_count(records: Sequence[AnyRecord]) -> None:
-    """ApiError POLICY_VIOLATION if one request makes more records than one batch holds."""
+    """ApiError POLICY_VIOLATION if a request makes more records than a batch holds."""
     if len(records) > MAX_RECORDS:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -153,7 +152,7 @@ def check_record_count(records: Sequence[AnyRecord]) -> None:
 
 
 def fresh_uuid(source: random.Random, taken: Mapping[Uuid, object]) -> Uuid:
-    """A random id that is neither reserved nor taken, and whose text can be a command's argument."""
+    """Return a random id that is not reserved and not taken, and whose text can be a command's argument."""
     while True:
         value = source.randbytes(16)
         if not is_reserved(value) and value not in taken and not to_text(value).startswith("-"):

@@ -1,4 +1,4 @@
-"""Work beside the event loop, for answers that take long and look only at what never changes."""
+"""Threads for long computations on values that never change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def on_a_thread(work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
-    """Runs `work` on a thread, then `done` on the event loop with what came of it; not if the loop has ended by then."""
+    """Run `work` on a thread, then `done` with its result on the event loop, unless the loop has ended by then."""
     token = trio.lowlevel.current_trio_token()
 
     def deliver(result: Outcome[T]) -> None:

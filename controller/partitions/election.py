@@ -1,13 +1,13 @@
-"""Who leads a partition: three modes, one table of candidates each, with eligible leader replicas behind them (KIP-966).
+"""Election of a partition's leader: three modes, one list of candidates each, with eligible leader replicas (KIP-966).
 
-A replica is *valid* if it is acceptable (the caller's word for an active broker whose directory for this partition is online)
-and in the in-sync set, or, once that is empty, among the eligible leader replicas: those hold everything that was committed
-too. Each mode is a list of candidates to try in order; the first that is valid wins.
+A replica is *valid* if it is acceptable and in the in-sync set, or, once that set is empty, among the eligible leader
+replicas, which hold everything that was committed too. A replica is acceptable if its broker is active and its directory for
+this partition is online. Each mode has a list of candidates, and the first valid one wins.
 
-If nobody is valid there are two ways left that may lose records. The last known leader leads again once the in-sync set and the
-eligible leader replicas are empty: it knew everything that was committed, but its disk may have lost the end of it. And only
-UNCLEAN takes any acceptable replica. Whoever is elected so becomes the whole in-sync set and must recover. If that gives nobody
-either, the partition has no leader.
+If no replica is valid, two ways are left, and both may lose records. First, the last known leader leads again once the in-sync
+set and the eligible leader replicas are empty: it had everything that was committed, but its disk may have lost the end.
+Second, only UNCLEAN takes any acceptable replica. A leader that is elected in one of these ways becomes the whole in-sync set
+and must recover. Otherwise the partition has no leader.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kraftlab.metadata.records import NO_LEADER
 
 
 class Election(enum.Enum):
-    """How a leader is chosen."""
+    """Modes of an election."""
 
     ONLINE = "online"
-    """Keep the leader if it is valid, else the first valid replica."""
+    """Keep the leader if it is valid, otherwise elect the first valid replica."""
     PREFERRED = "preferred"
-    """The first replica if it is valid, else as ONLINE."""
+    """Elect the first replica if it is valid, otherwise as ONLINE."""
     UNCLEAN = "unclean"
-    """As ONLINE, and if nobody is valid the first acceptable replica, in sync or not."""
+    """As ONLINE, and without a valid replica elect the first acceptable one, in sync or not."""
 
 
 class Candidates(NamedTuple):
-    """Who stands for election: the replicas, preferred one first, and which of them are known to hold what was committed."""
+    """Replicas, preferred leader first, and those of them that are known to hold everything that was committed."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -40,14 +40,16 @@ class Candidates(NamedTuple):
 
 
 class Elected(NamedTuple):
-    """The winner (NO_LEADER: nobody qualifies), and whether it may lack records: it was not in sync nor eligible."""
+    """The elected leader, NO_LEADER if none qualifies. `unclean`: it may lack records, since it was neither in sync nor
+    eligible.
+    """
 
     leader: int
     unclean: bool = False
 
 
 def elect(mode: Election, candidates: Candidates, leader: int, acceptable: Callable[[int], bool]) -> Elected:
-    """Chooses the leader. `leader` is the current one."""
+    """Elect a leader. `leader` is the current one."""
     replicas, isr, elr, last_known = candidates
     valid = isr or elr
     first = first_in_sync(mode, replicas, valid, leader, acceptable)
@@ -65,7 +67,7 @@ def elect(mode: Election, candidates: Candidates, leader: int, acceptable: Calla
 def first_in_sync(
     mode: Election, replicas: tuple[int, ...], valid: tuple[int, ...], leader: int, acceptable: Callable[[int], bool]
 ) -> int:
-    """The first candidate among `valid`, the in-sync set or who stands for it, that is acceptable; NO_LEADER if none is."""
+    """First acceptable candidate among `valid`, the in-sync set or its substitute; NO_LEADER without one."""
     if mode is Election.PREFERRED and replicas[0] in valid and acceptable(replicas[0]):
         return replicas[0]
     if leader in valid and acceptable(leader):

@@ -1,14 +1,14 @@
-"""ElectLeaders, and the elections that the active controller holds by itself (KIP-183, KIP-460).
+"""ElectLeaders, and the elections that the active controller holds itself (KIP-183, KIP-460).
 
-Theory of operation. A preferred election moves the leadership to the first replica if that is valid; an unclean one may give a
-partition without leader to a replica that lacks records. Both are builds of `partition_change.py` with that mode, so either may
-also complete a reassignment, or bring back a leader that is valid anyway. Each partition is judged against the state before the
-request; one that is named twice is answered twice and changed once. An unclean election that somebody asks for needs no
-permission of the topic; one that the controller holds by itself does (`unclean.leader.election.enable`).
+Theory of operation. A preferred election moves the leadership to the first replica if that is valid. An unclean one may give a
+partition without a leader to a replica that lacks records. Both build a change with `partition_change.py` in that mode, so
+either may also complete a reassignment, or bring back a leader that is valid anyway. Each partition is judged against the
+state before the request. A partition that is named twice is answered twice and changed once. An unclean election on request
+needs no permission of the topic; one that the controller holds itself does (`unclean.leader.election.enable`).
 
-By itself it balances leaders every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable`, and looks for
-partitions that an unclean election helps every `unclean.leader.election.interval.ms` and whenever a configuration has changed.
-Each run makes a limited number of changes and says whether there are more to make.
+The controller balances leaders every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable` is true. It
+looks for partitions that an unclean election helps every `unclean.leader.election.interval.ms`, and after each change of
+configuration. A run makes a limited number of changes and says whether there are more to make.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .partitions import Eligibility, default_directory
 
 MAX_ELECTIONS_PER_RUN = 1000
 LONG_PARTITIONS = 1000
-"""To elect leaders of more takes longer than the quorum should wait for its leader: some 15 µs each."""
+"""More elections take longer than the quorum should wait for its leader: about 15 µs each."""
 
 
 class _Kind(NamedTuple):
-    """One election type: how it is held, and what it answers if there is nobody to elect."""
+    """An election type: its mode, and the error if no replica can be elected."""
 
     election: Election
     unavailable: ErrorCode
@@ -50,7 +50,7 @@ class _Kind(NamedTuple):
         return partition.leader == NO_LEADER
 
     def needing(self, index: MetadataIndex) -> list[TopicPartition]:
-        """All partitions that need it."""
+        """All partitions that need this election."""
         return index.led_by_others() if self.election is Election.PREFERRED else index.leaderless()
 
 
@@ -67,8 +67,8 @@ ELECTION_TYPES = {
 def elect_leaders(
     state: ControllerState, request: admin_pb2.ElectLeadersRequest, context: Context
 ) -> Outcome[admin_pb2.ElectLeadersResponse]:
-    """Elects leaders as asked. If all partitions are asked for, those that need no election are left out of the answer; their
-    topics stay.
+    """Elect leaders. If all partitions are requested, the answer leaves out those that need no election, but keeps their
+    topics.
 
     ApiError INVALID_REQUEST for an unknown type. Per partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
     PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
@@ -90,7 +90,9 @@ def elect_leaders(
 
 
 def is_long(image: MetadataImage, request: admin_pb2.ElectLeadersRequest) -> bool:
-    """Whether so many elections would hold up others. How many of all partitions need one is not known here."""
+    """Return True for a request of many elections. For all partitions, every partition counts: the image does not say which
+    need one.
+    """
     if request.HasField("topic_partitions"):
         asked = sum(len(topic.partitions) for topic in request.topic_partitions.values)
     else:
@@ -99,12 +101,12 @@ def is_long(image: MetadataImage, request: admin_pb2.ElectLeadersRequest) -> boo
 
 
 def asks_for_no_partition(request: admin_pb2.ElectLeadersRequest) -> bool:
-    """Whether it names partitions, and none of them."""
+    """Return True for an empty list of partitions."""
     return request.HasField("topic_partitions") and not request.topic_partitions.values
 
 
 def _every_needing(state: ControllerState, kind: _Kind) -> Iterator[tuple[str, Iterable[int]]]:
-    """All topics, with those of their partitions that need that election."""
+    """All topics, with their partitions that need that election."""
     numbers: defaultdict[Uuid, list[int]] = defaultdict(list)
     for topic_id, number in kind.needing(state.index):
         numbers[topic_id].append(number)
@@ -120,7 +122,7 @@ def _asked(request: admin_pb2.ElectLeadersRequest) -> Iterator[tuple[str, Iterab
 def _elect_one(
     image: MetadataImage, kind: _Kind, name: str, number: int, changes: dict[TopicPartition, PartitionChange]
 ) -> ApiError | None:
-    """Adds the change of one partition to `changes`; the error if there is none."""
+    """Add the change of one partition to `changes`. Return the error if there is no change."""
     topic = image.topics.get(name)
     if topic is None:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -154,22 +156,24 @@ def _build(image: MetadataImage, topic: TopicImage, number: int, election: Elect
 
 
 def balance_leaders(state: ControllerState, context: Context) -> Outcome[bool]:
-    """Moves leaderships to preferred replicas that are in sync and active. The response says whether there are more to move."""
+    """Move leaderships to preferred replicas that are in sync and active. The response says whether there are more to move."""
     image = state.image
     movable = (key for key in state.index.led_by_others() if _can_lead(image, key))
     return _limited(image, movable, Election.PREFERRED)
 
 
 def _can_lead(image: MetadataImage, key: TopicPartition) -> bool:
-    """Whether the preferred replica is in sync and active: most of those that do not lead are down, and a build costs more."""
+    """Return True if the preferred replica is in sync and active. This check is cheaper than building a change, and most of
+    the other preferred replicas are down.
+    """
     partition = image.topics.by_id[key[0]].partitions[key[1]]
     preferred = partition.replicas[0]
     return preferred in partition.isr and Eligibility(image.cluster.brokers).accepts(partition, preferred)
 
 
 def elect_uncleanly(state: ControllerState, context: Context) -> Outcome[bool]:
-    """Gives leaders to partitions that have none, where the topic allows unclean elections. The response says whether there are
-    more to elect.
+    """Elect leaders for partitions without one, where the topic allows unclean elections. The response says whether there are
+    more.
     """
     image = state.image
     allowed: dict[bytes, bool] = {}
@@ -184,7 +188,7 @@ def elect_uncleanly(state: ControllerState, context: Context) -> Outcome[bool]:
 
 
 def _limited(image: MetadataImage, keys: Iterable[TopicPartition], election: Election) -> Outcome[bool]:
-    """The changes for the first of these partitions that have any, and whether the limit ended it."""
+    """Changes of the first partitions that have one. The response says whether the limit cut off the rest."""
     records: list[PartitionChange] = []
     for topic_id, number in keys:
         if len(records) == MAX_ELECTIONS_PER_RUN:

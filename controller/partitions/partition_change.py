@@ -1,24 +1,24 @@
-"""Builds the PartitionChange record for one partition, from what is wanted to what changes (KIP-455, KIP-841, KIP-858, KIP-966).
+"""Builds the PartitionChange record of one partition (KIP-455, KIP-841, KIP-858, KIP-966).
 
-Whatever triggers a change (a fence, an ISR request, an election, a reassignment, a directory assignment) goes through
-`build_change`, in one fixed order: a reassignment that is complete is completed, then who left an in-sync set that is smaller
-than the effective min ISR becomes an eligible leader replica (ELR), then a leader is elected for the replicas and sets that
-came out of it, then the leader epoch is raised if replicas were dropped (so that they get fenced), then every list that differs
-is written. Because the first three happen in *every* build, any trigger may complete a reassignment or elect a leader.
+Every change goes through `build_change`: a fence, an ISR request, an election, a reassignment, a directory assignment. The
+order is fixed. A reassignment that is complete is completed. Members that leave an in-sync set smaller than the effective min
+ISR become eligible leader replicas (ELR). A leader is elected for the resulting replicas and sets. The leader epoch is raised
+if replicas were dropped, which fences them. Every list that differs is written. The first three steps happen in *every* build,
+so any trigger may complete a reassignment or elect a leader.
 
-Eligible leader replicas hold everything that was committed, because the high watermark stands still while the in-sync set is too
-small. They are forgotten as soon as it is large enough again, or somebody was elected uncleanly. With them the in-sync set may
-become empty; the last leader is remembered then. They stay within the replicas. With the feature off the last member of the
-in-sync set stays, and the partition has no leader; what was eligible when the feature was switched off may still be elected where
-the in-sync set is empty.
+Eligible leader replicas hold everything that was committed, because the high watermark does not move while the in-sync set is
+too small. They are cleared once the set is large enough again, or after an unclean election. With them the in-sync set may
+become empty, and the last leader is remembered. They are always replicas. With the feature off, the last member of the in-sync
+set stays, and the partition has no leader; a replica that was eligible when the feature was switched off may still be elected
+where the in-sync set is empty.
 
-Most changes of a large cluster are of the plainest kind: a partition at rest, nobody eligible, an in-sync set that is large
-enough. Then nothing but in-sync set and leader can change, and `build_change` says so without going through the rest; what
-`build_change_in_full` would say is the same.
+In a large cluster most changes are plain: the partition does not move, no replica is eligible, and the in-sync set is large
+enough. Then only in-sync set and leader can change, and `build_change` takes a short cut. `build_change_in_full` gives the
+same result.
 
-What the record says is minimal: a field is there only if it differs, and nothing at all is built if nothing differs. The lists
-of a reassignment are the exception: adding, removing, original and target are written together or not at all. A shrink of the
-in-sync set alone raises the leader epoch only below metadata.version 12, where brokers may be told of it in no other way.
+The record is minimal: a field is present only if it differs, and there is no record if nothing differs. The lists of a
+reassignment are the exception: adding, removing, original and target are written together or not at all. A shrink of the
+in-sync set alone raises the leader epoch only below metadata.version 12, where brokers have no other way to learn of it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from ..reassignment.arithmetic import Reassignment
 from .election import Candidates, Elected, Election, elect, first_in_sync
 
 Accepts = Callable[[PartitionImage, int], bool]
-"""Whether a broker is active and its directory for the partition online (KIP-858)."""
+"""Returns True if a broker is active and its directory for the partition is online (KIP-858)."""
 
 
 class _Standing(NamedTuple):
-    """Who holds what was committed, and who led last."""
+    """Replicas that hold everything that was committed, and the last leader."""
 
     isr: tuple[int, ...]
     elr: tuple[int, ...]
@@ -64,14 +64,15 @@ def build_change(
     uncleanly_stopped: Collection[int] = (),
     shrink_raises_epoch: bool = False,
 ) -> PartitionChange | None:
-    """The record that brings `partition` to what is asked for, None if nothing has to change. None for an argument: as it is.
+    """Build the record of the requested change; None if nothing has to change. An argument that is None leaves its part as it
+    is.
 
-    `accepts` says whether a broker is active and its directory for this partition online. `min_isr` is what replicated
-    configuration asks for, None if eligible leader replicas are off. `reassign` comes from `reassignment.start` or
-    `reassignment.cancel`. Brokers that are `uncleanly_stopped` may have lost records and are not eligible. `directories` sets
-    directories of replicas explicitly; other replicas keep theirs, newcomers get `default_directory(broker_id)`.
-    `shrink_raises_epoch`: a leader that stays gets a new epoch when somebody leaves its in-sync set, as below metadata.version 12
-    (KAFKA-15021); only who gives a `target_isr` has to say it, since nothing else takes members away and leaves the leader.
+    `accepts`: see `Accepts`. `min_isr`: min.insync.replicas from replicated configuration, None if eligible leader replicas
+    are off. `reassign`: the result of `reassignment.start` or `reassignment.cancel`. Brokers that are `uncleanly_stopped` may
+    have lost records and are not eligible. `directories`: directories of some replicas; other replicas keep theirs, and new
+    ones get `default_directory(broker_id)`. `shrink_raises_epoch`: a leader that stays gets a new epoch when a member leaves
+    its in-sync set, as below metadata.version 12 (KAFKA-15021). Only a caller with a `target_isr` has to pass it, since
+    nothing else removes members and keeps the leader.
     """
     if reassign is None and not directories and (recovery_state is None or recovery_state == partition.leader_recovery_state):
         isr = partition.isr if target_isr is None else target_isr
@@ -102,7 +103,7 @@ def plain_leader(
     election: Election,
     accepts: Accepts,
 ) -> int:
-    """Who leads with this in-sync set if nothing but the two can change; NO_LEADER if more can, or if nobody in it may lead."""
+    """Leader with this in-sync set, if nothing but the two can change. NO_LEADER if more can change, or if no member may lead."""
     if partition.adding or partition.removing or partition.elr or partition.last_known_elr or not partition.isr:
         return NO_LEADER
     if min_isr is not None and len(isr) < min_isr and len(isr) < len(partition.replicas):
@@ -121,7 +122,7 @@ def plain_change(
     leader: int,
     shrink_raises_epoch: bool,
 ) -> PartitionChange | None:
-    """The record that gives a partition this in-sync set and its `plain_leader`; None if it has both."""
+    """Record that gives a partition this in-sync set and its `plain_leader`; None if it has both."""
     is_raised = leader != partition.leader or (shrink_raises_epoch and not set(partition.isr) <= set(isr))
     if isr == partition.isr:
         return PartitionChange(0, partition_id, topic_id, None, leader) if is_raised else None
@@ -144,7 +145,7 @@ def build_change_in_full(
     uncleanly_stopped: Collection[int],
     shrink_raises_epoch: bool = False,
 ) -> PartitionChange | None:
-    """The same for any partition; arguments as there."""
+    """As `build_change`, without the short cut."""
     wanted = reassign or reassignment.current(partition)
     isr = partition.isr if target_isr is None else target_isr
     completed = reassignment.complete(wanted, isr)
@@ -191,7 +192,7 @@ def _before_election(
     needed: int | None,
     uncleanly_stopped: Collection[int],
 ) -> _Standing:
-    """Who may be elected, given the in-sync set that is wanted. `needed`: the effective min ISR, None if the feature is off."""
+    """Candidates of the election, for the requested in-sync set. `needed`: the effective min ISR, None if the feature is off."""
     if partition.isr if needed is None else len(isr) >= needed:
         return _Standing(isr, (), ())
     left = {*partition.elr, *partition.isr}.difference(isr, uncleanly_stopped).intersection(replicas)
@@ -201,7 +202,7 @@ def _before_election(
 def _after_election(
     partition: PartitionImage, replicas: tuple[int, ...], before: _Standing, elected: Elected, needed: int | None
 ) -> _Standing:
-    """The sets that go with the leader."""
+    """In-sync and eligible replicas after the election."""
     isr, elr, last_known = before
     leader = elected.leader
     if leader != NO_LEADER:
@@ -228,11 +229,11 @@ def build_cancel(
     min_isr: int | None,
     unclean_allowed: bool,
 ) -> PartitionChange | None:
-    """Cancels the running reassignment; raises ApiError as `reassignment.cancel` does.
+    """Cancel the running reassignment. ApiError as `reassignment.cancel`.
 
-    Where unclean elections are allowed they are allowed in the cancel too: if no original replica is in sync one has to lead
-    although it may lack records, and recover. With eligible leader replicas the election finds the best one. The cancel may leave
-    the partition without leader.
+    Where unclean elections are allowed, the cancel may hold one: if no original replica is in sync, one that may lack records
+    leads and recovers. With eligible leader replicas the election picks the best one. The cancel may leave the partition
+    without a leader.
     """
     cancellation = reassignment.cancel(partition, name, unclean_allowed)
     is_elected = cancellation.forced and min_isr is not None
@@ -256,6 +257,6 @@ def _placed(
     directories: Mapping[int, Uuid],
     default_directory: Callable[[int], Uuid],
 ) -> tuple[Uuid, ...]:
-    """The directory of each replica: the one set explicitly, else the one it has, else its broker's default."""
+    """Directory of each replica: the given one, otherwise its current one, otherwise its broker's default."""
     present = dict(zip(partition.replicas, partition.directories, strict=True))
     return tuple(directories.get(replica) or present.get(replica) or default_directory(replica) for replica in replicas)

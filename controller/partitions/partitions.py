@@ -1,12 +1,12 @@
-"""Leaders and in-sync sets: what follows for partitions when brokers come and go, and AlterPartition from their leaders.
+"""Leaders and in-sync sets: changes when brokers come and go, and AlterPartition requests of leaders.
 
-Theory of operation. Every change of a partition is built by `partition_change.build_change`, which needs to know which
-brokers may lead it. `Eligibility` answers that for the state an operation sees, with the brokers the operation itself
-takes away or brings back. Fencing walks the partitions that have the broker in their ISR, unfencing those without a
-leader: both come from the index, so the cost is that of the broker's share.
+Theory of operation. `partition_change.build_change` builds every change of a partition, and needs to know which brokers may
+lead it. `Eligibility` answers that for the state that an operation sees, with the brokers that the operation removes or adds.
+Fencing walks the partitions with the broker in their ISR, unfencing those without a leader. Both lists come from the index, so
+the cost is that of the broker's share.
 
-AlterPartition is a leader's request to change its ISR. Its checks stand in one table, first match wins; the text of an
-error goes to the log of the leader that asked.
+AlterPartition is a leader's request to change its ISR. Its checks are one table, and the first match wins. The leader logs the
+text of an error.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .election import Election
 from .partition_change import build_change, plain_change, plain_leader
 
 NOT_CHECKED = -1
-"""A broker epoch in an ISR that the controller takes on trust (KIP-841)."""
+"""Broker epoch in an ISR that the controller does not check (KIP-841)."""
 
 
 class Eligibility:
-    """Who may lead: `removed` counts as gone, `added` as unfenced, whatever the image says. What is asked about a broker is found
-    out once, so make one per operation.
+    """Brokers that may lead: `removed` counts as unregistered, `added` as unfenced, whatever the image says. Results are
+    cached, so make one per operation.
     """
 
     __slots__ = ("_added", "_brokers", "_online", "removed")
@@ -49,7 +49,7 @@ class Eligibility:
         self._online: dict[int, Collection[Uuid] | None] = {}
 
     def accepts(self, partition: PartitionImage, broker_id: int) -> bool:
-        """Whether a broker is active and its directory for this partition is online (KIP-858)."""
+        """Return True if a broker is active and its directory for this partition is online (KIP-858)."""
         try:
             online = self._online[broker_id]
         except KeyError:
@@ -60,7 +60,7 @@ class Eligibility:
         return directory is None or directory in online or self._brokers[broker_id].has_online(directory)
 
     def _online_directories(self, broker_id: int) -> Collection[Uuid] | None:
-        """Directories that are known to be online on this broker, None if it is not active."""
+        """Online directories of this broker, None if it is not active."""
         broker = None if broker_id == self.removed else self._brokers.get(broker_id)
         is_unfenced = broker is not None and (not broker.fenced or broker_id == self._added)
         online = broker.log_dirs if broker is not None and is_unfenced and not broker.in_controlled_shutdown else None
@@ -69,7 +69,9 @@ class Eligibility:
 
 
 def default_directory(brokers: Mapping[int, BrokerImage]) -> Callable[[int], Uuid]:
-    """Where a new replica goes on a broker (KIP-858): its only directory if it has one, else it chooses and reports."""
+    """Return a function for the directory of a new replica (KIP-858): the broker's only directory, otherwise the broker
+    chooses one and reports it.
+    """
 
     def directory_for(broker_id: int) -> Uuid:
         broker = brokers.get(broker_id)
@@ -85,7 +87,7 @@ def default_directory(brokers: Mapping[int, BrokerImage]) -> Callable[[int], Uui
 def without_broker(
     state: ControllerState, keys: Iterable[TopicPartition], broker_id: int, settings: Settings
 ) -> list[PartitionChange]:
-    """Takes a broker out of the ISR and the leadership of these partitions."""
+    """Remove a broker from the ISR and the leadership of these partitions."""
     eligibility = Eligibility(state.image.cluster.brokers, removed=broker_id)
     return _updates(state, keys, eligibility, settings)
 
@@ -93,14 +95,14 @@ def without_broker(
 def with_broker(
     state: ControllerState, keys: Iterable[TopicPartition], broker_id: int, settings: Settings
 ) -> list[PartitionChange]:
-    """Looks for leaders of these partitions now that a broker is back."""
+    """Elect leaders of these partitions after a broker has come back."""
     eligibility = Eligibility(state.image.cluster.brokers, added=broker_id)
     return _updates(state, keys, eligibility, settings)
 
 
 def without_unclean_broker(state: ControllerState, broker_id: int, settings: Settings) -> list[PartitionChange]:
-    """Takes a broker that stopped without warning out of every ISR and ELR: its disk may have lost what it acknowledged
-    (KIP-966). Where it was the last to lead it stays known as that.
+    """Remove a broker that stopped uncleanly from every ISR and ELR: its disk may have lost acknowledged records (KIP-966). It
+    stays known as the last leader where it was.
     """
     index = state.index
     keys = sorted({*index.partitions_in_isr(broker_id), *index.partitions_in_elr(broker_id)})
@@ -110,7 +112,7 @@ def without_unclean_broker(state: ControllerState, broker_id: int, settings: Set
 def without_data(
     state: ControllerState, keys: Iterable[TopicPartition], broker_id: int, settings: Settings
 ) -> list[PartitionChange]:
-    """Takes a broker out of the ISR, the ELR and the leadership of these partitions, whose logs it has lost or may have lost."""
+    """Remove a broker from the ISR, the ELR and the leadership of these partitions, whose logs it has lost or may have lost."""
     eligibility = Eligibility(state.image.cluster.brokers, removed=broker_id)
     return _updates(state, keys, eligibility, settings, uncleanly_stopped=(broker_id,))
 
@@ -162,7 +164,7 @@ def _updates(
 
 
 def check_broker_epoch(state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The sender's registration; ApiError STALE_BROKER_EPOCH if it has none or another epoch."""
+    """Return the sender's registration. ApiError STALE_BROKER_EPOCH if it has none or another epoch."""
     broker = state.image.cluster.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         known = "is not registered" if broker is None else f"is registered with epoch {broker.epoch}"
@@ -172,8 +174,8 @@ def check_broker_epoch(state: ControllerState, broker_id: int, broker_epoch: int
     return broker
 
 
-class _Asked(NamedTuple):
-    """One change with everything its checks look at."""
+class _IsrRequest(NamedTuple):
+    """One change with the facts that its checks look at."""
 
     sender: int
     change: IsrChange
@@ -189,7 +191,7 @@ class _Asked(NamedTuple):
         return False
 
 
-ALTER_PARTITION_CHECKS: tuple[tuple[str, Callable[[_Asked], bool], ErrorCode], ...] = (
+ALTER_PARTITION_CHECKS: tuple[tuple[str, Callable[[_IsrRequest], bool], ErrorCode], ...] = (
     (
         "leader epoch ahead of this controller",
         lambda a: a.change.leader_epoch > a.partition.leader_epoch,
@@ -228,18 +230,17 @@ ALTER_PARTITION_CHECKS: tuple[tuple[str, Callable[[_Asked], bool], ErrorCode], .
         lambda a: a.change.leader_recovery_state == RECOVERING and a.partition.leader_recovery_state == RECOVERED,
         ErrorCode.INVALID_REQUEST,
     ),
-    ("a member is not active or has restarted", _Asked.ineligible, ErrorCode.INELIGIBLE_REPLICA),
+    ("a member is not active or has restarted", _IsrRequest.ineligible, ErrorCode.INELIGIBLE_REPLICA),
 )
-"""Condition → error for one partition of an AlterPartition request (KIP-497, KIP-841), in the order in which they are tried."""
+"""Condition → error for one partition of an AlterPartition request (KIP-497, KIP-841), in the order of the checks."""
 
 
 def alter_partition(state: ControllerState, request: AlterPartitionRequest, context: Context) -> Outcome[AlterPartitionResponse]:
-    """Changes ISRs as their leaders ask. ApiError STALE_BROKER_EPOCH for the whole request; other errors stand per
+    """Change ISRs on their leaders' request. ApiError STALE_BROKER_EPOCH for the whole request; other errors are per
     partition.
 
-    A change that completes a reassignment may move the leadership: it is made, and the sender is told NEW_LEADER_ELECTED.
-    The same partition twice in a request is refused in its second place, since it was computed from state that the first
-    one changes.
+    A change that completes a reassignment may move the leadership: it is made, and the sender gets NEW_LEADER_ELECTED. If a
+    partition is named twice, the second entry is refused, since it was computed from state that the first one changes.
     """
     check_broker_epoch(state, request.broker_id, request.broker_epoch)
     records: list[PartitionChange] = []
@@ -269,7 +270,7 @@ def _alter_one(
     if partition is None:
         return _refused(change, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
     isr = tuple(broker_id for broker_id, _ in change.isr)
-    asked = _Asked(sender, change, partition, isr, image.cluster.brokers)
+    asked = _IsrRequest(sender, change, partition, isr, image.cluster.brokers)
     for _, applies, code in ALTER_PARTITION_CHECKS:
         if applies(asked):
             return _refused(change, code), None

@@ -1,20 +1,20 @@
-"""The arithmetic of reassignment (KIP-455, KIP-860): where a partition goes, when it has arrived, and how to go back.
+"""The arithmetic of reassignment (KIP-455, KIP-860): start, replace, complete and cancel.
 
 A partition remembers two sets while it moves. *original* is its replica set before the first of a run of reassignments, order
-included; *target* is the set that was asked for last. Everything else follows from these and from the replicas it has now:
+included. *target* is the set of the last request. Everything else follows from these and from the current replicas:
 
     adding    AR = sorted(target - original)
-    removing  RR = sorted((original + whatever else is in replicas) - target)
+    removing  RR = sorted((original + the other current replicas) - target)
     replicas  R  = target followed by RR
 
-So AR and RR are disjoint, a replacement is measured from where the run began (not from the half-way state), going back to the
-original set completes at once, and a cancel restores the original exactly, order included. When neither AR nor RR is left the
-partition is not moving: a mere change of order is no reassignment.
+So AR and RR are disjoint. A replacement is measured from the start of the run, not from the half-way state. Going back to the
+original set completes at once, and a cancel restores the original exactly, order included. When AR and RR are both empty the
+partition is not moving: a mere change of order is not a reassignment.
 
-A reassignment is complete when every adding replica is in sync and at least one target replica is; a replica that is kept may lag
-behind, unless the set shrinks: then all of the target must be in sync.
+A reassignment is complete when every adding replica and at least one target replica are in sync. A replica that is kept may
+lag, unless the set shrinks: then the whole target must be in sync.
 
-Nothing here looks at brokers' state: whether somebody can lead afterwards is the election's business.
+Nothing here looks at the state of brokers. The election decides whether a replica can lead afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reassignment(NamedTuple):
 
 
 class Cancellation(NamedTuple):
-    """What a cancel restores. `forced`: no original replica was in sync, so `isr` holds one that must recover."""
+    """State that a cancel restores. `forced`: no original replica was in sync, so `isr` holds one that must recover."""
 
     reassignment: Reassignment
     isr: tuple[int, ...]
@@ -49,22 +49,22 @@ class Cancellation(NamedTuple):
 
 
 def current(partition: PartitionImage) -> Reassignment:
-    """The partition's five lists as they are."""
+    """Current lists of the partition."""
     return Reassignment(partition.replicas, partition.adding, partition.removing, partition.original, partition.target)
 
 
 def original_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """What a cancel would restore: the stored original set, or the replicas of a partition that is not moving."""
+    """Replicas that a cancel restores: the stored original set, or the replicas of a partition that is not moving."""
     return partition.original if partition.is_reassigning else partition.replicas
 
 
 def target_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """Where the partition is going: the stored target set, or the replicas of a partition that is not moving."""
+    """Replicas that the partition moves to: the stored target set, or the replicas of a partition that is not moving."""
     return partition.target if partition.is_reassigning else partition.replicas
 
 
 def start(partition: PartitionImage, target: tuple[int, ...]) -> Reassignment:
-    """Sets out for `target`, or replaces the target of a running reassignment. `target` has passed `check_target`."""
+    """Start a move to `target`, or replace the target of a running reassignment. `target` has passed `check_target`."""
     original = original_replicas(partition)
     adding = tuple(sorted(set(target) - set(original)))
     removing = tuple(sorted({*original, *partition.replicas} - set(target)))
@@ -74,7 +74,9 @@ def start(partition: PartitionImage, target: tuple[int, ...]) -> Reassignment:
 
 
 def complete(reassignment: Reassignment, isr: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """(replicas, isr) after the reassignment if it is complete with that in-sync set, None if it has to wait or nothing moves."""
+    """(replicas, isr) after the reassignment if it is complete with that in-sync set. None if it has to wait, or if nothing
+    moves.
+    """
     if not reassignment.is_running:
         return None
     target = tuple(replica for replica in reassignment.replicas if replica not in reassignment.removing)
@@ -87,11 +89,11 @@ def complete(reassignment: Reassignment, isr: tuple[int, ...]) -> tuple[tuple[in
 
 
 def cancel(partition: PartitionImage, name: str, unclean_allowed: bool) -> Cancellation:
-    """Goes back to the original set in its old order; the in-sync set keeps its members that were there before.
+    """Restore the original set in its old order. The in-sync set keeps its original members.
 
-    If none is left, the first original replica is forced into it where unclean elections are allowed; it has to recover then.
-    Raises ApiError: NO_REASSIGNMENT_IN_PROGRESS (no text, as in KIP-455), or INVALID_REPLICA_ASSIGNMENT if going back would need
-    an unclean election. `name` is `topic:partition` for that text.
+    If no original member is in sync, the first original replica is forced into the set where unclean elections are allowed,
+    and has to recover. ApiError NO_REASSIGNMENT_IN_PROGRESS (without a text, as in KIP-455), or INVALID_REPLICA_ASSIGNMENT if
+    the cancel needs an unclean election. `name` is `topic:partition` for that text.
     """
     if not partition.is_reassigning:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
@@ -106,10 +108,10 @@ def cancel(partition: PartitionImage, name: str, unclean_allowed: bool) -> Cance
 
 
 def check_target(target: tuple[int, ...], is_registered: Callable[[int], bool]) -> None:
-    """Refuses a replica list (of a reassignment or a manual assignment) with INVALID_REPLICA_ASSIGNMENT.
+    """Refuse a replica list (of a reassignment or a manual assignment) with INVALID_REPLICA_ASSIGNMENT.
 
-    Brokers are taken in the order of their ids; the first that is unregistered, or named again, is named in the refusal.
-    Fenced brokers are fine.
+    Brokers are checked in the order of their ids. The refusal names the first that is unregistered or repeated. Fenced brokers
+    pass.
     """
     if not target:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes an empty replica list.")
@@ -129,7 +131,7 @@ def check_target(target: tuple[int, ...], is_registered: Callable[[int], bool]) 
 
 
 def check_replication_factor(partition: PartitionImage, target: tuple[int, ...]) -> None:
-    """Refuses a target of another size than the one being moved to (KIP-860, for requests that do not allow such a change)."""
+    """Refuse a target with another size than the current target (KIP-860, for requests that do not allow such a change)."""
     size = len(target_replicas(partition))
     if len(target) != size:
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {size} to {len(target)}")

@@ -1,7 +1,7 @@
-"""What holds up a reassignment: which replicas, and why, in words that name the next step where there is one.
+"""Replicas that hold up a reassignment, with the reason and the next step.
 
-A replica that is being added holds its move up until it is in sync. One that is kept does so only if the set shrinks: then all of
-the target must be in sync (`arithmetic.complete`).
+A replica that is being added holds its move up until it is in sync. A replica that is kept does so only if the set shrinks:
+then the whole target must be in sync (`arithmetic.complete`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .progress import ReplicaReport
 
 
 class BlockerState(enum.Enum):
-    """Why a replica is not in sync, the first that holds."""
+    """Reasons why a replica is not in sync. The first that applies is given."""
 
     UNREGISTERED = "UNREGISTERED"
     FENCED = "FENCED"
@@ -31,7 +31,7 @@ class BlockerState(enum.Enum):
 
 
 STARTING_MS = 3_000
-"""So long after its start a move has nothing to report: brokers learn of it, connect, and report once a second."""
+"""Time after its start during which a move has nothing to report: brokers learn of it, connect, and report once a second."""
 
 
 class Blocker(NamedTuple):
@@ -41,7 +41,7 @@ class Blocker(NamedTuple):
 
 
 def holding_up(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas that the completion waits for, in the order of the target."""
+    """Replicas that the completion waits for, in the order of the target."""
     shrinks = len(partition.target) < len(partition.original)
     return tuple(
         broker_id
@@ -59,8 +59,9 @@ def blocker(
     knows_reports: bool,
     age_ms: int = STARTING_MS,
 ) -> Blocker:
-    """Why that replica is not in sync. `knows_reports`: whether the absence of a report means anything. `age_ms`: the time since
-    the move began."""
+    """Reason why that replica is not in sync. `knows_reports`: a missing report means something. `age_ms`: time since the move
+    began.
+    """
     state, text = _state(cluster, partition, broker_id, report, knows_reports, age_ms)
     return Blocker(broker_id, state, text)
 

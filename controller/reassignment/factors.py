@@ -1,11 +1,11 @@
-"""Which replicas a partition gets or loses when its replication factor changes (KIP-179): a pure function, the same for the
-same cluster.
+"""Replicas to add or drop for a change of the replication factor (KIP-179): a pure, deterministic function.
 
-A new replica goes to an active broker that has none of this partition: first where its rack has fewest of them, then where the
-fewest replicas are, then by id. A replica is dropped in the order: not in sync, on a broker that is not active, not the leader,
-in the rack with most of them, on the broker with most replicas, last in the list. So the order of those that stay is kept, the
-leader is the last to go, and a partition with a leader keeps one. Partitions are taken in their order, each sees what those
-before it got. What a partition has is what it is to have: the target that it is being moved to, or that waits for it.
+A new replica goes to an active broker without one of this partition: first to the rack with the fewest of them, then to the
+broker with the fewest replicas, then to the lowest id. A replica is dropped in this order: not in sync, on a broker that is
+not active, not the leader, in the rack with the most of them, on the broker with the most replicas, last in the list. So the
+remaining replicas keep their order, the leader goes last, and a partition with a leader keeps one. Partitions are planned in
+their order, and each sees the plan of the earlier ones. A partition counts with its target if it is being moved, or if a
+target is queued for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING_WAITS: Mapping[int, tuple[int, ...]] = {}
 
 
 def replica_counts(image: MetadataImage) -> Counter[int]:
-    """How many replicas each broker has or is to have."""
+    """Number of replicas that each broker has or will have."""
     counts: Counter[int] = Counter()
     for topic in image.topics.by_id.values():
         waiting = waiting_targets(image, topic)
@@ -32,7 +32,7 @@ def replica_counts(image: MetadataImage) -> Counter[int]:
 
 
 def waiting_targets(image: MetadataImage, topic: TopicImage) -> Mapping[int, tuple[int, ...]]:
-    """What is queued for partitions of that topic."""
+    """Queued targets of that topic's partitions."""
     queued = image.moves.queued.get(topic.topic_id)
     return {} if queued is None else {number: move.target for number, move in queued.items()}
 
@@ -44,10 +44,10 @@ def plan(
     counts: Counter[int],
     waiting: Mapping[int, tuple[int, ...]] = NOTHING_WAITS,
 ) -> dict[int, tuple[int, ...]]:
-    """Partition → its replicas, of those that change, or for which a target waits, which is to make way. `counts` is kept up to
-    date with the plan.
+    """Return partition → replicas, for each partition that changes, and for each whose queued target must be replaced.
+    `counts` is updated with the plan.
 
-    ApiError INVALID_REPLICATION_FACTOR if there are not as many brokers.
+    ApiError INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     if factor <= 0:
         raise ApiError(

@@ -1,9 +1,9 @@
 """Limits on the copying of running moves, and the time that a copy takes within them.
 
-A replica that is being added is limited by the throttle that its move owns and by the dynamic throttles of brokers, for replicas
-that their topic lists (KIP-73): the follower's rate of its broker, the leader's rate of the partition's leader. The lowest holds.
-Rates in a broker's own server.properties are not known here. Replicas that are filled under one limit share it, so the time to go
-is that of all of them together.
+A replica that is being added is limited by the throttle of its move, and by the dynamic throttles of brokers for replicas that
+their topic lists (KIP-73): the follower's rate of its broker, and the leader's rate of the partition's leader. The lowest rate
+holds. Rates in a broker's own server.properties are not known here. Replicas under one limit share it, so the time to go is
+the time of all of them together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Limit(NamedTuple):
 
 
 class Limits:
-    """Limits of one image, and what the newest reports say is still to be copied within each."""
+    """Limits of one image, with the bytes that the newest reports still have to copy within each."""
 
     def __init__(self, image: MetadataImage, table: MoveProgressTable | None, now_ms: int) -> None:
         self._image = image
@@ -64,7 +64,7 @@ class Limits:
         return min(limits, key=lambda limit: limit.bytes_per_second, default=None)
 
     def eta_ms(self, report: ReplicaReport, limit: Limit | None) -> int:
-        """Return the time until a replica has the rest, -1 if unknown: never less than the limit allows."""
+        """Return the time until a replica has the rest, -1 if unknown. It is never less than the limit allows."""
         if limit is None or report.bytes_left <= 0:
             return report.eta_ms
         if not limit.bytes_per_second:

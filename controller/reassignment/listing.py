@@ -1,7 +1,7 @@
-"""ListPartitionReassignments: what moves, how far it is and what holds it up; what waits; which plans can be rolled back.
+"""ListPartitionReassignments: running moves with their progress and blockers, queued moves, and plans that can be rolled back.
 
-The sets come from committed state, with the full intermediate replica set and the stored original and target. Progress comes from
-the active controller's memory (`progress.py`): another node lists the same moves without it.
+The sets come from committed state, with the full intermediate replica set and the stored original and target. Progress comes
+from the active controller's memory (`progress.py`); a standby lists the same moves without progress.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .progress import MoveProgressTable, ReplicaReport
 from .queueing import UNKNOWN_SIZE, current_load, in_order, reason_to_wait
 
 LONG_FROM_MOVES = 1000
-"""To tell of so many takes a few hundredths of a second."""
+"""Listing this many takes a few hundredths of a second."""
 
 
 def is_long(image: MetadataImage, request: admin_pb2.ListPartitionReassignmentsRequest) -> bool:
-    """Whether a listing tells of very many moves, or has to put a long queue in order."""
+    """Return True for a listing of very many moves, or of a long queue that has to be sorted."""
     queued = sum(map(len, image.moves.queued.values()))
     if request.HasField("topics"):
         listed = sum(len(topic.partition_indexes) for topic in request.topics.topics)
@@ -36,7 +36,7 @@ def is_long(image: MetadataImage, request: admin_pb2.ListPartitionReassignmentsR
 
 
 class Observer(NamedTuple):
-    """Whoever answers: its memory of progress (None: it is not active and has none), clock and settings."""
+    """The answering controller: its progress table (None on a standby), clock and settings."""
 
     progress: MoveProgressTable | None
     now_ms: int
@@ -46,7 +46,7 @@ class Observer(NamedTuple):
 def listing(
     state: ControllerState, request: admin_pb2.ListPartitionReassignmentsRequest, observer: Observer
 ) -> admin_pb2.ListPartitionReassignmentsResponse:
-    """What is being reassigned: everything, sorted, or what was asked for in the order of the request.
+    """All reassignments, sorted, or the requested ones in the order of the request.
 
     Unknown names and partitions, and partitions that are not being reassigned, are left out.
     """
@@ -175,7 +175,7 @@ def _list_queue(
     wanted: Collection[TopicPartition] | None,
     observer: Observer,
 ) -> None:
-    """What waits, in its order; positions count the whole queue."""
+    """Queued moves in their order. Positions count the whole queue."""
     if not image.moves.queued:
         return
     policy = policy_of(image, observer.settings)

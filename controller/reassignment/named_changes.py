@@ -1,7 +1,7 @@
-"""The calls of KIP-179 that Kafka never shipped: replication factors, partition counts and throttles by their own names.
+"""Calls of KIP-179 that Kafka never shipped: replication factors, partition counts and throttles by their own names.
 
-Each is another call in other words: a change of factors is planned (`factors.py`) and then reassigned like anything else, with
-the same options; counts are CreatePartitions; a throttle of a broker is two of its configs.
+Each is another call under its own name. A change of factors is planned (`factors.py`) and then reassigned like any other, with
+the same options. Counts are CreatePartitions. A throttle of a broker is two of its configs.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .policy import SIZE_CHANGE, policy_of
 def alter_replication_factors(
     state: ControllerState, request: admin_pb2.AlterReplicationFactorsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterReplicationFactorsResponse]:
-    """Plans and starts the changes of all topics; a topic that cannot be planned gets an error and the others proceed.
+    """Plan and start the changes of all topics. A topic that cannot be planned gets an error, and the others proceed.
 
-    ApiError for the whole request: POLICY_VIOLATION if it makes more than one atomic change holds, or the cluster's policy
-    forbids it; INVALID_REQUEST for options that make no sense.
+    ApiError for the whole request: POLICY_VIOLATION if it makes more than one atomic change holds, or if the cluster's policy
+    forbids it; INVALID_REQUEST for invalid options.
     """
     if not policy_of(state.image, context.settings).allows_size_change:
         raise ApiError(
@@ -58,18 +58,18 @@ def alter_replication_factors(
         return Outcome([], response)
     outcome = reassignments.alter(state, moves, context)
     for topic in outcome.response.responses:
-        _take_over(planned[topic.name], topic)
+        _copy_outcome(planned[topic.name], topic)
     return Outcome(outcome.records, response, transaction=outcome.transaction)
 
 
 def are_long_factors(image: MetadataImage, request: admin_pb2.AlterReplicationFactorsRequest) -> bool:
-    """Whether so many moves would hold up others."""
+    """Return True if the request moves very many partitions."""
     topics = [image.topics.get(entry.name) for entry in request.topics]
     return sum(len(topic.partitions) for topic in topics if topic is not None) > reassignments.LONG_PARTITIONS
 
 
 def _as_reassignments(request: admin_pb2.AlterReplicationFactorsRequest) -> admin_pb2.AlterPartitionReassignmentsRequest:
-    """A request for reassignments with the same options and no entries yet."""
+    """A reassignment request with the same options and no entries yet."""
     moves = admin_pb2.AlterPartitionReassignmentsRequest(
         validate_only=request.validate_only,
         reason=request.reason or "change of the replication factor",
@@ -107,8 +107,8 @@ def _plan_topic(
             )
 
 
-def _take_over(answer: admin_pb2.TopicReplicationFactorResponse, topic: admin_pb2.ReassignableTopicResponse) -> None:
-    """What became of the plan; the first partition that was refused is the topic's error."""
+def _copy_outcome(answer: admin_pb2.TopicReplicationFactorResponse, topic: admin_pb2.ReassignableTopicResponse) -> None:
+    """Copy the outcome of a topic's moves. The first refused partition is the topic's error."""
     for shown, entry in zip(answer.partitions, topic.partitions, strict=True):
         shown.move_id, shown.queued = entry.move_id, entry.queued
         if entry.error_code and not answer.error_code:
@@ -119,7 +119,7 @@ def _take_over(answer: admin_pb2.TopicReplicationFactorResponse, topic: admin_pb
 def alter_partition_counts(
     state: ControllerState, request: admin_pb2.AlterPartitionCountsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionCountsResponse]:
-    """CreatePartitions, in the words of the KIP."""
+    """CreatePartitions under the KIP's name."""
     asked = admin_pb2.CreatePartitionsRequest(validate_only=request.validate_only)
     for entry in request.topics:
         asked.topics.add(name=entry.name, count=entry.count)
@@ -135,7 +135,7 @@ def alter_partition_counts(
 def alter_inter_broker_throttle(
     state: ControllerState, request: admin_pb2.AlterInterBrokerThrottleRequest, context: Context
 ) -> Outcome[admin_pb2.AlterInterBrokerThrottleResponse]:
-    """Sets or removes the rates of one broker, or of all brokers that have none of their own. ApiError as
+    """Set or remove the rates of one broker, or of all brokers without rates of their own. ApiError as
     IncrementalAlterConfigs, INVALID_REQUEST if no rate is given.
     """
     name = str(request.broker_id) if request.HasField("broker_id") else ""

@@ -1,4 +1,4 @@
-"""What a request says about all of its moves at once, checked."""
+"""Options of a request that apply to all of its moves, checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRIORITY_MAX = 1_000_000
 
 
 class _MoveRequest(Protocol):
-    """What the requests that start moves have in common."""
+    """Fields that all requests for moves have."""
 
     validate_only: bool
     reason: str
@@ -31,7 +31,7 @@ class _MoveRequest(Protocol):
 
 
 class ReassignmentOptions(NamedTuple):
-    """`throttle` None: none is asked for, 0: none is wanted any more."""
+    """`throttle` None: not given; 0: remove the throttle."""
 
     initiator: str
     reason: str
@@ -46,13 +46,13 @@ class ReassignmentOptions(NamedTuple):
 
     @classmethod
     def of_request(cls, request: admin_pb2.AlterPartitionReassignmentsRequest) -> ReassignmentOptions:
-        """ApiError INVALID_REQUEST for a value that makes no sense."""
+        """ApiError INVALID_REQUEST for an invalid value."""
         allows = not request.HasField("allow_replication_factor_change") or request.allow_replication_factor_change
         return cls.of_common(request)._replace(force=request.force, allows_size_change=allows)
 
     @classmethod
     def of_common(cls, request: _MoveRequest | admin_pb2.AlterReplicationFactorsRequest) -> ReassignmentOptions:
-        """The options that all requests that start moves have. ApiError INVALID_REQUEST."""
+        """Options that all requests for moves have. ApiError INVALID_REQUEST."""
         throttle = request.throttle if request.HasField("throttle") else None
         throttle_for_ms = request.throttle_expires_ms if request.HasField("throttle_expires_ms") else None
         plan_id = request.plan_id if request.HasField("plan_id") else None
@@ -81,7 +81,7 @@ class ReassignmentOptions(NamedTuple):
         )
 
     def leaves(self, waiting: QueuedMoveImage) -> bool:
-        """Whether a move that waits is as these want it, so that to queue it once more would only cost it its place."""
+        """Return True if a queued move already has these options. Queueing it again would only cost it its place."""
         throttle = (self.throttle or None, self.throttle_for_ms)
         has_throttle = self.throttle is None or throttle == (waiting.throttle, waiting.throttle_for_ms)
         return self.queued and has_throttle and (self.plan_id, self.priority) == (waiting.plan_id, waiting.priority)

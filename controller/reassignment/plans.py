@@ -1,11 +1,12 @@
-"""Plans: what partitions were before, and the way back.
+"""Plans: the state of partitions before a plan, and the rollback to it.
 
-A plan is made by requests that carry its id. Of each partition that such a request gives another target, it keeps the replicas
-in their order with their directories as they were (of a partition that was moving: those from before that move), and the
-target. The last plans are kept (reassignment.plans.kept), whether they are done, run or were cancelled.
+Requests that carry a plan's id make the plan. For each partition that such a request gives a new target, the plan keeps the
+previous replicas in their order, with their directories, and the target. If the partition was already moving, the plan keeps
+its original replicas. The newest plans are kept (reassignment.plans.kept), whether they are done, running or cancelled.
 
-A rollback asks for what was before, of every partition of the plan. One that goes neither where the plan sent it nor where it
-came from has moved on since: then nothing is rolled back, and the refusal names it, unless the rollback is forced.
+A rollback requests the previous replicas for every partition of the plan. A partition that now moves to, or has, neither the
+plan's target nor its previous replicas was changed by another request. Then nothing is rolled back, and the refusal names the
+partition, unless the rollback is forced.
 """
 
 from __future__ import annotations
@@ -18,30 +19,32 @@ from kraftlab.metadata.moves import MovesImage, PlannedPartition, QueuedMoveImag
 from kraftlab.metadata.uuids import Uuid, is_reserved
 
 from .arithmetic import original_replicas, target_replicas
-from .requested_change import Wish
+from .requested_change import RequestedChange
 
 NAMED_MAX = 20
-"""How many partitions a refusal names."""
+"""Largest number of partitions that a refusal names."""
 
 
-def planned(wish: Wish, topic_id: Uuid, partition: PartitionImage) -> PlannedPartition:
-    """What a plan keeps of a partition that it is about to give the wish's target."""
+def planned(requested: RequestedChange, topic_id: Uuid, partition: PartitionImage) -> PlannedPartition:
+    """Entry of a plan for a partition that is about to get a new target."""
     before = original_replicas(partition)
     where = dict(zip(partition.replicas, partition.directories, strict=True))
     directories = tuple(where[broker_id] for broker_id in before)
-    return PlannedPartition(topic_id, wish.partition_index, wish.topic, before, directories, wish.target or ())
+    return PlannedPartition(topic_id, requested.partition_index, requested.topic, before, directories, requested.target or ())
 
 
 def outdated(moves: MovesImage, newest: str, kept: int) -> list[str]:
-    """The plans to forget now that `newest` is written, oldest first; it is itself one of them if none is to be kept."""
+    """Plans to forget now that `newest` is written, oldest first. `newest` is one of them if no plan is to be kept."""
     others = sorted((plan for plan in moves.plans.values() if plan.plan_id != newest), key=lambda plan: plan.created_offset)
     if kept <= 0:
         return [*(plan.plan_id for plan in others), newest]
     return [plan.plan_id for plan in others[: max(0, len(others) + 1 - kept)]]
 
 
-def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str, Iterable[Wish]]]:
-    """The wishes that undo a plan, by topic. ApiError RESOURCE_NOT_FOUND, or INVALID_UPDATE_VERSION with what has moved on."""
+def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str, Iterable[RequestedChange]]]:
+    """Changes that undo a plan, by topic. ApiError RESOURCE_NOT_FOUND, or INVALID_UPDATE_VERSION with the partitions that
+    other requests changed.
+    """
     plan = image.moves.plans.get(plan_id)
     if plan is None:
         known = ", ".join(known.plan_id for known in sorted(image.moves.plans.values(), key=lambda known: known.created_offset))
@@ -49,7 +52,7 @@ def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str,
             ErrorCode.RESOURCE_NOT_FOUND,
             f"There is no plan {plan_id!r} to roll back; the plans that are kept: {known or 'none'}.",
         )
-    wishes: dict[str, list[Wish]] = {}
+    changes: dict[str, list[RequestedChange]] = {}
     changed: list[str] = []
     for key in sorted(plan.partitions, key=lambda key: (plan.partitions[key].topic, key[1], key[0])):
         entry = plan.partitions[key]
@@ -57,7 +60,7 @@ def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str,
         problem = _moved_on(entry, partition, image.moves.waiting(*key))
         if problem is not None:
             changed.append(f"{entry.topic}:{entry.partition} {problem}")
-        wishes.setdefault(entry.topic, []).append(_wish_back(image, entry, partition))
+        changes.setdefault(entry.topic, []).append(_change_back(image, entry, partition))
     if changed and not force:
         more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
         raise ApiError(
@@ -65,11 +68,11 @@ def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str,
             f"Nothing was rolled back: since plan {plan_id} {', '.join(changed[:NAMED_MAX])}{more}. Ask with force to "
             "roll back all that is still there.",
         )
-    return list(wishes.items())
+    return list(changes.items())
 
 
 def _moved_on(entry: PlannedPartition, partition: PartitionImage | None, waiting: QueuedMoveImage | None) -> str | None:
-    """What became of the partition if the plan had nothing to do with it. What waits for it is where it goes."""
+    """Text for a partition that another request changed or deleted, otherwise None. A queued target counts as its target."""
     if partition is None:
         return "was deleted"
     now = target_replicas(partition) if waiting is None else waiting.target
@@ -79,16 +82,16 @@ def _moved_on(entry: PlannedPartition, partition: PartitionImage | None, waiting
     return f"{'goes' if is_going else 'went'} to [{','.join(map(str, now))}]"
 
 
-def _wish_back(image: MetadataImage, entry: PlannedPartition, partition: PartitionImage | None) -> Wish:
-    """Back to what was; a target of the plan that still waits is just taken off the queue."""
+def _change_back(image: MetadataImage, entry: PlannedPartition, partition: PartitionImage | None) -> RequestedChange:
+    """Change back to the previous replicas. A target of the plan that is still queued is only taken off the queue."""
     if partition is None:
-        return Wish(entry.topic, entry.partition, entry.replicas, is_rollback=True, is_gone=True)
+        return RequestedChange(entry.topic, entry.partition, entry.replicas, is_rollback=True, is_gone=True)
     is_waiting = image.moves.waiting(entry.topic_id, entry.partition) is not None
     if is_waiting and partition.replicas == entry.replicas:
-        return Wish(entry.topic, entry.partition, None, is_rollback=True)
+        return RequestedChange(entry.topic, entry.partition, None, is_rollback=True)
     directories = {
         broker_id: directory
         for broker_id, directory in zip(entry.replicas, entry.directories, strict=True)
         if not is_reserved(directory)
     }
-    return Wish(entry.topic, entry.partition, entry.replicas, directories, is_rollback=True)
+    return RequestedChange(entry.topic, entry.partition, entry.replicas, directories, is_rollback=True)

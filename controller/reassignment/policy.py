@@ -1,7 +1,7 @@
-"""What an operator lets reassignments do: caps and order of the queue, how many plans are kept, the guard of replication factors.
+"""The operator's policy for reassignments: caps and order of the queue, number of kept plans, changes of replication factors.
 
-All of it is dynamic configuration of the cluster (the default of all brokers), else this controller's own file, else the default.
-The value of a single broker plays no part: the active controller may be any node.
+Each value comes from the cluster's dynamic defaults for brokers, otherwise from this controller's own file, otherwise from the
+key's default. Values of a single broker do not count, since the active controller can be any node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLANS_KEPT = "reassignment.plans.kept"
 
 
 class MovePolicy(NamedTuple):
-    """`per_broker`, `per_cluster`: how many queued moves may run at once, 0: any number."""
+    """`per_broker`, `per_cluster`: number of queued moves that may run at once, 0: any number."""
 
     per_broker: int
     per_cluster: int
@@ -32,7 +32,7 @@ class MovePolicy(NamedTuple):
 
 
 def policy_of(image: MetadataImage, settings: Settings) -> MovePolicy:
-    """The policy in force."""
+    """Current policy."""
 
     def value(name: str) -> str:
         dynamic = image.config(RESOURCE_BROKER, "", name)

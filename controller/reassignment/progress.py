@@ -1,10 +1,9 @@
-"""How far replicas are that are being filled, as their brokers say: kept in the active controller's memory, never in the log.
+"""Progress of replicas that are being filled, as brokers report it: kept in the active controller's memory, never in the log.
 
-Theory of operation. Each broker that fills replicas of running moves, or leads partitions that wait in the queue, tells the
-active controller about them every second (`MoveProgressRequest`): bytes held, bytes still lacking, rate, what is in the way;
-and the sizes of what waits. A report replaces the broker's last one as a whole, so nothing has to be taken back when a move
-ends. What is older than a few seconds is not believed. After a failover the new active controller knows everything again within
-a second.
+Theory of operation. A broker that fills replicas of running moves, or leads partitions that are queued, reports to the active
+controller every second (`MoveProgressRequest`): bytes held, bytes to go, rate and obstacle of each replica, and the sizes of
+queued partitions. A report replaces the broker's last one as a whole, so the end of a move needs no record here. Reports older
+than a few seconds are ignored. After a failover the new active controller has all reports within a second.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from kraftlab.metadata.moves import TopicPartition
 from kraftlab.metadata.peer_rpc import MoveProgressRequest
 
 BELIEVED_MS = 10_000
-"""A report older than this says nothing any more."""
+"""Age beyond which a report is ignored."""
 
 
 class ReplicaReport(NamedTuple):
-    """One replica as its broker described it. `bytes_left` -1: not known yet; `error`: why nothing moves."""
+    """One replica as its broker reported it. `bytes_left` -1: unknown yet. `error`: the obstacle, or ""."""
 
     bytes_done: int
     bytes_left: int
@@ -31,7 +30,7 @@ class ReplicaReport(NamedTuple):
 
     @property
     def eta_ms(self) -> int:
-        """How long the rest takes at this rate; -1 unknown."""
+        """Time for the rest at this rate; -1 if unknown."""
         if self.bytes_left == 0:
             return 0
         if self.bytes_left < 0 or self.bytes_per_second <= 0:
@@ -40,7 +39,7 @@ class ReplicaReport(NamedTuple):
 
 
 class _Report(NamedTuple):
-    """What one broker said last."""
+    """Last report of one broker."""
 
     replicas: dict[TopicPartition, ReplicaReport]
     sizes: dict[TopicPartition, int]
@@ -48,16 +47,16 @@ class _Report(NamedTuple):
 
 
 class MoveProgressTable:
-    """What brokers reported, by broker. `now_ms` is the controller's clock.
+    """Reports by broker. `now_ms` is the controller's clock.
 
-    Nothing in it is changed in place, so other threads may read it while reports come in.
+    Nothing in it is changed in place, so other threads may read it while reports arrive.
     """
 
     def __init__(self) -> None:
         self._reports: dict[int, _Report] = {}
 
     def report(self, request: MoveProgressRequest, now_ms: int) -> None:
-        """Takes a broker's report in place of its last one."""
+        """Replace a broker's last report."""
         replicas = {
             (replica.topic_id, replica.partition): ReplicaReport(
                 replica.bytes_done,
@@ -73,19 +72,19 @@ class MoveProgressTable:
         self._reports = {**self._reports, request.broker_id: _Report(replicas, sizes, now_ms)}
 
     def of(self, key: TopicPartition, broker_id: int, now_ms: int) -> ReplicaReport | None:
-        """The newest report of a replica, None if there is none to be believed."""
+        """Newest valid report of a replica, None if there is none."""
         known = self._reports.get(broker_id)
         return known.replicas.get(key) if known is not None and now_ms - known.reported_ms <= BELIEVED_MS else None
 
     def replicas(self, now_ms: int) -> Iterator[tuple[TopicPartition, int, ReplicaReport]]:
-        """Every report that is young enough, with its partition and broker."""
+        """Every valid report, with its partition and broker."""
         for broker_id, known in self._reports.items():
             if now_ms - known.reported_ms <= BELIEVED_MS:
                 for key, report in known.replicas.items():
                     yield key, broker_id, report
 
     def sizes(self, now_ms: int) -> dict[TopicPartition, int]:
-        """The sizes of partitions that wait, as their leaders reported them."""
+        """Sizes of queued partitions, as their leaders reported them."""
         sizes: dict[TopicPartition, int] = {}
         for known in self._reports.values():
             if now_ms - known.reported_ms <= BELIEVED_MS:
@@ -93,5 +92,5 @@ class MoveProgressTable:
         return sizes
 
     def clear(self) -> None:
-        """Forgets everything: this controller is not active any more, or only now."""
+        """Forget all reports. Called when this controller becomes active, and when it stops being active."""
         self._reports = {}

@@ -1,13 +1,12 @@
-"""Which queued moves may start now: pure functions of what runs, what waits and the caps.
+"""The queue of moves: pure functions of the running moves, the queued moves and the caps.
 
-Theory of operation. A move keeps those brokers busy that get or lose a replica by it. Targets wait in order of priority (higher
-first), among equals by the cluster's order: *fifo*, or by the size that the partition's leader reported (what nobody has
-reported yet comes last), and then by age. `select` walks that order and takes whatever fits: the caps of its brokers and of the
-cluster, as they stand with all that was taken before it. A move that does not fit is passed over, so one busy broker does not
-hold up the rest of the cluster; but the first that was passed over keeps its slots reserved on the brokers that are free, so it
-cannot be overtaken for ever.
+Theory of operation. A move occupies the brokers that get or lose a replica by it. Queued targets are ordered by priority
+(higher first), then by the cluster's order: *fifo*, or the size that the partition's leader reported (unknown sizes last), and
+then by age. `select` walks that order and takes each move that fits the caps of its brokers and of the cluster, together with
+everything taken before it. A move that does not fit is skipped, so one busy broker does not hold up the rest of the cluster.
+But the first skipped move keeps its slots reserved on its free brokers, so it cannot be overtaken for ever.
 
-Moves that were started without the queue count like any others, and may exceed the caps; then nothing is taken until they end.
+Moves that were started without the queue count like any other and may exceed the caps. Then nothing is taken until they end.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ UNKNOWN_SIZE = -1
 
 
 class Waiting(NamedTuple):
-    """A target that waits, with the brokers that its move will keep busy."""
+    """A queued target, with the brokers that its move will occupy."""
 
     key: TopicPartition
     brokers: frozenset[int]
 
 
 class Load(NamedTuple):
-    """What runs: moves by broker, and all of them."""
+    """Running moves: by broker, and in total."""
 
     by_broker: Counter[int]
     moves: int
 
 
 def current_load(image: MetadataImage) -> Load:
-    """What is being reassigned, however it was started."""
+    """Load of all running reassignments, queued or not when they started."""
     by_broker: Counter[int] = Counter()
     moves = 0
     for topic_id, numbers in image.topics.reassigning.items():
@@ -54,7 +53,7 @@ def current_load(image: MetadataImage) -> Load:
 def in_order(
     queued: Iterable[tuple[TopicPartition, QueuedMoveImage]], order: str, sizes: Mapping[TopicPartition, int]
 ) -> list[tuple[TopicPartition, QueuedMoveImage]]:
-    """The queue as it will be walked."""
+    """The queue in the order in which it is walked."""
     sign = {"smallest-first": 1, "largest-first": -1}.get(order, 0)
 
     def rank(entry: tuple[TopicPartition, QueuedMoveImage]) -> tuple[int, bool, int, int, int, TopicPartition]:
@@ -66,7 +65,7 @@ def in_order(
 
 
 def waiting_for(image: MetadataImage, key: TopicPartition, target: tuple[int, ...]) -> Waiting | None:
-    """The target as one that waits; None if it cannot start as things are (its partition moves, or a broker is gone)."""
+    """The target as a queued move. None if it cannot start now: its partition is moving, or a broker is unregistered."""
     partition = image.topics.partition(*key)
     if partition is None or partition.is_reassigning or not all(broker in image.cluster.brokers for broker in target):
         return None
@@ -75,7 +74,7 @@ def waiting_for(image: MetadataImage, key: TopicPartition, target: tuple[int, ..
 
 
 class Selection:
-    """Walks the queue, taking what fits on top of `load`."""
+    """Walks the queue and takes each move that fits on top of `load`."""
 
     def __init__(self, load: Load, policy: MovePolicy) -> None:
         self._by_broker = Counter(load.by_broker)
@@ -84,7 +83,7 @@ class Selection:
         self._has_reserved = False
 
     def offer(self, move: Waiting) -> bool:
-        """Whether the next in order may start; it counts from now on."""
+        """Take the next move in order if it fits; it counts from now on. Return True if it was taken."""
         cap = self._policy.per_broker
         if self._policy.per_cluster and self._moves >= self._policy.per_cluster:
             return False
@@ -100,13 +99,13 @@ class Selection:
 
 
 def select(waiting: Iterable[Waiting], load: Load, policy: MovePolicy) -> list[TopicPartition]:
-    """Those of `waiting`, which is in order, that may start now."""
+    """Keys of the moves in `waiting`, which is in order, that may start now."""
     selection = Selection(load, policy)
     return [move.key for move in waiting if selection.offer(move)]
 
 
 def reason_to_wait(image: MetadataImage, key: TopicPartition, target: tuple[int, ...], load: Load, policy: MovePolicy) -> str:
-    """What a queued target waits for, for people."""
+    """Reason why a queued target waits, as text for people."""
     missing = [broker for broker in target if broker not in image.cluster.brokers]
     if missing:
         return f"broker {missing[0]} is not registered"

@@ -1,26 +1,23 @@
-"""AlterPartitionReassignments: starts, replaces, queues, cancels and rolls back (KIP-455, KIP-860, and more).
+"""AlterPartitionReassignments: start, replace, queue, cancel and roll back (KIP-455, KIP-860, and more).
 
-Theory of operation. Every entry is judged against the state before the request; entries that fail do not stop the others, and
-all records of a request form one atomic change. A partition that a request names twice is refused in each place: whichever
-entry won, the other's answer would be a lie. The arithmetic is `arithmetic.py`; a new target over a running reassignment
-replaces it, a cancel restores the stored original set exactly.
+Theory of operation. Every entry is judged against the state before the request. Entries that fail do not stop the others, and
+all records of a request form one atomic change. A partition that a request names twice is refused in each entry, since only
+one entry could take effect. The arithmetic is `arithmetic.py`: a new target over a running reassignment replaces it, and a
+cancel restores the stored original set exactly.
 
-What a request may ask beyond Kafka's, and where it is decided:
+Options beyond Kafka's:
 
-* *Identity.* One StartMoves record says for all reassignments that the request begins who began them, why, when, under which
-  plan, and which throttle is theirs; a move's id is the offset of the request and the place of its entry. The record has no
-  counterpart at the end: replay drops a move together with its reassignment (`metadata/moves.py`). The same target once more is
-  the same move.
-* *Preconditions.* An entry may name the replicas or the partition epoch that it expects; if they differ, nothing is done for
-  it.
-* *Guards.* A change of the replication factor is refused if the request (KIP-860) or the cluster's policy says so. A cancel
-  that would take the leader away from a partition that has one is refused unless it is forced.
-* *Queue.* Targets that are to wait for free slots are judged at once by `queueing.py` together with everything that waits
-  already; those that may not start become a QueueMoves record. `upkeep.py` starts them when slots get free.
-* *Plans.* Under a plan id the request remembers what its partitions were before (`plans.py`); a rollback turns that into
-  targets, and goes the same way as any others. The whole-request forms (cancel topics, cancel all, roll back) are lists of
-  entries as well.
-* *Throttles* live in the move. Brokers read them from the image; nothing else is configured, so nothing is left behind.
+* *Identity.* One StartMoves record has the initiator, reason, time, plan and throttle of all reassignments that the request
+  starts. A move's id is the offset of the request and the index of its entry. There is no record at the end: replay drops a
+  move together with its reassignment (`metadata/moves.py`). A repeated target is the same move.
+* *Preconditions.* An entry may name the replicas or the partition epoch that it expects. If they differ, the entry is refused.
+* *Guards.* A change of the replication factor is refused if the request (KIP-860) or the cluster's policy forbids it. A cancel
+  that leaves a partition without the leader that it has is refused unless it is forced.
+* *Queue.* `queueing.py` judges queued targets at once, together with the whole queue. Targets that may not start become a
+  QueueMoves record, and `upkeep.py` starts them when slots get free.
+* *Plans.* A request with a plan id keeps the previous state of its partitions (`plans.py`). A rollback turns that state into
+  targets, which are handled like any others. Cancels of topics, cancel-all and rollbacks become lists of entries as well.
+* *Throttles* belong to the move. Brokers read them from the image; no config is written, so none is left behind.
 
 With `validate_only` all of this is judged and answered, and no record is written.
 """
@@ -48,19 +45,19 @@ from . import arithmetic, plans
 from .options import ReassignmentOptions
 from .policy import SIZE_CHANGE, MovePolicy, policy_of
 from .record_draft import Draft, Slots
-from .requested_change import Wish
+from .requested_change import RequestedChange
 
 TRANSACTION = "partition reassignments"
 LONG_PARTITIONS = 250
-"""More entries take longer than the quorum should wait for its leader: some 50 µs each, and more on a busy machine."""
+"""More entries take longer than the quorum should wait for its leader: about 50 µs each, and more on a busy machine."""
 
 
 def alter(
     state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionReassignmentsResponse]:
-    """Does what the request asks for. ApiError for the whole request: POLICY_VIOLATION if it has too many entries,
-    INVALID_REQUEST if its options contradict each other, UNKNOWN_TOPIC_OR_PARTITION for a topic to cancel that does not exist,
-    RESOURCE_NOT_FOUND or INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
+    """Carry out the request. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
+    contradictory options, UNKNOWN_TOPIC_OR_PARTITION for an unknown topic to cancel, RESOURCE_NOT_FOUND or
+    INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
     """
     options = ReassignmentOptions.of_request(request)
     _check_form(request, options)
@@ -68,10 +65,10 @@ def alter(
     response = admin_pb2.AlterPartitionReassignmentsResponse(allow_replication_factor_change=options.allows_size_change)
     draft = Draft(options, policy, context, Slots(state.image, policy))
     judge = _Judge(state, options, policy, draft, context)
-    for topic_name, wishes in _wishes(state, request, options):
+    for topic_name, changes in _requested_changes(state, request, options):
         answers = response.responses.add(name=topic_name)
-        for wish in wishes:
-            judge.answer(wish, answers.partitions.add(partition_index=wish.partition_index))
+        for requested in changes:
+            judge.answer(requested, answers.partitions.add(partition_index=requested.partition_index))
     records = [] if options.validate_only else draft.records(state.image.moves)
     return Outcome(records, response, transaction=TRANSACTION)
 
@@ -84,13 +81,13 @@ def allows_size_change(request: admin_pb2.AlterPartitionReassignmentsRequest) ->
 def name_initiator(
     request: admin_pb2.AlterPartitionReassignmentsRequest | admin_pb2.AlterReplicationFactorsRequest, principal: str
 ) -> None:
-    """Moves are remembered with the initiator that the request names, otherwise with the principal."""
+    """Set the initiator of moves to the principal, unless the request names one."""
     if not request.HasField("initiator"):
         request.initiator = principal
 
 
 def asks_for_nothing(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
-    """Neither entries nor one of the whole-request forms: answered at once, anywhere."""
+    """Return True for a request with neither entries nor a cancel or rollback. Any controller answers it at once."""
     return not (request.topics or request.cancel_topics or request.cancel_all or request.HasField("rollback_plan_id"))
 
 
@@ -103,7 +100,7 @@ def answer_nothing(
 
 
 def is_long(image: MetadataImage, request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
-    """Whether working it out would hold up others. Of the whole-request forms, the image says how many partitions there are."""
+    """Return True for a request of many partitions. For a cancel or rollback of all, the image has their number."""
     if request.topics:
         return sum(len(topic.partitions) for topic in request.topics) > LONG_PARTITIONS
     running = sum(len(numbers) for each in (image.topics.reassigning, image.moves.queued) for numbers in each.values())
@@ -134,10 +131,10 @@ def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: 
         raise ApiError(ErrorCode.INVALID_REQUEST, f"A cancel belongs to no plan; send it without plan_id {options.plan_id}.")
 
 
-def _wishes(
+def _requested_changes(
     state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, options: ReassignmentOptions
-) -> Iterable[tuple[str, Iterable[Wish]]]:
-    """What is asked for, topic by topic in the order of the answer."""
+) -> Iterable[tuple[str, Iterable[RequestedChange]]]:
+    """Requested changes, topic by topic in the order of the answer."""
     if request.HasField("rollback_plan_id"):
         return plans.rollback(state.image, request.rollback_plan_id, options.force)
     if request.cancel_all or request.cancel_topics:
@@ -145,7 +142,7 @@ def _wishes(
     return _entries(request)
 
 
-def _entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> Iterator[tuple[str, Iterable[Wish]]]:
+def _entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> Iterator[tuple[str, Iterable[RequestedChange]]]:
     appearances: Counter[tuple[str, int]] = Counter()
     if sum(len(topic.partitions) for topic in request.topics) > 1:
         appearances.update((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
@@ -153,7 +150,7 @@ def _entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> Iterator[
         yield (
             topic.name,
             [
-                Wish(
+                RequestedChange(
                     topic.name,
                     entry.partition_index,
                     tuple(entry.replicas.values) if entry.HasField("replicas") else None,
@@ -166,8 +163,8 @@ def _entries(request: admin_pb2.AlterPartitionReassignmentsRequest) -> Iterator[
         )
 
 
-def _cancels(state: ControllerState, names: list[str] | None) -> Iterator[tuple[str, list[Wish]]]:
-    """A cancel for each partition that moves or waits, of all topics or of those named."""
+def _cancels(state: ControllerState, names: list[str] | None) -> Iterator[tuple[str, list[RequestedChange]]]:
+    """A cancel for each partition that moves or is queued, of all topics or of the named ones."""
     image = state.image
     if names is None:
         busy = {*image.topics.reassigning, *image.moves.queued}
@@ -177,7 +174,7 @@ def _cancels(state: ControllerState, names: list[str] | None) -> Iterator[tuple[
         if topic is None:
             raise _unknown_topic(name)
         numbers = {*image.topics.reassigning.get(topic.topic_id, ()), *image.moves.queued.get(topic.topic_id, ())}
-        yield name, [Wish(name, number, None) for number in sorted(numbers)]
+        yield name, [RequestedChange(name, number, None) for number in sorted(numbers)]
 
 
 def _unknown_topic(name: str) -> ApiError:
@@ -185,7 +182,7 @@ def _unknown_topic(name: str) -> ApiError:
 
 
 class _Judge:
-    """Judges wishes one by one, each against the state before the request, and puts what follows into the draft."""
+    """Judges requested changes one by one, each against the state before the request, and adds their records to the draft."""
 
     def __init__(
         self, state: ControllerState, options: ReassignmentOptions, policy: MovePolicy, draft: Draft, context: Context
@@ -200,49 +197,49 @@ class _Judge:
         self._min_isr: dict[str, int | None] = {}
         self._index = -1
 
-    def answer(self, wish: Wish, answer: admin_pb2.ReassignablePartitionResponse) -> None:
-        """Fills in the answer to one entry."""
+    def answer(self, requested: RequestedChange, answer: admin_pb2.ReassignablePartitionResponse) -> None:
+        """Fill in the answer to one entry."""
         self._index += 1
         try:
-            if wish.is_repeated:
+            if requested.is_repeated:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
-                    f"Partition {wish.name} is named more than once in this request; nothing was changed for it.",
+                    f"Partition {requested.name} is named more than once in this request; nothing was changed for it.",
                 )
-            topic = self._image.topics.get(wish.topic)
-            if wish.is_gone:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {wish.name} was deleted since.")
+            topic = self._image.topics.get(requested.topic)
+            if requested.is_gone:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Partition {requested.name} was deleted since.")
             if topic is None:
-                raise _unknown_topic(wish.topic)
-            partition = topic.partitions.get(wish.partition_index)
+                raise _unknown_topic(requested.topic)
+            partition = topic.partitions.get(requested.partition_index)
             if partition is None:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {wish.name}.")
-            _check_expectations(wish, partition)
-            waiting = self._image.moves.waiting(topic.topic_id, wish.partition_index)
-            if wish.target is None:
-                after = self._cancel(wish, topic, partition, waiting)
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {requested.name}.")
+            _check_expectations(requested, partition)
+            waiting = self._image.moves.waiting(topic.topic_id, requested.partition_index)
+            if requested.target is None:
+                after = self._cancel(requested, topic, partition, waiting)
             else:
-                after = self._set_out(wish, wish.target, topic, partition, waiting, answer)
+                after = self._begin(requested, requested.target, topic, partition, waiting, answer)
         except ApiError as error:
             set_error(answer, error)
             return
         _describe(answer, after)
-        move = self._image.moves.move(topic.topic_id, wish.partition_index)
+        move = self._image.moves.move(topic.topic_id, requested.partition_index)
         if after.is_reassigning and not answer.move_id and move is not None:
             answer.move_id = move.move_id
-        _describe_directories(answer, wish, partition)
+        _describe_directories(answer, requested, partition)
 
     def _cancel(
-        self, wish: Wish, topic: TopicImage, partition: PartitionImage, waiting: QueuedMoveImage | None
+        self, requested: RequestedChange, topic: TopicImage, partition: PartitionImage, waiting: QueuedMoveImage | None
     ) -> PartitionImage:
         if waiting is not None:
-            self._draft.dequeue(topic.topic_id, wish.partition_index)
+            self._draft.dequeue(topic.topic_id, requested.partition_index)
             return partition
         record = build_cancel(
             partition,
-            wish.partition_index,
+            requested.partition_index,
             topic.topic_id,
-            wish.name,
+            requested.name,
             accepts=self._eligibility.accepts,
             default_directory=self._default_directory,
             min_isr=self._min_isr_of(topic.name),
@@ -250,13 +247,13 @@ class _Judge:
         )
         after = partition if record is None else partition_after(partition, record)
         if not self._options.force:
-            _check_leader(wish.name, partition, after)
+            _check_leader(requested.name, partition, after)
         self._draft.change(record)
         return after
 
-    def _set_out(
+    def _begin(
         self,
-        wish: Wish,
+        requested: RequestedChange,
         target: tuple[int, ...],
         topic: TopicImage,
         partition: PartitionImage,
@@ -265,19 +262,19 @@ class _Judge:
     ) -> PartitionImage:
         arithmetic.check_target(target, self._image.cluster.brokers.__contains__)
         self._check_size(partition, target)
-        key = (topic.topic_id, wish.partition_index)
-        record = self._build(wish, target, topic, partition)
+        key = (topic.topic_id, requested.partition_index)
+        record = self._build(requested, target, topic, partition)
         after = partition if record is None else partition_after(partition, record)
-        if wish.is_rollback and not self._options.force:
-            _check_leader(wish.name, partition, after)
+        if requested.is_rollback and not self._options.force:
+            _check_leader(requested.name, partition, after)
         if self._options.plan_id is not None and target != arithmetic.target_replicas(partition):
-            self._draft.plan(plans.planned(wish, topic.topic_id, partition))
+            self._draft.plan(plans.planned(requested, topic.topic_id, partition))
         begins = after.is_reassigning and not partition.is_reassigning
         if begins and waiting is not None and waiting.target == target and self._options.leaves(waiting):
             answer.move_id, answer.queued = waiting.move_id, True
             return partition
         if begins and self._options.queued and not self._draft.slots.take(key, target, self._options.priority):
-            self._draft.queue(key, self._index, target, wish.directories)
+            self._draft.queue(key, self._index, target, requested.directories)
             answer.move_id, answer.queued = self._draft.move_id(self._index), True
             return partition
         self._draft.change(record)
@@ -291,16 +288,18 @@ class _Judge:
             self._draft.dequeue(*key)
         return after
 
-    def _build(self, wish: Wish, target: tuple[int, ...], topic: TopicImage, partition: PartitionImage) -> PartitionChange | None:
+    def _build(
+        self, requested: RequestedChange, target: tuple[int, ...], topic: TopicImage, partition: PartitionImage
+    ) -> PartitionChange | None:
         brokers = self._image.cluster.brokers
-        births = wish.directories and {
+        births = requested.directories and {
             broker_id: directory
-            for broker_id, directory in wish.directories.items()
+            for broker_id, directory in requested.directories.items()
             if broker_id not in partition.replicas and brokers[broker_id].has_online(directory)
         }
         return build_change(
             partition,
-            wish.partition_index,
+            requested.partition_index,
             topic.topic_id,
             accepts=self._eligibility.accepts,
             default_directory=self._default_directory,
@@ -324,24 +323,24 @@ class _Judge:
                 raise ApiError(error.code, f"{error.message}, and the cluster has {SIZE_CHANGE}=false") from None
 
 
-def _check_expectations(wish: Wish, partition: PartitionImage) -> None:
-    """Compare and set: INVALID_UPDATE_VERSION naming both values."""
-    if wish.expected_replicas is not None and wish.expected_replicas != partition.replicas:
+def _check_expectations(requested: RequestedChange, partition: PartitionImage) -> None:
+    """Compare and set: INVALID_UPDATE_VERSION with both values."""
+    if requested.expected_replicas is not None and requested.expected_replicas != partition.replicas:
         raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Partition {wish.name} has the replicas {_ids(partition.replicas)}, not {_ids(wish.expected_replicas)} as expected; "
-            "nothing was changed for it. Look again before you retry.",
+            f"Partition {requested.name} has the replicas {_ids(partition.replicas)}, not {_ids(requested.expected_replicas)} "
+            "as expected; nothing was changed for it. Look again before you retry.",
         )
-    if wish.expected_epoch is not None and wish.expected_epoch != partition.partition_epoch:
+    if requested.expected_epoch is not None and requested.expected_epoch != partition.partition_epoch:
         raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Partition {wish.name} has the partition epoch {partition.partition_epoch}, not {wish.expected_epoch} as expected; "
-            "nothing was changed for it. Look again before you retry.",
+            f"Partition {requested.name} has the partition epoch {partition.partition_epoch}, not {requested.expected_epoch} as "
+            "expected; nothing was changed for it. Look again before you retry.",
         )
 
 
 def _check_leader(name: str, before: PartitionImage, after: PartitionImage) -> None:
-    """Refuses to take the leader away from a partition that has one."""
+    """Refuse to leave a partition without the leader that it has."""
     if before.leader != NO_LEADER and after.leader == NO_LEADER:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -361,9 +360,11 @@ def _describe(answer: admin_pb2.ReassignablePartitionResponse, after: PartitionI
     answer.partition_epoch = after.partition_epoch
 
 
-def _describe_directories(answer: admin_pb2.ReassignablePartitionResponse, wish: Wish, partition: PartitionImage) -> None:
-    """Replicas that stay on their broker, but were in another directory."""
-    for broker_id, directory in wish.directories.items():
+def _describe_directories(
+    answer: admin_pb2.ReassignablePartitionResponse, requested: RequestedChange, partition: PartitionImage
+) -> None:
+    """Name the replicas that stay on their broker, but were in another directory."""
+    for broker_id, directory in requested.directories.items():
         now = partition.directory_of(broker_id)
         if now is not None and now != directory:
             answer.directory_moves.add(broker_id=broker_id, directory_id=to_text(directory))

@@ -1,6 +1,6 @@
-"""The records of one request while its entries are judged.
+"""Records of one request, collected while its entries are judged.
 
-Partition changes come first, in the order of the entries; then at most one record of each other kind, which speak of them.
+Partition changes come first, in the order of the entries; then at most one record of each other kind, which refers to them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .queueing import Selection, current_load, in_order, waiting_for
 
 
 class Slots:
-    """Which of a request's targets may start at once, given what runs and what waited before them."""
+    """Free slots for the targets of one request, after the running and the queued moves."""
 
     def __init__(self, image: MetadataImage, policy: MovePolicy) -> None:
         self._image = image
@@ -44,14 +44,14 @@ class Slots:
         self._selection: Selection | None = None
 
     def take(self, key: TopicPartition, target: tuple[int, ...], priority: int) -> bool:
-        """Whether the target may start now; then it counts as running for those that follow. `priority` is the request's."""
+        """Return True if the target may start now. Then it counts as running. `priority` is the request's."""
         if self._selection is None:
             self._selection = self._after_those_ahead(priority)
         mine = waiting_for(self._image, key, target)
         return mine is not None and self._selection.offer(mine)
 
     def _after_those_ahead(self, priority: int) -> Selection:
-        """What waits already goes first, unless it matters less."""
+        """Selection after all queued moves of at least this priority, which start first."""
         image = self._image
         selection = Selection(current_load(image), self._policy)
         queued = [
@@ -68,7 +68,7 @@ class Slots:
 
 
 class Draft:
-    """See the module's docstring. `index` is always the place of an entry in the request."""
+    """See the module's docstring. `index` is always the index of an entry in the request."""
 
     def __init__(self, options: ReassignmentOptions, policy: MovePolicy, context: Context, slots: Slots) -> None:
         self.slots = slots
@@ -84,7 +84,7 @@ class Draft:
         self._planned: list[PlannedPartition] = []
 
     def move_id(self, index: int) -> str:
-        """The id of the move that this entry makes; "" if nothing is written."""
+        """Id of the move of this entry; "" if nothing is written."""
         return "" if self._options.validate_only else move_id_text(self._offset, index)
 
     def change(self, record: PartitionChange | None) -> None:
@@ -102,7 +102,7 @@ class Draft:
         self._dequeued.append((topic_id, partition_index))
 
     def throttle(self, key: TopicPartition, move: MoveImage | None) -> None:
-        """The move that runs already gets the throttle of this request, if it has one."""
+        """Give the running move the throttle of this request, if it has one."""
         options = self._options
         if options.throttle is None or move is None:
             return
@@ -118,7 +118,7 @@ class Draft:
         return None if for_ms is None else self._now_ms + for_ms
 
     def records(self, moves: MovesImage) -> list[AnyRecord]:
-        """Everything that the request writes; `moves` as before it."""
+        """All records of the request. `moves`: the image's moves before the request."""
         options = self._options
         throttle = options.throttle or None
         records = self._changes
@@ -172,7 +172,7 @@ class Draft:
 
 
 def start_queued(started: list[tuple[TopicPartition, QueuedMoveImage]], now_ms: int) -> list[StartMoves]:
-    """The records that say whose the reassignments are that begin now from the queue: their ids and owners stay."""
+    """StartMoves records of queued moves that start now. They keep their ids and initiators."""
     groups: dict[tuple[object, ...], list[tuple[TopicPartition, QueuedMoveImage]]] = {}
     for key, move in started:
         common = (move.request_offset, move.initiator, move.reason, move.plan_id, move.throttle, move.throttle_for_ms)

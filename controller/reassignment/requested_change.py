@@ -1,4 +1,4 @@
-"""What one entry of a reassignment request asks for one partition."""
+"""One entry of a reassignment request."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from kraftlab.metadata.uuids import Uuid
 NO_DIRECTORIES: Mapping[int, Uuid] = {}
 
 
-class Wish(NamedTuple):
-    """`target` None: cancel. `directories`: where replicas belong, by broker; the others are the brokers' choice.
+class RequestedChange(NamedTuple):
+    """`target` None: cancel. `directories`: directories of some replicas, by broker; brokers choose the others.
 
-    `expected_replicas`, `expected_epoch`: what the partition must be now. `is_repeated`: the request names it more than once.
-    `is_rollback`: it comes from a plan; `is_gone`: the partition that it means was deleted, though one of that name may exist.
+    `expected_replicas`, `expected_epoch`: preconditions. `is_repeated`: the request names the partition more than once.
+    `is_rollback`: the change comes from a plan. `is_gone`: the plan's partition was deleted, even if another of that name
+    exists.
     """
 
     topic: str
@@ -29,5 +30,5 @@ class Wish(NamedTuple):
 
     @property
     def name(self) -> str:
-        """topic:partition, as Kafka's texts write it."""
+        """topic:partition, as in Kafka's texts."""
         return f"{self.topic}:{self.partition_index}"

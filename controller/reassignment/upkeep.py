@@ -1,8 +1,8 @@
-"""What the active controller does about moves by itself: starts what waits, and ends throttles whose time is over.
+"""Writes of the active controller about moves: queued moves start, and throttles end.
 
-Both are ordinary writes, decided from the newest state, so a failover in between loses nothing: the next active controller looks
-at the same queue and the same times. Whatever changes the state makes it look again a moment later (`PAUSE_MS`), so that many
-completions together cost one look.
+Both are ordinary writes, decided from the newest state. So a failover in between loses nothing: the next active controller
+sees the same queue and the same times. A change of the state schedules the next check after `PAUSE_MS`, so many completions
+together cost one check.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from .record_draft import start_queued
 
 PAUSE_MS = 20
 MOVES_MAX = 4000
-"""How many moves one look may begin: with whose they are, they fit one batch, unless very many have very long reasons."""
+"""Largest number of moves that one check starts. With their initiators they fit one batch, unless very many have very long
+reasons.
+"""
 
 
 def start_waiting(state: ControllerState, sizes: Mapping[TopicPartition, int], context: Context) -> Outcome[None]:
-    """Begins the queued moves for which there are slots now, in the order of the queue."""
+    """Start the queued moves that have free slots, in the order of the queue."""
     image = state.image
     queued: dict[TopicPartition, QueuedMoveImage] = {
         (topic_id, number): move for topic_id, inner in image.moves.queued.items() for number, move in inner.items()
@@ -56,7 +58,7 @@ def start_waiting(state: ControllerState, sizes: Mapping[TopicPartition, int], c
 
 
 def _begin(image: MetadataImage, key: TopicPartition, move: QueuedMoveImage, records: list[AnyRecord]) -> bool:
-    """Adds the record that sets out for the target; whether the partition is being reassigned then."""
+    """Add the record that starts the move. Return True if the partition is being reassigned then."""
     topic = image.topics.by_id[key[0]]
     partition = topic.partitions[key[1]]
     brokers = image.cluster.brokers
@@ -82,7 +84,7 @@ def _begin(image: MetadataImage, key: TopicPartition, move: QueuedMoveImage, rec
 
 
 def next_expiry_ms(image: MetadataImage) -> int | None:
-    """When the next throttle of a move ends, None if none does."""
+    """Time of the next end of a throttle, None if there is none."""
     return min(
         (
             move.throttle_until_ms
@@ -95,7 +97,7 @@ def next_expiry_ms(image: MetadataImage) -> int | None:
 
 
 def end_throttles(state: ControllerState, context: Context) -> Outcome[None]:
-    """Takes away the throttles whose time is over; the moves go on."""
+    """Remove the throttles whose time has passed. The moves go on."""
     over = sorted(
         (topic_id, number)
         for topic_id, inner in state.image.moves.running.items()

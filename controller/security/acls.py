@@ -1,8 +1,8 @@
-"""Access rules (KIP-11, KIP-290, KIP-801): CreateAcls, DeleteAcls, DescribeAcls.
+"""ACLs (KIP-11, KIP-290, KIP-801): CreateAcls, DeleteAcls, DescribeAcls.
 
-A rule that exists is created again without a record; what a request says twice becomes one. Rules are compared with the newest
-state, and nothing is kept beside it. Where the protocol's numbers for "unknown" (0) stand, the sender does not know what it asks
-for: the whole request is refused. Without an authorizer there is nobody to ask about rules, so none are kept.
+An ACL that exists is created again without a record, and duplicates in a request become one record. ACLs are compared with the
+newest state; nothing is kept beside it. The protocol's number 0 ("unknown") refuses the whole request. Without an authorizer
+no ACLs are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_AUTHORIZER = "No Authorizer is configured."
 NO_AUTHORIZER_ON_BROKER = "No Authorizer is configured on the broker"
 UNKNOWN = 0
 TEXT_LENGTH_MAX = 32767
-"""As long as a text can be in Kafka's protocol."""
+"""Longest text in Kafka's protocol."""
 
 Number = TypeVar("Number", bound=enum.IntEnum)
 Response = TypeVar("Response")
@@ -46,7 +46,7 @@ def has_authorizer(settings: Settings) -> bool:
 def create(
     state: ControllerState, request: admin_pb2.CreateAclsRequest, context: Context
 ) -> Outcome[admin_pb2.CreateAclsResponse]:
-    """Keeps rules, each for itself. ApiError INVALID_REQUEST for a 0 among the numbers, POLICY_VIOLATION for too many rules."""
+    """Create ACLs, each independently. ApiError INVALID_REQUEST for a 0 among the numbers, POLICY_VIOLATION for too many ACLs."""
     response = admin_pb2.CreateAclsResponse()
     if not has_authorizer(context.settings):
         return _refused_each(response, response.results, len(request.creations))
@@ -74,7 +74,7 @@ def create(
 
 
 def _refused_each(response: Response, results: Any, count: int) -> Outcome[Response]:
-    """Every entry of a request is told that nobody keeps rules here."""
+    """Answer every entry with SECURITY_DISABLED."""
     refused = ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     for _ in range(count):
         set_error(results.add(), refused)
@@ -84,11 +84,11 @@ def _refused_each(response: Response, results: Any, count: int) -> Outcome[Respo
 def _check_known(**numbers: int) -> None:
     for field, number in numbers.items():
         if number == UNKNOWN:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{field} is 0, which stands for nothing; nothing was changed.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{field} is 0, which is not a valid value; nothing was changed.")
 
 
 def _new_acl(creation: admin_pb2.AclCreation) -> Acl:
-    """The rule, if it can be one. ApiError INVALID_REQUEST."""
+    """The ACL of a request. ApiError INVALID_REQUEST if it is not valid."""
     if creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     for what, text in (("name", creation.resource_name), ("principal", creation.principal), ("host", creation.host)):
@@ -110,13 +110,13 @@ def _new_acl(creation: admin_pb2.AclCreation) -> Acl:
 
 
 def _one_of(numbers: type[Number], value: int, what: str, *filters: Number) -> Number:
-    """The number's name. ANY, and those given, stand in filters only."""
+    """The enum member of a number. ANY, and `filters`, are valid in filters only."""
     known = {int(number): number for number in numbers}
     found = known.get(value)
     if found is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid {what} {value}: it stands for nothing")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid {what} {value}: it is unknown")
     if found.name == "ANY" or found in filters:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid {what} {found.name} ({value}): it finds rules, and stands in none")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid {what} {found.name} ({value}): it is valid in filters only")
     return found
 
 
@@ -124,7 +124,7 @@ def _one_of(numbers: type[Number], value: int, what: str, *filters: Number) -> N
 
 
 class AclFilter(NamedTuple):
-    """Which rules are meant. None matches every text, the number 1 (ANY) every number; others that nobody knows match nothing."""
+    """A filter of ACLs. None matches every text, and 1 (ANY) every number. Unknown numbers match nothing."""
 
     resource_type: int
     resource_name: str | None
@@ -145,7 +145,7 @@ class AclFilter(NamedTuple):
         )
 
     def unknown_number(self) -> str | None:
-        """The first number that stands for nothing, with what it is; None if all stand for something."""
+        """The first unknown number, with its field; None if all are known."""
         asked = (
             ("resource type", ResourceType, self.resource_type),
             ("pattern type", PatternType, self.pattern_type),
@@ -166,7 +166,7 @@ class AclFilter(NamedTuple):
 
 
 def _filter(request: admin_pb2.DescribeAclsRequest | admin_pb2.DeleteAclsFilter) -> AclFilter:
-    """ApiError INVALID_REQUEST for numbers that stand for nothing."""
+    """ApiError INVALID_REQUEST for a 0 among the numbers."""
     _check_known(
         resource_type_filter=request.resource_type_filter,
         pattern_type_filter=request.pattern_type_filter,
@@ -185,14 +185,14 @@ def _filter(request: admin_pb2.DescribeAclsRequest | admin_pb2.DeleteAclsFilter)
 
 
 def _matching(acls: AclsImage, wanted: AclFilter) -> list[Acl]:
-    """Sorted by what they say."""
+    """Matching ACLs, sorted."""
     return sorted(acl for acl in acls.ids if wanted.matches(acl))
 
 
 def delete(
     state: ControllerState, request: admin_pb2.DeleteAclsRequest, context: Context
 ) -> Outcome[admin_pb2.DeleteAclsResponse]:
-    """Removes what the filters match; every filter is told all that it matches, or that it is none. ApiError as `create`."""
+    """Remove the matching ACLs. Each filter is answered with all its matches, or with its error. ApiError as `create`."""
     response = admin_pb2.DeleteAclsResponse()
     if not has_authorizer(context.settings):
         return _refused_each(response, response.filter_results, len(request.filters))
@@ -202,7 +202,7 @@ def delete(
         result = response.filter_results.add()
         unknown = wanted.unknown_number()
         if unknown is not None:
-            set_error(result, ApiError(ErrorCode.INVALID_REQUEST, f"The filter has {unknown}, which stands for nothing"))
+            set_error(result, ApiError(ErrorCode.INVALID_REQUEST, f"The filter has {unknown}, which is unknown"))
             continue
         for acl in _matching(acls, wanted):
             removed[acls.ids[acl]] = None
@@ -223,7 +223,7 @@ def delete(
 def describe(
     state: ControllerState, request: admin_pb2.DescribeAclsRequest, settings: Settings
 ) -> admin_pb2.DescribeAclsResponse:
-    """The rules that a filter matches, by resource. ApiError SECURITY_DISABLED, INVALID_REQUEST."""
+    """Matching ACLs, by resource. ApiError SECURITY_DISABLED, INVALID_REQUEST."""
     if not has_authorizer(settings):
         raise ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER_ON_BROKER)
     response = admin_pb2.DescribeAclsResponse(header=admin_pb2.ResponseHeader(error_message=""))

@@ -1,7 +1,7 @@
 """SCRAM credentials of users (KIP-554, RFC 5802): AlterUserScramCredentials, DescribeUserScramCredentials.
 
-A client salts the password itself and sends the result; of that only what can check a login is kept. What a request does to one
-user is done or refused together, and users are independent of each other.
+A client salts the password and sends the result; only the keys that check a login are kept. All changes of one user are done
+or refused together, and users are independent of each other.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MAX_ITERATIONS = 16384
 NAME_LENGTH_MAX = 32767
 SALT_BYTES_MAX = 1024
 
-Change = admin_pb2.ScramCredentialDeletion | admin_pb2.ScramCredentialUpsertion
+CredentialChange = admin_pb2.ScramCredentialDeletion | admin_pb2.ScramCredentialUpsertion
 
 
 class Mechanism(NamedTuple):
-    """A hash function by its name in hashlib, and the smallest number of iterations that is accepted."""
+    """A hash function by its name in hashlib, and the smallest accepted number of iterations."""
 
     hash_name: str
     min_iterations: int
@@ -42,10 +42,10 @@ MECHANISMS = {
 def alter(
     state: ControllerState, request: admin_pb2.AlterUserScramCredentialsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterUserScramCredentialsResponse]:
-    """Sets and removes credentials. ApiError POLICY_VIOLATION for more than a batch holds."""
+    """Set and remove credentials. ApiError POLICY_VIOLATION for more records than a batch holds."""
     records: dict[str, list[AnyRecord]] = {}
     errors: dict[str, ApiError] = {}
-    entries: list[Change] = [*request.deletions, *request.upsertions]
+    entries: list[CredentialChange] = [*request.deletions, *request.upsertions]
     named = Counter((entry.name, entry.mechanism) for entry in entries)
     for entry in entries:
         of_user = records.setdefault(entry.name, [])
@@ -69,7 +69,7 @@ def alter(
     return Outcome(made, response)
 
 
-def _check_entry(entry: Change) -> None:
+def _check_entry(entry: CredentialChange) -> None:
     if entry.mechanism not in set(ScramMechanism):
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if not entry.name:
@@ -111,7 +111,7 @@ def _removal(image: MetadataImage, entry: admin_pb2.ScramCredentialDeletion) -> 
 def describe(
     state: ControllerState, request: admin_pb2.DescribeUserScramCredentialsRequest
 ) -> admin_pb2.DescribeUserScramCredentialsResponse:
-    """Mechanisms and iterations of the users named, or of all."""
+    """Mechanisms and iterations of the named users, or of all users."""
     credentials = state.image.scram
     named = Counter(user.name for user in request.users.values) or Counter({name: 1 for name, _ in sorted(credentials)})
     response = admin_pb2.DescribeUserScramCredentialsResponse(header=admin_pb2.ResponseHeader(error_message=""))

@@ -1,8 +1,8 @@
-"""Where new partitions go: as a request assigns them, or spread over racks; and what a new partition looks like.
+"""Replicas of new partitions, assigned by the request or spread over racks, and the records of new partitions.
 
-A partition begins with the active members of its replicas as ISR and the first of them as leader, each replica in its broker's
-default directory. Brokers that are fenced may be among the replicas, but not alone. Brokers in controlled shutdown, and those
-whose directories are all cordoned (KIP-1066), get replicas only if somebody assigns them.
+A partition starts with the active members of its replicas as ISR and the first of them as leader, each replica in its broker's
+default directory. Fenced brokers may be among the replicas, but not alone. Brokers in controlled shutdown, and brokers whose
+directories are all cordoned (KIP-1066), get replicas only if a request assigns them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .placement import UsableBroker, place
 def check_assignments(
     image: MetadataImage, assignments: Iterable[tuple[int, tuple[int, ...]]], size: int | None = None
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas by partition number, as assigned by a request in this order. ApiError INVALID_REPLICA_ASSIGNMENT.
+    """Return replicas by partition number, in the order of the request. ApiError INVALID_REPLICA_ASSIGNMENT.
 
-    `size`: the replication factor that all must have (None: that of the first).
+    `size`: replication factor that all must have (None: the factor of the first).
     """
     lists: dict[int, tuple[int, ...]] = {}
     for index, replicas in assignments:
@@ -52,7 +52,7 @@ def bad_assignment(message: str) -> ApiError:
 
 
 def spread(image: MetadataImage, partition_count: int, replication_factor: int, context: Context) -> list[tuple[int, ...]]:
-    """The replicas of new partitions, spread over racks. ApiError INVALID_REPLICATION_FACTOR if there are too few brokers."""
+    """Replicas of new partitions, spread over racks. ApiError INVALID_REPLICATION_FACTOR if there are too few brokers."""
     usable = [
         UsableBroker(broker.broker_id, broker.rack, broker.fenced)
         for broker in image.cluster.brokers.values()
@@ -62,7 +62,7 @@ def spread(image: MetadataImage, partition_count: int, replication_factor: int, 
 
 
 def new_partition(image: MetadataImage, topic_id: Uuid, index: int, replicas: tuple[int, ...]) -> Partition:
-    """The record of a partition that begins. One of its replicas has to be active."""
+    """Record of a new partition. One of its replicas has to be active."""
     brokers = image.cluster.brokers
     isr = tuple(broker_id for broker_id in replicas if brokers[broker_id].is_active)
     directory_for = default_directory(brokers)

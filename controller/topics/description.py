@@ -1,8 +1,8 @@
-"""What is told about topics: DescribeTopicPartitions, with everything, and Metadata, as Kafka's clients ask for it.
+"""Descriptions of topics: DescribeTopicPartitions, with all facts, and Metadata, for Kafka's clients.
 
-A limit counts partitions; what it cuts off begins at `next_cursor`. Without a limit all is told, as of one metadata offset,
-unless that is more than one message between nodes should hold: then the rest begins at `next_cursor` as well. What the caller may
-not see, and what he may do with the rest, is none of this module's business (`access.admission`).
+A limit counts partitions, and the rest starts at `next_cursor`. Without a limit all partitions are described, as of one
+metadata offset. If they do not fit one message between nodes, the rest starts at `next_cursor` as well. `access.admission`
+removes topics that the caller may not see, and adds authorized operations.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ..engine.state import GRPC, ControllerState, set_error
 from .topic_names import INTERNAL_TOPICS, name_problem
 
 MAX_PARTITIONS = 2000
-"""A limit that is higher counts as this (Kafka's max.request.partition.size.limit)."""
+"""Highest limit (Kafka's max.request.partition.size.limit)."""
 ANSWER_BYTES = 8 * 1024 * 1024
-"""No partition is added to an answer that is as large: it has to pass through a broker, in a frame of 16 MiB."""
+"""An answer of this size gets no more partitions: it has to pass through a broker, in a frame of 16 MiB."""
 LONG_FROM_PARTITIONS = 5000
-"""To tell of so many partitions takes a tenth of a second or so."""
+"""Describing this many partitions takes about a tenth of a second."""
 
 
 def is_long_description(image: MetadataImage, request: admin_pb2.DescribeTopicPartitionsRequest) -> bool:
-    """Whether an answer without limit tells of very many partitions."""
+    """Return True if an answer without a limit describes very many partitions."""
     if request.HasField("response_partition_limit"):
         return False
     return _are_many(image, request.topics.names if request.HasField("topics") else image.topics.by_name)
 
 
 def is_long_metadata(image: MetadataImage, request: admin_pb2.MetadataRequest) -> bool:
-    """Whether an answer tells of very many partitions. ApiError as `metadata`."""
+    """Return True if an answer describes very many partitions. ApiError as `metadata`."""
     return _are_many(image, _wanted_topics(image, request)[1])
 
 
@@ -52,9 +52,9 @@ def _are_many(image: MetadataImage, names: Iterable[str]) -> bool:
 def describe(
     state: ControllerState, request: admin_pb2.DescribeTopicPartitionsRequest
 ) -> admin_pb2.DescribeTopicPartitionsResponse:
-    """Topics with partitions, reassignments and dynamic configs, sorted by name; all of them if none is named.
+    """Topics with partitions, reassignments and dynamic configs, sorted by name; all topics if none is named.
 
-    ApiError INVALID_REQUEST if the cursor is at no partition, or at a topic that is not asked for.
+    ApiError INVALID_REQUEST if the cursor has a negative partition, or a topic that is not requested.
     """
     _check_cursor(request)
     first = request.cursor.topic_name if request.HasField("cursor") else ""
@@ -93,8 +93,8 @@ def describe(
     return response
 
 
-def take_none_for_all(request: admin_pb2.DescribeTopicPartitionsRequest) -> None:
-    """A list without names asks for all topics, as no list does (KIP-966)."""
+def empty_means_all(request: admin_pb2.DescribeTopicPartitionsRequest) -> None:
+    """An empty list of names requests all topics, as a missing list does (KIP-966)."""
     if not request.topics.names:
         request.ClearField("topics")
 
@@ -106,17 +106,18 @@ def _check_cursor(request: admin_pb2.DescribeTopicPartitionsRequest) -> None:
     if cursor.partition_index < 0:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"The cursor is at partition {cursor.partition_index}; take the one that an answer gave, or 0 for a topic's first.",
+            f"The cursor is at partition {cursor.partition_index}; take a cursor from a response, or 0 for a topic's first "
+            "partition.",
         )
     if request.HasField("topics") and cursor.topic_name not in request.topics.names:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"The cursor is at topic {cursor.topic_name!r}, which is not among those asked for; name it, or give no cursor.",
+            f"The cursor is at topic {cursor.topic_name!r}, which is not among the requested topics; name it, or give no cursor.",
         )
 
 
 def unknown_topic(name: str) -> ApiError:
-    """What is said of a topic that there is not."""
+    """Error for a topic that does not exist."""
     problem = name_problem(name)
     if problem is not None:
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -158,7 +159,7 @@ def _described_partition(image: MetadataImage, index: int, partition: PartitionI
 
 
 def _offline(image: MetadataImage, partition: PartitionImage) -> Sequence[int]:
-    """Replicas whose broker is gone or fenced, or whose directory is offline."""
+    """Replicas whose broker is unregistered or fenced, or whose directory is offline."""
     offline = []
     for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
         broker = image.cluster.brokers.get(broker_id)
@@ -173,7 +174,7 @@ def _offline(image: MetadataImage, partition: PartitionImage) -> Sequence[int]:
 def metadata(
     state: ControllerState, request: admin_pb2.MetadataRequest, cluster_id: str, active_controller_id: int
 ) -> admin_pb2.MetadataResponse:
-    """Brokers that are not fenced, and topics in the order asked for, each once; all topics, sorted, if none is named.
+    """Brokers that are not fenced, and topics in the order of the request, each once; all topics, sorted, if none is named.
 
     ApiError INVALID_REQUEST for an entry with neither name nor id.
     """
@@ -190,14 +191,14 @@ def metadata(
     return response
 
 
-def take_none_for_all_at_first(request: admin_pb2.MetadataRequest) -> None:
-    """In version 0 a list could not be null: there an empty one asks for all topics."""
+def empty_means_all_in_version_0(request: admin_pb2.MetadataRequest) -> None:
+    """In version 0 a list cannot be null, so an empty one requests all topics."""
     if not request.topics.values and version_of(request) == 0:
         request.ClearField("topics")
 
 
 def _wanted_topics(image: MetadataImage, request: admin_pb2.MetadataRequest) -> tuple[list[str], list[str]]:
-    """(ids of no topic, names). As soon as one id is given, names are not looked at."""
+    """(unknown ids, names). If one entry has an id, names are ignored."""
     if not request.HasField("topics"):
         return [], sorted(image.topics.by_name.keys())
     entries = request.topics.values

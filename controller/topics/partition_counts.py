@@ -1,9 +1,9 @@
-"""CreatePartitions: more partitions for topics that exist (KIP-195).
+"""CreatePartitions: more partitions for existing topics (KIP-195).
 
-Theory of operation. Topics are judged one by one, in one order of checks, and their records are gathered only when a topic is
-complete; everything accepted lands in one atomic batch, and a request that makes more partitions than a batch holds is refused as
-a whole before any is placed. New partitions have the topic's replication factor: the size of its first partition's replica set,
-or of the set it is being moved to, since a list that is being reassigned counts old and new replicas together.
+Theory of operation. Topics are checked one by one, in one order of checks, and a topic's records are added only when it is
+complete. Everything that is accepted is one atomic batch. A request for more partitions than a batch holds is refused before
+any is placed. New partitions have the topic's replication factor: the size of its first partition's replica set, or of its
+target while it is being reassigned.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .topics import LONG_PARTITIONS
 def create_partitions(
     state: ControllerState, request: admin_pb2.CreatePartitionsRequest, context: Context
 ) -> Outcome[admin_pb2.CreatePartitionsResponse]:
-    """Adds partitions. Answers in the order of the request; names given twice come last, once. ApiError POLICY_VIOLATION if it
-    is too much.
+    """Add partitions. Answers are in the order of the request; duplicate names come last, once. ApiError POLICY_VIOLATION for
+    too many partitions.
     """
     topics = state.image.topics
     added = sum(max(0, entry.count - _partition_count(topics.get(entry.name))) for entry in request.topics)
@@ -57,13 +57,13 @@ def create_partitions(
 
 
 def is_long(image: MetadataImage, request: admin_pb2.CreatePartitionsRequest | admin_pb2.AlterPartitionCountsRequest) -> bool:
-    """Whether placing so many partitions would hold up others."""
+    """Return True if the request adds very many partitions."""
     added = sum(max(0, entry.count - _partition_count(image.topics.get(entry.name))) for entry in request.topics)
     return added > LONG_PARTITIONS
 
 
 def _partition_count(topic: TopicImage | None) -> int:
-    """Of a topic that is not there as many as anybody may ask for, since none will be made."""
+    """Number of partitions. A missing topic counts as full, since it gets no partitions."""
     return (1 << 31) if topic is None else len(topic.partitions)
 
 
@@ -80,7 +80,7 @@ def _grow_one(image: MetadataImage, entry: admin_pb2.CreatePartitionsTopic, cont
 def grow(
     image: MetadataImage, topic: TopicImage, count: int, assignments: Sequence[tuple[int, ...]] | None, context: Context
 ) -> list[Partition]:
-    """The partitions that a topic lacks to have `count`; `assignments`: their replicas, None: placed over racks.
+    """Partitions that a topic lacks to have `count`. `assignments`: their replicas, None: spread over racks.
 
     ApiError INVALID_PARTITIONS (no increase), INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (too few brokers), or
     THROTTLING_QUOTA_EXCEEDED.

@@ -1,15 +1,15 @@
-"""Which brokers get the replicas of new partitions: striped over racks, an even share of leaders for everyone.
+"""Placement of new partitions: striped over racks, with an even share of leaders.
 
-Racks stand in a ring, sorted by name (brokers without rack form one of their own, in front). Each partition begins at the next
-rack of the ring. Its leader is the next unfenced broker from there on; the other replicas are dealt rack by rack around the
-ring from the same rack, the leader's rack being left out of the first round, until there are enough. Within a rack the unfenced
-brokers come before the fenced ones, and the broker a rack begins with advances by one with each partition, so that not only
-leaders but also pairs of replicas are spread. After as many partitions as there are unfenced brokers the pattern would repeat,
-so racks and brokers are shuffled then.
+Racks form a ring, sorted by name. Brokers without a rack form a rack of their own, in front. Each partition starts at the next
+rack of the ring. Its leader is the next unfenced broker from there. The other replicas are dealt rack by rack around the ring
+from the same rack, without the leader's rack in the first round, until there are enough. Within a rack unfenced brokers come
+before fenced ones, and the first broker of a rack advances by one with each partition. So not only leaders but also pairs of
+replicas are spread. After as many partitions as there are unfenced brokers the pattern would repeat, so racks and brokers are
+shuffled then.
 
-A partition never has two replicas on one broker; its racks are used as evenly as their sizes allow; a fenced broker gets
-replicas only if its rack has no unfenced one left for that partition, and never the first. Who has more free space or fewer
-replicas plays no part.
+A partition never has two replicas on one broker. Its racks are used as evenly as their sizes allow. A fenced broker gets a
+replica only if its rack has no unfenced broker left for that partition, and never the first replica. Free space and current
+numbers of replicas do not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
 class UsableBroker(NamedTuple):
-    """A broker that may get replicas: registered, not shutting down."""
+    """A broker that may get replicas: registered, and not shutting down."""
 
     broker_id: int
     rack: str | None
@@ -32,9 +32,10 @@ class UsableBroker(NamedTuple):
 def place(
     brokers: Iterable[UsableBroker], partition_count: int, replication_factor: int, source: random.Random
 ) -> list[tuple[int, ...]]:
-    """The replicas of each of `partition_count` new partitions, preferred leader first.
+    """Replicas of each of `partition_count` new partitions, preferred leader first.
 
-    `source` picks where rings begin and shuffles them. Raises ApiError INVALID_REPLICATION_FACTOR if that cannot be done.
+    `source` picks the starting points of the rings and shuffles them. ApiError INVALID_REPLICATION_FACTOR if there are too few
+    brokers.
     """
     usable = list(brokers)
     if replication_factor <= 0:
@@ -56,7 +57,7 @@ def _refusal(message: str) -> ApiError:
 
 
 class _Deck:
-    """Brokers of one kind in one rack, dealt each at most once per partition, beginning one further with each new one."""
+    """Brokers of one kind in one rack. Each is dealt at most once per partition, and each partition starts one broker further."""
 
     def __init__(self, broker_ids: Iterable[int], source: random.Random) -> None:
         self.broker_ids = sorted(broker_ids)
@@ -65,7 +66,7 @@ class _Deck:
         self.dealt = 0
 
     def deal(self, turn: int) -> int | None:
-        """The next broker for the partition of this turn, None if all have been dealt."""
+        """Next broker for the partition of this turn, None if all have been dealt."""
         if turn != self.turn:
             self.turn = turn
             self.dealt = 0
@@ -78,7 +79,7 @@ class _Deck:
 
 
 class _Rack:
-    """One rack's brokers, unfenced and fenced apart."""
+    """Brokers of one rack, unfenced and fenced ones apart."""
 
     def __init__(self, brokers: list[UsableBroker], source: random.Random) -> None:
         self.unfenced = _Deck((broker.broker_id for broker in brokers if not broker.fenced), source)
@@ -90,7 +91,7 @@ class _Rack:
 
 
 class _RackRing:
-    """All racks; knows where the next partition begins."""
+    """All racks, and the starting point of the next partition."""
 
     def __init__(self, brokers: list[UsableBroker], source: random.Random) -> None:
         by_rack: dict[str | None, list[UsableBroker]] = {}
@@ -104,7 +105,7 @@ class _RackRing:
         self.source = source
 
     def next_partition(self, replication_factor: int) -> tuple[int, ...]:
-        """The replicas of one more partition. There must be enough brokers, one of them unfenced."""
+        """Replicas of one more partition. There must be enough brokers, one of them unfenced."""
         count = len(self.racks)
         around = [self.racks[(self.first + step) % count] for step in range(count)]
         leader_rack, leader = self._leader(around)
@@ -124,7 +125,7 @@ class _RackRing:
         return tuple(replicas)
 
     def _leader(self, around: list[_Rack]) -> tuple[_Rack, int]:
-        """The first unfenced broker around the ring, and its rack."""
+        """First unfenced broker around the ring, with its rack."""
         for rack in around:
             leader = rack.unfenced.deal(self.turn)
             if leader is not None:
@@ -132,7 +133,7 @@ class _RackRing:
         raise ValueError("no unfenced broker to place a leader on")
 
     def _advance(self) -> None:
-        """Moves on to the next partition, shuffling before the pattern would repeat."""
+        """Move on to the next partition, and shuffle before the pattern would repeat."""
         self.first = (self.first + 1) % len(self.racks)
         self.turn += 1
         if self.turns_before_shuffle > 1 and self.turn % self.turns_before_shuffle == 0:

@@ -1,4 +1,4 @@
-"""What a topic may be called, in Kafka's words."""
+"""Valid topic names, with Kafka's texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """Why this is no topic name, None if it is one."""
+    """Reason why the name is not valid, None if it is."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

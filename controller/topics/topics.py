@@ -1,10 +1,10 @@
 """Topics: create (manual assignment or placement by rack) and delete.
 
-Theory of operation. Each topic of a request is checked on its own, in one order of checks, and its records are gathered
-only when it is complete; everything accepted lands in one atomic batch. Names that differ by '.' and '_' only collide,
-with stored topics and with those that were accepted earlier in the same request. A partition begins with the active
-members of its replicas as ISR and the first of them as leader. Deleting writes one record: replay drops partitions,
-configs and any running reassignment.
+Theory of operation. Each topic of a request is checked on its own, in one order of checks, and its records are added only when
+it is complete. Everything that is accepted is one atomic batch. Names that differ only in '.' and '_' collide, with existing
+topics and with topics that were accepted earlier in the same request. A partition starts with the active members of its
+replicas as ISR and the first of them as leader. A deletion writes one record: replay removes partitions, configs and any
+running reassignment.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from .assignments import bad_assignment, check_assignments, new_partition, sprea
 from .topic_names import METADATA_TOPIC, name_problem
 
 VERSION_WITH_DELETION_DISABLED = 3
-"""The first version of DeleteTopics that has a code for it."""
+"""First version of DeleteTopics with a code for disabled deletion."""
 LONG_PARTITIONS = 1000
-"""To place or to forget more takes longer than the quorum should wait for its leader: some 10 µs each, and more on a busy
-machine.
+"""Placing or removing more partitions takes longer than the quorum should wait for its leader: about 10 µs each, and more on a
+busy machine.
 """
 DEFAULT = -1
-"""In counts of a creation: the controller's default, or what the manual assignment says."""
+"""In counts of a creation: the controller's default, or the manual assignment's."""
 
 
 def create(
     state: ControllerState, request: admin_pb2.CreateTopicsRequest, context: Context
 ) -> Outcome[admin_pb2.CreateTopicsResponse]:
-    """Creates topics. Answers in the order of the request; names given twice come last, once. ApiError POLICY_VIOLATION
-    if it is too much.
+    """Create topics. Answers are in the order of the request; duplicate names come last, once. ApiError POLICY_VIOLATION for
+    too many partitions.
     """
     partitions = sum(_partition_count(topic, context.settings) for topic in request.topics)
     if partitions > MAX_RECORDS:
@@ -72,12 +72,12 @@ def create(
 
 
 def is_long(image: MetadataImage, request: admin_pb2.CreateTopicsRequest) -> bool:
-    """Whether placing so many partitions would hold up others."""
+    """Return True if the request places very many partitions."""
     return sum(len(topic.assignments) or topic.num_partitions for topic in request.topics) > LONG_PARTITIONS
 
 
 def is_long_deletion(image: MetadataImage, request: admin_pb2.DeleteTopicsRequest) -> bool:
-    """Whether so many partitions go that to forget them would hold up others."""
+    """Return True if the request removes very many partitions."""
     topics = [_named(image, entry) for entry in request.topics]
     return sum(len(topic.partitions) for topic in topics if topic is not None) > LONG_PARTITIONS
 
@@ -132,7 +132,7 @@ def _check_name(state: ControllerState, name: str, accepted: dict[str, str]) -> 
 
 
 def _manual(image: MetadataImage, topic: admin_pb2.CreatableTopic) -> list[tuple[int, ...]]:
-    """The replicas of each partition as the request assigns them."""
+    """Replicas of each partition as the request assigns them."""
     if topic.replication_factor != DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -148,7 +148,7 @@ def _manual(image: MetadataImage, topic: admin_pb2.CreatableTopic) -> list[tuple
 
 
 def _placed(image: MetadataImage, topic: admin_pb2.CreatableTopic, context: Context) -> list[tuple[int, ...]]:
-    """The replicas of each partition, spread over racks."""
+    """Replicas of each partition, spread over racks."""
     factor, count = topic.replication_factor, topic.num_partitions
     if factor == 0 or factor < DEFAULT:
         raise ApiError(
@@ -169,8 +169,8 @@ def _placed(image: MetadataImage, topic: admin_pb2.CreatableTopic, context: Cont
 def delete(
     state: ControllerState, request: admin_pb2.DeleteTopicsRequest, context: Context
 ) -> Outcome[admin_pb2.DeleteTopicsResponse]:
-    """Deletes topics by name or id. What is named twice, by name, by id or by both, is refused once and not deleted. As many
-    as are named go at once.
+    """Delete topics by name or id, all in one change. A topic that is named twice, by name, by id or by both, is refused once
+    and not deleted.
 
     ApiError TOPIC_DELETION_DISABLED if delete.topic.enable is false.
     """
@@ -208,8 +208,8 @@ def delete(
     return Outcome(records, response, transaction="topic deletion")
 
 
-def take_in_names(request: admin_pb2.DeleteTopicsRequest) -> None:
-    """Brings the names of an older version's request in among its entries."""
+def merge_topic_names(request: admin_pb2.DeleteTopicsRequest) -> None:
+    """Convert the names of an older version's request into entries."""
     for name in request.topic_names:
         request.topics.add(name=name)
     del request.topic_names[:]
@@ -230,7 +230,7 @@ def _has_id(entry: admin_pb2.DeleteTopicState) -> bool:
 
 
 def _named(image: MetadataImage, entry: admin_pb2.DeleteTopicState) -> TopicImage | None:
-    """The topic that an entry names, by name or by id."""
+    """Topic of an entry, by name or by id; None if it does not exist."""
     if entry.HasField("name"):
         return image.topics.get(entry.name)
     try:
@@ -240,7 +240,7 @@ def _named(image: MetadataImage, entry: admin_pb2.DeleteTopicState) -> TopicImag
 
 
 def _to_delete(image: MetadataImage, entry: admin_pb2.DeleteTopicState, by_name: Counter[str], by_id: Counter[str]) -> TopicImage:
-    """The topic an entry means; ApiError if it means none, or if another entry means it too."""
+    """Topic of an entry. ApiError if it names none, or if another entry names the same topic."""
     if entry.HasField("name") and _has_id(entry):
         raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if entry.HasField("name"):

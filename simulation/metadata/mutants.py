@@ -191,7 +191,7 @@ def reassigned_too_early(complete: Callable[..., object], reassignment: Reassign
     return complete(reassignment, tuple(dict.fromkeys((*isr, *reassignment.adding))))
 
 
-@MUTANTS.row(HeartbeatTable, "arrived", Seeds("M13"))
+@MUTANTS.row(HeartbeatTable, "note_contact", Seeds("M13"))
 def contacts_by_the_wall_clock(
     arrived: Callable[..., None], self: HeartbeatTable, broker_id: int, metadata_offset: int, now_ms: int
 ) -> None:
@@ -204,7 +204,7 @@ def contacts_by_the_wall_clock(
 def rules_stay_said(after: Callable[..., AclsImage], self: AclsImage, changed: Mapping[Uuid, Acl | None]) -> AclsImage:
     """An access rule counts after it was removed."""
     changes = after(self, changed)
-    return msgspec.structs.replace(changes, said=self.said) if None in changed.values() else changes
+    return msgspec.structs.replace(changes, permissions=self.permissions) if None in changed.values() else changes
 
 
 @FOR_CLIENTS.row(QuorumController, "catch_up", Seeds())

@@ -50,7 +50,7 @@ class SimulatedWaits:
 
         return await waiting(begin)
 
-    async def aside(self, run: Callable[[], T]) -> T:
+    async def offload(self, run: Callable[[], T]) -> T:
         return run()
 
 

@@ -62,7 +62,7 @@ def report_committed(driver: RaftDriver, state_machine: Any, on_commit: OnCommit
 class _InlineWaits(TrioWaits):
     """Computes on the event loop."""
 
-    async def aside(self, run: Callable[[], T]) -> T:
+    async def offload(self, run: Callable[[], T]) -> T:
         await trio.lowlevel.checkpoint()
         return run()
 
@@ -78,7 +78,7 @@ class RuntimeController:
         files: SimulatedFileSystem,
         on_commit: OnCommit,
     ) -> None:
-        self.node = node = ControllerNode(config, directory, outside, file_system=files, aside=None, waits=_InlineWaits())
+        self.node = node = ControllerNode(config, directory, outside, file_system=files, offload=None, waits=_InlineWaits())
         self.driver = node.driver
         report_committed(node.driver, node.controller, on_commit)
 

@@ -45,14 +45,14 @@ def test_a_super_user_may_do_what_rules_deny() -> None:
 
 def test_what_no_rule_concerns_is_allowed_to_nobody_or_to_everybody() -> None:
     assert not rights(NO_RULES).allow(Operation.READ, TOPIC, "t")
-    assert rights(NO_RULES, allows_unconcerned=True).allow(Operation.READ, TOPIC, "t")
-    assert rights(NO_RULES, allows_unconcerned=True).operations(TOPIC, "t") == 3576
+    assert rights(NO_RULES, allows_if_no_rules=True).allow(Operation.READ, TOPIC, "t")
+    assert rights(NO_RULES, allows_if_no_rules=True).operations(TOPIC, "t") == 3576
 
 
 def test_a_rule_of_somebody_closes_the_resource_to_everybody_else() -> None:
     image = acls(allow(TOPIC, "t", Operation.READ))
-    assert not rights(image, "User:bob", allows_unconcerned=True).allow(Operation.READ, TOPIC, "t")
-    assert rights(image, "User:bob", allows_unconcerned=True).allow(Operation.READ, TOPIC, "other")
+    assert not rights(image, "User:bob", allows_if_no_rules=True).allow(Operation.READ, TOPIC, "t")
+    assert rights(image, "User:bob", allows_if_no_rules=True).allow(Operation.READ, TOPIC, "other")
 
 
 def test_before_the_metadata_is_loaded_only_super_users_pass() -> None:
@@ -120,7 +120,7 @@ def test_anything_else_proves_nobody(name: str | None, password: str | None) -> 
 
 @pytest.mark.parametrize("text", ["alice", "alice:", ":secret", "a:b,,c:d", "a:b,a:c", "ä:b", "a:b\tc"])
 def test_a_list_of_users_that_is_not_one_is_refused_without_showing_passwords(text: str) -> None:
-    with pytest.raises(ValueError, match=r"entry \d is not|has characters|stands there twice") as refused:
+    with pytest.raises(ValueError, match=r"entry \d is not|has characters|is listed twice") as refused:
         parse_users(text)
     assert "secret" not in str(refused.value)
 

@@ -62,12 +62,10 @@ def speaks_of(acl: Acl, principal: str, host: str) -> bool:
     return acl.principal in (principal, "User:*") and acl.host in (host, "*")
 
 
-def naive(
-    rules: Sequence[Acl], principal: str, host: str, operation: Operation, kind: int, name: str, if_unconcerned: bool
-) -> bool:
+def naive(rules: Sequence[Acl], principal: str, host: str, operation: Operation, kind: int, name: str, if_no_rules: bool) -> bool:
     found = [acl for acl in rules if concerns(acl, kind, name)]
     if not found:
-        return if_unconcerned
+        return if_no_rules
     mine = [acl for acl in found if speaks_of(acl, principal, host)]
     if any(acl.permission_type == DENY and acl.operation in (operation, Operation.ALL) for acl in mine):
         return False
@@ -101,7 +99,7 @@ def test_the_index_says_what_looking_at_every_rule_says(rules: list[Acl], princi
     for name in NAMES:
         found = verdict(acls, principal, host, TOPIC, name)
         for operation in REAL:
-            answer = found.allows(operation) if found.concerned else open_house
+            answer = found.allows(operation) if found.has_rules else open_house
             assert answer == naive(rules, principal, host, operation, TOPIC, name, open_house), (operation, name)
 
 
@@ -111,7 +109,7 @@ def test_something_is_allowed_somewhere_if_there_is_a_name_for_which_it_is(
     rules: list[Acl], principal: str, operation: Operation, open_house: bool
 ) -> None:
     rules = [acl for acl in rules if acl.resource_name != "*" or acl.pattern_type == LITERAL]
-    answer = allows_any(image(rules), principal, HERE, operation, TOPIC, if_unconcerned=open_house)
+    answer = allows_any(image(rules), principal, HERE, operation, TOPIC, if_no_rules=open_house)
     longer = [*NAMES, *(name + "z" for name in NAMES)]
     assert answer == any(naive(rules, principal, HERE, operation, TOPIC, name, open_house) for name in longer)
 
@@ -133,7 +131,7 @@ def test_rules_that_come_and_go_leave_what_those_that_stay_say(steps: list[tuple
             acls = acls.after({number.to_bytes(16, "big"): acl if is_added else None})
     left = [acl for acl, is_there in there.items() if is_there]
     fresh = image(left)
-    assert (acls.said, acls.patterns, acls.prefix_lengths) == (fresh.said, fresh.patterns, fresh.prefix_lengths)
+    assert (acls.permissions, acls.patterns, acls.prefix_lengths) == (fresh.permissions, fresh.patterns, fresh.prefix_lengths)
     assert set(acls.ids) == set(left)
 
 
@@ -142,7 +140,7 @@ def test_rules_that_come_and_go_leave_what_those_that_stay_say(steps: list[tuple
 
 def test_without_rules_nothing_is_allowed_and_nothing_is_concerned() -> None:
     found = judged((), ALICE, HERE, TOPIC, "t")
-    assert (found.allows(Operation.DESCRIBE), found.concerned) == (False, False)
+    assert (found.allows(Operation.DESCRIBE), found.has_rules) == (False, False)
 
 
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
@@ -186,7 +184,7 @@ def test_a_star_with_a_prefix_pattern_is_a_prefix() -> None:
 def test_rules_of_others_and_of_other_hosts_do_not_count_but_concern() -> None:
     rules = [rule("t", Operation.ALL, principal=BOB), rule("t", Operation.ALL, host=THERE)]
     found = judged(rules, ALICE, HERE, TOPIC, "t")
-    assert (found.allows(Operation.READ), found.concerned) == (False, True)
+    assert (found.allows(Operation.READ), found.has_rules) == (False, True)
 
 
 def test_rules_of_everybody_count_for_anybody() -> None:

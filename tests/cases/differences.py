@@ -374,7 +374,7 @@ BETTER_TEXTS: tuple[BetterText, ...] = (
     BetterText(
         "DeleteAcls",
         r"Unknown (pattern|entry)Filter\.",
-        r"The filter has (resource type|pattern type|operation|permission type) -?\d+, which stands for nothing",
+        r"The filter has (resource type|pattern type|operation|permission type) -?\d+, which is unknown",
         "names the number that is wrong, and what it would be",
     ),
 )

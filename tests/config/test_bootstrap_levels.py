@@ -23,7 +23,7 @@ def test_a_release_brings_its_features_and_single_ones_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("release", "features", "reason"),
     [
-        ("9.9", [], "--release-version 9.9: '9.9' is no metadata.version"),
+        ("9.9", [], "--release-version 9.9: '9.9' is not a metadata.version"),
         (None, ["no.such=1"], "there is no feature 'no.such'"),
         (None, ["kraft.version=1"], "there is no feature 'kraft.version' whose level can be chosen"),
         (None, ["group.version=2"], "the level of group.version is one of 0 to 1"),

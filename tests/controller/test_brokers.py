@@ -84,7 +84,7 @@ async def test_a_silent_broker_is_replaced_even_before_it_is_fenced_and_leads_no
     await five.create("t", (1, 2))
     five.clock.now_ms += 9001
     for broker_id in (0, 2, 3, 4):
-        five.controller.heartbeats.arrived(broker_id, 0, five.clock.now_ms)
+        five.controller.heartbeats.note_contact(broker_id, 0, five.clock.now_ms)
     five.controller.queue.cancel("fence stale brokers")
     first = five.quorum.end_offset
     assert await five.register(1, 2) == first
@@ -610,7 +610,7 @@ async def test_before_controllers_are_registered_they_are_refused(tools: Any) ->
     with pytest.raises(ApiError) as caught:
         await cluster.write(controllers.register, request)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
-    assert "metadata.version 14 knows no registrations of controllers; it takes 15" in caught.value.message
+    assert "metadata.version 14 has no registrations of controllers; 15" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def test_a_failover_gives_every_broker_a_whole_session() -> None:
 def test_the_stalest_broker_is_the_one_heard_longest_ago() -> None:
     table = HeartbeatTable(9000)
     table.activate([1, 2, 3], 0)
-    table.arrived(1, 10, 500)
-    table.arrived(3, 10, 200)
+    table.note_contact(1, 10, 500)
+    table.note_contact(3, 10, 200)
     assert table.stalest([1, 3]) == (3, 9200)
     assert table.stalest([]) is None
 
@@ -71,8 +71,8 @@ def test_the_stalest_broker_is_the_one_heard_longest_ago() -> None:
 def test_reported_offsets_never_go_back_and_unknown_ones_hold_everybody_up() -> None:
     table = HeartbeatTable(9000)
     table.activate([1, 2], 0)
-    table.arrived(1, 10, 1)
-    table.arrived(1, 7, 2)
+    table.note_contact(1, 10, 1)
+    table.note_contact(1, 7, 2)
     assert table.lowest_offset([1]) == 10
     assert table.lowest_offset([1, 2]) == -1
     assert table.lowest_offset([]) == UNBOUNDED_OFFSET
@@ -94,7 +94,7 @@ def test_controlled_shutdown_offset_is_set_once_and_cleared_by_a_new_incarnation
 def test_a_stall_of_the_controller_is_nobodys_silence() -> None:
     table = HeartbeatTable(9000)
     table.activate([1, 2], 0)
-    table.arrived(2, 0, 8000)
+    table.note_contact(2, 0, 8000)
     table.forgive(5000, now_ms=10_000)
     assert table.stalest([1]) == (1, 14_000)
     assert table.stalest([2]) == (2, 19_000), "nobody was heard in the future"
@@ -102,7 +102,7 @@ def test_a_stall_of_the_controller_is_nobodys_silence() -> None:
 
 def test_contacts_of_unregistered_brokers_are_ignored() -> None:
     table = HeartbeatTable(9000)
-    table.arrived(9, 1, 1)
+    table.note_contact(9, 1, 1)
     table.enter_controlled_shutdown(9, 1)
     table.leave_controlled_shutdown(9)
     assert table.contact(9) is None
@@ -154,8 +154,8 @@ class HeartbeatTableMachine(RuleBasedStateMachine):
         self.twin.heard.append((broker_id, -1, self.now_ms))
 
     @rule(broker_id=brokers, offset=st.integers(-1, 50))
-    def arrived(self, broker_id: int, offset: int) -> None:
-        self.table.arrived(broker_id, offset, self.now_ms)
+    def note_contact(self, broker_id: int, offset: int) -> None:
+        self.table.note_contact(broker_id, offset, self.now_ms)
         if broker_id in self.twin.known:
             self.twin.heard.append((broker_id, offset, self.now_ms))
 

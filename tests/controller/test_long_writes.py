@@ -15,7 +15,7 @@ from kraftlab.controller.api.apis import APIS
 from kraftlab.controller.engine import log_writer
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.queue import NEVER_MS, RETRY_MS
-from kraftlab.controller.engine.quorum_controller import QuorumController, WorkedOut
+from kraftlab.controller.engine.quorum_controller import QuorumController, WriteResult
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.engine.worker_threads import on_a_thread
 from kraftlab.controller.reassignment import reassignments
@@ -24,7 +24,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.records import RESOURCE_TOPIC, Config
 from kraftlab.metadata.uuids import to_text
 
-Work = tuple[Callable[[], WorkedOut], Callable[[outcome.Outcome[WorkedOut]], None]]
+Work = tuple[Callable[[], WriteResult], Callable[[outcome.Outcome[WriteResult]], None]]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_nothing_is_left_to_plan_when_it_is_worked_out(
     long = write(cluster, "a", is_long=True)
     work, done = aside.pop()
     result = outcome.capture(work)
-    monkeypatch.setattr(log_writer, "plan_of", None)
+    monkeypatch.setattr(log_writer, "prepare_write", None)
     done(result)
     assert await cluster.done(long) == "a"
 

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.controller.engine.log_writer import plan_of
+from kraftlab.controller.engine.log_writer import prepare_write
 from kraftlab.controller.engine.state import EMPTY_STATE, Context, Settings
 from kraftlab.controller.reassignment.policy import MOVES_PER_BROKER, MOVES_PER_CLUSTER, MovePolicy
 from kraftlab.controller.reassignment.queueing import Load, Selection, Waiting, in_order, select
@@ -141,7 +141,7 @@ def test_moves_that_were_queued_with_very_long_reasons_start_together_all_the_sa
     ]
     state = EMPTY_STATE.replay(records, 0, Provenance(len(records), 1, 0))
     context = Context(1000, random.Random(1), Settings("c", 1), len(records))
-    plan = plan_of(state, len(records), 1, start_waiting(state, {}, context), 1000)
+    plan = prepare_write(state, len(records), 1, start_waiting(state, {}, context), 1000)
     after = plan.batches[-1].after.image
     assert (after.transaction, len(after.moves.queued)) == (None, 0)
     assert len(after.moves.running[TOPIC]) == count

@@ -83,7 +83,7 @@ def test_metadata_versions_have_levels_in_a_row_and_names() -> None:
     assert level_text("group.version", 1) == "1"
     assert metadata_version_from("3.3-IV3") == 7
     assert metadata_version_from("4.0") == 25
-    with pytest.raises(ValueError, match=r"'9\.9' is no metadata\.version"):
+    with pytest.raises(ValueError, match=r"'9\.9' is not a metadata\.version"):
         metadata_version_from("9.9")
 
 

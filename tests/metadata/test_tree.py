@@ -123,7 +123,7 @@ def test_only_what_follows_from_other_fields_is_left_out() -> None:
 
     assert {
         (AclsImage, "ids"),
-        (AclsImage, "said"),
+        (AclsImage, "permissions"),
         (AclsImage, "patterns"),
         (AclsImage, "prefix_lengths"),
         (TopicsImage, "by_name"),
