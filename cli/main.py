@@ -125,6 +125,8 @@ def known_failure(error: Exception) -> str | None:
     from kraftlab.metadata.errors import ApiError
     from kraftlab.quorum.storage.errors import StorageError
 
+    from .output import BadInput
+
     if isinstance(error, ApiError):
         return error.message or str(error)
     if isinstance(error, OSError) and error.filename is not None:
@@ -135,7 +137,7 @@ def known_failure(error: Exception) -> str | None:
         return f"no request has room for {number}; give a number that is nearer to 0"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object!r} is not UTF-8; give names and texts in UTF-8"
-    if isinstance(error, ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
+    if isinstance(error, BadInput | ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
         return str(error)
     return None
 

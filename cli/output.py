@@ -26,6 +26,10 @@ class CommandFailed(Exception):
         self.on_stdout = on_stdout
 
 
+class BadInput(ValueError):
+    """Arguments or a file that a command cannot use. The text says which, why, and what to do; it ends the command."""
+
+
 class Output:
     """Where a command's words go. With `as_json`, lines are dropped and `result` prints the one document."""
 

@@ -8,9 +8,7 @@ import msgspec
 
 from kraftlab.config.json_files import BadJson, read_json
 
-
-class PartitionFileError(ValueError):
-    """A file that is none; the text names it, what is wrong and what it should be."""
+from .output import BadInput
 
 
 class PartitionEntry(msgspec.Struct, frozen=True):
@@ -29,21 +27,21 @@ class _Document(msgspec.Struct, frozen=True):
 def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> dict[tuple[str, int], int]:
     """`{"partitions":[{"topic","partition"[,"offset"]}],"version":1}` → offset by partition (-1 where there is none).
 
-    PartitionFileError; OSError if it cannot be read. `example` is a file that would do.
+    BadInput; OSError if it cannot be read. `example` is a file that would do.
     """
     try:
         document = read_json(path, _Document)
     except BadJson as error:
-        raise PartitionFileError(f"{path} is {error}; write it like this: {example}") from None
+        raise BadInput(f"{path} is {error}; write it like this: {example}") from None
     if document.version != 1:
-        raise PartitionFileError(f"{path}: Not supported version field value {document.version}; it is 1")
+        raise BadInput(f"{path}: Not supported version field value {document.version}; it is 1")
     if not document.partitions:
-        raise PartitionFileError(f"{path}: it names no partition; write it like this: {example}")
+        raise BadInput(f"{path}: it names no partition; write it like this: {example}")
     found: dict[tuple[str, int], int] = {}
     for entry in document.partitions:
         if (entry.topic, entry.partition) in found:
-            raise PartitionFileError(f"{path}: it names {entry.topic}-{entry.partition} twice; leave one of the two out")
+            raise BadInput(f"{path}: it names {entry.topic}-{entry.partition} twice; leave one of the two out")
         if with_offsets and entry.offset is None:
-            raise PartitionFileError(f"{path}: {entry.topic}-{entry.partition} has no offset; write it like this: {example}")
+            raise BadInput(f"{path}: {entry.topic}-{entry.partition} has no offset; write it like this: {example}")
         found[entry.topic, entry.partition] = -1 if entry.offset is None else entry.offset
     return found

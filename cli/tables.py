@@ -12,10 +12,19 @@ def tab_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of equal length, the header first: each cell as wide as its column, then two spaces."""
+def aligned(rows: Sequence[Sequence[str]], *, numbers_from: int | None = None) -> list[str]:
+    """Rows of equal length, the header first: each cell as wide as its column, then two spaces. Columns from `numbers_from` on
+    are flush right.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    left = len(widths) if numbers_from is None else numbers_from
+    return [
+        "  ".join(
+            cell.ljust(width) if at < left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def utc_text(timestamp_ms: int) -> str:

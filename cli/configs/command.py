@@ -97,33 +97,24 @@ def configs(
     addresses, and SCRAM credentials of users (which no listener checks yet)."""
     if describe == alter:
         raise _usage("Command must include exactly one action: --describe, --alter")
-    from kraftlab.metadata.errors import ApiError
-
-    from .text import ConfigUsageError
-
     out = Output(as_json)
-    try:
-        entities = entities_of(entity_types, entity_names, entity_default, short)
-        changes = _changes(add_config, add_config_file, delete_config)
-        if alter:
-            _check_alter(entities, changes)
-        with connect() as client:
-            if entities[0].kind.number is None:
-                from ..security import scram_command
-                from . import quotas as quotas_command
+    entities = entities_of(entity_types, entity_names, entity_default, short)
+    changes = _changes(add_config, add_config_file, delete_config)
+    if alter:
+        _check_alter(entities, changes)
+    with connect() as client:
+        if entities[0].kind.number is None:
+            from ..security import scram_command
+            from . import quotas as quotas_command
 
-                if scram_command.concerns(changes):
-                    scram_command.alter(client, out, entities, changes)
-                else:
-                    quotas_command.run(client, out, entities, changes if alter else None)
-            elif alter:
-                _alter(client, out, entities[0], changes)
+            if scram_command.concerns(changes):
+                scram_command.alter(client, out, entities, changes)
             else:
-                _describe(client, out, entities[0], show_all)
-    except ConfigUsageError as error:
-        raise CommandFailed(f"Error: {error}") from None
-    except ApiError as error:
-        raise CommandFailed(f"Error: {error.message or error}") from None
+                quotas_command.run(client, out, entities, changes if alter else None)
+        elif alter:
+            _alter(client, out, entities[0], changes)
+        else:
+            _describe(client, out, entities[0], show_all)
     return DONE
 
 
@@ -195,7 +186,7 @@ def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -
 
 
 def _own_keys(client: AdminClient, entity: Entity) -> set[str]:
-    """Return the keys that the entity itself sets. ApiError, ConfigUsageError."""
+    """Return the keys that the entity itself sets. ApiError, BadInput."""
     [result] = _described(client, [entity])
     return {entry.name for entry in result.configs if entry.config_source in entity.own_sources}
 
@@ -205,13 +196,13 @@ def _described(client: AdminClient, entities: Sequence[Entity]) -> Sequence[pb.D
     from kraftlab.client import raise_first_error
     from kraftlab.metadata.errors import ErrorCode
 
-    from .text import ConfigUsageError
+    from ..output import BadInput
 
     resources = [pb.DescribeConfigsResource(resource_type=each.kind.number, resource_name=each.name or "") for each in entities]
     results = client.describe_configs(resources).results if resources else []
     for entity, result in zip(entities, results, strict=True):
         if entity.kind.number == ResourceType.TOPIC and result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise ConfigUsageError(f"The topic '{entity.name}' does not exist.")
+            raise BadInput(f"The topic '{entity.name}' does not exist.")
     raise_first_error(results)
     return results
 

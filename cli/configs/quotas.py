@@ -19,7 +19,7 @@ _MATCH_EXACT, _MATCH_DEFAULT, _MATCH_ANY = range(3)
 
 
 def run(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes | None) -> None:
-    """Changes quotas, or (None) shows them. ApiError, ConfigUsageError."""
+    """Changes quotas, or (None) shows them. ApiError, BadInput."""
     if changes is not None:
         _alter(client, out, entities, changes)
     else:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from kraftlab.config.effective import Source
 from kraftlab.config.resources import ResourceType
 
+from ..output import BadInput
+
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -71,19 +73,13 @@ class Entity(NamedTuple):
         return (Source.DYNAMIC_DEFAULT_BROKER,) if self.name is None else self.kind.sources
 
 
-class ConfigUsageError(ValueError):
-    """Arguments that make no config; the text is for the person who wrote them."""
-
-
 def parse_added(text: str) -> dict[str, str]:
-    """`k=v,k2=[a,b]` → {"k": "v", "k2": "a,b"}: brackets keep the commas of a list. ConfigUsageError."""
+    """`k=v,k2=[a,b]` → {"k": "v", "k2": "a,b"}: brackets keep the commas of a list. BadInput."""
     configs: dict[str, str] = {}
     for item in split_outside_brackets(text):
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise ConfigUsageError(
-                f'{item!r} is no config: all configs to be added must be in the format "key=val" or "key=[val,val]".'
-            )
+            raise BadInput(f'{item!r} is no config: all configs to be added must be in the format "key=val" or "key=[val,val]".')
         value = value.strip()
         if value.startswith("[") and value.endswith("]"):
             value = value[1:-1]
@@ -92,13 +88,13 @@ def parse_added(text: str) -> dict[str, str]:
 
 
 def parse_quotas(configs: Mapping[str, str]) -> dict[str, float]:
-    """Values of quotas. ConfigUsageError for what is no number."""
+    """Values of quotas. BadInput for what is no number."""
     quotas: dict[str, float] = {}
     for key, value in configs.items():
         try:
             quotas[key] = float(value)
         except ValueError:
-            raise ConfigUsageError(f"Cannot parse quota configuration value for {key}: {value!r} is no number.") from None
+            raise BadInput(f"Cannot parse quota configuration value for {key}: {value!r} is no number.") from None
     return quotas
 
 
@@ -116,11 +112,11 @@ def split_outside_brackets(text: str) -> list[str]:
 
 
 def check_are_set(changes: Changes, own_keys: Collection[str], entity: Entity) -> None:
-    """ConfigUsageError, as in Kafka's tool, if a key to delete is not set. The node refuses a key that is added as well."""
+    """BadInput, as in Kafka's tool, if a key to delete is not set. The node refuses a key that is added as well."""
     unset = [key for key in changes.deleted if key not in own_keys and key not in changes.added]
     if unset:
         of = f"the default of {entity.kind.plural}" if entity.name is None else f"{entity.kind.singular} {entity.name}"
-        raise ConfigUsageError(f"Invalid config(s): {','.join(unset)}: not set for {of}, so there is nothing to delete")
+        raise BadInput(f"Invalid config(s): {','.join(unset)}: not set for {of}, so there is nothing to delete")
 
 
 def updated_line(entity: Entity) -> str:

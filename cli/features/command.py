@@ -172,12 +172,9 @@ def disable(names: tuple[str, ...], unsafe: bool, dry_run: bool, as_json: bool) 
 
 
 def _parsed(levels: tuple[str, ...], metadata: str | None, release: str | None) -> dict[str, int]:
-    from .text import FeatureUsageError, parse_levels
+    from .text import parse_levels
 
-    try:
-        wanted = parse_levels(levels, metadata, release)
-    except FeatureUsageError as error:
-        raise CommandFailed(f"Error: {error}") from None
+    wanted = parse_levels(levels, metadata, release)
     if not wanted:
         raise CommandFailed("You must specify at least one feature with --feature or --metadata\nSee: kraftlab features --help")
     return wanted

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from kraftlab.metadata.features import METADATA_VERSION, fresh_levels, level_text, metadata_version_from
 
+from ..output import BadInput
+
 _NAME_WIDTH, _VERSION_WIDTH = 42, 17
 
 
@@ -20,10 +22,6 @@ class FeatureView(NamedTuple):
     epoch: int
 
 
-class FeatureUsageError(ValueError):
-    """Arguments that name no level; the text is for the person who wrote them."""
-
-
 def feature_lines(features: Iterable[FeatureView]) -> list[str]:
     return [
         f"Feature: {view.name:<{_NAME_WIDTH}}SupportedMinVersion: {level_text(view.name, view.lowest):<{_VERSION_WIDTH}}"
@@ -34,7 +32,7 @@ def feature_lines(features: Iterable[FeatureView]) -> list[str]:
 
 
 def parse_levels(features: Iterable[str], metadata: str | None, release: str | None) -> dict[str, int]:
-    """`NAME=LEVEL` (metadata.version also by its name), `--metadata VERSION` → {name: level}. FeatureUsageError.
+    """`NAME=LEVEL` (metadata.version also by its name), `--metadata VERSION` → {name: level}. BadInput.
 
     A release stands for all the levels that its new clusters have, where none is named.
     """
@@ -42,13 +40,13 @@ def parse_levels(features: Iterable[str], metadata: str | None, release: str | N
     for item in features:
         name, equals, text = item.partition("=")
         if not equals or not name:
-            raise FeatureUsageError(f"Can't parse feature=level string {item}: equals sign not found.")
+            raise BadInput(f"Can't parse feature=level string {item}: equals sign not found.")
         if name in levels:
-            raise FeatureUsageError(f"Feature {name} was specified more than once.")
+            raise BadInput(f"Feature {name} was specified more than once.")
         levels[name] = _level(name, text)
     if metadata is not None:
         if METADATA_VERSION in levels:
-            raise FeatureUsageError(f"Feature {METADATA_VERSION} was specified more than once.")
+            raise BadInput(f"Feature {METADATA_VERSION} was specified more than once.")
         levels[METADATA_VERSION] = _level(METADATA_VERSION, metadata)
     if release is not None:
         levels = {**fresh_levels(_level(METADATA_VERSION, release)), **levels}
@@ -61,11 +59,11 @@ def _level(name: str, text: str) -> int:
         try:
             return metadata_version_from(text)
         except ValueError as error:
-            raise FeatureUsageError(str(error)) from None
+            raise BadInput(str(error)) from None
     try:
         return int(text)
     except ValueError:
-        raise FeatureUsageError(f"Can't parse feature=level string {name}={text}: unable to parse {text} as a short.") from None
+        raise BadInput(f"Can't parse feature=level string {name}={text}: unable to parse {text} as a short.") from None
 
 
 def done_lines(action: str, levels: Mapping[str, int], dry_run: bool) -> list[str]:

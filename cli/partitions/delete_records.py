@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, FAILED, CommandFailed, Output, json_option
-from ..partition_files import PartitionFileError, read_partitions
+from ..output import DONE, FAILED, Output, json_option
+from ..partition_files import read_partitions
 
 _EXAMPLE = '{"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}'
 
@@ -36,10 +36,7 @@ Records below the offset go; -1 means all records that are committed.""",
 def delete_records(offset_json_file: Path, as_json: bool) -> int:
     """Delete records below given offsets. What is deleted cannot be had back."""
     out = Output(as_json)
-    try:
-        offsets = read_partitions(offset_json_file, _EXAMPLE, with_offsets=True)
-    except PartitionFileError as error:
-        raise CommandFailed(f"Error: {error}") from None
+    offsets = read_partitions(offset_json_file, _EXAMPLE, with_offsets=True)
     out.lines(["Executing records delete operation"])
     with connect() as client:
         results = client.delete_records(offsets)

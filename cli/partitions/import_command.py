@@ -9,7 +9,7 @@ import click
 
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
-from ..output import DONE, CommandFailed, Output, json_option
+from ..output import DONE, Output, json_option
 
 
 @click.command(
@@ -41,23 +41,20 @@ def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> i
 
     from kraftlab.client import DataClient
 
-    from .segments import ImportFailed, find_partitions, import_partition
+    from .segments import find_partitions, import_partition
 
     out = Output(as_json)
     started = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    try:
-        sources = find_partitions(Path(directory), topics)
-        console = Console(stderr=True)
-        bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
-        with connect() as admin, DataClient(admin) as data, bar:
-            task = bar.add_task("importing", total=sum(source.size_bytes for source in sources))
-            imported = []
-            for source in sources:
-                bar.update(task, description=f"{source.topic}-{source.partition}")
-                imported.append(import_partition(data, source, lambda size: bar.advance(task, size)))
-    except ImportFailed as error:
-        raise CommandFailed(f"Error: {error}") from None
+    sources = find_partitions(Path(directory), topics)
+    console = Console(stderr=True)
+    bar = Progress(*columns, console=console, disable=as_json or not console.is_terminal, transient=True)
+    with connect() as admin, DataClient(admin) as data, bar:
+        task = bar.add_task("importing", total=sum(source.size_bytes for source in sources))
+        imported = []
+        for source in sources:
+            bar.update(task, description=f"{source.topic}-{source.partition}")
+            imported.append(import_partition(data, source, lambda size: bar.advance(task, size)))
     seconds = time.monotonic() - started
     records = sum(entry.records for entry in imported)
     size_bytes = sum(entry.size_bytes for entry in imported)

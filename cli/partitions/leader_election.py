@@ -10,7 +10,7 @@ import click
 from ..completion.values import complete_topics
 from ..connection import bootstrap_option, caller_options, connect
 from ..output import DONE, FAILED, CommandFailed, Output, json_option
-from ..partition_files import PartitionFileError, read_partitions
+from ..partition_files import read_partitions
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
@@ -67,11 +67,8 @@ def leader_election(
     """Elect leaders of partitions."""
     check_usage(topic, partition, path_to_json_file, all_topic_partitions)
     partitions: list[tuple[str, int]] | None = None
-    try:
-        if path_to_json_file is not None:
-            partitions = list(read_partitions(path_to_json_file, _EXAMPLE))
-    except PartitionFileError as error:
-        raise CommandFailed(f"Error: {error}") from None
+    if path_to_json_file is not None:
+        partitions = list(read_partitions(path_to_json_file, _EXAMPLE))
     if topic is not None and partition is not None:
         partitions = [(topic, partition)]
     with connect() as client:

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..output import BadInput
+
 if TYPE_CHECKING:
     from kraftlab.client import DataClient
     from kraftlab.metadata.peer_rpc import ProduceResponse
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 _REQUEST_BYTES = 512 * 1024
-
-
-class ImportFailed(Exception):
-    """The files cannot be imported; the text says which and why."""
 
 
 class PartitionFiles(msgspec.Struct, frozen=True):
@@ -47,9 +45,9 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def find_partitions(directory: Path, topics: Collection[str] = ()) -> list[PartitionFiles]:
-    """The partitions of these topics, or all, that stand in a directory, sorted. ImportFailed if one of them has none there."""
+    """The partitions of these topics, or all, that stand in a directory, sorted. BadInput if one of them has none there."""
     if not directory.is_dir():
-        raise ImportFailed(f"{directory} is not a directory; give one that holds TOPIC-N/*.log")
+        raise BadInput(f"{directory} is not a directory; give one that holds TOPIC-N/*.log")
     found = []
     for child in directory.iterdir():
         match = _PARTITION_DIRECTORY.fullmatch(child.name)
@@ -58,16 +56,16 @@ def find_partitions(directory: Path, topics: Collection[str] = ()) -> list[Parti
         files = tuple(sorted(child.glob("*.log"), key=lambda path: path.name))
         found.append(PartitionFiles(match["topic"], int(match["partition"]), files, sum(path.stat().st_size for path in files)))
     if not found:
-        raise ImportFailed(f"{directory} holds no TOPIC-N directories; give the directory above them")
+        raise BadInput(f"{directory} holds no TOPIC-N directories; give the directory above them")
     there = {files.topic for files in found}
     if missing := set(topics) - there:
-        raise ImportFailed(f"{directory} holds no partition of {', '.join(sorted(missing))}; it holds {', '.join(sorted(there))}")
+        raise BadInput(f"{directory} holds no partition of {', '.join(sorted(missing))}; it holds {', '.join(sorted(there))}")
     chosen = [files for files in found if not topics or files.topic in topics]
     return sorted(chosen, key=lambda files: (files.topic, files.partition))
 
 
 def chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
-    """A file's batches as (bytes, batches, records), each at most half a mebibyte unless one batch is larger. ImportFailed."""
+    """A file's batches as (bytes, batches, records), each at most half a mebibyte unless one batch is larger. BadInput."""
     from kraftlab.broker.log.errors import LogError
     from kraftlab.broker.log.record_batch import validate
 
@@ -75,7 +73,7 @@ def chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
     try:
         batches = validate(data)
     except (LogError, ValueError) as error:
-        raise ImportFailed(f"{path} is damaged: {error}") from error
+        raise BadInput(f"{path} is damaged: {error}") from error
     start = batch_count = record_count = 0
     for index, (position, header) in enumerate(batches):
         end = batches[index + 1][0] if index + 1 < len(batches) else len(data)
@@ -96,11 +94,9 @@ def _append(data: DataClient, source: PartitionFiles, content: bytes) -> Produce
     except ApiError as error:
         name, topic = f"{source.topic}-{source.partition}", f"--topic {source.topic}"
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise ImportFailed(
-                f"the cluster has no {name}; create it with kraftlab topics --create {topic} --partitions N"
-            ) from None
+            raise BadInput(f"the cluster has no {name}; create it with kraftlab topics --create {topic} --partitions N") from None
         if error.code == ErrorCode.INVALID_RECORD:
-            raise ImportFailed(
+            raise BadInput(
                 f"{error.message}. A partition must be empty, or end where its files begin; after an interrupted import, "
                 f"begin anew: kraftlab topics --delete {topic}, then --create it"
             ) from None
@@ -108,7 +104,7 @@ def _append(data: DataClient, source: PartitionFiles, content: bytes) -> Produce
 
 
 def import_partition(data: DataClient, source: PartitionFiles, advance: Callable[[int], None] = lambda size: None) -> Imported:
-    """Imports one partition's files; `advance` is called with the bytes of each answered request. ImportFailed, ApiError."""
+    """Imports one partition's files; `advance` is called with the bytes of each answered request. BadInput, ApiError."""
     batches = records = size_bytes = 0
     end = 0
     for path in source.files:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions, OutcomeUnknown
@@ -85,13 +85,18 @@ def directories(client: AdminClient, replicas: Iterable[TopicPartitionReplica]) 
         except (ApiError, ClusterUnreachable):
             continue
         answered.add(broker)
-        for directory in response.results:
-            for topic_entry in directory.topics:
-                for entry in topic_entry.partitions:
-                    replica = (topic_entry.name, entry.partition_index, broker)
-                    current, future = found.get(replica, (None, None))
-                    found[replica] = (current, directory.log_dir) if entry.is_future_key else (directory.log_dir, future)
+        for key, log_dir, entry in replicas_in(response):
+            current, future = found.get((*key, broker), (None, None))
+            found[*key, broker] = (current, log_dir) if entry.is_future_key else (log_dir, future)
     return found, answered
+
+
+def replicas_in(response: pb.DescribeLogDirsResponse) -> Iterator[tuple[TopicPartition, str, pb.LogDirPartition]]:
+    """Yield (partition, log directory, entry) for every replica and future replica of an answer."""
+    for directory in response.results:
+        for topic in directory.topics:
+            for entry in topic.partitions:
+                yield (topic.name, entry.partition_index), directory.log_dir, entry
 
 
 def current_placements(client: AdminClient, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[Placement]:
@@ -286,19 +291,9 @@ class Execution:
         queued targets, which may wait for hours; their brokers know already where to create them.
         """
         self._say(text.to_come_lines(to_come))
-        pending = {replica: path for replica, path in self._plan.moves().items() if replica not in to_come}
-        deadline = time.monotonic() + self._timeout_ms / 1000
-        while pending:
-            for replica, error in alter_directories(self._client, pending).items():
-                if error is None:
-                    self._say([text.move_line(replica, pending.pop(replica))])
-                elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                    raise ReassignmentFailed(move_failure(replica, error))
-            if pending and time.monotonic() >= deadline:
-                waiting = ",".join("-".join(map(str, replica)) for replica in pending)
-                raise ReassignmentFailed(f"Timed out before log directory move could be started for: {waiting}")
-            if pending:
-                time.sleep(_MOVE_RETRY_S)
+        moves = {replica: path for replica, path in self._plan.moves().items() if replica not in to_come}
+        for replica in move_directories(self._client, moves, self._timeout_ms / 1000):
+            self._say([text.move_line(replica, moves[replica])])
 
 
 def move_failure(replica: TopicPartitionReplica, error: ApiError) -> str:
@@ -326,6 +321,33 @@ def alter_directories(
                     replica = (topic_entry.topic_name, entry.partition_index, broker)
                     results[replica] = api_error(entry.error_code, entry.error_message)
     return results
+
+
+def move_directories(
+    client: AdminClient,
+    moves: Mapping[TopicPartitionReplica, str],
+    timeout_s: float,
+    absent: Collection[TopicPartitionReplica] = (),
+) -> Iterator[TopicPartitionReplica]:
+    """Ask brokers to move replicas, and yield each replica whose broker has accepted. A replica that its broker does not have yet
+    is asked for again until the timeout, unless it is `absent`: then the broker remembers where to create it (KIP-113).
+    ReassignmentFailed.
+    """
+    pending = dict(moves)
+    deadline = time.monotonic() + timeout_s
+    while pending:
+        for replica, error in alter_directories(client, pending).items():
+            is_missing = error is not None and error.code is ErrorCode.REPLICA_NOT_AVAILABLE
+            if error is None or (is_missing and replica in absent):
+                del pending[replica]
+                yield replica
+            elif not is_missing:
+                raise ReassignmentFailed(move_failure(replica, error))
+        if pending and time.monotonic() >= deadline:
+            waiting = ",".join("-".join(map(str, replica)) for replica in pending)
+            raise ReassignmentFailed(f"Timed out before log directory move could be started for: {waiting}")
+        if pending:
+            time.sleep(_MOVE_RETRY_S)
 
 
 def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, str]:

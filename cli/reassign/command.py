@@ -98,7 +98,8 @@ class Options(msgspec.Struct, frozen=True):
         """Return the plan of --reassignment-json-file. PlanError."""
         from .plan import parse_plan, read_file
 
-        return parse_plan(read_file(self.reassignment_json_file or ""))
+        path = self.reassignment_json_file or ""
+        return parse_plan(read_file(path), path)
 
     def moves(self) -> MoveOptions:
         """Return what is to be said of the moves that an action starts or ends."""
@@ -237,7 +238,8 @@ def _generate(client: AdminClient, out: Output, options: Options) -> int:
     from .plan import format_plan, parse_brokers, parse_topics, read_file
     from .text import generate_lines
 
-    names = parse_topics(read_file(options.topics_to_move_json_file or ""))
+    path = options.topics_to_move_json_file or ""
+    names = parse_topics(read_file(path), path)
     brokers = parse_brokers(options.broker_list or "")
     current, proposed = generate(client, names, brokers, not options.disable_rack_aware)
     out.lines(generate_lines(format_plan(current), format_plan(proposed)))

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Set
 
 import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
-from kraftlab.metadata.errors import ApiError, ErrorCode
+from kraftlab.metadata.errors import ApiError
 
 from . import text
-from .actions import ReassignmentFailed, after_of, alter_directories, describe, move_failure, partition_errors
+from .actions import ReassignmentFailed, after_of, describe, move_directories, partition_errors, replicas_in
 from .moves_text import DirectoryMove
 from .plan import Plan, TopicPartition, TopicPartitionReplica
 from .text import Ongoing, Progress, ReplicaState
 
 IN_SYNC = "In sync"
-_RETRY_S = 0.1
 
 
 class RolledBack(msgspec.Struct, frozen=True):
@@ -39,7 +37,7 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
         raise ReassignmentFailed("\n".join(text.error_lines(f"Error rolling back plan {plan_id} for:", errors)))
     moves, lost = _directory_moves(client, response)
     if not options.validate_only:
-        _move(client, moves, timeout_ms)
+        list(move_directories(client, moves, timeout_ms / 1000))
     if lost:
         complaints = "; ".join(
             f"{'-'.join(map(str, replica))} stays in its log directory: {why}" for replica, why in lost.items()
@@ -72,19 +70,6 @@ def _directory_moves(
     return moves, {replica: silent.get(replica[2], gone) for replica in wanted if replica not in moves}
 
 
-def _move(client: AdminClient, moves: Mapping[TopicPartitionReplica, str], timeout_ms: int) -> None:
-    deadline = time.monotonic() + timeout_ms / 1000
-    pending = dict(moves)
-    while pending:
-        for replica, error in alter_directories(client, pending).items():
-            if error is None:
-                del pending[replica]
-            elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE or time.monotonic() >= deadline:
-                raise ReassignmentFailed(move_failure(replica, error))
-        if pending:
-            time.sleep(_RETRY_S)
-
-
 def directory_moves(client: AdminClient) -> list[DirectoryMove]:
     """What moves between the directories of a broker, by broker and replica. Brokers that do not answer are left out."""
     found: list[DirectoryMove] = []
@@ -95,13 +80,11 @@ def directory_moves(client: AdminClient) -> list[DirectoryMove]:
             continue
         homes: dict[TopicPartition, str] = {}
         moving: list[tuple[TopicPartition, str, pb.LogDirPartition]] = []
-        for directory in response.results:
-            for topic in directory.topics:
-                for entry in topic.partitions:
-                    if entry.is_future_key:
-                        moving.append(((topic.name, entry.partition_index), directory.log_dir, entry))
-                    else:
-                        homes[topic.name, entry.partition_index] = directory.log_dir
+        for key, log_dir, entry in replicas_in(response):
+            if entry.is_future_key:
+                moving.append((key, log_dir, entry))
+            else:
+                homes[key] = log_dir
         found += [
             DirectoryMove(
                 *key, broker, homes.get(key), path, entry.bytes_left, entry.bytes_per_second, entry.started_ms, entry.error
@@ -166,11 +149,7 @@ def _log_ends(
         except (ApiError, ClusterUnreachable):
             silent.add(broker)
             continue
-        for directory in response.results:
-            for topic in directory.topics:
-                for entry in topic.partitions:
-                    if not entry.is_future_key:
-                        ends[topic.name, entry.partition_index, broker] = entry.log_end_offset
+        ends |= {(*key, broker): entry.log_end_offset for key, _, entry in replicas_in(response) if not entry.is_future_key}
     return ends, silent
 
 

@@ -4,14 +4,15 @@ document.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from google.protobuf.message import Message
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
-from ..tables import utc_text
+from ..tables import aligned, utc_text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -61,12 +62,6 @@ def time_text(milliseconds: int) -> str:
     return f"{hours}h{minutes:02}m"
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows under a header, two spaces between columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
 def directory_lines(moves: Sequence[DirectoryMove]) -> list[str]:
     """The moves between directories, for people."""
     if not moves:
@@ -84,7 +79,7 @@ def directory_lines(moves: Sequence[DirectoryMove]) -> list[str]:
         )
         for move in moves
     ]
-    return ["", *table([("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "PROBLEM"), *rows])]
+    return ["", *aligned([("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "PROBLEM"), *rows])]
 
 
 def detail_lines(response: pb.ListPartitionReassignmentsResponse) -> list[str]:
@@ -93,22 +88,22 @@ def detail_lines(response: pb.ListPartitionReassignmentsResponse) -> list[str]:
     moving = [(f"{topic.name}-{entry.partition_index}", entry) for topic in response.topics for entry in topic.partitions]
     if moving:
         header = ("PARTITION", "MOVE", "FROM", "TO", "DONE", "LEFT", "RATE", "ETA", "THROTTLE", "BY", "REASON")
-        lines += ["", *table([header, *(_moving_row(name, entry) for name, entry in sorted(moving, key=lambda m: m[0]))])]
+        lines += ["", *aligned([header, *(_moving_row(name, entry) for name, entry in sorted(moving, key=lambda m: m[0]))])]
         blockers = [(name, blocker) for name, entry in moving for blocker in entry.blockers]
         if blockers:
             rows = [(name, str(blocker.broker_id), blocker.state, blocker.text) for name, blocker in blockers]
-            lines += ["", *table([("WAITS FOR", "BROKER", "STATE", "WHY"), *rows])]
+            lines += ["", *aligned([("WAITS FOR", "BROKER", "STATE", "WHY"), *rows])]
         if not response.has_progress:
             lines += ["", "Progress is known to the active controller only."]
     if response.queued:
         header_of_queue = ("QUEUE", "PARTITION", "MOVE", "FROM", "TO", "SIZE", "PRIORITY", "WAITS FOR")
-        lines += ["", *table([header_of_queue, *map(_queued_row, response.queued)])]
+        lines += ["", *aligned([header_of_queue, *map(_queued_row, response.queued)])]
     if response.plans:
         plans = [
             (plan.plan_id, utc_text(plan.created_ms), str(plan.partitions), str(plan.running), str(plan.queued), plan.initiator)
             for plan in response.plans
         ]
-        lines += ["", *table([("PLAN", "CREATED", "PARTITIONS", "RUNNING", "QUEUED", "BY"), *plans])]
+        lines += ["", *aligned([("PLAN", "CREATED", "PARTITIONS", "RUNNING", "QUEUED", "BY"), *plans])]
     return lines
 
 
@@ -147,95 +142,55 @@ def _queued_row(entry: pb.QueuedReassignment) -> tuple[str, ...]:
 
 
 def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[DirectoryMove]) -> dict[str, object]:
-    """The listing for programs."""
+    """Return the listing for programs."""
     return {
         "reassignments": sorted(
             (_moving_document(topic.name, entry) for topic in response.topics for entry in topic.partitions),
             key=lambda move: (move["topic"], move["partition"]),
         ),
         "queued": [
-            {
-                "topic": entry.topic,
-                "partition": entry.partition_index,
-                "position": entry.position,
-                "move_id": entry.move_id,
-                "replicas": list(entry.replicas),
-                "target_replicas": list(entry.target_replicas),
-                "plan_id": entry.plan_id if entry.HasField("plan_id") else None,
-                "initiator": entry.initiator,
-                "reason": entry.reason,
-                "queued_ms": entry.queued_ms,
-                "priority": entry.priority,
-                "size_bytes": _known(entry.size_bytes),
-                "waits_for": entry.waits_for,
-            }
+            {"topic": entry.topic, "partition": entry.partition_index, **_fields(entry, _QUEUED_FIELDS)}
             for entry in response.queued
         ],
-        "plans": [
-            {
-                "plan_id": plan.plan_id,
-                "created_ms": plan.created_ms,
-                "initiator": plan.initiator,
-                "reason": plan.reason,
-                "partitions": plan.partitions,
-                "running": plan.running,
-                "queued": plan.queued,
-            }
-            for plan in response.plans
-        ],
-        "directory_moves": [
-            {
-                "topic": move.topic,
-                "partition": move.partition,
-                "broker": move.broker,
-                "log_dir": move.log_dir,
-                "target": move.target,
-                "bytes_left": _known(move.bytes_left),
-                "bytes_per_second": move.bytes_per_second if move.bytes_per_second >= 0 else None,
-                "eta_ms": _known(move.eta_ms),
-                "started_ms": _known(move.started_ms),
-                "error": move.error or None,
-            }
-            for move in moves
-        ],
+        "plans": [_fields(plan, _PLAN_FIELDS) for plan in response.plans],
+        "directory_moves": [_fields(move, (*_DIRECTORY_MOVE_FIELDS, "eta_ms")) | {"error": move.error or None} for move in moves],
         "metadata_offset": response.header.metadata_offset,
     }
 
 
-def _known(value: int) -> int | None:
-    return None if value < 0 else value
+_PLAN_FIELDS = ("plan_id", "created_ms", "initiator", "reason", "partitions", "running", "queued")
+_DIRECTORY_MOVE_FIELDS = tuple(field for field in DirectoryMove.__struct_fields__ if field != "error")
+_MOVE_FIELDS = ("move_id", "plan_id", "initiator", "reason")
+_QUEUED_FIELDS = ("position", "replicas", "target_replicas", *_MOVE_FIELDS, "queued_ms", "priority", "size_bytes", "waits_for")
+_REPLICA_FIELDS = ("replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")
+_THROTTLE_FIELDS = ("throttle", "throttle_until_ms")
+_UNKNOWN_IF_NEGATIVE = ("bytes_done", "bytes_left", "bytes_per_second", "eta_ms", "size_bytes", "started_ms")
+
+
+def _fields(entry: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields of a message or struct for programs: None for a field that is not set or not known."""
+    return {name: _plain(entry, name) for name in names}
+
+
+def _plain(entry: Any, name: str) -> Any:
+    value = getattr(entry, name)
+    if isinstance(entry, Message) and entry.DESCRIPTOR.fields_by_name[name].has_presence and not entry.HasField(name):
+        return None
+    if name in _UNKNOWN_IF_NEGATIVE and value < 0:
+        return None
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _moving_document(topic: str, entry: pb.OngoingPartitionReassignment) -> dict[str, Any]:
     return {
         "topic": topic,
         "partition": entry.partition_index,
-        "replicas": list(entry.replicas),
-        "adding_replicas": list(entry.adding_replicas),
-        "removing_replicas": list(entry.removing_replicas),
-        "original_replicas": list(entry.original_replicas),
-        "target_replicas": list(entry.target_replicas),
-        "move_id": entry.move_id,
-        "plan_id": entry.plan_id if entry.HasField("plan_id") else None,
-        "initiator": entry.initiator,
-        "reason": entry.reason,
-        "started_ms": entry.started_ms,
-        "throttle": entry.throttle if entry.HasField("throttle") else None,
-        "limit": entry.limit if entry.HasField("limit") else None,
-        "throttle_until_ms": entry.throttle_until_ms if entry.HasField("throttle_until_ms") else None,
-        "partition_epoch": entry.partition_epoch,
-        "bytes_done": _known(entry.bytes_done),
-        "bytes_left": _known(entry.bytes_left),
+        **_fields(entry, (*_REPLICA_FIELDS, *_MOVE_FIELDS, "started_ms", *_THROTTLE_FIELDS, "partition_epoch")),
+        **_fields(entry, ("bytes_done", "bytes_left")),
         "bytes_per_second": entry.bytes_per_second if entry.bytes_done >= 0 else None,
-        "eta_ms": _known(entry.eta_ms),
+        **_fields(entry, ("eta_ms",)),
         "progress": [
-            {
-                "broker": replica.broker_id,
-                "bytes_done": replica.bytes_done,
-                "bytes_left": _known(replica.bytes_left),
-                "bytes_per_second": replica.bytes_per_second,
-                "eta_ms": _known(replica.eta_ms),
-            }
+            {"broker": replica.broker_id, **_fields(replica, ("bytes_done", "bytes_left", "bytes_per_second", "eta_ms"))}
             for replica in entry.progress
         ],
         "blockers": [{"broker": b.broker_id, "state": b.state, "text": b.text} for b in entry.blockers],

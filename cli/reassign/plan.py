@@ -92,10 +92,10 @@ def read_file(path: str) -> bytes:
         raise PlanError(f"Cannot read {path}: {error.strerror}") from error
 
 
-def parse_plan(data: bytes) -> Plan:
+def parse_plan(data: bytes, name: str = "The file") -> Plan:
     """A reassignment file's plan, judged as far as it can be without a cluster. PlanError."""
-    _check_version(data)
-    file = _decode(data, _PlanFile)
+    _check_version(data, name)
+    file = _decode(data, _PlanFile, name)
     partitions = (file.proposed or file).partitions
     if not partitions:
         raise PlanError("Partition reassignment list cannot be empty")
@@ -120,10 +120,10 @@ def parse_plan(data: bytes) -> Plan:
     return Plan(tuple(sorted((_with_dirs(placement) for placement in partitions), key=lambda placement: placement.key)))
 
 
-def parse_topics(data: bytes) -> tuple[str, ...]:
+def parse_topics(data: bytes, name: str = "The file") -> tuple[str, ...]:
     """The names in a --topics-to-move-json-file. PlanError."""
-    _check_version(data)
-    names = tuple(entry.topic for entry in _decode(data, _TopicsFile).topics)
+    _check_version(data, name)
+    names = tuple(entry.topic for entry in _decode(data, _TopicsFile, name).topics)
     twice = duplicates(names)
     if twice:
         raise PlanError(f"List of topics to reassign contains duplicate entries: {_bracketed(twice)}")
@@ -159,17 +159,17 @@ def _with_dirs(placement: Placement) -> Placement:
     return placement if placement.log_dirs else msgspec.structs.replace(placement, log_dirs=(ANY,) * len(placement.replicas))
 
 
-def _check_version(data: bytes) -> None:
-    version = _decode(data, _Versioned).version
+def _check_version(data: bytes, name: str) -> None:
+    version = _decode(data, _Versioned, name).version
     if version != 1:
         raise PlanError(f"Not supported version field value {version}")
 
 
-def _decode(data: bytes, kind: type[T]) -> T:
+def _decode(data: bytes, kind: type[T], name: str) -> T:
     try:
         return decode_json(data, kind)
     except BadJson as error:
-        raise PlanError(f"The file is {error}") from None
+        raise PlanError(f"{name} is {error}") from None
 
 
 def _joined(items: Iterable[object]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from .moves_text import bytes_text, table, time_text
+from ..tables import aligned
+from .moves_text import bytes_text, time_text
 from .plan import Plan, TopicPartition, TopicPartitionReplica
 
 RUNNING_REFUSAL = (
@@ -274,7 +275,7 @@ def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState]) -> list
     rows = [("Topic", "Partition", "Broker", "Status", *(("Rate", "ETA", "Waits for") if detailed else ()))]
     for (topic, partition, broker), state in states.items():
         rows.append((topic, str(partition), str(broker), state.status, *(_copying(state) if detailed else ())))
-    lines = table(rows)
+    lines = aligned(rows)
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 

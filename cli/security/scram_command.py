@@ -14,8 +14,8 @@ from kraftlab.client.credentials import DEFAULT_ITERATIONS, scram_credential
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.scram import ScramMechanism
 
-from ..configs.text import Changes, ConfigUsageError, Entity, updated_line
-from ..output import Output
+from ..configs.text import Changes, Entity, updated_line
+from ..output import BadInput, Output
 
 if TYPE_CHECKING:
     from kraftlab.client import AdminClient
@@ -42,13 +42,13 @@ def concerns(changes: Changes) -> bool:
 
 
 def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes) -> None:
-    """Sets and removes credentials of one user. ApiError, ConfigUsageError."""
+    """Sets and removes credentials of one user. ApiError, BadInput."""
     user = entities[0]
     if len(entities) > 1 or user.kind.plural != "users" or user.name is None:
-        raise ConfigUsageError("SCRAM credentials belong to one user; give --user NAME")
+        raise BadInput("SCRAM credentials belong to one user; give --user NAME")
     others = [key for key in (*changes.added, *changes.deleted) if key not in MECHANISMS]
     if others:
-        raise ConfigUsageError(f"SCRAM credentials are changed by themselves; change {', '.join(others)} with another command")
+        raise BadInput(f"SCRAM credentials are changed by themselves; change {', '.join(others)} with another command")
     upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
     raise_first_error(client.alter_user_scram_credentials(upsertions, deletions).results)
@@ -72,9 +72,7 @@ def _upsertion(user: str, key: str, text: str) -> pb.ScramCredentialUpsertion:
         or not iterations.isdecimal()
         or len(iterations) > 9
     ):
-        raise ConfigUsageError(
-            f"{key} needs [iterations=NUMBER,password=PASSWORD]; without iterations it has {DEFAULT_ITERATIONS}"
-        )
+        raise BadInput(f"{key} needs [iterations=NUMBER,password=PASSWORD]; without iterations it has {DEFAULT_ITERATIONS}")
     return scram_credential(user, MECHANISMS[key], given["password"], int(iterations))
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..tables import aligned
+
 if TYPE_CHECKING:
     from kraftlab.checking.mutant import Finding
     from kraftlab.simulation.consensus.coverage import Coverage
@@ -52,18 +54,6 @@ def result_document(result: SeedResult) -> dict[str, object]:
     return {"hash": result.trace_hash, **document, "simulated_ms": result.simulated_ms}
 
 
-def table(rows: list[list[str]]) -> list[str]:
-    """Columns as wide as they must be; the first is flush left, the others right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-
-
 def coverage_lines(coverage: Coverage) -> list[str]:
     """Both tables: how often each transition was made, and whom each fault struck in which state."""
     from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, STATES, can_strike
@@ -75,7 +65,7 @@ def coverage_lines(coverage: Coverage) -> list[str]:
     for fault in FAULTS:
         counts = coverage.faults.get(fault, {})
         strikes.append([fault, *(f"{counts.get(state, 0):,}" if can_strike(fault, state) else "-" for state in STATES)])
-    return [*table(moves), "", *table(strikes), "-: there is no process to strike", ""]
+    return [*aligned(moves, numbers_from=1), "", *aligned(strikes, numbers_from=1), "-: there is no process to strike", ""]
 
 
 def coverage_document(coverage: Coverage) -> dict[str, object]:
@@ -95,7 +85,7 @@ def finding_lines(findings: list[Finding[SeedResult]], abouts: Mapping[str, str]
         seeds = f"{finding.attempts}" if finding.found else f"not in {finding.attempts}"
         rows.append([finding.id, seeds, finding.rule or "NONE", f"{finding.seconds:.1f}"])
     what = ["what it is", *(abouts[finding.id] for finding in findings)]
-    lines = [f"{line}  {about}" for line, about in zip(table(rows), what, strict=True)]
+    lines = [f"{line}  {about}" for line, about in zip(aligned(rows, numbers_from=1), what, strict=True)]
     found = [finding for finding in findings if finding.found]
     mean = sum(finding.attempts for finding in found) / len(found) if found else 0.0
     return [*lines, f"{len(found)} of {len(findings)} found, after {mean:.1f} seeds on average"]

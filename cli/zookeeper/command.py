@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +15,6 @@ from .znodes import (
     PartitionImport,
     TopicPartition,
     TopicZnode,
-    ZnodeError,
     import_lines,
     parse_reassignments,
     parse_topic,
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from kraftlab.client import AdminClient
 
 TIMEOUT_S = 30.0
-_RETRY_S = 0.2
 PORTION = 5000
 """Topics and partitions of one request: the controller takes no more than 10,000 at once."""
 
@@ -69,11 +66,8 @@ def import_znode(
     """Create the topics that znodes describe, and start the reassignments that they have running (KIP-455, KIP-113)."""
     has_cluster = named_servers() is not None or not validate_only
     out = Output(as_json)
-    try:
-        topics, overrides = _read(directory, topic_files, reassign_file)
-        plan = plan_import(topics, overrides)
-    except ZnodeError as error:
-        raise CommandFailed(f"Error: {error}") from None
+    topics, overrides = _read(directory, topic_files, reassign_file)
+    plan = plan_import(topics, overrides)
     out.lines(import_lines(topics, plan))
     done = {"created": [], "existing": [], "moved": []}  # type: dict[str, list[str]]
     if has_cluster:
@@ -94,7 +88,7 @@ def import_znode(
 def _read(
     directory: str | None, topic_files: Sequence[str], reassign_file: str | None
 ) -> tuple[list[TopicZnode], dict[TopicPartition, Override]]:
-    """The znodes from a dump or from files. ZnodeError."""
+    """The znodes from a dump or from files. BadInput."""
     if (directory is None) == (not topic_files):
         raise CommandFailed(
             "Error: give --directory, or files with --topic-znode and --reassign-znode\nSee: kraftlab import-znode --help"
@@ -205,24 +199,16 @@ def _portions(sizes: Mapping[K, int]) -> Iterator[list[K]]:
 
 
 def _place(client: AdminClient, plan: Sequence[PartitionImport]) -> None:
-    """Tells brokers in which directories replicas are to lie: at once those that are there, before they are born the others."""
-    from kraftlab.metadata.errors import ErrorCode
+    """Ask brokers to put replicas into the directories of the plan."""
+    from ..reassign.actions import ReassignmentFailed, move_directories
 
-    from ..reassign.actions import alter_directories, move_failure
-
-    pending = {(entry.topic, entry.partition, broker): path for entry in plan for broker, path in entry.log_dirs.items()}
-    own = {(entry.topic, entry.partition): entry.original for entry in plan}
-    deadline = time.monotonic() + TIMEOUT_S
-    while pending:
-        for replica, error in alter_directories(client, pending).items():
-            is_unborn = replica[2] not in own[replica[0], replica[1]]
-            if error is None or (is_unborn and error.code is ErrorCode.REPLICA_NOT_AVAILABLE):
-                # A broker remembers where a replica that it does not have yet is to be born (KIP-113).
-                del pending[replica]
-            elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE or time.monotonic() > deadline:
-                raise CommandFailed(move_failure(replica, error))
-        if pending:
-            time.sleep(_RETRY_S)
+    moves = {(entry.topic, entry.partition, broker): path for entry in plan for broker, path in entry.log_dirs.items()}
+    original = {(entry.topic, entry.partition): entry.original for entry in plan}
+    absent = [replica for replica in moves if replica[2] not in original[replica[:2]]]
+    try:
+        list(move_directories(client, moves, TIMEOUT_S, absent))
+    except ReassignmentFailed as error:
+        raise CommandFailed(str(error)) from None
 
 
 def _summary(done: dict[str, list[str]], validate_only: bool, with_cluster: bool) -> list[str]:

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 from kraftlab.config.json_files import BadJson, decode_json
 from kraftlab.metadata.uuids import from_text
 
+from ..output import BadInput
+
 TOPICS_PATH = "brokers/topics"
 REASSIGN_PATH = "admin/reassign_partitions"
 ANY = "any"
@@ -32,10 +34,6 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 TopicPartition = tuple[str, int]
 Replicas = tuple[int, ...]
-
-
-class ZnodeError(ValueError):
-    """A znode that cannot be imported; the text says which, where in it, and why."""
 
 
 class TopicZnode(NamedTuple):
@@ -85,35 +83,35 @@ def _without(replicas: Replicas, gone: Sequence[int]) -> Replicas:
 
 
 def decode(source: str, data: bytes) -> dict[str, Any]:
-    """A znode's JSON object; what zkCli prints behind it (the znode's stat) is passed over. ZnodeError."""
+    """A znode's JSON object; what zkCli prints behind it (the znode's stat) is passed over. BadInput."""
     try:
         document = decode_json(data, object)
     except BadJson as error:
         line = next((line for line in data.splitlines() if line.lstrip().startswith(b"{")), None)
         if line is None or line.strip() == data.strip():
-            raise ZnodeError(f"{source}: it is {error}; give the znode's data as it is stored") from None
+            raise BadInput(f"{source}: it is {error}; give the znode's data as it is stored") from None
         return decode(source, line)
     if not isinstance(document, dict):
-        raise ZnodeError(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's data as it is stored")
+        raise BadInput(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's data as it is stored")
     return document
 
 
 def parse_topic(source: str, topic: str, data: bytes) -> TopicZnode:
-    """The data of `/brokers/topics/[topic]`. ZnodeError."""
+    """The data of `/brokers/topics/[topic]`. BadInput."""
     if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-        raise ZnodeError(f"{source}: {topic!r} is no topic's name; name the file as the topic")
+        raise BadInput(f"{source}: {topic!r} is no topic's name; name the file as the topic")
     document = decode(source, data)
     version = document.get("version")
     if type(version) is not int or version not in TOPIC_VERSIONS:
-        raise ZnodeError(f"{source}: .version is {version!r}; versions 1, 2 and 3 are known")
+        raise BadInput(f"{source}: .version is {version!r}; versions 1, 2 and 3 are known")
     for field, since in (("adding_replicas", 2), ("removing_replicas", 2), ("topic_id", 3)):
         if document.get(field) and version < since:
-            raise ZnodeError(f"{source}: .{field} is given, but .version is {version} and has it only from {since} on")
+            raise BadInput(f"{source}: .{field} is given, but .version is {version} and has it only from {since} on")
     partitions = _assignments(source, document, "partitions", may_be_empty=False)
     if not partitions:
-        raise ZnodeError(f"{source}: .partitions is empty, but a topic has at least one")
+        raise BadInput(f"{source}: .partitions is empty, but a topic has at least one")
     if missing := sorted(set(range(len(partitions))) - set(partitions)):
-        raise ZnodeError(
+        raise BadInput(
             f"{source}: .partitions has {len(partitions)} partitions and no {missing[0]}; numbers go from 0 without gaps"
         )
     topic_id = document.get("topic_id")
@@ -121,7 +119,7 @@ def parse_topic(source: str, topic: str, data: bytes) -> TopicZnode:
         try:
             from_text(topic_id)
         except (ValueError, TypeError):
-            raise ZnodeError(f"{source}: .topic_id {topic_id!r} is not an id of 22 base64url characters") from None
+            raise BadInput(f"{source}: .topic_id {topic_id!r} is not an id of 22 base64url characters") from None
     znode = TopicZnode(
         source,
         topic,
@@ -139,40 +137,40 @@ def _check_moves(znode: TopicZnode) -> None:
         for partition, brokers in moves.items():
             place = f"{znode.source}: .{field}.{partition}"
             if partition not in znode.partitions:
-                raise ZnodeError(f"{place} is given, but .partitions has no {partition}")
+                raise BadInput(f"{place} is given, but .partitions has no {partition}")
             strangers = sorted(set(brokers) - set(znode.partitions[partition]))
             if strangers:
-                raise ZnodeError(f"{place} names broker {strangers[0]}, which is not in .partitions.{partition}")
+                raise BadInput(f"{place} names broker {strangers[0]}, which is not in .partitions.{partition}")
     for partition in znode.partitions:
         both = set(znode.adding.get(partition, ())) & set(znode.removing.get(partition, ()))
         if both:
-            raise ZnodeError(f"{znode.source}: broker {min(both)} is both added to and removed from partition {partition}")
+            raise BadInput(f"{znode.source}: broker {min(both)} is both added to and removed from partition {partition}")
         if not znode.original(partition) or not znode.target(partition):
             what = "added" if not znode.original(partition) else "removed"
-            raise ZnodeError(f"{znode.source}: every replica of partition {partition} is {what}; one at least has to stay")
+            raise BadInput(f"{znode.source}: every replica of partition {partition} is {what}; one at least has to stay")
 
 
 def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Override]:
-    """The data of `/admin/reassign_partitions`. ZnodeError."""
+    """The data of `/admin/reassign_partitions`. BadInput."""
     document = decode(source, data)
     version = document.get("version", 1)
     if type(version) is not int or version != 1:
-        raise ZnodeError(f"{source}: .version is {version!r}; version 1 is known")
+        raise BadInput(f"{source}: .version is {version!r}; version 1 is known")
     entries = document.get("partitions")
     if not isinstance(entries, list):
-        raise ZnodeError(f"{source}: .partitions is {_kind(entries)}, not a list")
+        raise BadInput(f"{source}: .partitions is {_kind(entries)}, not a list")
     found: dict[TopicPartition, Override] = {}
     for number, entry in enumerate(entries):
         place = f"{source}: .partitions[{number}]"
         if not isinstance(entry, dict):
-            raise ZnodeError(f"{place} is {_kind(entry)}, not an object with topic, partition and replicas")
+            raise BadInput(f"{place} is {_kind(entry)}, not an object with topic, partition and replicas")
         topic, partition = entry.get("topic"), entry.get("partition")
         if not isinstance(topic, str):
-            raise ZnodeError(f"{place}.topic is {_kind(topic)}, not a topic's name")
+            raise BadInput(f"{place}.topic is {_kind(topic)}, not a topic's name")
         if type(partition) is not int or partition < 0:
-            raise ZnodeError(f"{place}.partition is {partition!r}, not a partition's number")
+            raise BadInput(f"{place}.partition is {partition!r}, not a partition's number")
         if (topic, partition) in found:
-            raise ZnodeError(f"{place} names {topic}-{partition}, which an entry before it names as well")
+            raise BadInput(f"{place} names {topic}-{partition}, which an entry before it names as well")
         replicas = _replicas(f"{place}.replicas", entry.get("replicas"), may_be_empty=True)
         found[topic, partition] = Override(source, replicas, _log_dirs(f"{place}.log_dirs", entry.get("log_dirs"), replicas))
     return found
@@ -181,11 +179,11 @@ def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Overri
 def _assignments(source: str, document: dict[str, Any], field: str, *, may_be_empty: bool) -> dict[int, Replicas]:
     value = document.get(field, {} if may_be_empty else None)
     if not isinstance(value, dict):
-        raise ZnodeError(f"{source}: .{field} is {_kind(value)}, not an object of partition → replicas")
+        raise BadInput(f"{source}: .{field} is {_kind(value)}, not an object of partition → replicas")
     found: dict[int, Replicas] = {}
     for key, replicas in value.items():
         if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
-            raise ZnodeError(f"{source}: .{field} has the key {key!r}, which is no partition's number")
+            raise BadInput(f"{source}: .{field} has the key {key!r}, which is no partition's number")
         if brokers := _replicas(f"{source}: .{field}.{key}", replicas, may_be_empty=may_be_empty):
             found[int(key)] = brokers
     return dict(sorted(found.items()))
@@ -193,16 +191,16 @@ def _assignments(source: str, document: dict[str, Any], field: str, *, may_be_em
 
 def _replicas(place: str, value: Any, *, may_be_empty: bool) -> Replicas:
     if not isinstance(value, list) or any(type(broker) is not int for broker in value):
-        raise ZnodeError(f"{place} is {_kind(value)}, not a list of broker ids")
+        raise BadInput(f"{place} is {_kind(value)}, not a list of broker ids")
     if not value and not may_be_empty:
-        raise ZnodeError(f"{place} is empty, but a partition has at least one replica")
+        raise BadInput(f"{place} is empty, but a partition has at least one replica")
     if len(value) > REPLICAS_MAX:
-        raise ZnodeError(f"{place} has {len(value)} replicas; at most {REPLICAS_MAX} are taken")
+        raise BadInput(f"{place} has {len(value)} replicas; at most {REPLICAS_MAX} are taken")
     for broker in value:
         if not 0 <= broker < 2**31:
-            raise ZnodeError(f"{place} names broker {broker}; ids are from 0 to {2**31 - 1}")
+            raise BadInput(f"{place} names broker {broker}; ids are from 0 to {2**31 - 1}")
         if value.count(broker) > 1:
-            raise ZnodeError(f"{place} names broker {broker} twice")
+            raise BadInput(f"{place} names broker {broker} twice")
     return tuple(value)
 
 
@@ -210,12 +208,12 @@ def _log_dirs(place: str, value: Any, replicas: Replicas) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or any(not isinstance(path, str) for path in value):
-        raise ZnodeError(f"{place} is {_kind(value)}, not a list of directories")
+        raise BadInput(f"{place} is {_kind(value)}, not a list of directories")
     if value and len(value) != len(replicas):
-        raise ZnodeError(f"{place} has {len(value)} directories for {len(replicas)} replicas; give one for each, or {ANY!r}")
+        raise BadInput(f"{place} has {len(value)} directories for {len(replicas)} replicas; give one for each, or {ANY!r}")
     for path in value:
         if path != ANY and not path.startswith("/"):
-            raise ZnodeError(f"{place} names {path!r}; write an absolute path or {ANY!r}")
+            raise BadInput(f"{place} names {path!r}; write an absolute path or {ANY!r}")
     return tuple(value)
 
 
@@ -232,11 +230,11 @@ def _kind(value: Any) -> str:
 
 def read_dump(directory: Path) -> tuple[list[TopicZnode], dict[TopicPartition, Override]]:
     """A directory that mirrors the znodes: `brokers/topics/TOPIC` and `admin/reassign_partitions`, each a file (also with `.json`
-    behind its name) or a directory with the data in a file `data`. ZnodeError, OSError.
+    behind its name) or a directory with the data in a file `data`. BadInput, OSError.
     """
     root = directory / TOPICS_PATH
     if not root.is_dir():
-        raise ZnodeError(f"{directory} holds no {TOPICS_PATH}; give a directory that mirrors the znodes, or files")
+        raise BadInput(f"{directory} holds no {TOPICS_PATH}; give a directory that mirrors the znodes, or files")
     topics = []
     for child in sorted(root.iterdir(), key=lambda path: path.name):
         source = znode_file(child)
@@ -261,23 +259,21 @@ def znode_file(path: Path) -> Path | None:
 
 
 def plan_import(topics: Sequence[TopicZnode], overrides: Mapping[TopicPartition, Override]) -> list[PartitionImport]:
-    """What becomes of each partition, sorted. ZnodeError for what contradicts each other."""
+    """What becomes of each partition, sorted. BadInput for what contradicts each other."""
     by_name: dict[str, TopicZnode] = {}
     ids: dict[str, TopicZnode] = {}
     for znode in topics:
         if znode.topic in by_name:
-            raise ZnodeError(f"{znode.source}: topic {znode.topic} stands in {by_name[znode.topic].source} as well")
+            raise BadInput(f"{znode.source}: topic {znode.topic} stands in {by_name[znode.topic].source} as well")
         by_name[znode.topic] = znode
         if znode.topic_id is not None:
             if znode.topic_id in ids:
-                raise ZnodeError(f"{znode.source}: .topic_id {znode.topic_id} is that of {ids[znode.topic_id].source} as well")
+                raise BadInput(f"{znode.source}: .topic_id {znode.topic_id} is that of {ids[znode.topic_id].source} as well")
             ids[znode.topic_id] = znode
     for (topic, partition), override in overrides.items():
         if topic not in by_name or partition not in by_name[topic].partitions:
             what = f"topic {topic} has no partition {partition}" if topic in by_name else f"there is no topic {topic}"
-            raise ZnodeError(
-                f"{override.source}: it moves {topic}-{partition}, but {what}; take that entry out, or give its znode"
-            )
+            raise BadInput(f"{override.source}: it moves {topic}-{partition}, but {what}; take that entry out, or give its znode")
     return [
         _planned(znode, partition, overrides.get((name, partition)))
         for name, znode in sorted(by_name.items())

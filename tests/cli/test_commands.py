@@ -15,7 +15,8 @@ import pytest
 
 from kraftlab.cli import main
 from kraftlab.cli.lab import up
-from kraftlab.cli.partitions.segments import ImportFailed, chunks, find_partitions, import_partition
+from kraftlab.cli.output import BadInput
+from kraftlab.cli.partitions.segments import chunks, find_partitions, import_partition
 from kraftlab.lab import node
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -77,13 +78,13 @@ def test_a_damaged_file_is_not_imported(tmp_path: Path) -> None:
     data[500] ^= 1
     path = tmp_path / "damaged.log"
     path.write_bytes(data)
-    with pytest.raises(ImportFailed, match=r"damaged\.log is damaged"):
+    with pytest.raises(BadInput, match=r"damaged\.log is damaged"):
         list(chunks(path))
-    with pytest.raises(ImportFailed, match="holds no TOPIC-N directories"):
+    with pytest.raises(BadInput, match="holds no TOPIC-N directories"):
         find_partitions(tmp_path)
-    with pytest.raises(ImportFailed, match="is not a directory"):
+    with pytest.raises(BadInput, match="is not a directory"):
         find_partitions(path)
-    with pytest.raises(ImportFailed, match="holds no partition of nothing; it holds audit-log, clicks, "):
+    with pytest.raises(BadInput, match="holds no partition of nothing; it holds audit-log, clicks, "):
         find_partitions(CAPTURE / "segments", ["clicks", "nothing"])
 
 
@@ -103,7 +104,7 @@ def test_who_cannot_import_is_told_the_next_step(code: ErrorCode, says: str) -> 
 
     (*_, source) = (entry for entry in find_partitions(CAPTURE / "segments", ["clicks"]) if entry.partition <= 3)
     client: Any = SimpleNamespace(produce=refuse)
-    with pytest.raises(ImportFailed, match=says):
+    with pytest.raises(BadInput, match=says):
         import_partition(client, source)
 
 

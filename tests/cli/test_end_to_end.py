@@ -354,8 +354,8 @@ def test_topics_and_moves_of_znodes_are_imported(run: Run, tmp_path: Path) -> No
     assert summary == "2 topics would be created, 0 exist already, 1 reassignment would be started."
     assert "z-" not in run("topics", "--list").out
     assert run(*words).code == 0
-    wait_for(lambda: replicas(run, "z-orders") == [[0, 2, 1], [1, 0]])
-    assert replicas(run, "z-clicks") == [[0, 1]]
+    wait_for(lambda: run("reassign-partitions", "--list").out == "No partition reassignments found.\n")
+    assert (replicas(run, "z-orders"), replicas(run, "z-clicks")) == ([[0, 2, 1], [1, 0]], [[0, 1]])
     again = run(*words, "--json").json
     assert (again["created"], again["existing"]) == ([], ["z-clicks", "z-orders"])
     clicks.write_text('{"version": 1, "partitions": {"0": [2]}}')

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cli.features.text import FeatureUsageError, FeatureView, done_lines, failed_lines, feature_lines, parse_levels
+from kraftlab.cli.features.text import FeatureView, done_lines, failed_lines, feature_lines, parse_levels
+from kraftlab.cli.output import BadInput
 from kraftlab.metadata.features import KRAFT_VERSION, SUPPORTED, fresh_levels
 
 
@@ -33,7 +34,7 @@ def test_levels_are_numbers_and_metadata_versions_have_names() -> None:
 
 @pytest.mark.parametrize("argument", ["group.version", "=1", "group.version=x", "metadata.version=9.9"])
 def test_what_names_no_level_is_told(argument: str) -> None:
-    with pytest.raises(FeatureUsageError):
+    with pytest.raises(BadInput):
         parse_levels([argument], None, None)
 
 
@@ -41,7 +42,7 @@ def test_what_names_no_level_is_told(argument: str) -> None:
     ("levels", "metadata"), [(["group.version=0", "group.version=1"], None), (["metadata.version=25"], "4.3")]
 )
 def test_a_feature_has_one_level(levels: list[str], metadata: str | None) -> None:
-    with pytest.raises(FeatureUsageError, match="was specified more than once"):
+    with pytest.raises(BadInput, match="was specified more than once"):
         parse_levels(levels, metadata, None)
 
 

@@ -22,8 +22,8 @@ def test_a_bad_file_is_refused_in_the_words_of_kafkas_tool(transcript, captured,
 
 
 def test_broken_json_is_refused_with_its_place(captured) -> None:
-    with pytest.raises(PlanError, match=r"The file is not valid JSON: .*byte 1"):
-        parse_plan(captured("bad-json.json"))
+    with pytest.raises(PlanError, match=r"^bad\.json is not valid JSON: .*byte 1"):
+        parse_plan(captured("bad-json.json"), "bad.json")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.cli.sim.text import finding_lines, table
+from kraftlab.cli.sim.text import finding_lines
+from kraftlab.cli.tables import aligned
 from kraftlab.quorum.trace import EVENTS
 from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS
 from kraftlab.simulation.consensus.faults import FAULTS
@@ -164,5 +165,5 @@ def test_sigterm_ends_it_and_its_workers_without_a_word() -> None:
 
 
 def test_tables_line_up() -> None:
-    assert table([["name", "n"], ["a", "10"]]) == ["name   n", "a     10"]
+    assert aligned([["name", "n"], ["a", "10"]], numbers_from=1) == ["name   n", "a     10"]
     assert finding_lines([], {})[-1] == "0 of 0 found, after 0.0 seeds on average"

@@ -11,8 +11,8 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
 from kraftlab.cli.configs import text as configs_text
-from kraftlab.cli.configs.text import KINDS, ConfigUsageError, ConfigView, Entity, SynonymView
-from kraftlab.cli.output import Output
+from kraftlab.cli.configs.text import KINDS, ConfigView, Entity, SynonymView
+from kraftlab.cli.output import BadInput, Output
 from kraftlab.cli.partitions import leader_election as leader_election_command
 from kraftlab.cli.partitions import log_dirs as log_dirs_command
 from kraftlab.cli.quorum import text as quorum_text
@@ -241,13 +241,13 @@ def test_quotas_are_shown_with_whom_they_limit(parts: list[tuple[str, str | None
 
 def test_quotas_are_numbers() -> None:
     assert configs_text.parse_quotas({"a": "1", "b": "2.5"}) == {"a": 1.0, "b": 2.5}
-    with pytest.raises(ConfigUsageError, match="'x' is no number"):
+    with pytest.raises(BadInput, match="'x' is no number"):
         configs_text.parse_quotas({"a": "x"})
 
 
 def test_added_configs_keep_lists_in_brackets() -> None:
     assert configs_text.parse_added("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
-    with pytest.raises(ConfigUsageError, match="'b' is no config"):
+    with pytest.raises(BadInput, match="'b' is no config"):
         configs_text.parse_added("a=1,b")
 
 

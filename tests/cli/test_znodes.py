@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli import main
-from kraftlab.cli.output import CommandFailed
+from kraftlab.cli.output import BadInput, CommandFailed
 from kraftlab.cli.zookeeper.command import apply_plan, create_topics
 from kraftlab.cli.zookeeper.znodes import (
     Override,
-    ZnodeError,
     import_lines,
     parse_reassignments,
     parse_topic,
@@ -87,7 +86,7 @@ def test_what_zkcli_prints_behind_the_data_is_passed_over() -> None:
     ],
 )
 def test_a_topics_znode_that_does_not_hold_is_refused_with_its_place(data: bytes, said: str) -> None:
-    with pytest.raises(ZnodeError) as refused:
+    with pytest.raises(BadInput) as refused:
         parse_topic("f", "t", data)
     assert str(refused.value).startswith("f: ")
     assert said in str(refused.value)
@@ -106,16 +105,16 @@ def test_a_topics_znode_that_does_not_hold_is_refused_with_its_place(data: bytes
     ],
 )
 def test_a_reassignment_that_does_not_hold_is_refused_with_its_place(entry: Any, said: str) -> None:
-    with pytest.raises(ZnodeError) as refused:
+    with pytest.raises(BadInput) as refused:
         parse_reassignments("r", json.dumps({"version": 1, "partitions": [entry]}).encode())
     assert said in str(refused.value)
 
 
 def test_reassignments_of_another_version_or_named_twice_are_refused() -> None:
     twice = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}
-    with pytest.raises(ZnodeError, match=r"\.partitions\[1\] names t-0, which an entry before it names as well"):
+    with pytest.raises(BadInput, match=r"\.partitions\[1\] names t-0, which an entry before it names as well"):
         parse_reassignments("r", json.dumps(twice).encode())
-    with pytest.raises(ZnodeError, match=r"r: \.version is 2; version 1 is known"):
+    with pytest.raises(BadInput, match=r"r: \.version is 2; version 1 is known"):
         parse_reassignments("r", b'{"version":2,"partitions":[]}')
 
 
@@ -153,12 +152,12 @@ def test_a_reassignment_as_kafka_writes_it_gives_back_both_its_sets(original: li
 
 def test_contradictions_between_znodes_are_refused() -> None:
     one, other = parse_topic("a", "t", MOVING), parse_topic("b", "u", MOVING)
-    with pytest.raises(ZnodeError, match=r"b: \.topic_id .* is that of a as well"):
+    with pytest.raises(BadInput, match=r"b: \.topic_id .* is that of a as well"):
         plan_import([one, other], {})
-    with pytest.raises(ZnodeError, match="a: topic t stands in a as well"):
+    with pytest.raises(BadInput, match="a: topic t stands in a as well"):
         plan_import([one, one], {})
     for key, said in ((("t", 9), "topic t has no partition 9"), (("x", 0), "there is no topic x")):
-        with pytest.raises(ZnodeError, match=f"but {said}; take that entry out, or give its znode"):
+        with pytest.raises(BadInput, match=f"but {said}; take that entry out, or give its znode"):
             plan_import([one], {key: Override("r", (1,))})
 
 
