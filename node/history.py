@@ -23,6 +23,7 @@ from kraftlab.metadata.records import AnyRecord
 from kraftlab.metadata.replay_error import ReplayError
 from kraftlab.metadata.snapshot import image_from
 from kraftlab.quorum.core.batch import NO_PREVIOUS_CRC, BatchHeader
+from kraftlab.quorum.storage.committed_mark import read_committed
 from kraftlab.quorum.storage.errors import StorageError
 from kraftlab.quorum.storage.file_system import FileReader, RealFileReader
 from kraftlab.quorum.storage.recovery import scan
@@ -98,11 +99,15 @@ class History:
                 yield step
 
     def known_committed(self) -> int:
-        """The largest offset below which everything is committed for certain: ends of snapshots, and what leaders have noted."""
+        """The largest offset below which everything is committed for certain: ends of snapshots, what leaders have noted, and
+        what the node has noted at its last clean stop.
+        """
         return while_files_vanish(self._known_committed)
 
     def _known_committed(self) -> int:
-        committed = max((position.offset for position, _ in snapshots_in(self.partition, self._files)), default=0)
+        committed = read_committed(self._files, self.partition)
+        for position, _ in snapshots_in(self.partition, self._files):
+            committed = max(committed, position.offset)
         for _, path in segments_in(self.partition, self._files):
             marks = (header.high_watermark for header in scan(self._files.read(path), 0))
             committed = max(committed, max(marks, default=0))

@@ -6,13 +6,24 @@ import click
 
 from kraftlab.config.secrets import is_secret
 from kraftlab.metadata.difference import BOOKKEEPING, change_documents, change_lines, changes_of, image_differences
+from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.tree import ALIASES, Directory, Node, image_tree, plain_document
-from kraftlab.node.history import Moment
+from kraftlab.node.history import NEWEST, Moment
 
 from ..option_placement import AddressedGroup
 from ..output import DONE, FAILED, CommandFailed, Output, json_option
 from .sources import SnapshotSource, Source, moment_options, open_source, parse_moment, parse_point, source_options
-from .text import batch_documents, batch_lines, certainty, node_lines, place_document, place_text, subtree, warnings
+from .text import (
+    batch_documents,
+    batch_lines,
+    boundary_line,
+    certainty,
+    node_lines,
+    place_document,
+    place_text,
+    subtree,
+    warnings,
+)
 
 _offset, _time = moment_options
 
@@ -72,6 +83,7 @@ def at(
             raise CommandFailed(f"Error: at {place_text(image.provenance)} {error.args[0]}") from None
         out.lines([f"Metadata of {source.name} at {place_text(image.provenance)}"])
         out.lines(warnings(image, stopped, notes, committed))
+        out.lines(_boundary_lines(source, moment, image))
         for path, node in shown:
             out.lines(node_lines(path.removeprefix("/image"), node))
         out.result(
@@ -83,6 +95,12 @@ def at(
             }
         )
     return FAILED if stopped is not None else DONE
+
+
+def _boundary_lines(source: Source, asked: Moment, image: MetadataImage) -> list[str]:
+    if asked.offset is None or image.provenance.offset >= asked.offset:
+        return []
+    return [boundary_line(asked.offset, image.provenance, source.at(NEWEST).image.provenance)]
 
 
 def _once(path: str, node: Node) -> Node:
@@ -139,8 +157,14 @@ def _diff(
     found = [source.at(point) if isinstance(point, Moment) else point.at(Moment()) for point in points]
     before, after = (entry.image for entry in found)
     committed = source.known_committed()
+    boundaries = [
+        line
+        for point, image in zip(points, (before, after), strict=True)
+        if isinstance(point, Moment)
+        for line in _boundary_lines(source, point, image)
+    ]
     faults = dict.fromkeys(line for entry in found for line in warnings(entry.image, entry.stopped, entry.notes, committed))
-    out.lines([f"--- {place_text(before.provenance)}", f"+++ {place_text(after.provenance)}", *faults])
+    out.lines([f"--- {place_text(before.provenance)}", f"+++ {place_text(after.provenance)}", *faults, *boundaries])
     differing = list(image_differences(before, after, is_secret))
     shown = [found for found in differing if with_bookkeeping or found.path[0] != BOOKKEEPING]
     hint = [] if len(shown) == len(differing) else ["Remembered answers to requests differ as well; --all shows them."]

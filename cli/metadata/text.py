@@ -49,6 +49,16 @@ def warnings(image: MetadataImage, stopped: str | None, notes: Sequence[str], kn
         yield f"NOT VISIBLE   the transaction begun at offset {image.transaction.begin_offset} is open: its records do not count"
 
 
+def boundary_line(asked: int, at: Provenance, newest: Provenance) -> str:
+    """Explain why an image is of an earlier offset than the one that was asked for."""
+    if at.offset == newest.offset:
+        return f"EARLIER       the log ends at offset {at.offset}, before offset {asked}"
+    return (
+        f"EARLIER       offset {asked} is inside the batch that begins at {at.offset}; a batch counts whole or not at all, "
+        "so this is the image before it"
+    )
+
+
 def subtree(tree: Directory, path: str) -> Node:
     """The node at a path, with or without `/image` in front. KeyError says where the path leaves the tree, and what is there."""
     node: Node = tree

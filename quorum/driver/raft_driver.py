@@ -63,6 +63,7 @@ from ..core.shell import Shell
 from ..core.snapshots import SnapshotContext
 from ..core.types import OffsetAndEpoch
 from ..state_machine import StateMachine
+from ..storage.errors import StorageError
 from ..storage.file_system import FileSystem, RealFileSystem
 from ..storage.metadata_store import MetadataStore
 from ..storage.snapshot_store import SnapshotInfo
@@ -385,9 +386,19 @@ class RaftDriver:
             with trio.move_on_after(STOP_TIMEOUT_S):
                 await self.peers.goodbyes_answered()
                 await self._writer.wait_idle()
+                await self._note_committed()
         self._scope.cancel()
         if self._has_begun:
             await self._ended.wait()
+
+    async def _note_committed(self) -> None:
+        """Leave behind what the log alone does not show."""
+        offset = self.high_watermark
+        if offset > self._log.high_watermark_stamp:
+            try:
+                await self._threads.run(self._store.note_committed, offset)
+            except StorageError as error:
+                logger.warning("node %d: cannot note what is committed: %s", self.config.raft.node_id, error)
 
     def _now_ms(self) -> int:
         return int(self._clock.now_s() * 1000 + self._clock_anchor_ms)

@@ -29,6 +29,7 @@ from ..core.raft_config import BootState
 from ..core.types import VoterSet
 from .bootstrap import read_bootstrap
 from .checked_file import TEMPORARY
+from .committed_mark import store_committed
 from .election_store import ElectionStateStore
 from .errors import DiskFailed, LogCorrupt
 from .file_system import FileSystem
@@ -129,6 +130,10 @@ class MetadataStore:
         """Worker thread, on RepairEnded: forget the repair and remove what was set aside. StorageFull: try again later."""
         end_repair(self._file_system, self._directory)
         self.damage = None
+
+    def note_committed(self, offset: int) -> None:
+        """Worker thread: leave behind what is committed, for readers of the directory. StorageError."""
+        store_committed(self._file_system, self._directory, offset)
 
     def close(self) -> None:
         """Give up the files; flush first what must survive."""

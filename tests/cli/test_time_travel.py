@@ -101,6 +101,16 @@ def test_an_image_of_the_past_has_what_was_there_then(run: Run, lab: Lab) -> Non
     assert (empty.code, empty.out) == (0, f"Metadata of {lab.copy} at offset 0, before anything was appended\n")
 
 
+def test_an_offset_inside_a_batch_or_after_the_end_is_explained(run: Run, lab: Lab) -> None:
+    created = offset_of(run, lab, "TOPIC_RECORD")
+    inside = run("metadata", "at", "--offset", created + 1, "--metadata-dir", lab.copy, "topics")
+    assert inside.lines[1].startswith(f"EARLIER       offset {created + 1} is inside the batch that begins at {created}; a batch")
+    compared = run("metadata", "diff", "--from", created + 1, "--to", created, "--bootstrap-server", lab.server)
+    assert [line.split()[0] for line in compared.lines] == ["---", "+++", "EARLIER", "Nothing"]
+    beyond = run("metadata", "at", "--offset", 10**9, "--metadata-dir", lab.copy, "topics")
+    assert any(line.startswith("EARLIER       the log ends at offset") for line in beyond.lines)
+
+
 def test_a_difference_names_what_came_with_its_records_and_no_secret(run: Run, lab: Lab) -> None:
     created = offset_of(run, lab, "TOPIC_RECORD")
     for source in (("--metadata-dir", lab.copy), ("--bootstrap-server", lab.server)):

@@ -23,6 +23,7 @@ from kraftlab.quorum.core import OffsetAndEpoch, batch
 from kraftlab.quorum.core.batch import SnapshotHeader
 from kraftlab.quorum.driver.disk_threads import DiskThreads
 from kraftlab.quorum.storage import MetadataStore, RealFileSystem, StorageFull
+from kraftlab.quorum.storage.committed_mark import store_committed
 from kraftlab.quorum.storage.file_system import RealFile, RealFileReader
 from kraftlab.quorum.storage.survey import metadata_partition, segments_in, snapshots_in
 
@@ -105,6 +106,17 @@ def test_reading_changes_nothing(lab: Lab) -> None:
     lab.history.at(NEWEST)
     lab.history.known_committed()
     assert {path: path.read_bytes() for path in Path(lab.partition).iterdir()} == before
+
+
+def test_what_a_clean_stop_noted_is_committed_for_certain(lab: Lab) -> None:
+    before = lab.history.known_committed()
+    end = lab.images[-1].provenance.offset
+    assert before < end
+    store_committed(RealFileSystem(), lab.partition, end)
+    assert lab.history.known_committed() == end
+    mark = Path(lab.partition) / "committed"
+    mark.write_bytes(mark.read_bytes().replace(b"offset", b"offset "))
+    assert lab.history.known_committed() == before, "a mark that does not hold says nothing"
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])

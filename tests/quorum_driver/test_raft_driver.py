@@ -20,7 +20,9 @@ from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver import storage_tasks
 from kraftlab.quorum.driver.errors import NotLeader
 from kraftlab.quorum.driver.quorum_description import DESCRIBE_QUORUM, QuorumDescription
+from kraftlab.quorum.storage.committed_mark import read_committed
 from kraftlab.quorum.storage.errors import FsyncFailed, LogCorrupt
+from kraftlab.quorum.storage.file_system import RealFileReader
 from kraftlab.wire.transport import PeerPool
 
 PATIENT: dict[str, Any] = {"fetch_timeout_ms": 20_000}
@@ -100,6 +102,16 @@ async def test_a_leader_that_stops_says_goodbye_and_another_goes_on(cluster: Clu
         await c.committed(c.propose(successor, "new"))
         assert successor.journal.records == ["old", "new"]
         assert leader.failure is None
+
+
+async def test_a_clean_stop_leaves_behind_what_is_committed(cluster: Clusters) -> None:
+    async with cluster() as c:
+        leader = await c.leader()
+        await c.committed(c.propose(leader, "last"))
+        committed = leader.driver.high_watermark
+        await leader.stop()
+    partition = str(c.directory / str(leader.node_id) / "__cluster_metadata-0")
+    assert read_committed(RealFileReader(), partition) == committed
 
 
 async def test_goodbyes_are_waited_for_each_time(cluster: Clusters, eventually: Eventually) -> None:
