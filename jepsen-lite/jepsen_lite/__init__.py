@@ -1,11 +1,11 @@
-"""jepsen-lite: breaks clusters, and proves what they did.
+"""jepsen-lite: break clusters and check what their clients saw.
 
-A *workload* (what clients ask, and what must be true of the answers) runs in a *world* (simulated, the real shell on a mock
-clock, or real processes) while a *nemesis* carries out a *fault plan*. What clients saw is a *history*; *checkers* judge it and
-give verdicts; the *run store* keeps all of it, and the *report* shows it.
+A *workload* (operations of clients, and the properties that their results must have) runs in a *world* (the simulator, the real
+runtime on a mock clock, or real processes) while a *fault plan* is carried out. The results form a *history*; *checkers* judge
+the history and return verdicts; the *store* keeps the run, and the *report* shows it.
 
-Data flows one way: workload + plan → world → history, committed log, strikes → checkers → verdicts → store → report.
+Data flows in one direction: workload + plan → world → history, committed log, strikes → checkers → verdicts → store → report.
 """
 
 INSTALL = "pip install 'kraftlab[chaos]'"
-"""How to get the packages that keep runs and make their pages; what only breaks clusters does without."""
+"""The command that installs the packages that keep runs and make their pages. Breaking a cluster by hand does not need them."""

@@ -1,7 +1,7 @@
-"""`kraftlab chaos`: break clusters on purpose, and prove what they did.
+"""`kraftlab chaos`: break clusters on purpose and check the results.
 
-Each command is a module of `commands/`, imported when it is called. Here stand what they share: how a fault of the harness or of
-its user ends.
+Each command is a module of `commands/`, imported when it is called. This module holds the shared handling of errors and exit
+codes.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ COMMANDS = {
 
 
 class HarnessError(Exception):
-    """The harness cannot do what it was asked to; the text says why and what to do."""
+    """The harness cannot do what was requested; the text says why and what to do."""
 
 
 class WrongUse(HarnessError):
-    """The user asked for what cannot be."""
+    """The request itself is invalid."""
 
 
 class FiniteRange(click.FloatRange):
-    """A number that can be counted to: "nan" and "inf" are in any range of click's."""
+    """A finite number: click's ranges accept "nan" and "inf"."""
 
     name = "number"
 
@@ -53,7 +53,7 @@ class FiniteRange(click.FloatRange):
 
 
 def _text(error: Exception) -> str:
-    """Return the sentence for the user; a bug of the harness prints its traceback on stderr first."""
+    """Return the message for the user; print the traceback of a bug of the harness on stderr first."""
     from kraftlab.cli.main import known_failure
 
     text = str(error) if isinstance(error, HarnessError | StoreError) else known_failure(error)
@@ -93,4 +93,4 @@ Exit codes: 0 valid, 1 safety violated, 2 unknown, 3 liveness, 4 a node crashed,
 harness itself failed.""",
 )
 def chaos() -> None:
-    """Run workloads against clusters while faults strike, check every answer, and show what happened."""
+    """Run workloads against clusters under faults, check every answer, and show what happened."""

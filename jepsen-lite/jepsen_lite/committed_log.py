@@ -1,7 +1,7 @@
-"""The committed metadata log of a run, decoded: what checkers compare histories with.
+"""The committed metadata log of a run, decoded: the order of writes that checkers compare histories with.
 
-An entry is one record. The name of the request that wrote it stands beside the records in their batch, so that every record of
-a named request carries that name here.
+An entry is one record. The log holds the id of a request beside the records in their batch; each entry here carries the id of the
+request that wrote it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kraftlab.quorum.core.batch import Batch, decode_control
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One record. `kind` is its type ("Topic", "PartitionChange", …), `record` its fields as JSON values; `batch_end` is one past
-    the last offset of its batch, which is what the answer to its request reflects. `request_id` as in `history.Op`.
+    """One record. `kind` is its type ("Topic", "PartitionChange", …), `record` its fields as JSON values. `batch_end` is one past
+    the last offset of its batch: the offset in the answer to its request. `request_id` as in `history.Op`.
     """
 
     offset: int
@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class CommittedLog(msgspec.Struct, frozen=True):
-    """Entries by offset, from `start` (0 unless the log was cleaned) up to the high watermark `end` when the run was over."""
+    """Entries by offset, from `start` (0 unless the log was cleaned) to the high watermark `end` at the end of the run."""
 
     entries: tuple[Entry, ...]
     start: int = 0
@@ -44,7 +44,7 @@ class CommittedLog(msgspec.Struct, frozen=True):
 
 
 class LogBatch(NamedTuple):
-    """One committed batch as it stands in the log. `is_control`: its records are the quorum's own."""
+    """One committed batch. `is_control`: it holds records of the quorum itself."""
 
     base_offset: int
     end_offset: int
@@ -55,15 +55,16 @@ class LogBatch(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch) -> LogBatch:
-        """A batch as it was read from a log."""
+        """Convert a batch that was read from a log."""
         header = batch.header
         return cls(header.base_offset, header.end_offset, header.epoch, header.append_time_ms, header.is_control, batch.body)
 
 
 def decoded(batches: Iterable[LogBatch], start: int = 0) -> CommittedLog:
-    """The log that these batches make, which follow each other from `start` on. kraftlab's UnreadableRecords, CorruptBatch.
+    """Decode consecutive batches from offset `start` on. UnreadableRecords, CorruptBatch.
 
-    A request's name is that of the outcome behind its records: in the same batch, or at the end of the same transaction.
+    The request id of a record comes from the RequestOutcome that follows it in the same batch, or at the end of the same
+    transaction.
     """
     entries: list[Entry] = []
     end, unnamed, is_open = start, 0, False
@@ -87,12 +88,12 @@ def decoded(batches: Iterable[LogBatch], start: int = 0) -> CommittedLog:
 
 
 def fields_of(record: Any) -> dict[str, object]:
-    """A record's fields by name: ids of 16 bytes as kraftlab writes them (22 characters), other bytes as base64."""
+    """Return a record's fields by name: 16-byte ids as kraftlab's 22 characters, other bytes as base64."""
     return {field: _plain(getattr(record, field)) for field in record.__struct_fields__ if field != "version"}
 
 
 def record_of(entry: Entry) -> AnyRecord | None:
-    """The metadata record again, as an image replays it; None for one of the quorum's own."""
+    """Restore the metadata record; None for a record of the quorum itself."""
     kind = _RECORDS.get(entry.kind)
     if kind is None:
         return None
@@ -116,7 +117,7 @@ def _plain(value: Any) -> Any:
 
 
 def _restored(value: Any, hint: Any) -> Any:
-    """The inverse of `_plain`, for a field of this type."""
+    """Invert `_plain` for a field of this type."""
     parts = typing.get_args(hint)
     if value is None:
         return None

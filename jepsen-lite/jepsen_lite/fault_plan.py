@@ -1,9 +1,8 @@
-"""Faults as data: what is to strike, and when.
+"""Fault plans: the faults of a run as data.
 
-A plan is drawn from a seed before the run, or read from a file: the run itself draws nothing. So an action may be left out and
-the others still do what they did; that is what shrinking needs. Targets are words that mean something in any cluster ("leader",
-"controller:1", "broker:0"), and are looked up when the action strikes; a `Strike` (`kraftlab.checking.facts`) names the nodes
-that it hit.
+A plan is drawn from a seed before the run, or read from a file; the run itself draws nothing. So one action can be left out and
+all others stay the same, which shrinking relies on. Targets are symbolic ("leader", "controller:1", "broker:0") and are resolved
+when the action strikes; a `Strike` (`kraftlab.checking.facts`) names the nodes that it hit.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ __all__ = ["Action", "FaultPlan", "Observation", "Strike"]
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """At `at_ms` of the run, the fault `kind` strikes `target` with `arguments`, and is undone after `for_ms` (0: it is over at
-    once). `number` is its place among those drawn for its kind, and names its own stream of chance.
+    """At `at_ms` of the run the fault `kind` strikes `target` with `arguments`, for `for_ms` (0: no duration). `number` counts
+    the actions of its kind and names its own random stream.
     """
 
     at_ms: int
@@ -29,7 +28,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The actions of a run by time, and the seed that its chance is named by."""
+    """The actions of a run by time, and the seed that names their random streams."""
 
     seed: str
     actions: tuple[Action, ...] = ()

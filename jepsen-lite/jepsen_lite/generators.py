@@ -1,19 +1,19 @@
-"""Generators of invocations as pure data: values that answer with an invocation and the generator that follows.
+"""Generators of invocations as pure data: values that return an invocation and the generator for the next call.
 
-In the manner of Jepsen: `next(context)` answers with an invocation for the process that is free, with `Pending` if there is one
-only later, or with None when nobody gets one any more. Nothing here reads a clock or rolls a die of its own: time, the free
-process and chance come with the context. Chance is drawn when an invocation is given, not each time somebody asks, so that what
-is asked does not depend on how often workers wake.
+As in Jepsen, `next(context)` returns an invocation for the free process, `Pending` if there is one only later, or None if there
+are no more for anybody. A generator has no clock and no random generator of its own: the context carries the time, the free
+process and the random generator. Random numbers are drawn only when an invocation is returned, so how often workers wake does not
+change the invocations.
 
-Wherever a generator is wanted, a *source* will do: an invocation (given once), a function of the context (called each time; it
-ends by answering None), or a sequence of sources, one after the other.
+A parameter of type *source* accepts a generator, an invocation (returned once), a function of the context (called each time; None
+ends it), or a sequence of sources, one after the other.
 
     mix(read, write, weights=(2, 1))                  one of them, at random
-    limit(n) · repeat                                 at most n · the first for ever
+    limit(n) · repeat                                 at most n · the first forever
     stagger(s) · delay(s)                             s seconds apart: on average · exactly
     time_limit(s) · until_ok(a)                       until then · until one has ended as ok
-    any_of(a, b) · mapped(f, a)                       whichever has something · each as f makes it
-    independent(key_of, source_of, group=5)           workers in groups, each at one key after the other
+    any_of(a, b) · mapped(f, a)                       the first that has one · each changed by f
+    independent(key_of, source_of, group=5)           groups of workers, each at one key after the other
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from immutables import Map
 
 _NS = 1_000_000_000
 _BEHIND_MAX = 10
-"""Intervals that are made up for after a time in which nobody was free."""
+"""At most so many missed intervals are caught up after a time in which no worker was free."""
 
 
 class Invocation(NamedTuple):
-    """An operation to carry out."""
+    """An operation to perform."""
 
     f: str
     key: str = ""
@@ -39,8 +39,8 @@ class Invocation(NamedTuple):
 
 
 class Context(NamedTuple):
-    """When and for whom an invocation is asked. `process` is free, `worker` its place among the `workers`. `succeeded` counts the
-    operations of this worker that have ended as ok.
+    """The time and the worker for which an invocation is requested. `process` is free; `worker` is its index among the `workers`.
+    `succeeded` counts the operations of this worker that ended as ok.
     """
 
     now_ns: int
@@ -52,13 +52,13 @@ class Context(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """Nothing yet; ask again at `until_ns`, or when another operation has ended if that is sooner or `until_ns` is None."""
+    """No invocation yet. Ask again at `until_ns`, or when another operation ends if that is earlier or `until_ns` is None."""
 
     until_ns: int | None = None
 
 
 class Generator(Protocol):
-    """Immutable. What it answers goes with the generator that is to be asked next time."""
+    """Immutable. `next` returns the generator for the next call with its answer."""
 
     def next(self, context: Context) -> Answer: ...
 
@@ -68,7 +68,7 @@ Source: TypeAlias = "Generator | Invocation | Callable[[Context], Invocation | N
 
 
 def generator(source: Source) -> Generator:
-    """The generator that a source stands for."""
+    """Return the generator of a source."""
     if isinstance(source, Invocation):
         return _Once(source)
     if isinstance(source, Sequence):
@@ -133,7 +133,7 @@ class _Repeat(msgspec.Struct, frozen=True):
 
 
 def repeat(source: Source, count: int | None = None) -> Generator:
-    """The first invocation of the source again and again, `count` times at most."""
+    """The first invocation of the source over and over, at most `count` times."""
     endless = _Repeat(generator(source))
     return endless if count is None else _Limit(count, endless)
 
@@ -158,12 +158,12 @@ class _Paced(msgspec.Struct, frozen=True):
 
 
 def stagger(seconds: float, source: Source) -> Generator:
-    """Invocations of all workers together are `seconds` apart on average, from nothing to twice that."""
+    """Invocations of all workers together, `seconds` apart on average (0 to twice that)."""
     return _Paced(int(seconds * _NS), True, generator(source))
 
 
 def delay(seconds: float, source: Source) -> Generator:
-    """Invocations of all workers together are `seconds` apart."""
+    """Invocations of all workers together, `seconds` apart."""
     return _Paced(int(seconds * _NS), False, generator(source))
 
 
@@ -184,14 +184,14 @@ class _TimeLimit(msgspec.Struct, frozen=True):
 
 
 def time_limit(seconds: float, source: Source) -> Generator:
-    """Nothing later than `seconds` after the first time that somebody asked."""
+    """No invocation later than `seconds` after the first request."""
     return _TimeLimit(int(seconds * _NS), generator(source))
 
 
 class _UntilOk(msgspec.Struct, frozen=True):
     inner: Generator
     before: Map[int, int] = Map()
-    """By worker, its successes when it first asked."""
+    """Worker → its successes at its first request."""
 
     def next(self, context: Context) -> Answer:
         worker, before = context.worker, self.before
@@ -203,7 +203,7 @@ class _UntilOk(msgspec.Struct, frozen=True):
 
 
 def until_ok(source: Source) -> Generator:
-    """Ends when a worker that asked here has had an operation end as ok since."""
+    """End when a worker that has asked here has since had an operation end as ok."""
     return _UntilOk(generator(source))
 
 
@@ -230,7 +230,7 @@ class _Mix(msgspec.Struct, frozen=True):
 
 
 def mix(*sources: Source, weights: Sequence[float] | None = None) -> Generator:
-    """Each time one of the sources, by chance and weight; those that have ended are left out."""
+    """One of the sources each time, at random by weight. Sources that have ended are left out."""
     if weights is not None and len(weights) != len(sources):
         raise ValueError(f"{len(sources)} sources have {len(weights)} weights; give one to each")
     return _Mix(tuple(generator(source) for source in sources), tuple(weights or (1.0,) * len(sources)))
@@ -256,7 +256,7 @@ class _AnyOf(msgspec.Struct, frozen=True):
 
 
 def any_of(*sources: Source) -> Generator:
-    """Whichever has an invocation now; they take turns."""
+    """The sources in turn, skipping those that have no invocation now."""
     return _AnyOf(tuple(generator(source) for source in sources))
 
 
@@ -276,7 +276,7 @@ class _Mapped(msgspec.Struct, frozen=True):
 
 
 def mapped(function: Callable[[Invocation], Invocation], source: Source) -> Generator:
-    """Each invocation as the function makes it."""
+    """Each invocation of the source as changed by the function."""
     return _Mapped(function, generator(source))
 
 
@@ -289,7 +289,7 @@ class _Independent(msgspec.Struct, frozen=True):
     group: int
     next_key: int = 0
     current: Map[int, tuple[str, Generator]] = Map()
-    """By group of workers: its key, and the rest of its source."""
+    """Group of workers → its key and the rest of that key's source."""
 
     def next(self, context: Context) -> Answer:
         place, next_key = context.worker // self.group, self.next_key
@@ -308,10 +308,10 @@ class _Independent(msgspec.Struct, frozen=True):
 
 
 def independent(key_of: Callable[[int], str], source_of: Callable[[str], Source], *, group: int) -> Generator:
-    """Put workers into groups of `group`; each group works on a key until its source has ended, and goes on to the next key.
-    `key_of` gives the keys by number, without end.
+    """Divide workers into groups of `group`. Each group works on one key until the source of that key ends, then takes the next
+    key. `key_of` gives the keys by number, without end.
 
-    Checkers search key by key: short histories of few processes keep that cheap.
+    Checkers search key by key: short histories of few processes keep the search cheap.
     """
     if group < 1:
         raise ValueError(f"a group of {group} workers does nothing; give one at least")

@@ -1,11 +1,11 @@
-"""What clients did and saw: one operation per row.
+"""Histories: one row per client operation.
 
-An operation begins when a client sends it and ends in one of three ways. `ok`: its answer arrived. `fail`: it certainly did
-nothing. `info`: nobody knows; it may take effect at any later time, or never, so it has no return. Processes are sequential: one
-whose operation ended as `info` does nothing more, its worker goes on under a new number.
+An operation begins when a client sends it and ends in one of three ways. `ok`: it was answered. `fail`: it certainly had no
+effect. `info`: its outcome is unknown; it may take effect at any later time, or never, so it has no return. Processes are
+sequential: a process ends with its first `info`, and its worker continues as a new process.
 
-Times are nanoseconds since the run began, on the clock of its world. `offset` and `epoch` are of the answer: the metadata offset
-that it reflects, for a write one past its last record.
+Times are nanoseconds since the run began, on the clock of its world. `offset` and `epoch` come from the answer: the metadata
+offset that it reflects, for a write one past its last record.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ INFO: Outcome = "info"
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation that has ended. `value` is what was asked, `result` what was answered; both are JSON values.
+    """One operation that has ended. `value` is the request, `result` the answer; both are JSON values.
 
-    `ended_ns` is when its client went on: for `info` that says nothing about the operation. `node` answered it, -1 if none did.
-    `request_id` names it in the log ("client-id-in-hex:sequence"); "" if it has no name. `offset` and `epoch` are -1 if unknown.
+    `ended_ns` is the time at which its client continued, which for `info` says nothing about the operation. `node` answered it,
+    -1 if none did. `request_id` names its request in the log ("client-id-in-hex:sequence"), "" if it has none. `offset` and
+    `epoch` are -1 if unknown.
     """
 
     index: int
@@ -46,12 +47,12 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def returned_ns(self) -> int | None:
-        """When it was over, None if nobody knows that it is."""
+        """The end of the operation; None if its outcome is unknown."""
         return None if self.outcome == INFO else self.ended_ns
 
 
 class History(Sequence[Op]):
-    """Operations by the order of their invocation; `index` is the place of each."""
+    """Operations in the order of their invocation. `index` is the position of each."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         self._ops = tuple(sorted(ops, key=lambda op: op.index))
@@ -72,17 +73,17 @@ class History(Sequence[Op]):
         return History(op for op in self._ops if holds(op))
 
     def of(self, *functions: str) -> History:
-        """The operations of these names."""
+        """Return the operations of these functions."""
         return self.where(lambda op: op.f in functions)
 
     def by_key(self) -> dict[str, History]:
-        """One history for each key, in the order in which keys first appear."""
+        """Return one history per key, in the order in which keys first appear."""
         keys: dict[str, list[Op]] = {}
         for op in self._ops:
             keys.setdefault(op.key, []).append(op)
         return {key: History(ops) for key, ops in keys.items()}
 
     def counts(self) -> dict[str, int]:
-        """How many ended in each way; all three names are there."""
+        """Return the number of operations by outcome; all three outcomes are present."""
         found = Counter(op.outcome for op in self._ops)
         return {outcome: found[outcome] for outcome in (OK, FAIL, INFO)}

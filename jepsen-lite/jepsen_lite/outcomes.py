@@ -1,7 +1,7 @@
-"""Which errors mean that nothing happened.
+"""Outcomes of errors.
 
-`fail` only where it is certain: the node decided before it wrote anything, or no byte left this machine. Everything else is
-`info`. A wrong `fail` invents bugs and a wrong `ok` hides them; a needless `info` only costs time.
+An outcome is `fail` only if it is certain: the node decided before it wrote anything, or no byte left this machine. Everything
+else is `info`. A wrong `fail` invents bugs, a wrong `ok` hides them, and a needless `info` only costs time.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ UNCERTAIN = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
-"""Codes of whole requests that a node may give after it has passed the request on, or has begun it."""
+"""Error codes of whole requests that a node may return after it has forwarded the request or begun to carry it out."""
 
 NEVER_SENT = ("failed to connect", "connection refused")
-"""How gRPC's details begin when no byte of a request has left (in small letters)."""
+"""Beginnings, in lower case, of gRPC's details if no byte of a request was sent."""
 
 
 def of_error_code(code: int, *, outcome_unknown: bool) -> Outcome:
-    """Of an answer whose header has this error. `outcome_unknown`: the header says "begun, perhaps not for good"."""
+    """Return the outcome of an answer with this error in its header. `outcome_unknown`: the header says that the request was
+    begun and may not be durable.
+    """
     return INFO if outcome_unknown or code in UNCERTAIN or code not in ErrorCode._value2member_map_ else FAIL
 
 
 def error_name(code: int) -> str:
-    """TOPIC_ALREADY_EXISTS, say."""
+    """Return the name of an error code, such as TOPIC_ALREADY_EXISTS."""
     return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"UNKNOWN_{code}"
 
 
 def of_broken_call(status: str, details: str) -> Outcome:
-    """Of a call that gRPC ended with this status, "UNAVAILABLE" say."""
+    """Return the outcome of a call that gRPC ended with this status, such as "UNAVAILABLE"."""
     return FAIL if status == "UNAVAILABLE" and details.lower().startswith(NEVER_SENT) else INFO

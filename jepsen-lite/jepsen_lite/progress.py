@@ -1,4 +1,4 @@
-"""What a run tells on stderr while it goes on: how many operations end in which way, what strikes, who leads."""
+"""Progress of a run on stderr: operations by outcome, faults in force, the leader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .history import FAIL, INFO, OK, Op
 from .worlds.world import Standing
 
 _LINE_EVERY_NS = 5_000_000_000
-"""Where no terminal is: a line for a log now and then, and one for each phase."""
+"""Without a terminal a line is printed this often, and at each new phase."""
 
 
 class Progress:
@@ -42,7 +42,7 @@ class Progress:
         self._phase, self._shown_ns, self._shown_counts = standing.phase, standing.now_ns, Counter(self._counts)
 
     def line(self, standing: Standing) -> str:
-        """One line, of what happened since the last."""
+        """Return one line about the time since the last line."""
         seconds = max((standing.now_ns - self._shown_ns) / 1e9, 1e-9)
         since = self._counts - self._shown_counts
         rate = f"{since.total() / seconds:.0f}/s" if seconds > 0.1 else "-/s"
@@ -60,7 +60,7 @@ class Progress:
         return " | ".join(parts)
 
     def done(self) -> None:
-        """The line is left as it stands."""
+        """Keep the last line on the terminal."""
         if self._is_terminal and self._width:
             self._write("\n")
 

@@ -1,12 +1,12 @@
-"""Fixtures for tests of whatever talks to a cluster: `kraftlab_cluster`, `nemesis`, `check`.
+"""Fixtures for tests of anything that talks to a cluster: `kraftlab_cluster`, `nemesis`, `check`.
 
     def test_my_tool_survives(kraftlab_cluster, nemesis, check):
         with nemesis.kill("leader"):
             check.call("set", "x", 1, my_tool.set, "x", 1)
         check(Linearizable(lambda key: Register()))
 
-pytest loads this module wherever kraftlab is installed, so it imports nothing else until a fixture is asked for. `check` needs
-the extra packages (`pip install 'kraftlab[chaos]'`) only to write down a run that is not valid.
+pytest loads this module wherever kraftlab is installed, so it imports nothing else until a fixture is requested. `check` needs
+the extra packages (`pip install 'kraftlab[chaos]'`) only to keep a run that is not valid.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def kraftlab_properties() -> Mapping[str, str]:
-    """Keys of server.properties for all nodes of `kraftlab_cluster`; override this fixture to give some."""
+    """Keys of server.properties for all nodes of `kraftlab_cluster`. Override this fixture to set some."""
     return {}
 
 
@@ -50,7 +50,7 @@ def kraftlab_properties() -> Mapping[str, str]:
 def kraftlab_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, kraftlab_properties: Mapping[str, str]
 ) -> Iterator[LocalCluster]:
-    """A LocalCluster that is ready and may be broken. A node that ends by itself is an error of the test."""
+    """A LocalCluster that is ready and can be broken. The test fails if a node ends by itself."""
     from kraftlab.lab import LocalCluster
 
     cluster = LocalCluster(
@@ -77,7 +77,7 @@ def kraftlab_story(request: pytest.FixtureRequest) -> Story:
 
 @pytest.fixture
 def nemesis(kraftlab_cluster: LocalCluster, kraftlab_story: Story) -> Iterator[Nemesis]:
-    """Breaks `kraftlab_cluster`; what a test leaves broken is undone behind it."""
+    """Break `kraftlab_cluster`. Faults that a test leaves in force are undone after it."""
     from .testing import Nemesis
 
     breaks = Nemesis(kraftlab_cluster, kraftlab_story)
@@ -87,7 +87,7 @@ def nemesis(kraftlab_cluster: LocalCluster, kraftlab_story: Story) -> Iterator[N
 
 @pytest.fixture
 def check(request: pytest.FixtureRequest, tmp_path: Path, kraftlab_story: Story) -> Check:
-    """Records calls and runs checkers over them."""
+    """Record calls and run checkers over them."""
     from .testing import Check
 
     runs = request.config.getini(RUNS)

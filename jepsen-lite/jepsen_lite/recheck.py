@@ -1,8 +1,8 @@
-"""Stored runs are judged again, with the checkers of today.
+"""Judge stored runs again with the checkers of this version.
 
-A run is judged as it was when it had ended, by the same functions. Most of the time goes into searches for orders, one for each
-key of a run, which have nothing to do with each other: for many runs they can be done by Spark (`spark_engine`), which gives the
-answer of each key to the same checker that else searches itself.
+A run is judged by the same functions as at its end. Most of the time goes into searches for orders, one per key of a run and
+independent of each other. For many runs Spark can do them (`spark_engine`): it gives the answer of each key to the checker that
+would otherwise search itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from .workloads.scoped_checkers import ScopedChecker
 
 
 class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One key's history of one run, with all that is needed to judge it elsewhere. `checker` is the name of the one that asks."""
+    """One key's history of one run, with everything needed to judge it in another process. `checker` is the name of the checker
+    that asks.
+    """
 
     run: str
     workload: str
@@ -39,7 +41,7 @@ class KeyTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a task."""
+    """The answer to a task."""
 
     run: str
     checker: str
@@ -48,11 +50,11 @@ class KeyResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Answers = Mapping[tuple[str, str, str], Decision]
-"""(run, checker, key) → what was found."""
+"""(run, checker, key) → decision."""
 
 
 def answer(task: KeyTask) -> KeyResult:
-    """Does a task: the same whoever does it."""
+    """Judge the key of a task; every process gives the same answer."""
     searches = _searches(workload_named(task.workload).checkers(task.options))
     model = next(found.checker.model for found in searches if found.name == task.checker)
     checker = Linearizable(model, steps_max=task.steps_max)
@@ -61,7 +63,7 @@ def answer(task: KeyTask) -> KeyResult:
 
 
 def tasks_of(directory: RunDirectory, steps_max: int | None = None) -> Iterator[KeyTask]:
-    """The searches of a run, a task for each key. StoreError, UnknownWorkload."""
+    """Yield the searches of a run, one task per key. StoreError, UnknownWorkload."""
     record, run = directory.record(), directory.run()
     for name, checker, seen in _searches(workload_named(record.workload).checkers(record.options)):
         for key, (ops, _) in checker.keys_of(seen(run)).items():
@@ -77,8 +79,8 @@ def tasks_of(directory: RunDirectory, steps_max: int | None = None) -> Iterator[
 
 
 def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max: int | None = None) -> tuple[RunRecord, Run]:
-    """The run with today's verdicts, which are also written. With `answers` nothing is searched here; `steps_max` is how long to
-    search otherwise, if not as the workload says. StoreError, UnknownWorkload.
+    """Judge a run again and write the new verdicts into its record. With `answers` nothing is searched here. `steps_max` limits
+    each search; None keeps the workload's limit. StoreError, UnknownWorkload.
     """
     record, run = directory.record(), directory.run()
     checkers: Sequence[Checker] = checkers_of(workload_named(record.workload), record.options, directory.nodes)
@@ -92,7 +94,7 @@ def rechecked(directory: RunDirectory, answers: Answers | None = None, steps_max
 
 
 class _Search(NamedTuple):
-    """A checker that searches, the name under which it is known, and what it sees of a run."""
+    """A checker that searches, the name by which it is known, and its view of a run."""
 
     name: str
     checker: Linearizable
@@ -110,7 +112,9 @@ def _searches(checkers: Sequence[Checker]) -> list[_Search]:
 
 
 def _replaced(checker: Checker, change: Callable[[str, Linearizable], Linearizable]) -> Checker:
-    """The checker with another search, which `change` makes of its name and the one that it has; itself if it has none."""
+    """Return the checker with another search, made by `change` from its name and its current search; a checker without a search
+    is returned unchanged.
+    """
     for name, search, _ in _searches([checker]):
         changed = change(name, search)
         return checker.with_checker(changed) if isinstance(checker, ScopedChecker) else changed
@@ -118,7 +122,7 @@ def _replaced(checker: Checker, change: Callable[[str, Linearizable], Linearizab
 
 
 def _with_answers(run: str, answers: Answers, name: str, checker: Linearizable) -> Linearizable:
-    """The checker, with what is known already."""
+    """Return the checker with known answers in place of its search."""
 
     def search(key: str, calls: Sequence[Operation]) -> Decision:
         return answers[run, name, key]

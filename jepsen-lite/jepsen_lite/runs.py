@@ -1,4 +1,4 @@
-"""A test from beginning to end: a world plays a workload, checkers judge what came of it, and the store keeps it all."""
+"""A test from beginning to end: a world plays a workload, checkers judge the run, and the store keeps it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .worlds.world import Assignment, Listener, Played, world_named
 
 
 class Trial(NamedTuple):
-    """What is to be tested. Without a `plan` faults are drawn for the `nemeses`. `leave_running` and `net` as in `Assignment`."""
+    """A test to run. Without a `plan` faults are drawn for the `nemeses`. `leave_running` and `net` as in `Assignment`."""
 
     workload: str
     world: str
@@ -39,7 +39,9 @@ class Trial(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What runs the same again: the same faults at the same times in any world, the same events in a simulated one."""
+        """The command that runs the same again: the same faults at the same times in any world, the same events in a simulated
+        one.
+        """
         options = self.options
         words = ["kraftlab", "chaos", "test", "-w", self.workload, "--world", self.world, "--seed", options.seed]
         words += ["-n", ",".join(self.nemeses)] if self.nemeses else []
@@ -51,12 +53,12 @@ class Trial(NamedTuple):
 
 
 def _number(value: float) -> str:
-    """To its last digit: a run that is a little longer is another one."""
+    """Return all digits of a number: a run that is a little longer is a different run."""
     return repr(float(value)).removesuffix(".0")
 
 
 class Tried(NamedTuple):
-    """A test that was run. If its cluster was left running, `close` stops that; `endpoints` and `data` as in `Played`."""
+    """A finished test. If its cluster was left running, `close` stops it; `endpoints` and `data` as in `Played`."""
 
     directory: RunDirectory
     record: RunRecord
@@ -71,7 +73,7 @@ class Tried(NamedTuple):
 
 
 def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
-    """Runs a test. UnknownWorkload, StoreError, WorldFailed, and what a world raises that cannot be had."""
+    """Run a test. UnknownWorkload, StoreError, WorldFailed, and any error of a world that cannot start."""
     workload = workload_named(trial.workload)
     directory = RunDirectory.new(store, trial.workload, trial.options.seed)
     assignment = Assignment(
@@ -103,7 +105,9 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
 
 
 def checkers_of(workload: Workload, options: Options, nodes: Path | None = None) -> Sequence[Checker]:
-    """The workload's own, and those that judge every run; logs of nodes are read if there are any in the directory `nodes`."""
+    """Return the workload's own checkers and those of every run. `nodes` is the directory of node logs, which are scanned if
+    there are any.
+    """
     own = tuple(workload.checkers(options))
     logs = (LogScan(nodes),) if nodes is not None and any(nodes.glob("*.log")) else ()
     names = {checker.name for checker in own}
@@ -114,7 +118,7 @@ EVERY_RUN: tuple[Checker, ...] = (LogAgreement(), NodeCrashes(), Availability(),
 
 
 def record_of(trial: Trial, played: Played) -> RunRecord:
-    """What is kept of a run that nobody has judged yet."""
+    """Return the record of a run that is not yet judged."""
     run = played.run
     return RunRecord(
         **run.facts(),

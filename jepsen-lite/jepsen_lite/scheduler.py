@@ -1,15 +1,14 @@
-"""Carries out a workload: workers ask its generator, let their clients do what it says, and write down how that ended.
+"""Carry out a workload: workers take invocations from its generator, let their clients perform them, and record the results.
 
-A worker is a sequential process. One whose operation ended as `info` does nothing more: its worker goes on as process + number of
-workers, with a new client. The generator is one value that all workers share. Workers that are free stand in a row, who was busy
-last in front. When an operation has ended, or the earliest time has come that one of them was told to wait for, the generator is
-asked for each of them in turn, and only those wake for whom it has something.
+A worker is a sequential process. When its operation ends as `info`, the worker continues as process + number of workers, with a
+new client. All workers share one generator. Free workers wait in a queue, the most recently busy one first. When an operation
+ends, or when the earliest time of a `Pending` has come, the generator is asked for each of them in turn, and only workers that
+get an invocation wake.
 
-Everything here is plain coroutines over a `Drive`, which says what time it is, lets coroutines run beside one another and has
-bells: trio drives a real cluster with it, an event heap a simulated one. Nothing else is awaited but the port that the drive
-gives to each process.
+All code here is plain coroutines over a `Drive`, which has a clock, runs coroutines concurrently and makes bells: trio drives a
+real cluster, an event heap a simulated one. Coroutines await nothing else but the port that the drive gives to each process.
 
-Whatever ends an operation leaves a row in the history: if the run is broken off in the middle of one, it is `info`.
+Every operation gets a row in the history: an operation that is interrupted by the end of the run is `info`.
 """
 
 from __future__ import annotations
@@ -27,31 +26,31 @@ BROKEN_OFF = "the run was broken off"
 
 
 class Bell(Protocol):
-    """Wakes those who wait for it."""
+    """Wakes the coroutines that wait for it."""
 
     async def wait(self, until_ns: int | None) -> None:
-        """Returns when it rings after this call, or at `until_ns` on the drive's clock."""
+        """Return when the bell rings after this call, or at `until_ns` on the drive's clock."""
 
     def ring(self) -> None:
-        """Wakes everybody who waits now. They go on later, not within this call."""
+        """Wake all current waiters. They continue later, not within this call."""
 
 
 class Drive(Protocol):
-    """What a world gives to the interpreter. `now_ns` is 0 when the run begins."""
+    """The services of a world for the interpreter. `now_ns` is 0 when the run begins."""
 
     def now_ns(self) -> int: ...
 
     def port(self, process: int) -> Port:
-        """For the client of this process alone; `setup` and `collect` have that of process -1."""
+        """Return the port for the client of this process alone; `setup` and `collect` use process -1."""
 
     def bell(self) -> Bell: ...
 
     async def together(self, tasks: Sequence[Callable[[], Coroutine[object, object, None]]]) -> None:
-        """Runs them beside one another until all have ended. What one raises ends all, and is raised."""
+        """Run the tasks concurrently until all have ended. An error of one cancels the others and is raised."""
 
 
 class _NamingPort:
-    """A port that keeps the name of the last request that had one, for operations that end without an answer."""
+    """A port that remembers the id of the last request, for operations that end without an answer."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
@@ -69,19 +68,19 @@ class _NamingPort:
 
 
 def request_name(request: Any) -> str:
-    """The name of a request of the admin API as `Op.request_id` has it, "" if it has none."""
+    """Return the id of an admin request as in `Op.request_id`, "" if it has none."""
     header = request.header
     return f"{header.request_id.client_id.hex()}:{header.request_id.sequence}" if header.HasField("request_id") else ""
 
 
 class GeneratorStuck(Exception):
-    """All workers wait for one another. The generator is wrong."""
+    """All workers wait for one another: the generator is wrong."""
 
 
 class Interpreter:
-    """Of one run. `ops` are the operations that have ended so far, in no order; `on_op` is called with each.
+    """Plays one run. `ops` are the operations that have ended so far, unordered; `on_op` is called with each.
 
-    setup(), clients(), final() and collect() are to be awaited in this order; between clients() and final() the world heals.
+    Await setup(), clients(), final() and collect() in this order; the world heals between clients() and final().
     """
 
     def __init__(self, workload: Workload, options: Options, drive: Drive, on_op: Callable[[Op], None] = lambda op: None) -> None:
@@ -98,33 +97,33 @@ class Interpreter:
         self._generator: Generator = NOTHING
         self._bells = [drive.bell() for _ in workers]
         self._waiting: list[int] = []
-        """The row."""
+        """The queue of free workers."""
         self._given: dict[int, Invocation] = {}
-        """What was found for whom, until they wake."""
+        """Worker → its invocation, until the worker wakes."""
         self._clock_bell = drive.bell()
         self._clock_ns: int | None = None
-        """When the row is asked next if no operation ends sooner."""
+        """The time at which the queue is served next if no operation ends earlier."""
 
     async def setup(self) -> None:
-        """Prepares the cluster. CallFailed."""
+        """Prepare the cluster. CallFailed."""
         self.phase = "setup"
         if self.workload.setup is not None:
             await self.workload.setup(self.options, self.drive.port(-1))
 
     async def clients(self) -> None:
-        """The workload's generator, at the rate of the options and for their time. GeneratorStuck."""
+        """Run the workload's generator at the rate and for the time of the options. GeneratorStuck."""
         source: Source = self.workload.generator(self.options)
         if self.options.rate > 0:
             source = stagger(1 / self.options.rate, source)
         await self._run("clients", time_limit(self.options.time_s, source))
 
     async def final(self) -> None:
-        """The final phase, as fast as it goes. GeneratorStuck."""
+        """Run the final phase without a rate. GeneratorStuck."""
         if self.workload.final is not None:
             await self._run("final", self.workload.final(self.options))
 
     async def collect(self) -> dict[str, object]:
-        """What else the workload wants to keep; {} if nothing."""
+        """Return the additional data of the workload; {} if there is none."""
         self.phase = "collect"
         if self.workload.collect is None:
             return {}
@@ -148,13 +147,13 @@ class Interpreter:
         return work
 
     async def _next(self, worker: int) -> Invocation | None:
-        """What this worker is to do next, None if there is nothing more for anybody."""
+        """Return the next invocation of this worker, None if there are no more for anybody."""
         while worker not in self._given and not self._stopped:
             await self._bells[worker].wait(None)
         return self._given.pop(worker, None)
 
     def _ask_for_the_row(self) -> None:
-        """GeneratorStuck."""
+        """Ask the generator for each free worker. GeneratorStuck."""
         earliest_ns: int | None = None
         for worker in tuple(self._waiting):
             if self._stopped:
@@ -178,7 +177,7 @@ class Interpreter:
             self._clock_bell.ring()
 
     def _asked(self, worker: int) -> Invocation | Pending | None:
-        """What the generator has for a worker."""
+        """Ask the generator for one worker."""
         now_ns, process, random = self.drive.now_ns(), self._processes[worker], self._random[worker]
         answer = self._generator.next(Context(now_ns, process, worker, self.options.concurrency, random, self._succeeded[worker]))
         if answer is None:
@@ -187,7 +186,7 @@ class Interpreter:
         return what
 
     async def _look_at_the_clock(self) -> None:
-        """Asks for the row when a time has come that somebody was told."""
+        """Serve the queue when the time of a `Pending` has come."""
         while not self._stopped:
             await self._clock_bell.wait(self._clock_ns)
             if self._clock_ns is not None and self._clock_ns <= self.drive.now_ns():
@@ -195,7 +194,7 @@ class Interpreter:
                 self._ask_for_the_row()
 
     def _stop(self) -> None:
-        """There is nothing more for anybody."""
+        """End the phase: the generator has no more invocations."""
         self._stopped = True
         for bell in (*self._bells, self._clock_bell):
             bell.ring()

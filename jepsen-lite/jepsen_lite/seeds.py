@@ -1,7 +1,7 @@
 """Many seeds of the simulated world, for their verdicts alone.
 
-Theory of operation. What a simulated run does follows from its seed, so nothing needs to be kept of one in which all is well: no
-history, no trace, no page. One that is not valid is played again for those (`runs.run_test`). The checkers are the same in both.
+A simulated run follows from its seed, so nothing of a valid run needs to be kept: no history, no trace, no page. A run that is
+not valid is played again to get them (`runs.run_test`). Both use the same checkers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ logger = logging.getLogger("kraftlab.chaos")
 
 
 class Seed(NamedTuple):
-    """What came of one. It travels between processes. `verdicts` are those that are not good; `failure` says why it could not be
-    played, "" if it was. Times of this machine's are in `processor_s` alone.
+    """The result of one seed; it can be sent between processes. `verdicts` are those that are not valid. `failure` says why the
+    seed could not be played, "" if it was. Only `processor_s` depends on this machine.
     """
 
     trial: Trial
@@ -42,12 +42,12 @@ class Seed(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code that it asks for."""
+        """The exit code of this seed."""
         return HARNESS if self.failure else exit_code(self.verdicts)
 
 
 class Sum(NamedTuple):
-    """Many seeds in numbers; rates are per second of one core's processor time."""
+    """Totals over many seeds. Rates are per second of processor time."""
 
     seeds: int
     exit_code: int
@@ -66,7 +66,7 @@ class Sum(NamedTuple):
 
 
 def play_seed(trial: Trial) -> Seed:
-    """Plays a trial of the simulated world and judges it. NoSuchFault."""
+    """Play a trial in the simulated world and judge it. NoSuchFault."""
     begun_s = time.process_time()
     workload = workload_named(trial.workload)
     try:
@@ -93,12 +93,12 @@ def play_seed(trial: Trial) -> Seed:
 
 
 def play_seeds(trials: Sequence[Trial], jobs: int = 1) -> Iterator[Seed]:
-    """Plays them in this process or in so many; what came of them comes in their order."""
+    """Play the trials in this process or in several; yield the results in their order."""
     return done_by(jobs, play_seed, trials)
 
 
 def sum_of(seeds: Sequence[Seed]) -> Sum:
-    """All of them together."""
+    """Add up the results of many seeds."""
     counts: dict[str, int] = {}
     for seed in seeds:
         for outcome, count in seed.counts.items():

@@ -1,8 +1,8 @@
-"""Searches of many stored runs at once, on Spark: one row per key's history, the same function as anywhere else.
+"""Searches of many stored runs at once on Spark: one row per key's history, judged by the same function as locally.
 
-Histories travel as one JSON text each, so that Spark moves few values. Rows are dealt out by size, the longest first, to a few
-times as many partitions as there are task slots. Worth it for runs whose keys are hard, or for thousands of runs; one short run
-is judged sooner than a Java machine has started.
+A history is sent as one JSON text, so that Spark handles few values. Rows are distributed by size, the longest first, to several
+times as many partitions as there are task slots. This pays off for runs with hard keys or for thousands of runs; one short run is
+judged faster than a Java machine starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PARTITIONS_PER_SLOT = 4
 
 
 def dealt(tasks: Sequence[KeyTask], places: int) -> list[list[KeyTask]]:
-    """The tasks in so many heaps of about the same number of operations: each, the longest first, to the smallest heap."""
+    """Distribute the tasks to so many partitions with about the same number of operations: each task, the longest first, to the
+    smallest partition.
+    """
     heaps: list[list[KeyTask]] = [[] for _ in range(places)]
     sizes = [0] * places
     for task in sorted(tasks, key=lambda task: -len(task.ops)):
@@ -34,7 +36,7 @@ def dealt(tasks: Sequence[KeyTask], places: int) -> list[list[KeyTask]]:
 
 
 def judge_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What `mapInArrow` runs: rows with a column `task` (JSON) to rows with a column `result` (JSON)."""
+    """Map rows with a column `task` (JSON) to rows with a column `result` (JSON), for `mapInArrow`."""
     import pyarrow as pa
 
     decode, encode = msgspec.json.Decoder(KeyTask).decode, msgspec.json.Encoder().encode
@@ -44,7 +46,7 @@ def judge_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def answers_of(spark: SparkSession, tasks: Sequence[KeyTask], slots: int) -> Answers:
-    """The answer of every task. `slots` is how many tasks Spark runs at once."""
+    """Return the answer of every task. `slots` is the number of tasks that Spark runs at once."""
     import pyarrow as pa
 
     if not tasks:

@@ -1,19 +1,19 @@
-"""Runs on disk: everything that a run was, so that it can be looked at, judged again, replayed and shrunk later.
+"""Runs on disk: everything about a run, so that it can be viewed, judged again, replayed and shrunk later.
 
     STORE/latest                      a link to the newest run
     STORE/WORKLOAD/UTC-SEED/
-        run.json                      what was to be done and on what (`RunRecord`), and what was found (verdicts)
+        run.json                      the record of the run with its verdicts (`RunRecord`)
         plan.json                     the fault plan
         history.parquet               one row per operation
         log.jsonl                     the committed metadata log, decoded, one record per line
         strikes.json  observations.json
-        nodes/NAME.log                what nodes said
-        transcript.txt                the last steps of a simulated run, if a rule broke
+        nodes/NAME.log                the logs of the nodes
+        transcript.txt                the last steps of a simulated run that broke a rule
         trace.ndjson.gz               every transition and message of the quorum of a simulated run
         report/index.html
-        shrunk/                       once it was shrunk: the least plan, a test, and in least-run the path of a run of it
+        shrunk/                       after shrinking: the smallest plan, a test, and in least-run the path of its run
 
-`run.json` is written last of a step and atomically: a run without it is one that was cut short.
+`run.json` is written last and atomically: a run without it was cut short.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ LEAST_RUN = "least-run"
 TRANSCRIPT = "transcript.txt"
 """The last steps of a simulated run before a rule broke."""
 TRACE = "trace.ndjson.gz"
-"""What the nodes of a simulated run did, a JSON object per line (`kraftlab.quorum.trace`)."""
+"""The transitions and messages of the nodes of a simulated run, one JSON object per line (`kraftlab.quorum.trace`)."""
 _RECORD = "run.json"
 _NAME_BYTES = 200
-"""Of a seed in the name of a directory, which file systems give 255."""
+"""Bytes of a seed in the name of a directory; file systems allow 255."""
 T = TypeVar("T")
 
 
 class StoreError(Exception):
-    """A run cannot be read or written; the text says which, why, and what to do."""
+    """A run cannot be read or written; the text says which run, why, and what to do."""
 
 
 class RunRecord(RunFacts, frozen=True, kw_only=True):
@@ -82,14 +82,14 @@ class RunRecord(RunFacts, frozen=True, kw_only=True):
 
 
 class RunDirectory:
-    """One run's directory. Writers make it with `new`, readers find it with `find`."""
+    """The directory of one run. Writers create it with `new`, readers find it with `find`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def new(cls, store: str | os.PathLike[str], workload: str, seed: str, now: datetime.datetime | None = None) -> RunDirectory:
-        """Makes an empty directory whose name is the time and the seed, and lets `latest` be it."""
+        """Create an empty directory named by time and seed, and point `latest` to it."""
         moment = (now or datetime.datetime.now(datetime.UTC)).strftime("%Y%m%dT%H%M%S")
         home = Path(store) / workload
         name = f"{moment}-{_file_name(seed)}"
@@ -110,7 +110,7 @@ class RunDirectory:
 
     @classmethod
     def find(cls, name: str, store: str | os.PathLike[str] = DEFAULT_STORE) -> RunDirectory:
-        """The run of that path, or of that name within the store ("latest", "topics/20260101T000000-7"). StoreError."""
+        """Return the run at that path, or with that name in the store ("latest", "topics/20260101T000000-7"). StoreError."""
         for path in (Path(name), Path(store) / name):
             if (path / _RECORD).is_file():
                 return cls(path.resolve())
@@ -122,12 +122,12 @@ class RunDirectory:
 
     @property
     def name(self) -> str:
-        """As `find` takes it within its store."""
+        """The name that `find` accepts within its store."""
         return f"{self.path.parent.name}/{self.path.name}"
 
     @property
     def nodes(self) -> Path:
-        """The directory of the logs of nodes."""
+        """The directory of the node logs."""
         return self.path / "nodes"
 
     @property
@@ -140,7 +140,7 @@ class RunDirectory:
         self._write_json("plan.json", plan)
 
     def write_run(self, record: RunRecord, run: Run) -> None:
-        """All of a run, the record last."""
+        """Write a run, the record last."""
         _write_history(self.path / "history.parquet", self.name, run.history)
         if run.log is not None:
             lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in run.log.entries)
@@ -153,7 +153,7 @@ class RunDirectory:
         self._write_json(_RECORD, record)
 
     def write_trace(self, lines: Iterable[str]) -> None:
-        """The same lines give the same file."""
+        """Write the trace. The same lines give the same file."""
         replace_file(self.path / TRACE, gzip.compress("".join(lines).encode(), mtime=0))
 
     def _write_json(self, name: str, value: Any) -> None:
@@ -174,7 +174,7 @@ class RunDirectory:
         return self._read_json("observations.json", tuple[Observation, ...])
 
     def least(self) -> RunDirectory | None:
-        """The least run that still fails as this one, if it was shrunk and that run is still there."""
+        """Return the smallest run that still fails like this one, if this run was shrunk and that run still exists."""
         try:
             path = self.path / SHRUNK / (self.path / SHRUNK / LEAST_RUN).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
@@ -182,7 +182,7 @@ class RunDirectory:
         return RunDirectory(path.resolve()) if (path / _RECORD).is_file() else None
 
     def run(self) -> Run:
-        """The run as checkers see it. StoreError."""
+        """Return the run as checkers see it. StoreError."""
         record = self.record()
         log = self.path / "log.jsonl"
         entries: tuple[Entry, ...] | None = None
@@ -201,7 +201,7 @@ class RunDirectory:
         )
 
     def trace(self) -> list[bytes]:
-        """The lines of the trace, none if there is no trace. StoreError."""
+        """Return the lines of the trace; empty if there is no trace. StoreError."""
         path = self.path / TRACE
         try:
             return gzip.decompress(path.read_bytes()).splitlines() if path.is_file() else []
@@ -219,12 +219,12 @@ class RunDirectory:
 
 
 def first_run(store: str | os.PathLike[str]) -> str:
-    """The command that makes a run, for a store that has none."""
+    """Return a command that makes a run, for a store that has none."""
     return f"kraftlab chaos test -w registers -n kill --store {store}"
 
 
 def all_runs(store: str | os.PathLike[str] = DEFAULT_STORE) -> Iterator[RunDirectory]:
-    """The runs of a store, the newest first; what was cut short is left out."""
+    """Yield the runs of a store, newest first, without those that were cut short."""
     found = [path.parent for path in Path(store).glob(f"*/*/{_RECORD}") if LATEST not in path.parts[-3:-1]]
     yield from (RunDirectory(path) for path in sorted(found, key=lambda path: path.name, reverse=True))
 
@@ -253,7 +253,9 @@ def replace_file(path: Path, data: bytes) -> Path:
 
 
 class _Column(NamedTuple):
-    """A column of a history's table, of pyarrow's type `kind`. `field` of `Op` is its value, a JSON text if `is_json`."""
+    """A column of the table of a history, of pyarrow's type `kind`. `field` is the field of `Op`, stored as JSON text if
+    `is_json`.
+    """
 
     name: str
     kind: str
@@ -278,7 +280,7 @@ _COLUMNS = (
     _Column("offset", "int64", "offset"),
     _Column("epoch", "int32", "epoch"),
 )
-"""After `run`, the name of the run. `return_ns` is null for `info`, and follows from the other columns."""
+"""The columns after `run`, the name of the run. `return_ns` is null for `info` and follows from the other columns."""
 _RETURN = "return_ns"
 
 
@@ -290,7 +292,7 @@ def _schema() -> Any:
 
 
 def history_table(name: str, history: Iterable[Op]) -> object:
-    """Return a history as an Arrow table, one row per operation. A value that is not a JSON value is kept as its repr."""
+    """Return a history as an Arrow table, one row per operation. A value that cannot be encoded as JSON is kept as its repr."""
     import pyarrow as pa
 
     def cell(op: Op, column: _Column) -> Any:
@@ -320,7 +322,7 @@ def _write_history(path: Path, name: str, history: History) -> None:
 
 
 def history_columns(directory: RunDirectory, names: Iterable[str]) -> Any:
-    """Some columns of a run's history as an Arrow table, without a null but in `return_ns`. StoreError."""
+    """Return some columns of a run's history as an Arrow table, without nulls except in `return_ns`. StoreError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

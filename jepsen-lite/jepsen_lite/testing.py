@@ -1,8 +1,8 @@
-"""Faults and checks for tests of anything that talks to a cluster: what the fixtures of `pytest_plugin` give.
+"""Faults and checks for tests of anything that talks to a cluster: the objects behind the fixtures of `pytest_plugin`.
 
-A *story* is one test: it has a clock, the calls that were recorded on it, and the faults that struck meanwhile. `Nemesis` breaks
-the cluster as `kraftlab cluster` does, by the same names, for as long as a `with` lasts. `Check` records calls and judges them
-afterwards; if they are not valid, the story becomes a run with a page, as those of `kraftlab chaos test`.
+A *story* is one test: its clock, its recorded calls, and the faults in force meanwhile. `Nemesis` breaks the cluster like
+`kraftlab cluster`, with the same names of nodes, for the duration of a `with`. `Check` records calls and judges them. A story
+that is not valid is kept as a run with a page, like the runs of `kraftlab chaos test`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from .workload import Checker, Run
 
 Names = str | Sequence[str]
-"""Of nodes: "leader", "controller-3000,broker-0", ("followers", "broker-1"); as `kraftlab cluster` takes them."""
+"""Names of nodes as `kraftlab cluster` accepts them: "leader", "controller-3000,broker-0", ("followers", "broker-1")."""
 UNDER_WAY = "under way"
-"""The error of a call that has not ended when somebody looks."""
+"""The error of a call that has not ended yet."""
 
 
 class Violated(AssertionError):
-    """What was recorded is not valid, or nobody could tell."""
+    """The recorded calls are not valid, or a checker could not decide."""
 
 
 class Story:
-    """What happened in one test, by one clock. Thread-safe."""
+    """The events of one test on one clock. Thread-safe."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,16 +49,16 @@ class Story:
         self._begun_at_ms = time.time_ns() // 1_000_000
         self._lock = threading.Lock()
         self._ops: list[Op] = []
-        """By index. What is under way counts as `info`: it may have had its effect."""
+        """By index. A call in progress is `info`: it may have taken effect."""
         self._processes: dict[int, int] = {}
         self._process_count = 0
 
     def now_ns(self) -> int:
-        """Since the story began."""
+        """Nanoseconds since the story began."""
         return time.monotonic_ns() - self._begun_ns
 
     def begin(self, f: str, key: str, value: object) -> Op:
-        """A call of this thread, under way. A thread is one process until nobody knows what became of a call."""
+        """Record a call of this thread that begins now. A thread is one process until one of its calls has an unknown outcome."""
         with self._lock:
             thread = threading.get_ident()
             if thread not in self._processes:
@@ -80,7 +80,7 @@ class Story:
             return op
 
     def end(self, op: Op, outcome: Outcome, result: object, error: str) -> Op:
-        """The call as it ended."""
+        """Record the end of a call."""
         with self._lock:
             ended = replace(op, outcome=outcome, result=result, error=error, ended_ns=self.now_ns())
             self._ops[op.index] = ended
@@ -89,7 +89,7 @@ class Story:
             return ended
 
     def run(self) -> Run:
-        """As checkers see it, so far."""
+        """Return the story so far as a run for checkers."""
         from .workload import Options, Run
 
         with self._lock:
@@ -107,10 +107,10 @@ class Story:
 
 
 class Nemesis:
-    """Breaks a cluster that was started with `allow_chaos`. Each method is a context manager; leaving it undoes what it did.
+    """Break a cluster that was started with `allow_chaos`. Each method is a context manager that undoes its fault on exit.
 
-    A node that was killed is started again then, and may need a moment: `cluster.wait_ready()`. What a cut held comes late.
-    ClusterError if a fault cannot be done.
+    On exit a killed node is started again and may need a moment: `cluster.wait_ready()`. Messages that a cut held are delivered
+    late. ClusterError if a fault cannot be brought about.
     """
 
     def __init__(self, cluster: LocalCluster, story: Story) -> None:
@@ -122,7 +122,7 @@ class Nemesis:
 
     @property
     def leader(self) -> str:
-        """The name of the controller that leads now. ClusterError if none does."""
+        """The name of the active controller. ClusterError if there is none."""
         from kraftlab.lab import ClusterError
 
         status = self._order("status").status
@@ -141,29 +141,29 @@ class Nemesis:
         return self._strike("pause", nodes)
 
     def isolate(self, nodes: Names = "leader", *, one_way: bool = False, reset: bool = False) -> AbstractContextManager[Done]:
-        """Nothing gets from these nodes to the others, or back; with `one_way`, only nobody hears these."""
+        """Let nothing pass between these nodes and all others; with `one_way`, nothing from these nodes."""
         return self._strike("isolate", nodes, one_way=one_way, reset=reset)
 
     def cut(self, source: Names, target: Names, *, one_way: bool = False, reset: bool = False) -> AbstractContextManager[Done]:
-        """Nothing gets from one to the other, or back; messages wait, or connections break with `reset`."""
+        """Let nothing pass between the two groups. Messages wait, or with `reset` connections break."""
         return self._strike("cut", source, target, one_way=one_way, reset=reset)
 
     def partition(self, *groups: Names) -> AbstractContextManager[Done]:
-        """Nothing gets from one group to another; who is in none reaches everybody."""
+        """Let nothing pass between the groups. Nodes in no group keep all their links."""
         return self._strike("partition", *groups)
 
     def slow(self, *nodes: Names, delay_ms: float, jitter_ms: float = 0.0) -> AbstractContextManager[Done]:
-        """Messages between two groups, or between one and all others, are late."""
+        """Delay messages between two groups, or between one group and all other nodes."""
         return self._strike("slow", *nodes, delay_ms=delay_ms, jitter_ms=jitter_ms)
 
     def lossy(
         self, *nodes: Names, loss: float = 0.0, duplicate: float = 0.0, reorder: float = 0.0
     ) -> AbstractContextManager[Done]:
-        """Messages are lost, doubled or reordered with these chances, 0 to 1."""
+        """Lose, duplicate or reorder messages with these probabilities, 0 to 1."""
         return self._strike("lossy", *nodes, loss=loss, duplicate=duplicate, reorder=reorder)
 
     def close(self) -> None:
-        """Undoes what is still in force, and waits until the cluster is ready. ClusterError."""
+        """Undo the faults still in force, and wait until the cluster is ready. ClusterError."""
         self._order("heal")
         self._breaker.close()
         self.cluster.wait_ready()
@@ -197,9 +197,9 @@ class Nemesis:
 
 
 class Check:
-    """Records calls, and judges them: `check.call("set", "x", 5, client.set, "x", 5)`, then `check(Linearizable(…))`.
+    """Record calls and judge them: `check.call("set", "x", 5, client.set, "x", 5)`, then `check(Linearizable(…))`.
 
-    May be used from any thread; each is a process of its own. `directory` is where a run goes that is not valid.
+    Thread-safe; each thread is a process. A run that is not valid is kept in `directory`.
     """
 
     def __init__(self, story: Story, directory: Path) -> None:
@@ -218,9 +218,10 @@ class Check:
         refused: tuple[type[Exception], ...] = (),
         **named: object,
     ) -> Op:
-        """Calls the function and records what came of it: its result, a JSON value, as `ok`; an exception of `unknown` as `info`,
-        one of `refused` as `fail`, so give there only those that say that nothing was done. These are not raised again: see
-        `Op.outcome`. Any other exception is a fault of the test or the tool; it is recorded as `info` and raised.
+        """Call the function and record the outcome: its result, a JSON value, as `ok`; an exception in `unknown` as `info`; an
+        exception in `refused` as `fail`. So name in `refused` only exceptions that prove that nothing was done. These exceptions
+        are not raised again: see `Op.outcome`. Any other exception is an error of the test or the tool; it is recorded as `info`
+        and raised.
         """
         begun = self._story.begin(f, key, value)
         outcome: Outcome = INFO
@@ -241,11 +242,13 @@ class Check:
 
     @property
     def history(self) -> History:
-        """What was recorded so far."""
+        """The calls recorded so far."""
         return self._story.run().history
 
     def __call__(self, *checkers: Checker) -> tuple[Verdict, ...]:
-        """The verdicts on what was recorded so far. Violated, with the run's page or why there is none, unless all are valid."""
+        """Return the verdicts on the calls recorded so far. Violated, with the page of the run or the reason why there is none,
+        unless all are valid.
+        """
         from .checkers.judgement import judge
 
         if not checkers:
@@ -261,7 +264,7 @@ class Check:
         return verdicts
 
     def _where(self, run: Run, verdicts: tuple[Verdict, ...]) -> str:
-        """Where the run can be seen. Whatever keeps it from being kept must not hide what is wrong."""
+        """Return where the run was kept. An error while keeping it must not hide the verdicts."""
         try:
             return f"see {self._kept(run, verdicts)}"
         except ModuleNotFoundError as error:
@@ -270,7 +273,7 @@ class Check:
             return f"no run was kept: {type(error).__name__}: {error}"
 
     def _kept(self, run: Run, verdicts: tuple[Verdict, ...]) -> Path:
-        """Writes the run and its page; the page's path, or that of the run if what pages need is not installed."""
+        """Write the run and its page; return the path of the page, or of the run if the packages for pages are not installed."""
         import platform
 
         from .store import RunDirectory, RunRecord
@@ -296,5 +299,5 @@ class Check:
 
 
 def _said(exception: BaseException) -> str:
-    """The first line of an exception."""
+    """Return the first line of an exception."""
     return f"{type(exception).__name__}: {exception}".partition("\n")[0]

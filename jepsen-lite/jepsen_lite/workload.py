@@ -1,7 +1,7 @@
-"""A workload: what clients ask, how they ask it, and what must hold of what they saw.
+"""A workload: the operations of clients, how they are sent, and the properties that their results must have.
 
-It runs unchanged in every world. Its generator is pure; its client awaits nothing but the port that the world gives it; its
-checkers see a finished run.
+A workload runs unchanged in every world. Its generator is pure; its client awaits nothing but the port that the world gives it;
+its checkers see a finished run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from .verdicts import Verdict
 
 
 class Reply(NamedTuple):
-    """A node's answer without an error of the whole request: the response message, who gave it, and what it reflects."""
+    """A response without an error of the whole request, the node that gave it, and the metadata offset and epoch that it
+    reflects.
+    """
 
     response: Any
     node: int
@@ -31,7 +33,9 @@ class Reply(NamedTuple):
 
 
 class CallFailed(Exception):
-    """A call without an answer that counts. `outcome` is "fail" if it certainly did nothing, else "info"; `error` names it."""
+    """A call without a valid response. `outcome` is "fail" if it certainly had no effect, otherwise "info"; `error` names the
+    cause.
+    """
 
     def __init__(self, outcome: Outcome, error: str, *, node: int = -1, offset: int = -1, epoch: int = -1) -> None:
         super().__init__(error)
@@ -45,9 +49,9 @@ class Port(Protocol):
     brokers: Sequence[int]
 
     async def call(self, api: str, request: object, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
-        """Sends a request message of the admin API once, to the node given or to one that is likely to answer. CallFailed.
+        """Send a request of the admin API once, to the given node or to one that is likely to answer. CallFailed.
 
-        Errors of single entries are in the response and for the client to read.
+        Errors of single entries are in the response; the client handles them.
         """
 
     async def sleep(self, seconds: float) -> None: ...
@@ -59,11 +63,11 @@ class DataPort(Port, Protocol):
     """A port of a world whose brokers hold records."""
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
-        """Sends a request of the peer protocol once, as no fault between nodes disturbs it. OSError, FrameError, ApiError."""
+        """Send a request of the peer protocol once; faults between nodes do not affect it. OSError, FrameError, ApiError."""
 
 
 class Completion(NamedTuple):
-    """How an invocation ended; the interpreter makes an `Op` of it."""
+    """The end of an invocation; the interpreter makes an `Op` of it."""
 
     outcome: Outcome
     result: object = None
@@ -75,14 +79,14 @@ class Completion(NamedTuple):
 
 
 class Client(Protocol):
-    """One worker's client. Made anew whenever its process is retired. CallFailed may pass through `invoke`."""
+    """The client of one process. A new client is made when its process ends. CallFailed may pass through `invoke`."""
 
     async def invoke(self, invocation: Invocation, port: Port) -> Completion: ...
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a run. `concurrency` is the number of workers, `rate` operations per second over all of them (0: as fast as they go),
-    `time_s` how long clients and faults go on before everything is healed and the final phase begins.
+    """The options of a run. `concurrency` is the number of workers, `rate` the operations per second over all workers (0: no
+    limit), `time_s` the duration of clients and faults before everything is healed and the final phase begins.
     """
 
     seed: str = "0"
@@ -95,7 +99,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = 5_000
 
     def random(self, stream: str) -> random.Random:
-        """The chance of one stream: no two share a generator, so that leaving one out changes no other."""
+        """Return the random generator of one stream. Streams are independent: leaving one out changes no other."""
         return random.Random(f"{self.seed}/{stream}")
 
 
@@ -139,27 +143,27 @@ class Checker(Protocol):
 
 
 class Workload(NamedTuple):
-    """`setup` prepares the cluster once, `generator` says what is asked while faults strike, `final` what is asked once all is
-    healed (reads that show what became of everything). `log` says whether the checkers need the committed log.
+    """`setup` prepares the cluster once, `generator` yields the operations under faults, `final` those after healing (reads that
+    show the outcome of everything). `log`: the checkers need the committed log.
     """
 
     name: str
     client: Callable[[Options, int], Client]
-    """From options and process."""
+    """Options, process → client."""
     generator: Callable[[Options], Source]
-    """What clients do while faults strike; its rate and its end come from the options."""
+    """The operations while faults strike; rate and duration come from the options."""
     final: Callable[[Options], Source] | None
     checkers: Callable[[Options], Sequence[Checker]]
     setup: Callable[[Options, Port], Any] | None = None
     """An async function."""
     collect: Callable[[Options, Port], Any] | None = None
-    """An async function that gives `Run.data`, when all else is over."""
+    """An async function that returns `Run.data` at the end of the run."""
     log: bool = True
     not_in: Mapping[str, str] = {}
-    """World → why it does not run there. It runs in all others."""
+    """World → why the workload does not run there. It runs in all others."""
     properties: Mapping[str, str] = {}
-    """Of server.properties of all nodes."""
+    """Keys of server.properties for all nodes."""
     controllers: int = 3
-    """How many there are unless somebody says otherwise."""
+    """The default number of controllers."""
     summary: str = ""
     """One line for `--help` and the report."""

@@ -1,1 +1,1 @@
-"""What judges a run: each checker is a pure function of it, and knows nothing of how it was made."""
+"""Checkers: each is a pure function of a run and independent of the world that made the run."""

@@ -1,11 +1,11 @@
-"""How long the cluster did not answer: outages per fault, and whether it came back once all was healed. Liveness, not safety.
+"""Outages per fault, and recovery after the last fault. Liveness, not safety.
 
-An *outage* is a time between two successes in a row (or the first invocation, or the end) without any. Around each strike: the
-longest outage that began before its end, the time from its end to the first success of an operation that was invoked after it,
-and successes per second in as long a time before, while and after it. Strikes of one kind are put together.
+An *outage* is the time between two consecutive successes (or the first invocation, or the end). Each strike gets: the longest
+outage that began before its end, the time from its end to the first success of an operation invoked after it, and successes per
+second for equally long times before, during and after it. Strikes of one kind are combined.
 
-The verdict asks one thing only: after the last fault was healed, is there a success within `recovery_max_s`? Outages during
-faults are numbers for the report.
+The verdict depends on one thing only: a success within `recovery_max_s` after the last fault was healed. Outages during faults
+are numbers for the report.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECOND_NS = 1_000_000_000
 
 
 class AroundStrike(NamedTuple):
-    """`recovered_s` None: never until the end. Rates are successes per second."""
+    """Measurements around one strike. `recovered_s` None: not until the end. Rates are successes per second."""
 
     longest_outage_s: float
     recovered_s: float | None
@@ -96,13 +96,13 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 class Successes:
-    """When operations succeeded."""
+    """The times of successful operations."""
 
     def __init__(self, ops: Sequence[Op], run_ended_ns: int) -> None:
         self.ended = sorted(op.ended_ns for op in ops if op.outcome == OK)
         self._by_invocation = sorted((op.invoked_ns, op.ended_ns) for op in ops if op.outcome == OK)
         self._earliest_from: list[int] = []
-        """Of those invoked from this place on, when the first succeeded."""
+        """For each position in the order of invocation, the earliest success from there on."""
         earliest = 1 << 62
         for _, ended_ns in reversed(self._by_invocation):
             earliest = min(earliest, ended_ns)
@@ -116,12 +116,12 @@ class Successes:
         return self._last_invoked_ns >= at_ns
 
     def recovered_s(self, at_ns: int) -> float | None:
-        """From then to the first success of what was invoked after it."""
+        """Return the seconds from `at_ns` to the first success of an operation invoked after it."""
         place = bisect_left(self._by_invocation, (at_ns, 0))
         return None if place == len(self._by_invocation) else (self._earliest_from[place] - at_ns) / SECOND_NS
 
     def longest_outage(self, begin_ns: int, end_ns: int) -> tuple[float, int]:
-        """Of the outages that touch this time, the longest (s), and when it began."""
+        """Return the longest outage (s) that overlaps this time, and when it began."""
         first = bisect_left(self.ended, begin_ns) - 1
         last = bisect_right(self.ended, end_ns) + 1
         moments = self.ended[max(0, first) : last]
@@ -140,7 +140,7 @@ class Successes:
         return (bisect_left(self.ended, end_ns) - bisect_left(self.ended, begin_ns)) / ((end_ns - begin_ns) / SECOND_NS)
 
     def around(self, strike: Strike) -> AroundStrike:
-        """A strike that was over at once, or never undone, is looked at for a second."""
+        """Measure around a strike. A strike without duration, or never undone, counts as one second."""
         begin_ns, end_ns = strike.begin_ns, strike.begin_ns if strike.end_ns is None else strike.end_ns
         length = max(end_ns - begin_ns, SECOND_NS)
         return AroundStrike(

@@ -1,9 +1,10 @@
-"""Who must come before whom among transactions, and the shortest circles in that.
+"""Dependencies among transactions, and the shortest cycles of dependencies.
 
-A graph of numbered nodes, edges of a few kinds. Nodes up to `transactions` are transactions; the others are *relays*, which stand
-for many edges at once (everything that returned before a moment comes before everything that began after it), so that the graph
-stays linear in the history: an edge into a relay has the kind of the edges that it stands for, the way out of it costs nothing.
-Most histories have no circle, which peeling off what nothing comes before shows in linear time; only what is left is searched.
+A graph of numbered nodes with edges of a few kinds. The first `transactions` nodes are transactions; the others are *relays*,
+each of which represents many edges at once (everything that returned before a moment precedes everything that began after it), so
+that the graph stays linear in the history. An edge into a relay has the kind of the edges that it represents; leaving a relay
+costs nothing. Most histories have no cycle. Removing nodes without predecessors shows this in linear time, and only the remaining
+nodes are searched.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import NamedTuple
 WW, WR, RW, REALTIME, RELAY = range(5)
 KIND_NAMES = ("ww", "wr", "rw", "realtime", "relay")
 _BITS, _MASK = 3, 7
-"""An edge is one integer, its target and below that its kind: there are millions."""
+"""An edge is one integer, its target and below it its kind: a graph has millions."""
 
 
 class Edge(NamedTuple):
-    """Between transactions. `by_relay`: it is one of those that a relay stands for."""
+    """An edge between transactions. `by_relay`: a relay represents it."""
 
     source: int
     target: int
@@ -28,8 +29,8 @@ class Edge(NamedTuple):
 
 
 class Cycle(NamedTuple):
-    """A circle of edges, and what it is called: "G0" (writes only), "G1c" (writes and reads of them), "G-single" (one
-    anti-dependency), "G2" (more of them); "-realtime" if it needs real time.
+    """A cycle of edges. `name` is "G0" (writes only), "G1c" (writes and reads of them), "G-single" (one anti-dependency) or "G2"
+    (several); with the suffix "-realtime" if the cycle needs real time.
     """
 
     name: str
@@ -46,26 +47,28 @@ CLASSES: tuple[tuple[str, frozenset[int], bool], ...] = (
     ("G-single-realtime", frozenset({WW, WR, REALTIME}), True),
     ("G2-realtime", frozenset({WW, WR, RW, REALTIME}), True),
 )
-"""Name; kinds of edges on the way; whether the circle is closed by an anti-dependency. The worst first."""
+"""Name, kinds of edges on the way, and whether an anti-dependency closes the cycle; worst first."""
 STARTS_MAX = 300
-"""Edges from which circles of one class are looked for. Each lies on a circle of some class, so that one is always found."""
+"""The search for cycles of one class starts from at most so many edges. Each lies on a cycle of some class, so a cycle is always
+found.
+"""
 
 
 class Graph:
-    """Edges are added, then circles are asked for."""
+    """Add all edges, then ask for cycles."""
 
     def __init__(self, transactions: int) -> None:
         self.transactions = transactions
         self._edges: list[list[int]] = [[] for _ in range(transactions)]
         self._before = [0] * transactions
-        """How many edges lead to each node."""
+        """Node → number of edges into it."""
 
     @property
     def edge_count(self) -> int:
         return sum(map(len, self._edges))
 
     def relay(self) -> int:
-        """A new node that is no transaction."""
+        """Add a relay and return its number."""
         self._edges.append([])
         self._before.append(0)
         return len(self._edges) - 1
@@ -76,8 +79,8 @@ class Graph:
             self._before[target] += 1
 
     def cycles(self) -> list[Cycle]:
-        """The shortest of each class that there is, the worst class first. A circle that a worse class has already is not shown
-        again, and real time is only asked where there is no circle without it.
+        """Return the shortest cycle of each class, worst class first. A cycle that already counts for a worse class is not
+        repeated, and real time is used only if there is no cycle without it.
         """
         left = self._knots()
         found: list[Cycle] = []
@@ -90,7 +93,7 @@ class Graph:
         return found
 
     def _knots(self) -> dict[int, list[int]]:
-        """The nodes that lie on circles, and their edges that do."""
+        """Return the nodes on cycles, with their edges on cycles."""
         edges, before = self._edges, self._before.copy()
         work = [node for node, count in enumerate(before) if not count]
         peeled = 0
@@ -132,8 +135,8 @@ class Graph:
 
 
 def _on_circles(edges: dict[int, list[int]]) -> dict[int, list[int]]:
-    """Nodes that lie on circles, and of their edges those that do: the ones within strongly connected components (Tarjan 1972).
-    What only leads from one circle to another would use up the starts.
+    """Return the nodes on cycles, with their edges on cycles: the edges within strongly connected components (Tarjan 1972). Edges
+    that only lead from one cycle to another would use up the starts.
     """
     order: dict[int, int] = {}
     lowest: dict[int, int] = {}
@@ -167,7 +170,7 @@ def _on_circles(edges: dict[int, list[int]]) -> dict[int, list[int]]:
 def _way(
     start: int, end: int, left: dict[int, list[int]], kinds: frozenset[int], shorter_than: int | None
 ) -> list[tuple[int, int]] | None:
-    """The shortest way as (node, edge out of it); ways out of relays are free."""
+    """Return the shortest path as (node, edge out of it); edges out of relays are free."""
     came: dict[int, tuple[int, int]] = {}
     distance = {start: 0}
     queue = deque([start])

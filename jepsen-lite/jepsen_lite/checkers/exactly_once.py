@@ -1,7 +1,7 @@
-"""Requests that may be sent several times take effect once, and everybody who asks hears the same.
+"""Requests that may be sent several times take effect once, and all their answers are equal.
 
-Operations with one `request_id` are one request. It is in the log once at most; once exactly if any of its sendings was
-acknowledged; not at all if all failed. All acknowledgements are equal: the same offset, the same result.
+Operations with one `request_id` are one request. The log contains it at most once; exactly once if any sending was acknowledged;
+never if all sendings failed. All acknowledgements have the same offset and the same result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a checker found wrong, while it looks: all is counted, and the first of each kind are kept to be shown."""
+"""Violations that a checker finds: all are counted, and the first of each kind are kept as examples."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from ..verdicts import UNKNOWN, Verdict
 
 SHOWN_MAX = 10
-"""Of each kind."""
+"""Examples per kind."""
 
 
 class Findings:
-    """Violations by kind, in the order in which they were found."""
+    """Violations by kind, in the order of discovery."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.examples: list[dict[str, Any]] = []
 
     def add(self, kind: str, text: str, ops: Iterable[int] = ()) -> None:
-        """`text` is a sentence without its full stop; `ops` are the indices of the operations that it is about."""
+        """`text` is a sentence without a full stop; `ops` are the indices of the operations concerned."""
         self.counts[kind] += 1
         if self.counts[kind] <= SHOWN_MAX:
             self.examples.append({"kind": kind, "text": text, "ops": list(ops)})
@@ -38,8 +38,8 @@ class Findings:
         return tuple(dict.fromkeys(index for example in self.examples for index in example["ops"]))
 
     def verdict(self, checker: str, *, checked: int, nothing: str, unsure: str = "", **others: Any) -> Verdict:
-        """False if there is any violation; "unknown" with `nothing` if nothing was checked, or with `unsure` if that says why not
-        all could be. `others` are fields of Verdict; their `details` are added to.
+        """Return False if there is a violation; "unknown" with the reason `nothing` if nothing was checked, or with `unsure` if
+        not everything could be checked. `others` are fields of Verdict; `details` are merged.
         """
         details = {"checked": checked, **others.pop("details", {})}
         if self.counts:

@@ -1,8 +1,8 @@
-"""The state that a committed log makes, change by change: what a workload gives the witness.
+"""The state that a committed log makes, change by change: the witness compares operations with it.
 
-A `Change` is what becomes visible at once: the records of one batch that one request wrote, or of one transaction of several
-batches. Transactions that were aborted, or that the log does not end, change nothing. A fold is walked once through all changes
-from the first on; between two of them it is asked about the operations that looked at the state just there.
+A `Change` is a set of records that become visible at once: the records of one batch that one request wrote, or those of one
+transaction over several batches. Aborted and unfinished transactions change nothing. The witness applies all changes to a fold in
+order; between two changes it asks the fold about the operations that saw the state at that point.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..history import Op
 
 
 class Change(NamedTuple):
-    """Records that became visible at once. `begin` is the offset of the first, `end` what the answer to its request reflects."""
+    """Records that became visible at once. `begin` is the offset of the first, `end` the offset in the answer to the request."""
 
     begin: int
     end: int
@@ -25,25 +25,25 @@ class Change(NamedTuple):
 
     @property
     def is_answer_alone(self) -> bool:
-        """True if nothing was done: the answer of a request that was refused in all its entries is remembered, too."""
+        """True if nothing was done: the answer to a request that was refused in all its entries is remembered, too."""
         return all(entry.kind == _ANSWER for entry in self.entries)
 
 
 class Fold(Protocol):
-    """State and the questions about it. Each question is answered with "" if all is well, else with a sentence for people that
-    says what should have been.
+    """A state and the questions about it. Each question is answered with "" if all is well, otherwise with a sentence that says
+    what was expected.
 
-    `writes` are the names of the operations that ask for a change, `refusals` errors that say something of the state. Who derives
-    from it may leave these out, and `permits`: then no error says anything, and every state lets a write happen.
+    `writes` are the names of the operations that request a change, `refusals` the errors that depend on the state. A subclass may
+    omit `refusals`, `permits` and `refuses`: then no error depends on the state, and every state permits every write.
 
-    A write of unknown outcome that is in the log is asked about as well, by `wrote` and `permits`; its result may be missing.
+    A write of unknown outcome that is in the log is passed to `wrote` and `permits` as well; its result may be missing.
     """
 
     writes: frozenset[str]
     refusals: frozenset[str] = frozenset()
 
     def apply(self, change: Change) -> Iterable[str]:
-        """Takes in the next change; gives the keys (of operations) whose state is another one now."""
+        """Apply the next change; return the keys (of operations) whose state changed."""
 
     def wrote(self, op: Op, change: Change) -> str:
         """Compare a write with its change."""
@@ -53,12 +53,12 @@ class Fold(Protocol):
         return ""
 
     def answers(self, op: Op) -> str:
-        """Compare the result of an acknowledged operation with what this state gives: of a read, the state at its offset; of a
-        write, the state just after its change.
+        """Compare the result of an acknowledged operation with this state: for a read, the state at its offset; for a write, the
+        state just after its change.
         """
 
     def refuses(self, op: Op) -> str:
-        """Check that this state justifies the error of an operation that failed; asked only of errors in `refusals`."""
+        """Check that this state justifies the error of a failed operation; called only for errors in `refusals`."""
         return f"{op.error} says nothing of the state"
 
 
@@ -67,7 +67,7 @@ _BEGIN, _END, _ABORT = "BeginTransaction", "EndTransaction", "AbortTransaction"
 
 
 def changes(log: CommittedLog) -> list[Change]:
-    """Return the changes of a log in order. Several requests in one batch are changes of their own."""
+    """Return the changes of a log in order. Requests that share a batch are separate changes."""
     found: list[Change] = []
     transaction: list[Entry] | None = None
     together: list[Entry] = []

@@ -1,8 +1,8 @@
-"""Every image that a node said it has is the one that the committed log gives, whatever way the node came by it.
+"""Every metadata image that a node reports equals the image that the committed log gives.
 
-Nodes are asked for a digest of their image at an offset, and of what their log on disk gives when it is read again. The log is
-replayed here once, and its own digest taken at every offset that anybody was asked about. A node that has come by deltas, from a
-snapshot, or back from a crash must say the same. Once everything is healed, the disk of a node has to give all that it has in
+Nodes return a digest of their image at an offset, and of the image that their log on disk gives when it is read again. This
+checker replays the log once and computes the digest at every offset in question. The digests must agree whether a node got its
+image by deltas, from a snapshot or after a crash. After healing, the disk of a node must give everything that the node has in
 memory.
 """
 
@@ -21,8 +21,8 @@ from .replayed_image import applied, batches_of
 
 
 class ImagesAgree:
-    """`functions` are the operations whose result is [offset, digest, offset reread, digest reread], digests in hex; the latter
-    two are -1 and "" if nothing was read again.
+    """`functions` are the operations whose result is [offset, digest, offset reread, digest reread], digests in hex. The last two
+    are -1 and "" if nothing was reread.
     """
 
     name = "images agree"
@@ -64,13 +64,13 @@ class ImagesAgree:
 
 
 def _last_rereads(run: Run, functions: frozenset[str]) -> dict[int, Op]:
-    """The last answer of each node that has read its log again since everything was healed."""
+    """Return the last answer of each node that has reread its log since everything was healed."""
     asked = (op for op in run.history if op.f in functions and op.outcome == OK and op.invoked_ns >= run.healed_ns)
     return {op.node: op for op in asked if op.result[3]}
 
 
 def _digests(log: CommittedLog, offsets: set[int]) -> dict[int, str]:
-    """The digest of the image that stands at each of these offsets: after the last batch that ends there or before."""
+    """Return the digest of the image at each of these offsets: after the last batch that ends there or earlier."""
     wanted = sorted((offset for offset in offsets if offset <= log.end), reverse=True)
     found: dict[int, str] = {}
     image: MetadataImage = EMPTY

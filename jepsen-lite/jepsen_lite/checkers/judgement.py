@@ -1,4 +1,4 @@
-"""Has a run judged by all its checkers, and says how long each took."""
+"""Run the checkers of a run and measure the time of each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..workload import Checker, Run
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No search for garbage meanwhile: checkers make millions of values and no circles of them, and walking through a long
-    history again and again takes longer than to judge it.
+    """Pause garbage collection: checkers make millions of values without cycles, and repeated collections of a long history take
+    longer than judging it.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -29,7 +29,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def judge(run: Run, checkers: Iterable[Checker]) -> list[Verdict]:
-    """One verdict for each checker, in their order. A checker that fails has found nothing out: "unknown", with where."""
+    """Return one verdict per checker, in their order. A checker that raises gives "unknown" and the place of the error."""
     verdicts = []
     for checker in checkers:
         begun = time.perf_counter()

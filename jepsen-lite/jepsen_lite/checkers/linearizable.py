@@ -1,12 +1,12 @@
-"""Linearizability of the operations of each key. Offsets are not looked at.
+"""Linearizability of the operations of each key. Offsets are ignored.
 
-Each key is an object of its own, judged by itself: first by the search of Wing and Gong, which is fast on histories that are
-legal; if that takes too many steps, by just-in-time linearization, which is fast on those that are not; if that takes too many
-as well, the verdict is "unknown" and says so. Nothing that was not decided counts as legal. Calls of unknown outcome that the
-committed log does not have never happened, and are left out: nobody can have seen them.
+Each key is an object that is judged separately: first by the search of Wing and Gong, which is fast on legal histories; if that
+takes too many steps, by just-in-time linearization, which is fast on illegal ones; if that takes too many as well, the verdict is
+"unknown". An undecided history never counts as legal. A call of unknown outcome that is not in the committed log never happened
+and is left out.
 
-Of an illegal history two things are kept for people: the *picture* (how far orders get, and which calls would come next but
-cannot), and a *minimal* part of it (`contradiction.py`) that is still illegal.
+Two things are kept of an illegal history for people: the *picture* (how far orders get, and which calls are refused next), and a
+*minimal* part (`contradiction.py`) that is still illegal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Search = Callable[[str, Sequence[Operation]], Decision]
 
 
 class Linearizable:
-    """`model` gives the object of a key. `search` judges keys instead of the two searches: the answers come from elsewhere."""
+    """`model` returns the object of a key. `search` replaces the two searches."""
 
     name = "linearizable"
 
@@ -52,16 +52,18 @@ class Linearizable:
         self._search = search or self.judged
 
     def judged(self, key: str, calls: Sequence[Operation]) -> Decision:
-        """Judges one key here."""
+        """Judge one key with the two searches."""
         return decide(calls, self.model(key), self.steps_max)
 
     def keys_of(self, run: Run) -> dict[str, tuple[list[Op], list[Operation]]]:
-        """Return the judged operations of a run by key, without those that never happened; a request sent again is one call."""
+        """Return the judged operations of a run by key, without those that never happened. A request that was sent again is one
+        call.
+        """
         history = one_per_request(run.history)
         return self.calls_by_key(history if run.log is None else resolved(history, run.log))
 
     def calls_by_key(self, history: Sequence[Op]) -> dict[str, tuple[list[Op], list[Operation]]]:
-        """The operations that are judged and the calls that they are, by key."""
+        """Return the judged operations and their calls by key."""
         models: dict[str, NamedModel[Any]] = {}
         keys: dict[str, tuple[list[Op], list[Operation]]] = {}
         for op in history:
@@ -125,7 +127,7 @@ class Linearizable:
 
 
 def _named(found: Picture, indices: Sequence[int]) -> Orders:
-    """The same with indices of operations instead of numbers of calls."""
+    """Replace the numbers of calls by indices of operations."""
     partials = tuple(
         Partial(
             tuple(indices[number] for number in partial.order),
@@ -143,7 +145,7 @@ def _list_of(calls: Sequence[Operation], indices: Sequence[int], calls_max: int 
 
 
 def text_of(call: Operation) -> str:
-    """A call for people: "set 5 -> ?"."""
+    """Return a call as text: "set 5 -> ?"."""
     request: Any = call.input
     f, value = request
     asked = f if value is None else f"{f} {value!r}"

@@ -1,22 +1,22 @@
-"""Transactions that append to lists and read lists: is there an order in which they happened one at a time, in real time?
+"""Strict serializability of transactions that append to lists and read lists.
 
-Theory of operation (Kingsbury and Alvaro, Elle, VLDB 2020). Every appended value is unique, so a list that was read shows who
-wrote it and in which order: the longest read of a key is the order of its versions, and all other reads must be starts of it.
-From that follow dependencies between transactions that were committed (they succeeded, or somebody saw what they appended):
+Theory of operation (Kingsbury and Alvaro, Elle, VLDB 2020). Every appended value is unique, so a read shows who wrote the list
+and in which order: the longest read of a key is the order of its versions, and every other read must be a prefix of it. This
+gives dependencies between committed transactions (those that succeeded, or whose appends were read):
 
-- `ww`: one appended right behind the other;
-- `wr`: one read a list that ends with what the other appended;
-- `rw`: one read a list without what the other appended next (an anti-dependency);
+- `ww`: one appended directly after the other;
+- `wr`: one read a list that ends with a value that the other appended;
+- `rw`: one read a list without the value that the other appended next (an anti-dependency);
 - `realtime`: one had returned before the other began.
 
-A circle of them cannot have happened one at a time. What was committed but is in no read of its key lies behind all that is:
-lists only grow. What is wrong without any circle: a read of what a failed transaction appended (G1a), of a state within another
-transaction (G1b), of a value that nobody appended, reads of one key that do not fit, or that contradict the transaction's own
-appends. A transaction of unknown outcome may be seen or not; it counts only if it was seen, and then with all
-that it appended. One that was sent several times is one.
+A cycle of dependencies cannot be serialized. A committed append that is in no read of its key follows all appends that are: lists
+only grow. Violations without a cycle: a read of an append of a failed transaction (G1a), a read of an intermediate state of
+another transaction (G1b), a read of a value that was never appended, reads of one key that are not prefixes of each other, and
+reads that contradict the transaction's own appends. A transaction of unknown outcome may or may not be seen; it counts only if it
+was seen, and then with all its appends. A transaction that was sent several times is one.
 
-Operations: `value` is a list of ["append", key, v] and ["r", key, None]; the `result` of one that succeeded is the same with the
-lists that were read. O(operations + length of the lists that were read).
+Operations: `value` is a list of ["append", key, v] and ["r", key, None]; the `result` of a success is the same with the lists
+that were read. O(operations + length of the lists that were read).
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class ListAppend:
 
 
 class _Tail(NamedTuple):
-    """Transactions that appended to a key behind all that was seen of it, and the relay to them."""
+    """Transactions whose appends to a key were never read, and the relay to them."""
 
     graph: Graph
     relay: int
     members: set[int]
 
     def comes_after(self, number: int, kind: int) -> None:
-        """All of them come after that transaction, unless it is one of them itself."""
+        """Let all of them follow that transaction, unless it is one of them."""
         if number not in self.members:
             self.graph.add(number, self.relay, kind)
             return
@@ -87,11 +87,11 @@ class _Tail(NamedTuple):
 
 
 Step = tuple[str, str, Any]
-"""("append", key, value) or ("r", key, [values]), all that can be hashed."""
+"""("append", key, value) or ("r", key, [values]), with hashable values."""
 
 
 def _appends(op: Op) -> list[Step]:
-    """What it asked to append."""
+    """Return the appends that an operation requested."""
     return [(name, key, frozen(value)) for name, key, value in op.value if name == APPEND]
 
 
@@ -100,17 +100,17 @@ def _frozen_steps(steps: Steps) -> list[Step]:
 
 
 class _Lists:
-    """What transactions did to lists. Transactions that count are numbered; `committed` holds them by number."""
+    """The effects of transactions on lists. Transactions that count are numbered; `committed` holds them by number."""
 
     def __init__(self, ops: Sequence[Op]) -> None:
         self.findings = Findings()
         self.ops = ops
         self.done: dict[int, list[Step]] = {op.index: _frozen_steps(op.result) for op in ops if op.outcome == OK}
-        """What those that succeeded did and saw."""
+        """Index → the steps of a successful transaction with their results."""
         self.writers: dict[tuple[str, Hashable], Op] = {}
-        """(key, value) → who appends it."""
+        """(key, value) → the operation that appends it."""
         self.not_last: set[tuple[str, Hashable]] = set()
-        """What its writer itself appended more behind."""
+        """Values after which their own writer appended more."""
         for op in ops:
             last: dict[str, Hashable] = {}
             for name, key, value in self.done.get(op.index) or _appends(op):
@@ -134,7 +134,7 @@ class _Lists:
     # -- what was read ---------------------------------------------------------------------------------------------------
 
     def find_orders(self) -> None:
-        """The longest read of each key, and who counts as committed."""
+        """Find the longest read of each key, and the committed transactions."""
         for op in self.ops:
             if op.outcome != OK:
                 continue
@@ -178,7 +178,7 @@ class _Lists:
                 self.findings.add("G1a", text, [writer.index, op.index])
 
     def _check_start(self, op: Op, key: str, read: list[Hashable]) -> None:
-        """A read is a start of the key's order, and not one from the midst of another transaction."""
+        """Check that a read is a prefix of the key's order and not an intermediate state of another transaction."""
         order = self.orders.get(key, [])
         if read != order[: len(read)]:
             other = self.longest[key]
@@ -191,7 +191,7 @@ class _Lists:
                 self.findings.add("G1b", text, [writer.index, op.index])
 
     def _check_own(self, op: Op, steps: list[Step]) -> None:
-        """Each read fits the transaction's own appends and reads before."""
+        """Check that each read fits the transaction's own appends and earlier reads."""
         appended: dict[str, list[Hashable]] = {}
         before: dict[str, tuple[list[Hashable], int]] = {}
         for name, key, read in steps:
@@ -208,7 +208,7 @@ class _Lists:
     # -- who depends on whom ---------------------------------------------------------------------------------------------
 
     def number_of(self, key: str, value: Hashable) -> int | None:
-        """The transaction that appended it, if it counts."""
+        """Return the number of the transaction that appended the value, if it counts."""
         writer = self.writers.get((key, value))
         return None if writer is None else self.numbers.get(writer.index)
 
@@ -228,7 +228,9 @@ class _Lists:
         return graph
 
     def _tails(self, graph: Graph, authors: dict[str, list[int | None]]) -> dict[str, _Tail]:
-        """For each key, those whose appends to it are in no read. Who was seen in any list has appended to all of them."""
+        """Return, for each key, the transactions whose appends to it are in no read. A transaction that was seen in any list has
+        appended to all of its lists.
+        """
         tails: dict[str, _Tail] = {}
         for number, op in enumerate(self.committed):
             for name, key, value in self.done.get(op.index) or _appends(op):
@@ -267,7 +269,7 @@ class _Lists:
                 tails[key].comes_after(number, RW)
 
     def _real_time(self, graph: Graph) -> None:
-        """A chain of relays, one for each return after which something begins."""
+        """Add a chain of relays, one for each return after which a transaction begins."""
         returned = sorted((op.ended_ns, number) for number, op in enumerate(self.committed) if op.outcome == OK)
         relay, place = -1, 0
         for began_ns, number in sorted((op.invoked_ns, number) for number, op in enumerate(self.committed)):
@@ -285,7 +287,7 @@ class _Lists:
     # -- for people ------------------------------------------------------------------------------------------------------
 
     def evidence_of(self, cycle: Cycle) -> evidence.Cycle:
-        """A circle with the reason for each edge."""
+        """Return a cycle with the reason for each edge."""
         edges = [
             evidence.Edge(
                 self.committed[edge.source].index, self.committed[edge.target].index, KIND_NAMES[edge.kind], self._why(edge)

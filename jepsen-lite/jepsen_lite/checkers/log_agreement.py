@@ -1,14 +1,14 @@
-"""What nodes said of themselves while the run went on, against each other and against the committed log (Raft's promises).
+"""Observations of nodes, compared with each other and with the committed log (the guarantees of Raft).
 
-- No two nodes ever lead in one epoch, whoever says so.
-- A node's epoch never sinks while it runs. One that was begun anew may not have written down the last that it said, and nobody
-  has acted on; epochs of 0 and less are not known yet.
-- Its high watermark never sinks while it runs either; one that was begun anew learns it again from 0. It is never beyond the end
-  of its log.
-- The committed log reaches as far as any node's high watermark did while clients asked; its offsets rise, its epochs never sink.
+- No two nodes lead in one epoch, whichever node reports it.
+- A node's epoch never decreases while it runs. After a restart a node may report a lower epoch: it may not have stored the last
+  one, which nobody acted on. Epochs of 0 and less mean that the node does not know the epoch yet.
+- A node's high watermark never decreases while it runs; a restarted node learns it again from 0. It is never beyond the end of
+  the node's log.
+- The committed log reaches at least the highest high watermark that any node reported while clients ran. Its offsets increase and
+  its epochs never decrease.
 
-Nodes are sampled: what came and went between two samples was not seen. That logs have the same content is compared where the log
-is read, not here.
+Nodes are sampled: a change between two samples is not seen. The contents of logs are compared where the log is read, not here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .findings import Findings
 RUNS_ON = frozenset(
     {"pause", "partition", "one-way", "isolate-leader", "late", "slow", "loss", "duplicate", "reorder", "clock", "move-dirs"}
 )
-"""Kinds of strikes that leave the process of a node alone. After all others its high watermark may begin anew."""
+"""Kinds of strikes that leave the process of a node running. After any other strike its high watermark may start from 0 again."""
 
 
 class LogAgreement:
-    """`details`: the leaders by epoch, each with when it was first seen."""
+    """`details`: the leaders by epoch, each with the time of its first observation."""
 
     name = "log-agreement"
 
@@ -70,7 +70,7 @@ def _one_leader_per_epoch(observations: list[Observation], findings: Findings) -
 
 
 def _downs(run: Run) -> dict[int, list[int]]:
-    """For each node, moments after which its process is another one."""
+    """Return, for each node, the times after which it has a new process."""
     downs: dict[int, list[int]] = {}
     for strike in run.strikes:
         if strike.kind in RUNS_ON:

@@ -1,7 +1,7 @@
-"""Nodes that ended by themselves, and what nodes wrote into their logs that they never should.
+"""Nodes that ended by themselves, and errors in the logs of nodes.
 
-A fault that was done to a node is not its own end: the world leaves those out. A log line is a *complaint* if it says that the
-node's own code was wrong: an exception that nobody caught, an invariant that does not hold.
+The end of a node by a fault does not count: the world leaves it out. A log line is a *complaint* if it shows an error in the
+node's own code: an uncaught exception, a broken invariant.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ COMPLAINT = re.compile(
     r"Traceback \(most recent call last\)|\b\w*(?:InvariantViolation|AssertionError|InternalError)\b|\bCRITICAL\b"
 )
 COMPLAINTS_MAX = 20
-"""That are shown, of each log."""
+"""Complaints shown per log."""
 
 
 class NodeCrashes:
-    """A node that ended by itself makes the run invalid. Nothing is said if nobody looked at nodes at all."""
+    """A node that ended by itself makes the run invalid. The verdict is "unknown" if no node was observed."""
 
     name = "node-crashes"
 
@@ -41,7 +41,7 @@ class NodeCrashes:
 
 
 class LogScan:
-    """Reads all `*.log` of a directory."""
+    """Read all `*.log` files of a directory."""
 
     name = "node-logs"
 
@@ -68,7 +68,7 @@ class LogScan:
 
 
 def scan(lines: Iterable[str]) -> tuple[int, list[str]]:
-    """How many lines there are, and the first complaints as "line number: text"; of a traceback, the line that names it."""
+    """Count the lines, and return the first complaints as "line number: text"; of a traceback, the line with the exception."""
     complaints: list[str] = []
     count = 0
     in_traceback = False

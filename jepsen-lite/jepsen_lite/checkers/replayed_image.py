@@ -1,8 +1,8 @@
-"""The committed log, replayed by the product's own rules of what an image may be, and of what one record may do to it.
+"""The committed log, replayed with the product's own invariants of images and records.
 
-Every record outside a transaction is judged as a step, what it changed after its batch, and the whole image whenever brokers or
-topics have come or gone, and at last. A record that cannot be replayed is what would stop every node. It shares its code with
-the nodes, so it sees what a log does to them, and not that they apply it rightly (`images_agree` compares that).
+Every record outside a transaction is checked as a step, its changes after its batch, and the whole image after brokers or topics
+were added or removed, and at the end. A record that cannot be replayed would stop every node. The checker shares its code with
+the nodes, so it shows the effect of a log on them, not that they apply it correctly (`images_agree` compares that).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COME_AND_GO = (RegisterBroker, UnregisterBroker, Topic, RemoveTopic)
 
 
 class ReplayedImage:
-    """`details`: how many records were judged."""
+    """`details`: the number of records checked."""
 
     name = "replayed image"
 
@@ -47,7 +47,7 @@ class ReplayedImage:
 
 
 def batches_of(log: CommittedLog) -> list[list[Entry]]:
-    """The entries of each batch."""
+    """Return the entries of each batch."""
     batches: list[list[Entry]] = []
     for entry in log.entries:
         if batches and batches[-1][0].batch_end == entry.batch_end:
@@ -58,7 +58,7 @@ def batches_of(log: CommittedLog) -> list[list[Entry]]:
 
 
 def applied(image: MetadataImage, entries: Sequence[Entry], records: Sequence[AnyRecord]) -> MetadataImage:
-    """The image after some entries of one batch, which these records are. ReplayError."""
+    """Return the image after these records, which are the given entries of one batch. ReplayError."""
     last = entries[-1]
     provenance = Provenance(last.batch_end, last.epoch, last.append_time_ms)
     delta = MetadataDelta(image)

@@ -1,7 +1,6 @@
-"""How the run itself went: what the world saw that must never be, and whether the cluster came back when it was left alone.
+"""The run itself: invariants of the world, and whether the cluster became ready again after the faults.
 
-Liveness is judged here only as "ready again in its time after the last fault"; how long clients went without answers is the
-business of other checkers.
+Liveness here means only "ready again in time after the last fault"; other checkers judge how long clients got no answers.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from ..workload import Run
 
 
 class Course:
-    """A violation of the world's own invariants is one of safety; a cluster that does not come back one of liveness."""
+    """A broken invariant of the world is a violation of safety; a cluster that does not become ready again, one of liveness."""
 
     name = "course"
 

@@ -1,4 +1,4 @@
-"""How many operations of each name ended in which way. A name that never succeeded was not tested: "unknown"."""
+"""Operations by function and outcome. A function that never succeeded was not tested: "unknown"."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..workload import Run
 
 
 class Stats:
-    """`details`: per name ok, fail, info and how often each error came. It does not say whether answers were right. `lucky` are
-    names that succeed only by chance, and need not have.
+    """`details`: per function the outcomes, and the errors with their counts. Answers are not checked. `lucky` are functions that
+    may fail in every run.
     """
 
     name = "stats"

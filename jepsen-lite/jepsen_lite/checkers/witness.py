@@ -1,24 +1,24 @@
-"""The offset witness: the committed log says in which order everything happened, so one pass decides.
+"""The offset witness: the committed log fixes the order of all operations, so one pass decides.
 
-Theory of operation. Every acknowledged answer names the offset that it reflects, and every record the request that wrote it. So
-there is nothing to search: the order of the log *is* the order in which the writes took effect, and a read happened at its
-offset. What is checked:
+Theory of operation. Every acknowledged answer has the offset that it reflects, and every record the id of the request that wrote
+it. So there is nothing to search: the order of the log is the order in which the writes took effect, and a read happened at its
+offset. The checks:
 
-- A write that was acknowledged with offset r is in the log, once, and ends at r; its records are those that it asked for
-  (`Fold.wrote`), the state before allowed it (`permits`), and its answer is what the state after it gives (`answers`).
-- A request that failed for certain is not in the log. One of unknown outcome is there once or not at all, behind everything that
-  was acknowledged before it was first sent; if it is there, its records are those that it asked for, and the state allowed it.
-- Real time: what was invoked after an answer with offset r had returned lies at or behind r: reads reflect at least r, changes
-  begin there or later.
-- A read gives what the state at its offset gives. Reads that may be old (`local_reads`) need not keep up with others', but what
-  they show must have been so.
-- Sessions never go back: the offsets of one process do not sink. (A retry gets the first answer again, and may.)
-- A refusal that says something of the state is justified by the state somewhere in its window: from what was acknowledged before
-  it was first asked, to where the first change begins that was asked for after it had returned.
+- A write that was acknowledged with offset r is in the log once and ends at r. Its records match the request (`Fold.wrote`), the
+  state before allowed it (`permits`), and its answer follows from the state after it (`answers`).
+- A request that certainly failed is not in the log. A request of unknown outcome is there at most once, after everything that was
+  acknowledged before it was first sent; if it is there, its records match the request and the state allowed it.
+- Real time: an operation that was invoked after an answer with offset r had returned is at or after r. Reads reflect at least r;
+  changes begin at r or later.
+- A read returns the state at its offset. Reads that may be old (`local_reads`) need not keep up with other clients, but must
+  return a past state.
+- Sessions never go back: the offsets of one process do not decrease. (A retry gets the first answer again, and may.)
+- A refusal that depends on the state is justified by some state in its window: from the last acknowledgement before it was first
+  sent, to the first change that was requested after the refusal had returned.
 
-It trusts offsets to name what was answered; a server that lies about both the value and the offset consistently is the business
-of the black-box search (`linearizable`), which ignores offsets. It does not check that the log is the same on all nodes
-(`log_agreement`). Times are compared strictly: operations that touch in the same nanosecond overlap.
+The witness trusts offsets. A server that lies consistently about both value and offset is found by the black-box search
+(`linearizable`), which ignores offsets. The witness does not compare the logs of nodes (`log_agreement`). Times are compared
+strictly: operations that touch in the same nanosecond overlap.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from .fold import Change, Fold, changes
 
 
 class Witness:
-    """`fold` makes a state at its start. `local_reads` are the names of reads that may be older than what others have seen.
-    `sessions` False: processes may go back (they change nodes and do not say how far they were).
+    """`fold` makes the initial state. `local_reads` are the names of reads that may be older than other clients' reads.
+    `sessions` False: processes may go back (they change nodes without a minimum offset).
     """
 
     name = "witness"
@@ -83,7 +83,7 @@ class Witness:
 
 
 class _Evidence:
-    """A history beside its log."""
+    """A history with its log."""
 
     def __init__(self, log: CommittedLog, history: Sequence[Op], fold: Fold) -> None:
         self.log = log
@@ -95,7 +95,7 @@ class _Evidence:
                 self.by_request.setdefault(change.request_id, []).append(change)
         self.history = sorted(history, key=attrgetter("invoked_ns"))
         self.requests: dict[str, list[Op]] = {}
-        """The operations that sent each request, by time."""
+        """Request id → the operations that sent it, by time."""
         self.retries: set[int] = set()
         self._sort_out(fold)
         self.writes = sum(1 for sendings in self.requests.values() for op in sendings if op.outcome == OK)
@@ -123,7 +123,7 @@ class _Evidence:
                 self._refusals.append(op)
 
     def check_requests(self, fold: Fold) -> None:
-        """Each request is in the log as often as its outcome allows, and says what it was to say."""
+        """Check that each request is in the log as often as its outcome allows, with matching records."""
         add, by_request = self.findings.add, self.by_request
         for name, sendings in self.requests.items():
             found = by_request.get(name, ())
@@ -164,15 +164,15 @@ class _Evidence:
             self.findings.add("wrong record", text, [op.index])
 
     def check_real_time(self, local_reads: frozenset[str]) -> dict[int, int]:
-        """What returned first lies first. Gives, for each refusal, the offset that was acknowledged before it was first asked:
-        the answer to a retry is that of the first sending.
+        """Check the real-time order. Return, for each refusal, the offset acknowledged before it was first sent: the answer to a
+        retry is that of the first sending.
         """
         returned = sorted((op for op in self.history if op.outcome == OK and op.offset >= 0), key=attrgetter("ended_ns"))
         refusals = {op.index for op in self._refusals}
         floors: dict[int, int] = {}
         again = {sendings[0].request_id for sendings in self.requests.values() if len(sendings) > 1} if refusals else set()
         asked: dict[str, int] = {}
-        """Of requests that were sent again, the floor of the first sending."""
+        """Request that was sent again → the floor of its first sending."""
         floor, floor_op, place, count = 0, -1, 0, len(returned)
         by_request, retries = self.by_request, self.retries
         for op in self.history:
@@ -215,8 +215,8 @@ class _Evidence:
                 last[op.process] = (op.offset, op.index)
 
     def check_values(self, fold: Fold, floors: dict[int, int]) -> str:
-        """Walks through the log once, and asks about each operation where it looked. Gives why it did not get to the end, ""
-        if it did: a change that the state before does not allow cannot be folded.
+        """Walk through the log once and compare each operation with the state at its offset. Return why the walk stopped early,
+        "" if it did not: a change that the state before does not allow cannot be folded.
         """
         add, end = self.findings.add, self.log.end
         by_request = self.by_request
@@ -258,7 +258,7 @@ class _Evidence:
         return ""
 
     def _ceilings(self) -> dict[int, int]:
-        """For each refusal, where the first change begins that was asked for after it had returned."""
+        """Return, for each refusal, the begin of the first change that was requested after the refusal had returned."""
         if not self._refusals:
             return {}
         asked = sorted(
@@ -289,8 +289,8 @@ def _look(op: Op, fold: Fold, findings: Findings, end: int) -> None:
 
 
 class _Windows:
-    """Refusals whose window the walk is in, by key: each is asked about once at the start of its window, and again whenever its
-    key changes within it, until a state justifies it.
+    """Refusals whose window is open, by key. Each is checked once at the start of its window, and again when its key changes
+    within the window, until a state justifies it.
     """
 
     def __init__(
@@ -303,7 +303,7 @@ class _Windows:
         self._open: dict[str, list[tuple[Op, str]]] = {}
 
     def open_before(self, change: Change) -> None:
-        """Those whose window begins before this change is visible."""
+        """Open the windows that begin before this change is visible."""
         while self._waiting and self._waiting[-1][0] < change.end:
             self._open_next()
 
@@ -314,7 +314,7 @@ class _Windows:
             self._open.setdefault(op.key, []).append((op, wrong))
 
     def applied(self, change: Change, keys: Iterable[str]) -> None:
-        """The change is visible, and these keys have another state."""
+        """Check the open refusals of the keys that the visible change altered."""
         if not self._open:
             return
         for key in {*keys, ""}:

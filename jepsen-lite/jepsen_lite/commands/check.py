@@ -1,4 +1,4 @@
-"""`kraftlab chaos check`: stored runs are judged again."""
+"""`kraftlab chaos check`: judge stored runs again."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ Examples:
 @click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
 def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, store: str, as_json: bool) -> None:
-    """Judges each RUN (the newest one unless some are named) with the checkers of this version, and writes the verdicts into it.
+    """Judge each RUN (default: the newest) with the checkers of this version, and write the verdicts into it.
 
-    Its page shows them after: kraftlab chaos report RUN. The exit code is that of the worst run. With --all, one that cannot be
-    judged keeps no other from it.
+    To update its page: kraftlab chaos report RUN. The exit code is that of the worst run. With --all, a run that cannot be judged
+    does not stop the others.
     """
     if runs and of_all:
         raise WrongUse(f"RUN {runs[0]} and --all were both given; leave one of them out")
@@ -84,7 +84,7 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
 
 
 def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_all: bool) -> Answers:
-    """Of all of a store, one that cannot be read is passed over; who judges it says so."""
+    """Search on Spark. With --all, runs that cannot be read are skipped here; `check` reports them."""
     try:
         from kraftlab.pipeline.errors import EnvironmentFault
         from kraftlab.pipeline.session import factory, settings
@@ -107,7 +107,7 @@ def _spark_answers(directories: Sequence[RunDirectory], steps: int | None, of_al
 
 
 def _lines(directory: RunDirectory, record: RunRecord) -> list[str]:
-    """The run, and what was said about it; of checkers that found nothing only the names."""
+    """Return the run with the reasons of its verdicts; of valid verdicts only the names."""
     fine = [verdict.checker for verdict in record.verdicts if verdict.valid is True]
     lines = [f"{word(record.valid):<8} {directory.name}"]
     lines += [f"  {verdict.checker}: {verdict.reason}" for verdict in record.verdicts if verdict.valid is not True]

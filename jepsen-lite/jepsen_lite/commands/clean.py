@@ -1,4 +1,4 @@
-"""`kraftlab chaos clean`: undoes what runs have left on this machine that were killed."""
+"""`kraftlab chaos clean`: undo what killed runs have left on this machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..verdicts import HARNESS
 @click.option("--dry-run", is_flag=True, help="Only say what is left.")
 @json_option
 def clean(dry_run: bool, as_json: bool) -> None:
-    """Ends processes, unmounts disks and removes directories that runs have left which were killed; networks end with processes.
+    """End processes, unmount disks and remove directories that killed runs have left. Networks end with their processes.
 
-    Runs write down what they make before they make it, in $XDG_STATE_HOME/kraftlab/chaos (~/.local/state/kraftlab/chaos); only
-    that is touched, and nothing of a run that still goes on.
+    Runs note everything that they make before they make it, in $XDG_STATE_HOME/kraftlab/chaos (~/.local/state/kraftlab/chaos).
+    Only noted things are touched, and nothing of a run in progress.
     """
     found = list(ledger.clean(dry_run=dry_run))
     output = Output(as_json)

@@ -1,4 +1,4 @@
-"""`kraftlab chaos doctor`: what can be broken on this machine, tried a moment ago."""
+"""`kraftlab chaos doctor`: the faults that this machine can have, tested now."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..faults.networks.back_ends import NETS
 @click.command(short_help="Say which nemeses can strike on this machine, and what the others lack.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 def doctor(as_json: bool) -> None:
-    """Tries what nemeses need, in small, and says which of them can strike here, which cannot, why, and what would help.
+    """Test what nemeses need, in small. Say which nemeses can strike here, which cannot, why, and what would help.
 
-    Nothing of the trying is left.
+    Nothing is left of the tests.
     """
     found = capabilities.probe()
     standings = capabilities.standings(found)

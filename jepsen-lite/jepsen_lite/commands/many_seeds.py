@@ -1,4 +1,4 @@
-"""`kraftlab chaos test --seeds N`: one verdict for many seeds, and a run to look at for those that are not valid."""
+"""`kraftlab chaos test --seeds N`: one verdict for many seeds, and a kept run for each seed that is not valid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..store import StoreError
 from ..verdicts import CRASH, HARNESS, LIVENESS, NOT_KNOWN, SAFETY, UNKNOWN, VALID, worst
 
 KEPT_MAX = 10
-"""Seeds that are not valid are played again for a page up to so many; of the others there is a line."""
+"""At most so many runs that are not valid are played again for a page; the others get a line."""
 _WORDS = {
     VALID: "all valid",
     SAFETY: "INVALID",
@@ -29,8 +29,8 @@ _WORDS = {
 
 
 def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable[[Trial], Tried]) -> int:
-    """Plays them and says what came of them; `keep` plays one again, and writes it down: one that cannot be kept is told, and
-    ends nothing. The exit code. Ctrl-C ends it early.
+    """Play the trials and report; return the exit code. `keep` plays a trial again and keeps the run; a run that cannot be kept
+    is reported and does not stop the others. Ctrl-C ends early.
     """
     played: list[Seed] = []
     kept: list[Tried] = []
@@ -61,7 +61,7 @@ def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable
 
 
 class _Progress:
-    """How many are done, on a terminal."""
+    """The number of finished seeds, on a terminal."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -79,7 +79,7 @@ class _Progress:
             sys.stderr.flush()
 
     def makes_room(self) -> None:
-        """For other lines."""
+        """Clear the line for other output."""
         if self._width:
             sys.stderr.write("\r" + " " * self._width + "\r")
             self._width = 0

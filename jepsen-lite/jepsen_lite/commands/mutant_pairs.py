@@ -1,4 +1,4 @@
-"""`kraftlab chaos mutants --pairs`: two bugs of the mover at once, in every image that a crash may leave."""
+"""`kraftlab chaos mutants --pairs`: two bugs of the mover at once, in every possible crash image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from ..verdicts import SAFETY, VALID
 
 
 def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
-    """The exit code: SAFETY if a pair does not show that has to. WrongUse if there are no two bugs of these mutations."""
+    """Hunt the pairs of these mutations; return SAFETY if a pair that must show does not. WrongUse if no two of their bugs can be
+    paired.
+    """
     names = pairs(ids)
     if not names:
         known = ", ".join(dict.fromkeys(name.partition("-")[0] for name in BUGS))
@@ -33,7 +35,7 @@ def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
 
 
 def line_of(one: Finding[str]) -> str:
-    """A pair's line."""
+    """Return the line of a pair."""
     what = f"{one.evidence}: {one.rule}" if one.found else "no image shows it"
     news = "" if one.found == shows(one.id) else ", which is news" if one.found else ", and one should"
     return f"{one.id:<28} {one.attempts:>6,} images {one.seconds:>7.2f} s  {what}{news}"
@@ -51,7 +53,7 @@ def score_lines(score: dict[str, Any]) -> list[str]:
 
 
 def document(hunted: Sequence[Finding[str]], real_s: float) -> dict[str, object]:
-    """The document for --json."""
+    """Return the document for --json."""
     return {
         "pairs": len(hunted),
         "shown": sum(one.found for one in hunted),

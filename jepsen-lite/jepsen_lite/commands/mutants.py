@@ -1,4 +1,4 @@
-"""`kraftlab chaos mutants`: plants the field's classic bugs, and says how long each stays hidden."""
+"""`kraftlab chaos mutants`: plant the field's classic bugs and measure how long each stays hidden."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ Exit code 1 if one was not found.""",
 @click.option("--pairs", "in_pairs", is_flag=True, help="Two bugs of the mover (M, X1 to X3) at once, in all crash images.")
 @json_option
 def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, as_json: bool) -> int:
-    """Plants one bug after the other in the code under test and plays seeds of the simulators until something breaks.
+    """Plant one bug after the other in the code under test and play seeds of the simulators until something breaks.
 
-    Each line has the mutation, how many seeds and seconds of a core it took, and what saw it: a rule of the simulator, or
-    checkers of what clients saw. The canary is a real node whose fsyncs do nothing, until its power goes. With --shrink each
-    failing seed is made as small as it goes: fewer faults, nodes and operations, less time.
+    Each line has the mutation, the seeds and seconds of a core that it took, and the oracle: a rule of the simulator, or checkers
+    of the clients' history. The canary is a real node whose fsyncs do nothing until its power goes. With --shrink each failing
+    seed is made as small as possible: fewer faults, nodes and operations, less time.
     """
     chosen = _chosen(ids)
     out = Output(as_json)
@@ -105,7 +105,7 @@ def _chosen(ids: str) -> list[str]:
 
 
 def lines_of(one: Hunted) -> list[str]:
-    """A mutation's line, and one for each of its bugs if there are several."""
+    """Return the line of a mutation, and one line per bug if it has several."""
     oracle = ", ".join(one.oracles) or one.status
     lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
     for finding in one.findings:
@@ -131,7 +131,7 @@ def _least_line(least: Least) -> str:
 
 
 def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
-    """The number killed of those that were hunted here, and the time it took."""
+    """Return the number of mutations killed and the time it took."""
     score = document(hunted, real_s)["score"]
     lines = []
     for name, what in (("core", "of Raft, controllers and moves"), ("stretch", "further ones (X)")):
@@ -162,7 +162,7 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
 
 
 def document(hunted: Sequence[Hunted], real_s: float) -> dict[str, Any]:
-    """The document for --json."""
+    """Return the document for --json."""
     here = [one for one in hunted if one.status != NOT_HERE]
     core = [one for one in here if one.id != CANARY and not one.id.startswith(STRETCH)]
     stretch = [one for one in here if one.id.startswith(STRETCH)]

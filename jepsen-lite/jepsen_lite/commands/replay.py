@@ -1,4 +1,4 @@
-"""`kraftlab chaos replay`: a stored run once more, with the faults that it had."""
+"""`kraftlab chaos replay`: run a stored run again with the same faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_ANOTHER = "the run was made by another version"
 
 
 def trial_of(record: RunRecord, plan: FaultPlan) -> Trial:
-    """What such a run was, with that plan. WrongUse if nobody can run it here."""
+    """Return the trial of a stored run with that plan. WrongUse if it cannot run here."""
     if record.world not in WORLDS:
         raise WrongUse(f"the run was in the world {record.world!r}; this version has {', '.join(WORLDS)}")
     try:
@@ -46,10 +46,10 @@ Examples:
 @click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
 def replay(run: str, times: int, store: str, as_json: bool) -> None:
-    """Runs what RUN ran (a path, or a name within the store, such as "latest"): workload, options, seed and fault plan.
+    """Run RUN again (a path, or a name in the store such as "latest"): workload, options, seed and fault plan.
 
-    In the worlds simulated and shell the same happens to the last bit. On real processes the same faults strike at the same
-    times, and what processes make of that may differ: try it several times. The exit code is the worst run's.
+    In the worlds simulated and shell the result is the same to the last bit. On real processes the same faults strike at the same
+    times, but the result may differ: run it several times. The exit code is that of the worst run.
     """
     directory = RunDirectory.find(run, store)
     trial = trial_of(directory.record(), directory.plan())

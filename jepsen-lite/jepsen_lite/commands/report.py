@@ -1,4 +1,4 @@
-"""`kraftlab chaos report`: the page of a run, and the index over all runs of its store."""
+"""`kraftlab chaos report`: the page of a run, and the index of all runs of its store."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Examples:
 @click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
 def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
-    """Writes report/index.html into the directory of RUN (the newest one unless it is named) and index.html into the store.
+    """Write report/index.html into the directory of RUN (default: the newest) and index.html into the store.
 
-    The pages work from the disk, without a server or a network. A RUN that lies elsewhere, given by its path, is in no index.
+    The pages work from disk, without a server or a network. A RUN outside the store, given by its path, is in no index.
     """
     from ..report.index import Index
     from ..report.page import write_page

@@ -1,4 +1,4 @@
-"""`kraftlab chaos serve`: runs in the browser, while they come."""
+"""`kraftlab chaos serve`: the runs of a store in the browser."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Examples:
 @click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @json_option
 def serve(port: int, store: str, as_json: bool) -> None:
-    """Serves the index of a store and the pages of its runs on this machine only, until Ctrl-C.
+    """Serve the index of a store and the pages of its runs, on this machine only, until Ctrl-C.
 
-    Pages are built when they are opened. The index follows: a run appears in it when it is done.
+    Pages are built when they are opened. A run appears in the index when it is done.
     """
     from ..report.server import StoreServer
 

@@ -1,8 +1,8 @@
-"""`kraftlab chaos shrink`: the least of a failing run that still fails, and a test that shows it.
+"""`kraftlab chaos shrink`: the smallest case of a failing run that still fails, and a test that shows it.
 
-A smaller run counts as failing if a checker finds something that found something of that kind in the original: what goes wrong in
-another way does not count. On real processes a run that fails may pass the next time, so each is tried several times before it
-counts as passing; the time box, or Ctrl-C, ends the search with what was found until then.
+A smaller run counts as failing if a checker reports a violation of the same kind as in the original; other failures do not count.
+On real processes a run that fails may pass the next time, so each case is tried several times before it counts as passing. The
+time box, or Ctrl-C, ends the search with the best result so far.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .replay import trial_of
 from .trials import run_trial
 
 Failure = tuple[str, str]
-"""A checker, and the kind of what it found."""
+"""(checker, kind of violation)."""
 REFUSALS_MAX = 3
-"""So many runs may not come about, as by a port that somebody else has taken."""
+"""At most so many runs may fail to start, for example because a port is taken."""
 
 
 class Search:
-    """Tries cases, and remembers the last run that failed. `run` carries one out."""
+    """Tries cases and keeps the last run that failed. `run` carries out a case."""
 
     def __init__(self, failed: frozenset[Failure], tries: int, deadline: float, run: Callable[[Case], Tried]) -> None:
         self._failed, self._tries, self._deadline, self._run = failed, tries, deadline, run
@@ -47,13 +47,13 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """True once the time is over, or somebody has ended the search."""
+        """True once the time is over or the search was interrupted."""
         return self._is_ended or time.monotonic() > self._deadline
 
     def fails(self, case: Case) -> bool:
-        """Return True if the case fails as the original did, within as many tries as there are, before the search is over.
+        """Return True if the case fails like the original in one of its tries before the search is over.
 
-        Too many runs that cannot be had end the search, or are HarnessError or StoreError as long as nothing was found.
+        Too many runs that cannot start end the search; they raise HarnessError or StoreError if nothing was found yet.
         """
         return any(self._fails_once(case) for _ in range(self._tries))
 
@@ -80,7 +80,9 @@ class Search:
 
 
 def failing(verdicts: Iterable[Verdict]) -> frozenset[Failure]:
-    """The checkers that found something, with its kind: one may see both a broken rule and a cluster that does not come back."""
+    """Return the checkers that reported a violation, each with its kind: one checker may report a broken rule and a cluster that
+    is not ready again.
+    """
     return frozenset((verdict.checker, verdict.kind) for verdict in verdicts if verdict.valid is False)
 
 
@@ -102,10 +104,10 @@ Examples:
 @click.option("--to", "target", metavar="DIR", type=click.Path(path_type=Path), help="Where to write; default: into the run.")
 @json_option
 def shrink(run: str, store: str, tries: int | None, time_box: float, target: Path | None, as_json: bool) -> None:
-    """Leaves out faults of RUN as long as it still fails as it did, then time, clients, operations and nodes.
+    """Remove faults of RUN while it still fails in the same way, then reduce time, clients, operations and nodes.
 
-    Writes the faults that are left as plan.json, and a test for pytest that runs the least case and fails as long as the bug is
-    there. Every try is a run in the store, under shrinking/.
+    Writes the remaining faults as plan.json, and a test for pytest that runs the smallest case and fails until the bug is fixed.
+    Every try is a run in the store, under shrinking/.
     """
     directory = RunDirectory.find(run, store)
     record = directory.record()
@@ -165,7 +167,7 @@ def _size(case: Case) -> str:
 
 
 def write(trial: Trial, tried: Tried, directory: Path) -> tuple[Path, Path]:
-    """(the test's file, the plan's). HarnessError."""
+    """Write the test and the plan; return both paths. HarnessError."""
     test = directory / f"test_{trial.workload.replace('-', '_')}_{_file_name(trial.options.seed)}.py"
     plan = directory / "plan.json"
     assert trial.plan is not None, "a shrunk run has one"
@@ -184,8 +186,8 @@ def _file_name(text: str) -> str:
 
 
 def test_text(trial: Trial, plan: FaultPlan, verdicts: Sequence[Verdict]) -> str:
-    """A test for pytest that runs the trial, and passes once nothing is wrong with it and the checkers that found it say so: what
-    they cannot tell is no sign that the bug is gone.
+    """Return a test for pytest that runs the trial. It passes once no checker reports a violation and the checkers that found
+    this one say valid: "unknown" does not show that the bug is fixed.
     """
     reasons = "\n".join(f"    {verdict.checker}: {verdict.reason}" for verdict in verdicts if verdict.valid is False)
     values = {

@@ -1,4 +1,4 @@
-"""`kraftlab chaos test`: workloads on clusters while faults strike, and what checkers say of it."""
+"""`kraftlab chaos test`: workloads on clusters under faults, and the verdicts of their checkers."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def test(
     as_json: bool,
     **shared: Any,
 ) -> None:
-    """Runs each workload on a new cluster: clients and faults for --time, then all is healed, clients look once more, and
+    """Run each workload on a new cluster: clients and faults for --time; then everything is healed, clients look once more, and
     checkers judge the history against the committed log.
 
-    The exit code is the worst verdict's.
+    The exit code is that of the worst verdict.
     """
     if leave_running and (len(names) > 1 or test_count > 1 or shared["world"] != "real"):
         raise WrongUse(
@@ -123,7 +123,7 @@ def test(
 
 
 def _kept(trial: Trial, store: str, output: Output) -> Tried:
-    """One of many seeds, played again to be looked at. HarnessError."""
+    """Play one of many seeds again and keep the run. HarnessError."""
     tried = run_trial(trial, store, output, is_shown=False)
     output.lines(verdict_lines(tried))
     return tried

@@ -1,4 +1,4 @@
-"""`kraftlab chaos test-all`: a matrix of workloads and faults, one line for each run."""
+"""`kraftlab chaos test-all`: a matrix of workloads and faults, one line per run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MATRICES: dict[str, Callable[[], list[Cell]]] = {
         for nemeses in (*((kind,) for kind in KINDS), ("kill", "pause", "partition"), ("all",))
     ],
 }
-"""Name → the runs; a workload that does not run in the world that is asked for is left out."""
+"""Name → the runs. Workloads that do not run in the chosen world are left out."""
 
 
 @click.command(
@@ -77,10 +77,10 @@ Examples:
 )
 @shared_options
 def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
-    """Runs every workload of the matrix with each of its sets of faults, and prints one line for each, and one for all.
+    """Run every workload of the matrix with each of its sets of faults; print one line per run and one for all.
 
-    A run that the harness cannot carry out does not keep the others from being run. The exit code is the worst run's, that of
-    "unknown" if none was begun.
+    A run that the harness cannot carry out does not stop the others. The exit code is that of the worst run, and that of
+    "unknown" if no run was begun.
     """
     (seed,) = seeds_from(shared.pop("seed"), 1)
     deadline = None if within_s is None else time.monotonic() + within_s
@@ -127,7 +127,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
 
 
 def _seed_of(cell: Cell, seed: str) -> str:
-    """Each run of a matrix has its own: with one for all, a kind of fault would strike the same targets in all of them."""
+    """Return the seed of one run: with one seed for all, a kind of fault would strike the same targets in every run."""
     return str(random.Random(f"{seed}/{cell.workload}/{','.join(cell.nemeses)}").randrange(1 << 32))
 
 
@@ -149,7 +149,7 @@ class Row(NamedTuple):
 
 
 def sum_line(rows: Sequence[Row], planned: int) -> str:
-    """All runs in one line."""
+    """Return the line of totals."""
     valid = Counter(word(row.valid) for row in rows)
     ops = {outcome: sum(row.ops.get(outcome, 0) for row in rows) for outcome in (OK, FAIL, INFO)}
     counted = ", ".join(f"{count} {name}" for name, count in valid.most_common())

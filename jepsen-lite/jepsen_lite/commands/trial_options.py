@@ -21,7 +21,7 @@ from ..worlds.world import WORLDS, kinds_of
 
 
 class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
-    """A number, or a number of times the nodes: 10, 2n."""
+    """A number of workers: 10, or 2n for two per node."""
 
     name = "N"
 
@@ -43,7 +43,7 @@ def split_names(_: click.Context, __: click.Parameter, value: str) -> tuple[str,
 
 
 def shared_options(command: Callable[..., object]) -> Callable[..., object]:
-    """The options that both commands have."""
+    """Add the options that both commands have."""
     for option in reversed(
         (
             click.option(
@@ -99,7 +99,7 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def seeds_from(seed: str | None, count: int) -> list[str]:
-    """So many, from that one on."""
+    """Return so many seeds, starting with the given one."""
     first = str(secrets.randbelow(1 << 32)) if seed is None else seed
     if first.isdecimal():
         return [str(int(first) + number) for number in range(count)]
@@ -121,7 +121,7 @@ def new_trial(
     net: str,
     leave_running: bool = False,
 ) -> Trial:
-    """WrongUse if there is nothing of that name, or it does not run there."""
+    """Return the trial. WrongUse if a name is unknown or the combination does not exist."""
     try:
         workload = workload_named(name)
     except UnknownWorkload as error:

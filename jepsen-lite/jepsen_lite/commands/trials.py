@@ -1,4 +1,4 @@
-"""Run trials, show what came of them, and sum them up."""
+"""Run trials, show their results, and sum them up."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ logger = logging.getLogger("kraftlab.chaos")
 
 
 def report_runs(runs: Iterable[Tried], output: Output) -> int:
-    """Says what came of each run, and of all together: the exit code. After one that was cut short no other begins; nor after
-    Ctrl-C where nothing of the run that was on can be kept, or one that the harness cannot carry out: if that is the first,
-    HarnessError or StoreError.
+    """Report each run and all runs together; return the exit code.
+
+    No run begins after one that was cut short, after Ctrl-C if nothing of the current run can be kept, or after a run that the
+    harness cannot carry out. HarnessError or StoreError if that happens to the first run.
     """
     tried: list[Tried] = []
     codes: list[int] = []
@@ -61,7 +62,7 @@ def report_runs(runs: Iterable[Tried], output: Output) -> int:
 
 
 def run_in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int = 1) -> Iterator[Tried]:
-    """HarnessError."""
+    """Yield the finished trials in order. HarnessError."""
     if jobs == 1:
         for trial in trials:
             yield run_trial(trial, store, output)
@@ -70,7 +71,7 @@ def run_in_order(trials: Sequence[Trial], store: str, output: Output, jobs: int 
 
 
 def run_trial(trial: Trial, store: str, output: Output, *, is_shown: bool = True) -> Tried:
-    """Runs it, shows how that goes if it is to be told, and writes its page. HarnessError."""
+    """Run a trial and write its page; show its progress if `is_shown`. HarnessError."""
     progress = Progress(trial.workload) if is_shown else Progress(trial.workload, is_terminal=False, write=lambda text: None)
     try:
         tried = run_test(trial, store, progress)
@@ -88,7 +89,7 @@ def run_trial(trial: Trial, store: str, output: Output, *, is_shown: bool = True
 
 
 def _write_pages(tried: Tried) -> None:
-    """The run's page and its store's index. They can be written later as well: a fault here does not end anything."""
+    """Write the run's page and its store's index. Both can be written later as well, so an error here is only logged."""
     try:
         write_page(tried.directory)
         index_of(tried.directory.path.parent.parent).write()
@@ -98,12 +99,12 @@ def _write_pages(tried: Tried) -> None:
 
 @cache
 def index_of(store: Path) -> Index:
-    """One for all runs of a command, so that none is read twice."""
+    """Return the index of a store: one for all runs of a command, so that no run is read twice."""
     return Index(store)
 
 
 def _hold(tried: Tried, output: Output) -> None:
-    """Keeps the cluster until somebody wants it to end."""
+    """Keep the cluster running until Ctrl-C."""
     assert tried.close is not None, "it is running"
     try:
         output.findings(
@@ -119,7 +120,7 @@ def _hold(tried: Tried, output: Output) -> None:
 
 
 def verdict_lines(tried: Tried) -> Iterator[str]:
-    """A run's verdicts as a table, what was counted, and where it stands."""
+    """Yield a run's verdicts as a table, the counts, and the paths."""
     rows = [("checker", "valid", "kind", "seconds", "reason")]
     rows += [
         (verdict.checker, word(verdict.valid), verdict.kind, f"{verdict.seconds:.2f}", verdict.reason)
@@ -138,7 +139,7 @@ def verdict_lines(tried: Tried) -> Iterator[str]:
 
 
 def summary(tried: Sequence[Tried]) -> dict[str, object]:
-    """The one document of `--json`: of several runs, all counts together and the worst run."""
+    """Return the document of `--json`: for several runs the total counts and the worst run."""
     worst_code = worst(exit_code(one.verdicts) for one in tried)
     shown = next(one for one in tried if exit_code(one.verdicts) == worst_code)
     found: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""What can be broken on this machine: every answer was tried a moment ago, and nothing of the trying is left.
+"""The faults that this machine can have. Every capability is tested when it is asked for, and nothing is left of the test.
 
-Theory of operation. A probe does in small what a nemesis does: attaches strace to a process, mounts a disk of a few megabytes and
-shuts it down. What it makes lives in namespaces that die with it, or stands in a ledger. A probe that fails says why, in the
-words of who refused, and what would help.
+Theory of operation. A probe does in small what a nemesis does: it attaches strace to a process, or mounts a disk of a few
+megabytes and shuts it down. Everything that it makes lives in namespaces that end with it, or is noted in a ledger. A probe that
+fails gives the message of the system, and what would help.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _TIMEOUT_S = 20.0
 
 
 class Refused(Exception):
-    """A capability is not there; the text says why."""
+    """A capability is missing; the text says why."""
 
 
 class Capability(NamedTuple):
-    """`probe` says what it found, or raises Refused; `install` is what to do about that."""
+    """`probe` returns what it found or raises Refused; `install` is the remedy."""
 
     name: str
     summary: str
@@ -47,7 +47,7 @@ class Capability(NamedTuple):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a probe said. `install` is empty if it is on."""
+    """The result of a probe. `install` is empty if the capability is there."""
 
     name: str
     is_on: bool
@@ -57,8 +57,8 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Whether a nemesis can strike here. `lacks` are the capabilities that it needs and that are off; `nets` what can do to links
-    what it asks of them, empty if it asks nothing.
+    """The state of a nemesis on this machine. `lacks` are the capabilities that it needs and that are missing. `nets` are the
+    back ends that can do to links what it asks, empty if it asks nothing.
     """
 
     name: str
@@ -145,7 +145,7 @@ def _eatmydata() -> str:
 
 
 def _somebody() -> subprocess.Popen[bytes]:
-    """A process that waits, and ends with this one."""
+    """Start a process that waits and ends with this one."""
     return subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
@@ -155,7 +155,7 @@ def _require(program: str) -> None:
 
 
 def _said(*command: str) -> str:
-    """What a command says. Refused if it fails."""
+    """Return the output of a command. Refused if it fails."""
     done = _ended(*command)
     if done.returncode != 0:
         raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or f'exit code {done.returncode}'}")
@@ -163,7 +163,7 @@ def _said(*command: str) -> str:
 
 
 def _ended(*command: str) -> subprocess.CompletedProcess[str]:
-    """A command that has ended. Refused if it does not."""
+    """Run a command to its end. Refused if it takes too long."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
@@ -203,7 +203,7 @@ CAPABILITIES: dict[str, Capability] = {
 
 
 def probe(names: Collection[str] | None = None) -> tuple[Found, ...]:
-    """Tries those capabilities, all of them if None."""
+    """Test those capabilities; None: all."""
     return tuple(_probe(capability) for name, capability in CAPABILITIES.items() if names is None or name in names)
 
 
@@ -215,7 +215,7 @@ def _probe(capability: Capability) -> Found:
 
 
 def standings(found: Collection[Found]) -> tuple[Standing, ...]:
-    """Which nemeses can strike, given what was found."""
+    """Return the state of each nemesis, given the results of probes."""
     off = {capability.name: capability for capability in found if not capability.is_on}
     return tuple(
         Standing(
@@ -231,12 +231,12 @@ def standings(found: Collection[Found]) -> tuple[Standing, ...]:
 
 
 def does(net: BackEnd, kind: Kind) -> bool:
-    """Whether that can do to links what the kind asks of them."""
+    """Return True if the back end can do to links what the kind asks."""
     return net.does.issuperset(kind.asks)
 
 
 def refusal(net: str, kinds: Iterable[str]) -> str:
-    """What to say of kinds that ask of links what that net cannot do; "" if there are none."""
+    """Return a message for kinds that ask more of links than the back end can do; "" if there are none."""
     asking = [kind for kind in kinds if not does(NETS[net], KINDS[kind])]
     if not asking:
         return ""
@@ -245,11 +245,11 @@ def refusal(net: str, kinds: Iterable[str]) -> str:
 
 
 def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
-    """The capabilities that these kinds need in a cluster whose links are of that net, and that net itself."""
+    """Return the capabilities that these kinds and the back end need."""
     return frozenset(need for name in names for need in KINDS[name].needs) | frozenset(NETS[net].needs)
 
 
 def available_kinds(net: str = LINKS) -> tuple[str, ...]:
-    """The kinds that can strike here in a cluster whose links are of that net, tried now."""
+    """Return the kinds that can strike here with that back end, tested now."""
     found = probe(needed(KINDS, net))
     return tuple(standing.name for standing in standings(found) if standing.is_on and does(NETS[net], KINDS[standing.name]))

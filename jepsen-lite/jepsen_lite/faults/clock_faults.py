@@ -15,7 +15,7 @@ OF_PROCESSES: Mapping[str, Sequence[float]] = {"rate": RATES, "jump_ms": JUMPS_M
 
 
 def drawing(ways: Mapping[str, Sequence[float]]) -> Callable[[Random, Shape], list[Draft]]:
-    """Whose clocks go wrong, in one of these ways."""
+    """Return a function that draws the nodes whose clocks go wrong in one of these ways."""
 
     def draw(random: Random, shape: Shape) -> list[Draft]:
         weights = {"leader": 2, "follower": 2, "controller": 1, "controllers": 1, **({"broker": 1} if shape.brokers else {})}
@@ -26,7 +26,7 @@ def drawing(ways: Mapping[str, Sequence[float]]) -> Callable[[Random, Shape], li
 
 
 def clock(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """The clocks by which nodes wait and measure run at another rate (`rate`) for a while, or jump ahead once (`jump_ms`)."""
+    """Let the clocks by which nodes wait and measure run at another rate (`rate`) for a while, or jump ahead once (`jump_ms`)."""
     arguments = hit.arguments
     others = arguments.keys() - OF_PROCESSES.keys()
     if others:

@@ -1,4 +1,4 @@
-"""What an operator may do at any time: voters that leave and join, disks that are replaced, replicas that move."""
+"""Operator actions as faults: voters leave and join, disks are replaced, replicas move."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def draw_membership(random: Random, shape: Shape) -> list[Draft]:
 
 @asynccontextmanager
 async def membership(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """A voter leaves the quorum and joins it again, with an empty disk if `wipe`."""
+    """Let a voter leave the quorum and join again, with an empty disk if `wipe`."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
     hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
@@ -44,7 +44,7 @@ async def membership(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None
 
 
 async def _join(victim: ClusterUnderFaults, node: int) -> None:
-    """Makes the node a voter again, however long others keep it from that. CannotUndo."""
+    """Make the node a voter again, retrying while other faults prevent it. CannotUndo."""
     fault: Exception | None = None
     with trio.move_on_after(_JOIN_WITHIN_S):
         while True:
@@ -69,7 +69,7 @@ def draw_move_dirs(random: Random, shape: Shape) -> list[Draft]:
 
 @asynccontextmanager
 async def move_dirs(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """A broker moves some of its replicas to other log directories of its own (KIP-113). Nothing is undone."""
+    """Let a broker move some of its replicas to other log directories (KIP-113). Nothing is undone."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
     described = await victim.work(victim.directories.described, node)
@@ -80,7 +80,7 @@ async def move_dirs(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]
 
 
 def _chosen(node: int, described: Sequence[Any], count: int, random: Random) -> dict[Replica, str]:
-    """So many replicas, and where each is to go. CannotStrike."""
+    """Choose so many replicas and a target directory for each. CannotStrike."""
     directories = [found for found in described if not found.error_code]
     places = {
         (topic.name, partition.partition_index): directory.log_dir

@@ -1,9 +1,10 @@
-"""A cluster while faults strike it: each fault holds what it breaks for as long as its `async with` lasts.
+"""A cluster under faults: each fault is in force for as long as its `async with` lasts.
 
-Theory of operation. Faults overlap, and the book that `kraftlab cluster` has too (`kraftlab.lab.faults.holds`) keeps count: a
-hold is noted before its fault is brought about, and the last holder that lets go undoes it, done or not. `FaultSteps` says
-what has to be done. The steps block, so they run in threads; steps of one node, and steps of links, run one after the other.
-No cancellation tears a fault from its undo. Only nodes of the cluster are signalled, by the process that forked them.
+Theory of operation. Faults overlap, and the same book as in `kraftlab cluster` (`kraftlab.lab.faults.holds`) counts their
+holders: a hold is noted before its fault is brought about, and the last holder to let go undoes the fault, whether it was
+complete or not. `FaultSteps` says which steps this takes. Steps block, so they run in threads; steps of one node, and steps of
+links, run one after the other. No cancellation separates a fault from its undo. Only nodes of the cluster are signalled, by the
+process that forked them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Leads(NamedTuple):
 
 
 class FindLeader(Protocol):
-    """Asks who leads; None if the leader is unknown. `above`: as soon as a leader is known in an epoch above that one."""
+    """Return the leader, None if it is unknown. `above`: return as soon as a leader is known in an epoch above that one."""
 
     async def __call__(self, above: int | None = None) -> Leads | None: ...
 
@@ -64,11 +65,12 @@ async def in_thread(work: Callable[..., object], *arguments: object) -> Any:
 
 
 class ClusterUnderFaults:
-    """`cluster` has what `kraftlab.lab.faults.fault_steps.BreakableCluster` demands, and more for faults of voters and replicas.
+    """`cluster` is a `kraftlab.lab.faults.fault_steps.BreakableCluster` with additional methods for faults of voters and
+    replicas.
 
-    `find_leader` asks who leads, `guard` knows what the quorum can do without; `disks` are those whose power can be taken, by
-    node. `ledger` None: nothing of this cluster can outlive the harness. `work` runs what may block, by default in a thread;
-    `tampering` makes disks fail and `directories` are brokers', by default those of processes.
+    `find_leader` returns the leader, `guard` knows which nodes the quorum can spare, `disks` are the disks whose power can be
+    taken, by node. `ledger` None: nothing of this cluster can outlive the harness. `work` runs blocking steps, by default in a
+    thread. `tampering` makes disks fail and `directories` are the brokers', by default those of processes.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class ClusterUnderFaults:
 
     @property
     def ledger(self) -> Ledger:
-        """The book of what would outlive the harness; only clusters of processes have one."""
+        """The ledger of everything that would outlive the harness; only clusters of processes have one."""
         assert self._ledger is not None, "this cluster has no processes"
         return self._ledger
 
@@ -107,7 +109,7 @@ class ClusterUnderFaults:
         return (*self.cluster.controller_ids, *self.cluster.broker_ids)
 
     async def view(self, *, with_leader: bool = True) -> View:
-        """The cluster now."""
+        """Return the current state of the cluster."""
         up = frozenset(node for node in self._running(self.nodes) if Fault(PAUSED, node) not in self._holds)
         leader = await self.find_leader() if with_leader else None
         return View(self.cluster.controller_ids, self.cluster.broker_ids, up, None if leader is None else leader.node)
@@ -119,8 +121,8 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def kept_down(self, nodes: Iterable[int]) -> AsyncIterator[tuple[int, ...]]:
-        """Kill the nodes (kill -9), and start them when nothing keeps them down any more; yield those of them that ran.
-        CannotStrike if none did.
+        """Kill the nodes (kill -9); start them when nothing keeps them down any more. Yield those that were running. CannotStrike
+        if none was.
         """
         held = [node for node in nodes if Fault(DOWN, node) in self._holds or self.cluster.pid(node) is not None]
         async with self._kept(DOWN, held):
@@ -128,8 +130,8 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def kept_stopped(self, nodes: Iterable[int]) -> AsyncIterator[tuple[int, ...]]:
-        """Pause the nodes (SIGSTOP), also if they are killed and started again meanwhile; yield those of them that ran.
-        CannotStrike if none did.
+        """Pause the nodes (SIGSTOP), also if they are killed and started again meanwhile. Yield those that were running.
+        CannotStrike if none was.
         """
         held = self._running(nodes)
         async with self._kept(PAUSED, held):
@@ -137,7 +139,7 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def kept_dark(self, nodes: Iterable[int]) -> AsyncIterator[None]:
-        """Take the power of the disks of nodes that this caller keeps down: what they have not synced is gone."""
+        """Take the power of the disks of nodes that the caller keeps down: unsynced data are lost."""
         async with self._kept(DARK, tuple(nodes)):
             yield
 
@@ -154,7 +156,7 @@ class ClusterUnderFaults:
             await undo_each(partial(self._let_go, hold), faults)
 
     async def _let_go(self, hold: Hold, fault: Fault) -> None:
-        """End a fault with its last holder. A disk that cannot get its power back stays dark, so that its node is not started."""
+        """End a fault with its last holder. A disk whose power cannot be restored stays dark, so that its node is not started."""
         if not self._holds.drop(hold, [fault]):
             return
         try:
@@ -178,7 +180,7 @@ class ClusterUnderFaults:
                 self._note(node)
 
     async def while_down(self, node: int, work: Callable[[int], object]) -> None:
-        """Do something to the files of a node that this caller keeps down. CannotStrike if they cannot be reached."""
+        """Change the files of a node that the caller keeps down. CannotStrike if they cannot be reached."""
         async with self._turns[node]:
             if Fault(DARK, node) in self._holds:
                 raise CannotStrike(f"the disk of node {node} has no power")
@@ -195,8 +197,8 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def noted(self) -> AsyncIterator[None]:
-        """Keep the processes of the nodes in the ledger: a paused process does not end with the harness. The disks keep what the
-        cluster was laid out with.
+        """Note the processes of the nodes in the ledger, because a paused process does not end with the harness. Sync the disks,
+        so that they keep the layout of the cluster.
         """
         for node in self.nodes:
             self._note(node)
@@ -209,7 +211,7 @@ class ClusterUnderFaults:
                 self.ledger.drop(entry)
 
     def _note(self, node: int) -> None:
-        """Note the process that a node has now."""
+        """Note the current process of a node."""
         if self._ledger is None:
             return
         pid = self.cluster.pid(node)
@@ -225,7 +227,7 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def kept_wrong(self, nodes: Iterable[int], *, rate: float = 1.0, jump_s: float = 0.0) -> AsyncIterator[None]:
-        """Let the clocks of the nodes jump ahead, and run at that rate times what other faults want. ClusterError."""
+        """Let the clocks of the nodes jump ahead, and multiply their rate by `rate`. ClusterError."""
         hold = Hold(rate=rate)
 
         def settle(fault: Fault) -> None:
@@ -251,8 +253,8 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def kept_cut(self, links: Iterable[Link], *, reset: bool = False, drop: bool = False) -> AsyncIterator[None]:
-        """Let nothing pass the links until nothing keeps them cut. `reset`: connections break, otherwise they seem to live, and
-        what waits comes late, or never if `drop`.
+        """Let nothing pass the links until no fault keeps them cut. With `reset` connections break; otherwise they seem alive,
+        and waiting messages are delivered late, or never with `drop`.
         """
         hold, faults = Hold(reset=reset), [Fault(CUT, *link) for link in links]
         self._holds.add(hold, faults)
@@ -265,7 +267,7 @@ class ClusterUnderFaults:
 
     @asynccontextmanager
     async def kept_shaped(self, links: Iterable[Link], shape: LinkShape) -> AsyncIterator[None]:
-        """Shape the messages of the links, beside what other faults want of them."""
+        """Shape the messages of the links, in addition to other faults."""
         is_slow, is_lossy = shape.delay_ms or shape.jitter_ms, shape.loss or shape.duplicate or shape.reorder
         kinds = [kind for kind, is_wanted in ((SLOW, is_slow), (LOSSY, is_lossy)) if is_wanted]
         hold, faults = Hold(shape=shape), [Fault(kind, *link) for link in links for kind in kinds]
@@ -284,7 +286,7 @@ class ClusterUnderFaults:
 
 
 async def each(work: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
-    """Do the work for all things at the same time, and raise the first error when all are done."""
+    """Do the work for all items concurrently; raise the first error when all are done."""
     faults: list[Exception] = []
 
     async def one(thing: T) -> None:
@@ -301,7 +303,7 @@ async def each(work: Callable[[T], Awaitable[None]], things: Iterable[T]) -> Non
 
 
 async def undo_each(undo: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
-    """Undo all, whatever becomes of the others, and even if cancelled. CannotUndo."""
+    """Undo all items, even if some fail or the caller is cancelled. CannotUndo."""
     with trio.CancelScope(shield=True):
         try:
             await each(undo, things)

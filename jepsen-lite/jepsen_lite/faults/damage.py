@@ -1,12 +1,12 @@
-"""Damage to the metadata log of a node that is down: where it may go, and what it does. The choice is pure.
+"""Damage to the metadata log of a node that is down. The choice of the damage is pure.
 
-Theory of operation. A node can tell rot from a torn tail only below the largest high watermark that another batch of its log
-bears: there it must notice, not vote, and repair itself from the others. Rot above that is taken for torn, and would lose what
-this node has acknowledged; nobody could do better, so it is not tried. What a crash tears is what was not synced yet, so a torn
-tail is added behind what is there: the beginning of a batch that was never finished.
+Theory of operation. A node can tell corruption from a torn tail only below the largest high watermark that another batch of its
+log carries. There it must notice the corruption, must not vote, and must repair itself from the others. Corruption above it looks
+like a torn tail and would lose acknowledged data; no node could do better, so this harness does not do it. A crash tears only
+unsynced data, so a torn tail is added after the existing data: the beginning of an unfinished batch.
 
-Damage is repairable only while the others are whole, so a node counts as damaged until its bytes are other ones again and it has
-no repair under way, and a majority of the controllers is whole at any time (the fault atlas of TigerBeetle's simulator, for whole
+Damage is repairable only while the others are whole. So a node counts as damaged until its bytes have changed again and no repair
+is in progress, and a majority of the controllers is whole at any time (the fault atlas of TigerBeetle's simulator, for whole
 logs).
 """
 
@@ -29,14 +29,14 @@ THIS_MACHINE: FileSystem = RealFileSystem()
 
 
 class Placed(NamedTuple):
-    """A batch of a file, and where its bytes begin."""
+    """A batch of a file, and the position of its first byte."""
 
     position: int
     header: BatchHeader
 
 
 class Damage(NamedTuple):
-    """Bytes of a file, as they were and as they are to be."""
+    """Bytes of a file before and after the damage."""
 
     path: Path
     position: int
@@ -45,7 +45,7 @@ class Damage(NamedTuple):
     files: FileSystem = THIS_MACHINE
 
     def inflict(self) -> None:
-        """StorageError, FileNotFoundError."""
+        """Write the damaged bytes. StorageError, FileNotFoundError."""
         file = self.files.open(str(self.path))
         try:
             file.pwrite(self.after, self.position)
@@ -54,7 +54,7 @@ class Damage(NamedTuple):
             file.close()
 
     def is_there(self) -> bool:
-        """Whether the file still has the damaged bytes, as far as anybody can tell."""
+        """Return True if the file still has the damaged bytes, or cannot be read."""
         try:
             file = self.files.open(str(self.path))
             try:
@@ -72,7 +72,7 @@ def log_directory(metadata_directory: Path) -> Path:
 
 
 def segments(metadata_directory: Path, files: FileSystem = THIS_MACHINE) -> dict[Path, bytes]:
-    """The segments of a log that nobody writes, by path in the order of their offsets."""
+    """Return the segments of a log that no process writes, by path in the order of their offsets."""
     directory = log_directory(metadata_directory)
     names = [name for name in files.names(str(directory)) if segment_base_offset(name) is not None]
     return {directory / name: files.read(str(directory / name)) for name in names}
@@ -83,7 +83,7 @@ def is_repairing(metadata_directory: Path, files: FileSystem = THIS_MACHINE) -> 
 
 
 def batches(segment: bytes) -> Iterator[Placed]:
-    """The valid batches of a segment, up to the first that is none."""
+    """Yield the valid batches of a segment, up to the first invalid one."""
     position = HEADER_PAGE_BYTES
     while position < len(segment):
         try:
@@ -95,7 +95,7 @@ def batches(segment: bytes) -> Iterator[Placed]:
 
 
 def rot(log: Mapping[Path, bytes], random: Random) -> Damage | None:
-    """A few bits of one batch flip, which is certainly committed; None if there is none yet."""
+    """Flip a few bits of a batch that is certainly committed; None if there is no such batch yet."""
     found = [(path, placed) for path, segment in log.items() for placed in batches(segment)]
     candidates = []
     for path, placed in found:
@@ -116,7 +116,7 @@ def _stamp_of_others(batch: Placed, found: Iterable[Placed]) -> int:
 
 
 def torn(log: Mapping[Path, bytes], random: Random) -> Damage | None:
-    """The beginning of a batch stands behind the last one of the log; None if the log has no batch."""
+    """Add the beginning of a batch after the last one of the log; None if the log has no batch."""
     for path, segment in reversed(list(log.items())):
         found = list(batches(segment))
         if found:

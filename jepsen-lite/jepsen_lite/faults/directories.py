@@ -1,4 +1,4 @@
-"""Log directories of brokers, as one asks them and as one moves replicas among them (KIP-113)."""
+"""Log directories of brokers: describe them and move replicas among them (KIP-113)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Protocol
 CHANGE_TIMEOUT_MS = 5_000
 
 Replica = tuple[str, int]
-"""Topic and partition."""
+"""(topic, partition)."""
 
 
 class Directories(Protocol):
-    """CLUSTER_FAULTS."""
+    """The log directories of a cluster's brokers. Errors are CLUSTER_FAULTS."""
 
     def described(self, broker: int) -> Sequence[object] | Awaitable[Sequence[object]]:
-        """The results of DescribeLogDirs."""
+        """Return the results of DescribeLogDirs."""
 
     def moved(self, broker: int, paths: Mapping[Replica, str]) -> Awaitable[None] | None:
-        """The broker has been told to take these replicas to these directories."""
+        """Tell the broker to move these replicas to these directories."""
 
 
 class ProcessDirectories:
-    """Of a LocalCluster. Blocks."""
+    """The log directories of a LocalCluster. Methods block."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster

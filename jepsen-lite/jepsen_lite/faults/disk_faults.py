@@ -1,6 +1,6 @@
-"""Disks that fail: errors, full and slow disks, rot, torn tails, and the loss of power.
+"""Disks that fail: errors, full and slow disks, corruption, torn tails, and loss of power.
 
-A node whose disk fails may end by itself; when the fault is over it is started again.
+A node whose disk fails may end by itself; it is started again when the fault is over.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ def draw_controller(random: Random, shape: Shape) -> list[Draft]:
 
 
 def draw_power_loss(random: Random, shape: Shape) -> list[Draft]:
-    """All at once is what shows whether committed data were durable."""
+    """All controllers at once show whether committed data were durable."""
     weights = {"leader": 2, "follower": 1, "controllers": 2, **({"majority": 1, "minority": 1} if shape.controllers > 2 else {})}
     return [Draft(one_of(random, weights))]
 
 
 def disk_error(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """Every fsync fails with EIO."""
+    """Let every fsync fail with EIO."""
     hit.detail = "fsync: EIO"
     return _tampered(victim, hit, victim.tampering.failing)
 
 
 def disk_full(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """No file can be written any more, as on a full disk."""
+    """Let every write to a file fail, as on a full disk."""
     hit.detail = "no file can be written"
     return _tampered(victim, hit, victim.tampering.full)
 
 
 def slow_disk(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """Every fsync takes longer."""
+    """Delay every fsync."""
     delay_ms = int(hit.arguments["delay_ms"])
     hit.detail = f"fsync: {delay_ms} ms later"
     return _tampered(victim, hit, partial(victim.tampering.slow, delay_ms=delay_ms))
@@ -81,7 +81,9 @@ Choose = Callable[[Mapping[Path, bytes], Random], Damage | None]
 
 @asynccontextmanager
 async def bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """Committed bytes of a node's metadata log rot while it is down; it must notice and repair itself from the others."""
+    """Corrupt committed bytes of a node's metadata log while the node is down. The node must notice and repair itself from the
+    others.
+    """
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
     async with victim.guard.damaging(node), victim.kept_down([node]):
@@ -91,7 +93,9 @@ async def bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def torn(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """A node dies while it writes: a batch that was not finished stands at the end of its metadata log; it must be cut away."""
+    """Leave an unfinished batch at the end of a node's metadata log, as if the node had died while writing. The node must
+    truncate it.
+    """
     async with victim.kept_down(hit.nodes):
         for node in hit.nodes:
             if not victim.guard.is_whole(node):
@@ -119,7 +123,7 @@ def _inflict(victim: ClusterUnderFaults, node: int, choose: Choose, hit: Hit) ->
 
 @asynccontextmanager
 async def power_loss(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """The nodes are gone, and with them all that their disks had not synced."""
+    """Kill the nodes and lose everything that their disks had not synced."""
     nodes = [node for node in hit.nodes if node in victim.disks]
     if not nodes:
         raise CannotStrike("no disk of these nodes has a power of its own")

@@ -1,4 +1,4 @@
-"""How a fault that is meant can fail itself."""
+"""Errors of the faults themselves."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kraftlab.lab import ClusterError
 from kraftlab.metadata.errors import ApiError
 
 CLUSTER_FAULTS = (ClusterError, ApiError, ClusterUnreachable, ConfigError, OSError)
-"""What a cluster that other faults strike may answer to one more."""
+"""Errors of a cluster that other faults already strike."""
 
 
 class CannotStrike(Exception):
-    """A fault cannot be done here and now; the text says why. The run goes on."""
+    """A fault cannot be brought about here and now; the text says why. The run continues."""
 
 
 class CannotUndo(Exception):

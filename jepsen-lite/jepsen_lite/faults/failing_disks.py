@@ -1,4 +1,4 @@
-"""How disks of running nodes are made to fail: on processes by strace, and by a limit that the kernel puts on them."""
+"""Failing disks of running nodes: by strace, and by a limit of the kernel on file sizes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .strace import SYNCS, kept_injected
 
 
 class Tampering(Protocol):
-    """Each of these lasts as long as its `async with`. CannotStrike."""
+    """Each fault lasts as long as its `async with`. CannotStrike."""
 
     def failing(self, node: int) -> AbstractAsyncContextManager[None]:
-        """Every fsync fails with EIO."""
+        """Let every fsync fail with EIO."""
 
     def slow(self, node: int, delay_ms: int) -> AbstractAsyncContextManager[None]:
-        """Every fsync takes longer."""
+        """Delay every fsync."""
 
     def full(self, node: int) -> AbstractAsyncContextManager[None]:
-        """No file can be written."""
+        """Let every write to a file fail."""
 
 
 class ProcessTampering:
-    """Of a LocalCluster; `ledger` gives where it is written down."""
+    """Failing disks of a LocalCluster. `ledger` returns the ledger to note processes in."""
 
     def __init__(self, cluster: Any, ledger: Callable[[], Ledger]) -> None:
         self._cluster, self._ledger = cluster, ledger

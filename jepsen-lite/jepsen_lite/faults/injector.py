@@ -1,9 +1,9 @@
-"""A fault plan carried out on a cluster of processes.
+"""Carry out a fault plan.
 
-Theory of operation. Every action is a task of its own that sleeps until its time, looks up whom its word means, strikes, waits
-and undoes. Its strike says when it truly began and when it was truly undone, as read from the run's clock before and after. What
-cannot be done is said in the strike and does not end the run. However the tasks end, at their time, by a cancellation, or because
-the harness itself fails, what was struck is undone before they are gone.
+Theory of operation. Every action is a task that sleeps until its time, resolves its target, strikes, waits and undoes. Its strike
+records when it truly began and when it was truly undone, by the run's clock. A fault that cannot be brought about is recorded in
+its strike and does not end the run. Every fault is undone before its task is gone, whether the task ends at its time, by
+cancellation, or by an error of the harness.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .targets import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
 
 _POLL_S = 0.02
 _PATIENCE_S = 5.0
-"""How long a strike at the next leader waits for an election."""
+"""A strike at the next leader waits so long for an election."""
 _LEAST_PART = 0.25
-"""Of its time, that a strike lasts which had to wait for its target."""
+"""A strike that had to wait for its target lasts at least this part of its duration."""
 _EXPECTED = (CannotStrike, CannotUndo, NobodyMeant, *CLUSTER_FAULTS)
 
 
@@ -94,14 +94,14 @@ async def _strike(
 
 
 async def _aim(victim: ClusterUnderFaults, action: Action, random: Random) -> tuple[int, ...]:
-    """Whom the action's word means. CannotStrike, NobodyMeant."""
+    """Return the nodes that the action's target means now. CannotStrike, NobodyMeant."""
     if action.target == NEW_LEADER:
         return (await _next_leader(victim),)
     return nodes_meant(action.target, await victim.view(with_leader=action.target in OF_LEADER), random)
 
 
 async def _next_leader(victim: ClusterUnderFaults) -> int:
-    """Who wins the next election."""
+    """Wait for the next election and return its winner."""
     before = await victim.find_leader()
     above = -1 if before is None else before.epoch
     with trio.move_on_after(_PATIENCE_S):

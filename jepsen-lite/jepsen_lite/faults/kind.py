@@ -1,4 +1,4 @@
-"""What a kind of fault is: a row of the table in `kinds.py`."""
+"""A kind of fault: a row of the table in `kinds.py`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, NamedTuple
 from .cluster_under_faults import ClusterUnderFaults
 
 Fault = AbstractAsyncContextManager[None]
-"""Entering it strikes, leaving it undoes that, however it is left."""
+"""Entering it strikes; leaving it undoes the fault, however it is left."""
 
 
 class Shape(NamedTuple):
-    """How large the cluster will be that a plan is drawn for."""
+    """The size of the cluster that a plan is drawn for."""
 
     controllers: int
     brokers: int
 
 
 class Draft(NamedTuple):
-    """What an action does, before it has a time. Those drawn together begin together."""
+    """The effect of an action, before it has a time. Drafts drawn together begin together."""
 
     target: str
     arguments: dict[str, Any] = {}
 
 
 class Hit:
-    """One action as it strikes. `nodes` is whom its word means now, then whom of these the fault strikes; `links` are those that
-    its arguments mean; faults add to `detail`, which is for people. `random` is the action's own.
+    """One action as it strikes. `nodes` are first the nodes that its target means, then those that the fault strikes; `links` are
+    the links concerned; faults write to `detail`, a text for people. `random` is the action's own generator.
     """
 
     def __init__(self, nodes: tuple[int, ...], arguments: Mapping[str, Any], random: Random) -> None:
@@ -41,15 +41,15 @@ class Hit:
 
 
 class Rhythm(NamedTuple):
-    """How often a kind strikes and how long it lasts, in intervals of the run (lowest, highest)."""
+    """Pauses between strikes and durations of strikes, in intervals of the run (lowest, highest)."""
 
     pause: tuple[float, float] = (0.3, 1.5)
     duration: tuple[float, float] = (0.2, 1.2)
 
 
 class Kind(NamedTuple):
-    """`needs` are names of capabilities (`capabilities.py`), `asks` what links must be able to do (`networks/back_ends.py`).
-    `ends_nodes`: that a node ends by itself is what may be expected.
+    """`needs` are capabilities (`capabilities.py`), `asks` are demands on links (`networks/back_ends.py`). `ends_nodes`: a node
+    may end by itself.
     """
 
     name: str
@@ -63,5 +63,5 @@ class Kind(NamedTuple):
 
 
 def one_of(random: Random, weights: Mapping[str, float]) -> str:
-    """One of the words, the heavier the likelier."""
+    """Return one of the words at random, by weight."""
     return random.choices(tuple(weights), tuple(weights.values()))[0]

@@ -7,7 +7,7 @@ from .kind import Kind, Rhythm
 from .networks.back_ends import CUT, DELAY, DUPLICATE, HOLD, LOSS, REORDER
 
 SELDOM = Rhythm(pause=(0.4, 2.0), duration=(0.3, 1.0))
-"""For what a cluster takes a while to get over."""
+"""For faults that take a cluster a while to recover from."""
 
 KINDS: dict[str, Kind] = {
     kind.name: kind

@@ -1,4 +1,4 @@
-"""Who leads a cluster of processes, and who votes in it, as its controllers say."""
+"""The leader and the voters of a cluster of processes, as its controllers report them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _TIMEOUT_MS = 400
 
 
 class LeaderFinder:
-    """Asks every controller that runs, at the same time, and believes the highest epoch. The cluster is a LocalCluster; close it
-    when done."""
+    """Asks all running controllers concurrently and believes the highest epoch. The cluster is a LocalCluster; close the finder
+    when done.
+    """
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
@@ -27,7 +28,9 @@ class LeaderFinder:
         self._admin.close()
 
     async def __call__(self, above: int | None = None) -> Leads | None:
-        """None if no controller knows a leader. `above`: as soon as one knows a leader in an epoch above."""
+        """Return the leader, None if no controller knows one. `above`: return as soon as a controller knows a leader in an epoch
+        above.
+        """
         found: list[Leads] = []
 
         def heard(_: int, answer: Any) -> bool:
@@ -39,7 +42,7 @@ class LeaderFinder:
         return max(found, key=lambda leads: leads.epoch, default=None)
 
     async def voters(self) -> dict[int, frozenset[int]]:
-        """Who votes, by the controllers that answer: each by what its own log says, committed or not."""
+        """Return the voters by the controllers that answer, each from its own log, committed or not."""
         found: dict[int, frozenset[int]] = {}
 
         def heard(node: int, answer: Any) -> bool:
@@ -50,7 +53,7 @@ class LeaderFinder:
         return found
 
     async def _ask_all(self, heard: Callable[[int, Any], bool]) -> None:
-        """`heard` says whether that was enough."""
+        """Ask all controllers. `heard` takes each answer and returns True if that was enough."""
 
         async def ask(node: int) -> None:
             try:

@@ -1,14 +1,13 @@
-"""What a harness has made on this machine that would outlive it: written down before it is made, so that anybody can undo it.
+"""Everything that a harness makes on this machine and that could outlive it, noted before it is made so that it can be undone.
 
-Theory of operation. Every process of the harness keeps one file, `$XDG_STATE_HOME/kraftlab/chaos/RUN.json`: who it is, and the
-processes, mounts and directories that are its; networks go with the processes that hold them. An entry stands there before the
-thing is made (a process: as soon as its id is known) and goes when the thing is gone. Whatever is left when the harness ends is
-undone by the harness, the newest first; what a kill -9 of it has left is undone by `kraftlab chaos clean`, from the file. A
-process is named by its id and the moment it began, so that nobody else's is ever killed that got the same id later; after a
-reboot only directories are left.
+Theory of operation. Every process of the harness keeps one file, `$XDG_STATE_HOME/kraftlab/chaos/RUN.json`, with its identity and
+its processes, mounts and directories; networks end with the processes that hold them. An entry is added before the thing is made
+(a process: as soon as its id is known) and removed when the thing is gone. When the harness ends, it undoes the remaining
+entries, newest first. After a kill -9 of the harness `kraftlab chaos clean` undoes them from the file. A process is identified by
+its id and its start time, so a process that got the same id later is never killed. After a reboot only directories remain.
 
-Only what stands in such a file is ever touched, mounts and directories only below directories that the harness has made, which
-have its mark in their names.
+Only things noted in such a file are ever touched, and mounts and directories only below directories that the harness has made,
+which have its mark in their names.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from kraftlab.lab import ClusterError
 from kraftlab.lab.locking import LEFT_WITHIN_S, is_left
 
 MARK = "kraftlab-chaos-"
-"""How the names of directories begin that a harness has made."""
+"""The prefix of directories that a harness has made."""
 _GONE_WITHIN_S = 5.0
 _UNUSED_WITHIN_S = 15.0
 _COMMAND_TIMEOUT_S = 20.0
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
-"""How Linux writes spaces and the like in the paths of mounts."""
+"""Linux's escapes for spaces and the like in the paths of mounts."""
 
 
 class Process(msgspec.Struct, frozen=True, tag="process"):
-    """`began` is when it began, in the words of the operating system."""
+    """`began` is the start time in the format of the operating system."""
 
     pid: int
     began: str
@@ -52,7 +51,7 @@ class Process(msgspec.Struct, frozen=True, tag="process"):
 
 
 class Mount(msgspec.Struct, frozen=True, tag="mount"):
-    """A file system mounted at `path`, of a loop device or none."""
+    """A file system mounted at `path`."""
 
     path: str
 
@@ -65,7 +64,7 @@ Entry = Process | Mount | Directory
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A ledger's file. `boot` names the time since the machine has started."""
+    """The file of a ledger. `boot` identifies the current boot of the machine."""
 
     run: str
     harness: Process
@@ -75,11 +74,13 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class NotUndone(Exception):
-    """Something that a harness has made is still there; the text says what, why, and what to do."""
+    """A thing that a harness has made still exists; the text says which, why, and what to do."""
 
 
 class Ledger:
-    """One harness's. Thread-safe. Closing it, leaving it as a context manager and the end of the process undo what is left."""
+    """The ledger of one harness. Thread-safe. Closing it, leaving it as a context manager and the end of the process undo the
+    remaining entries.
+    """
 
     def __init__(self, home: Path | None = None) -> None:
         self.run = secrets.token_hex(4)
@@ -91,19 +92,19 @@ class Ledger:
         atexit.register(self.close)
 
     def add(self, entry: Entry) -> None:
-        """It is about to be made. ClusterError if that cannot be written down."""
+        """Note a thing that is about to be made. ClusterError if the file cannot be written."""
         with self._turn:
             self._entries.append(entry)
             self._write()
 
     def drop(self, entry: Entry) -> None:
-        """It is gone."""
+        """Remove the entry of a thing that is gone."""
         with self._turn:
             self._entries.remove(entry)
             self._write()
 
     def add_process(self, pid: int, what: str) -> Process | None:
-        """A process that has just begun; None if it is over already."""
+        """Note a process that has just begun; None if it has already ended."""
         moment = began(pid)
         if moment is None:
             return None
@@ -112,7 +113,7 @@ class Ledger:
         return entry
 
     def new_directory(self, *, within: str | os.PathLike[str] | None = None) -> Path:
-        """An empty directory that goes with the ledger."""
+        """Create an empty directory that is removed with the ledger."""
         path = Path(within or tempfile.gettempdir()) / f"{MARK}{self.run}-{secrets.token_hex(3)}"
         self.add(Directory(str(path)))
         path.mkdir()
@@ -132,7 +133,7 @@ class Ledger:
             ) from error
 
     def close(self) -> None:
-        """Undoes what is left. NotUndone; what could not be undone stays in the file."""
+        """Undo the remaining entries. NotUndone; entries that could not be undone stay in the file."""
         atexit.unregister(self.close)
         if self._harness.pid != os.getpid():
             return  # a forked child's copy
@@ -154,8 +155,8 @@ class Ledger:
 
 
 class Cleaned(msgspec.Struct, frozen=True):
-    """What became of one ledger: `is_running`, its harness still runs and nothing was touched; `undone`, what there was;
-    `faults`, what could not be undone.
+    """The result for one ledger. `is_running`: its harness still runs and nothing was touched. `undone`: the things that existed.
+    `faults`: the things that could not be undone.
     """
 
     run: str
@@ -165,7 +166,7 @@ class Cleaned(msgspec.Struct, frozen=True):
 
 
 def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleaned]:
-    """Undoes what harnesses have left that are gone. `dry_run` only tells."""
+    """Undo what dead harnesses have left. `dry_run`: only report it."""
     for path in sorted((home or state_directory()).glob("*.json")):
         try:
             page = read_json(path, Page)
@@ -192,7 +193,7 @@ def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleane
 
 
 def _undo_all(entries: list[Entry]) -> tuple[list[Entry], list[str]]:
-    """(what is still there, why), the newest first: mounts go before their directories."""
+    """Undo the entries, newest first, since mounts must go before their directories. Return the entries that remain, and why."""
     left: list[Entry] = []
     faults: list[str] = []
     for entry in reversed(entries):
@@ -226,7 +227,7 @@ def is_there(entry: Entry) -> bool:
 
 
 def undo(entry: Entry) -> None:
-    """Makes it go. NotUndone, OSError."""
+    """Remove the thing. NotUndone, OSError."""
     match entry:
         case Process(pid=pid):
             with contextlib.suppress(ProcessLookupError):
@@ -250,7 +251,7 @@ def undo(entry: Entry) -> None:
 
 
 def _unmount(path: str) -> None:
-    """Whoever has files of it open may be about to end: nodes do that when their harness has gone."""
+    """Unmount; retry while files are open, because nodes end shortly after their harness."""
     deadline = time.monotonic() + _UNUSED_WITHIN_S
     while True:
         try:
@@ -287,18 +288,18 @@ def _run(*command: str) -> None:
 
 
 def state_directory() -> Path:
-    """Where ledgers stand."""
+    """Return the directory of the ledgers."""
     home = os.environ.get("XDG_STATE_HOME")
     return (Path(home) if home else Path.home() / ".local" / "state") / "kraftlab" / "chaos"
 
 
 def is_alive(process: Process) -> bool:
-    """Whether that very process still runs."""
+    """Return True if this very process still runs."""
     return began(process.pid) == process.began
 
 
 def began(pid: int) -> str | None:
-    """When a process began, None if there is none that runs with this id."""
+    """Return the start time of a process; None if no process with this id runs."""
     stat = Path(f"/proc/{pid}/stat")
     if os.path.exists("/proc/self/stat"):
         try:
@@ -312,7 +313,7 @@ def began(pid: int) -> str | None:
 
 
 def boot() -> str:
-    """Names the time since the machine has started; "" where nothing does."""
+    """Return an identifier of the current boot; "" if the system has none."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""

@@ -1,7 +1,7 @@
-"""Links that are cut, slow or unreliable: partitions, isolated leaders, links that fail one way only.
+"""Links that are cut, slow or unreliable: partitions, isolated leaders, links that fail in one direction only.
 
-A cut link holds what is sent or breaks its connections, and what it held comes late when it is healed or never: both are what
-networks do, and a message of an old leader that comes two elections late is what epochs are for.
+A cut link holds messages or breaks its connections. When it is healed, held messages are delivered late or never. Real networks
+do both, and epochs exist to reject a message of an old leader that arrives two elections late.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .targets import NEW_LEADER
 
 
 def _draw_cut(random: Random) -> dict[str, bool]:
-    """How a cut link behaves."""
+    """Draw the behaviour of a cut link."""
     return {"reset": random.random() < 0.3, "drop": random.random() < 0.5}
 
 
@@ -31,13 +31,13 @@ def draw_partition(random: Random, shape: Shape) -> list[Draft]:
 
 
 def partition(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """The nodes are split; those that are not named keep all their links."""
+    """Split the nodes; all other nodes keep all their links."""
     how = hit.arguments["how"]
     return _cut(victim, hit, splits.split(how, hit.nodes, hit.random), how)
 
 
 def draw_isolated(random: Random, shape: Shape) -> list[Draft]:
-    """The leader, or who is elected next; a second one where a majority is left."""
+    """Isolate the leader or the next leader; both if a majority remains."""
     arguments = _draw_cut(random)
     is_next = random.random() < 0.3
     targets = ("leader",) if not is_next else ("leader", NEW_LEADER) if shape.controllers > 3 else (NEW_LEADER,)
@@ -45,7 +45,7 @@ def draw_isolated(random: Random, shape: Shape) -> list[Draft]:
 
 
 def isolate(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """The nodes lose every link to the others."""
+    """Cut every link between the nodes and the others."""
     return _cut(victim, hit, splits.around(hit.nodes, victim.nodes), "from everybody")
 
 
@@ -55,7 +55,7 @@ def draw_one_way(random: Random, shape: Shape) -> list[Draft]:
 
 
 def one_way(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """What the nodes send is lost, or what is sent to them."""
+    """Lose what the nodes send, or what is sent to them."""
     way = hit.arguments["way"]
     return _cut(victim, hit, splits.one_way(way, hit.nodes, victim.nodes), way)
 
@@ -66,8 +66,8 @@ def draw_late(random: Random, shape: Shape) -> list[Draft]:
 
 @asynccontextmanager
 async def late(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """One link between two controllers holds all that is sent, and delivers it in the end: votes, requests and answers of an
-    epoch that may be over by then (Raft's guard against the past). The leader is its source, or its target.
+    """Hold everything that is sent on one link between two controllers, and deliver it at the end: votes, requests and answers of
+    an epoch that may be over by then. The leader is the source or the target of the link.
     """
     leads = await victim.find_leader()
     leader = leads.node if leads is not None and leads.node in hit.nodes else hit.random.choice(hit.nodes)
@@ -114,7 +114,7 @@ draw_reorder = _draw_shape(lambda random: {"reorder": _chance(random, 0.5)})
 
 
 def shaped(victim: ClusterUnderFaults, hit: Hit) -> Fault:
-    """What the nodes send, or what is sent to them, is delayed, lost, doubled or overtaken."""
+    """Delay, lose, duplicate or reorder what the nodes send, or what is sent to them."""
     amounts: dict[str, Any] = {name: amount for name, amount in hit.arguments.items() if name != "way"}
     way = hit.arguments.get("way", "both")
     ways = splits.ONE_WAYS if way == "both" else (way,)

@@ -1,11 +1,11 @@
 """Fault plans drawn from a seed.
 
-Theory of operation. Every kind of fault draws from a stream of its own, named by seed and kind, so that leaving a kind out
-changes nothing about the others. What a strike needs by chance when it strikes it draws from a stream of its own too, which its
-kind and number name: leaving out an action changes nothing about the others either. Every action is over by the end of the run.
+Theory of operation. Every kind of fault draws from its own random stream, named by seed and kind, so leaving out a kind changes
+nothing about the others. Random choices at the time of a strike come from a stream named by kind and number, so leaving out an
+action changes nothing about the others either. Every action is over by the end of the run.
 
-"all" is not every kind at once, under which nothing would ever get done: each kind takes part with one chance in three, other
-ones with every seed (swarm testing), and at least one does.
+"all" is not every kind at once, under which nothing would ever get done: each kind takes part with probability one third,
+different kinds for each seed (swarm testing), and at least one takes part.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from .kinds import ALL, KINDS
 
 _INTERVALS_PER_RUN = 6
 _INTERVAL_MS = (1_000, 10_000)
-"""At least and at most: shorter ones would not let anybody be elected between two strikes, longer ones would be dull."""
+"""Minimum and maximum. Shorter intervals would leave no time for an election between two strikes; longer ones would test little.
+"""
 _SWARM = 1 / 3
 _LAST_BEGIN = 0.9
 """No action begins after this part of a run, so that each lasts for a while."""
 
 
 class NoSuchNemesis(ValueError):
-    """A name that is none of a nemesis; the text says which there are."""
+    """Unknown name of a nemesis; the text lists the known ones."""
 
 
 def draw_plan(
     options: Options, names: Iterable[str], *, available: Collection[str] | None = None, kinds: Mapping[str, Kind] = KINDS
 ) -> FaultPlan:
-    """The plan of those nemeses for a run. `available`: of which kinds "all" may choose, every kind if None. `kinds` is the table
-    of the world in which it is to strike. NoSuchNemesis.
+    """Return the plan of those nemeses for a run. `available`: the kinds that "all" may choose from, None: every kind. `kinds` is
+    the table of the world. NoSuchNemesis.
     """
     chosen = chosen_kinds(options, names, available=available, kinds=kinds)
     actions = [action for name in chosen for action in _draw(kinds[name], options)]
@@ -46,7 +47,7 @@ def draw_plan(
 def chosen_kinds(
     options: Options, names: Iterable[str], *, available: Collection[str] | None = None, kinds: Mapping[str, Kind] = KINDS
 ) -> tuple[str, ...]:
-    """The kinds that these names mean, in the order of the table. NoSuchNemesis."""
+    """Return the kinds that these names mean, in the order of the table. NoSuchNemesis."""
     asked = set(names)
     unknown = sorted(asked - {*kinds, ALL})
     if unknown:
@@ -88,5 +89,5 @@ def _draw(kind: Kind, options: Options) -> Iterator[Action]:
 
 
 def chance_of(plan: FaultPlan, action: Action) -> Random:
-    """What the action draws from when it strikes."""
+    """Return the random generator of the action for its strike."""
     return Random(f"{plan.seed}/nemesis/{action.kind}/{action.number}")

@@ -1,4 +1,4 @@
-"""A disk whose power can be taken, as an entry of the ledger."""
+"""A disk whose power can be taken, noted in the ledger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .ledger import Ledger, Mount
 
 
 def new_disk(ledger: Ledger, *, size_mib: int = 64) -> PoweredDisk:
-    """Make an empty disk, which is unmounted and removed with the ledger. ClusterError."""
+    """Make an empty disk that is unmounted and removed with the ledger. ClusterError."""
     home = ledger.new_directory()
     disk = PoweredDisk(home / "image", home / "disk")
     ledger.add(Mount(str(disk.path)))

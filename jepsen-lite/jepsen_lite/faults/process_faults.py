@@ -1,4 +1,4 @@
-"""Nodes that die and nodes that stand still."""
+"""Killed and paused nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .targets import NEW_LEADER
 
 
 def draw_for_processes(random: Random, shape: Shape) -> list[Draft]:
-    """Whom to kill or stop. Half of the strikes at the leader are followed by one at who is elected then (Raft, figure 8)."""
+    """Draw the nodes to kill or pause. After half of the strikes at the leader comes one at the next leader (Raft, figure 8)."""
     target = one_of(
         random,
         {

@@ -1,15 +1,15 @@
-"""Sees to it that a majority of those who vote stays whole while disks are damaged and voters change.
+"""Keeps a majority of the voters whole while disks are damaged and voters change.
 
-Theory of operation. What is committed is on a majority of the voters, and a node whose log is damaged or replaced gets it back
-from a leader, which the others have to elect. So no disk is damaged and no voter is taken out unless every voter set that may be
-in force then has a majority of whole voters. Which may be: those that the controllers say (each acts on what its own log says,
-committed or not), and whatever these become by changes that are under way. A change that has ended may still stand in the log of
-a node that did not answer since, whatever came of it; so both, what was said before and the change, count until all controllers
-have answered in one round. All changes pass here: those that a nemesis makes, and those that clients of a workload ask for.
+Theory of operation. Committed data are on a majority of the voters. A node whose log is damaged or replaced gets the data back
+from a leader, which the others must elect. So no disk is damaged and no voter removed unless every voter set that may be in force
+then has a majority of whole voters. Possible voter sets: those that the controllers report (each acts on its own log, committed
+or not), and the results of changes in progress. A finished change may still be in the log of a node that has not answered since,
+whatever its outcome. So both the earlier reports and the change count until all controllers have answered in one round. All
+changes pass through this guard: those of a nemesis and those of a workload's clients.
 
-Nodes that are down, stand still or are cut off count as whole: they come back with all that they had. A broker's metadata is a
-copy, without which the quorum does at any time. Not seen: the voters that a node passes through while it catches up, and a set
-that goes from one node to another and is cut away from the first while the two are being asked.
+Nodes that are down, paused or cut off count as whole: they return with all their data. A broker's metadata is a copy that the
+quorum never needs. Not covered: voter sets that a node passes through while it catches up, and a set that goes from one node to
+another and is truncated on the first while both are being asked.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .errors import CannotStrike
 
 VoterIds = frozenset[int]
 FindVoters = Callable[[], Awaitable[Mapping[int, VoterIds]]]
-"""Asks all controllers at the same time who votes; has those that answer, with the voters in their own logs."""
+"""Asks all controllers concurrently; returns the voters in the log of each one that answers."""
 
 
 class Change:
-    """One voter joins or leaves, perhaps. `ended_at`: None as long as it is under way."""
+    """A voter may join or leave. `ended_at`: None while the change is in progress."""
 
     __slots__ = ("ended_at", "leaves", "node")
 
@@ -43,7 +43,7 @@ class Change:
 
 
 class VoterSets:
-    """Which voter sets may be in force. Times are numbers that only order what happens."""
+    """The voter sets that may be in force. Times are numbers that only order events."""
 
     def __init__(self, controllers: Collection[int]) -> None:
         self._controllers = frozenset(controllers)
@@ -52,21 +52,21 @@ class VoterSets:
         self._times = count()
 
     def begin(self, node: int, *, leaves: bool) -> Change:
-        """From now on that node may join, or leave."""
+        """Note that the node may join or leave from now on."""
         change = Change(node, leaves)
         self._changes.append(change)
         return change
 
     def end(self, change: Change) -> None:
-        """Nobody begins any more to carry it out."""
+        """Note that no request for the change will be begun any more."""
         change.ended_at = next(self._times)
 
     def ask(self) -> int:
-        """When a round of questions begins."""
+        """Return the time at which a round of questions begins."""
         return next(self._times)
 
     def hear(self, asked_at: int, said: Mapping[int, VoterIds]) -> None:
-        """The voters by the controllers that answered in that round."""
+        """Note the voters by the controllers that answered in that round."""
         if said.keys() >= self._controllers:
             self._said.clear()
             self._changes = [change for change in self._changes if change.ended_at is None or change.ended_at > asked_at]
@@ -84,8 +84,8 @@ def has_whole_majority(voters: VoterIds, weak: Collection[int]) -> bool:
 
 
 class QuorumGuard:
-    """Of one cluster under faults: a LocalCluster, or what has its `controller_ids` and `metadata_dir`. `files` gives those of a
-    node, this machine's if not given.
+    """The guard of one cluster: a LocalCluster, or any object with its `controller_ids` and `metadata_dir`. `files` returns the
+    file system of a node, by default this machine's.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class QuorumGuard:
 
     @asynccontextmanager
     async def damaging(self, node: int) -> AsyncIterator[None]:
-        """While this lasts the quorum can do without what this node's disk holds. CannotStrike if it could not."""
+        """Reserve the disk of a node for damage: the quorum can spare its data meanwhile. CannotStrike otherwise."""
         async with self._turn:
             sets = await self._possible()
             weak = self._weak()
@@ -115,15 +115,15 @@ class QuorumGuard:
             self._held[node] -= 1
 
     def damaged(self, node: int, damage: Damage) -> None:
-        """It is so until the node has repaired itself."""
+        """Mark the node as damaged until it has repaired itself."""
         self._damage[node] = damage
 
     @asynccontextmanager
     async def changing(self, node: int, *, leaves: bool) -> AsyncIterator[None]:
-        """Meanwhile somebody asks the quorum to make this controller a voter, or none if it `leaves`. CannotStrike if that could
-        leave voters of which no majority is whole.
+        """Allow a request that makes this controller a voter, or removes it if it `leaves`. CannotStrike if the result could be a
+        voter set without a whole majority.
 
-        A leader lets nobody join that has not caught up, so an empty disk is none that lacks anything by then.
+        A leader adds only a node that has caught up, so an empty disk does not count as damage here.
         """
         async with self._turn:
             sets = await self._possible()
@@ -147,7 +147,7 @@ class QuorumGuard:
         return node not in self._weak()
 
     def _weak(self) -> set[int]:
-        """Controllers whose logs are not whole, or may not be in a moment."""
+        """Return the controllers whose logs are damaged or about to be."""
         for node, damage in list(self._damage.items()):
             if not damage.is_there() and not is_repairing(self._cluster.metadata_dir(node), self.files(node)):
                 del self._damage[node]
@@ -155,7 +155,7 @@ class QuorumGuard:
 
 
 def _demand(sets: Iterable[VoterIds], weak: Collection[int], what: str) -> None:
-    """CannotStrike unless each of the voter sets has a majority of whole voters."""
+    """Raise CannotStrike unless each of the voter sets has a majority of whole voters."""
     for voters in sorted(sets, key=lambda voters: (len(voters), sorted(voters))):
         if not has_whole_majority(voters, weak):
             names = ",".join(map(str, sorted(voters)))

@@ -1,4 +1,4 @@
-"""The simplifications of a run under faults: fewer faults, then less time, clients, operations and nodes."""
+"""Simplifications of a run under faults: fewer faults, then less time, fewer clients, operations and nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..workload import Options
 
 
 class Case(NamedTuple):
-    """The parts of a run that may become less."""
+    """The parts of a run that can be reduced."""
 
     options: Options
     actions: tuple[Action, ...]
@@ -24,7 +24,7 @@ class Case(NamedTuple):
 def smallest_case(case: Case, fails: Callable[[Case], bool]) -> Case:
     """Return a case that fails with as few faults, and then as little time, clients, operations and nodes, as `fails` allows.
 
-    All faults of a kind are left out together first, since most kinds have nothing to do with it; single ones again at the end,
+    All faults of a kind are removed together first, since most kinds are irrelevant; single faults are tried again at the end,
     since a smaller cluster may need fewer. `case` itself must fail.
     """
 
@@ -58,7 +58,7 @@ def _changed(case: Case, **options: object) -> Case:
 
 
 _AFTERWARDS_S = 2.0
-"""So long clients go on after the last fault."""
+"""Clients continue so long after the last fault."""
 _RATE_MIN = 10.0
 _TIME_MIN_S = 0.5
 STEPS: tuple[Callable[[Case], Case | None], ...] = (
@@ -69,4 +69,4 @@ STEPS: tuple[Callable[[Case], Case | None], ...] = (
     lambda case: _changed(case, brokers=case.options.brokers - 1) if case.options.brokers > 1 else None,
     lambda case: _changed(case, controllers=case.options.controllers - 2) if case.options.controllers > 2 else None,
 )
-"""Less of everything but faults."""
+"""Reductions of everything except faults."""

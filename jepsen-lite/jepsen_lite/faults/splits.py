@@ -1,7 +1,7 @@
-"""Ways to split a cluster, as the directed links to cut. Pure.
+"""Splits of a cluster, as the directed links to cut. Pure.
 
-A link is (source, target): what the source sends to the target. All splits but the one-way ones are symmetric where they can be;
-with three nodes a ring of majorities cannot, so each then hears its neighbour only.
+A link (source, target) carries what the source sends to the target. All splits except the one-way ones are symmetric where
+possible. With three nodes a ring of majorities cannot be symmetric, so each node hears its neighbour only.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Link = tuple[int, int]
 Links = frozenset[Link]
 
 HOW = ("halves", "random-halves", "one", "majorities-ring", "bridge")
-"""The names of symmetric splits, as a plan has them."""
+"""The names of symmetric splits in a plan."""
 ONE_WAYS = ("out", "in")
 
 
 def split(how: str, nodes: Sequence[int], random: Random) -> Links:
-    """The links that such a split of these nodes cuts. ValueError if there is no such split."""
+    """Return the links that this split of the nodes cuts. ValueError if the split is unknown."""
     shuffled = random.sample(nodes, len(nodes))
     half = len(nodes) // 2
     match how:
@@ -38,7 +38,7 @@ def split(how: str, nodes: Sequence[int], random: Random) -> Links:
 
 
 def between(groups: Iterable[Collection[int]]) -> Links:
-    """Every link from one group to another."""
+    """Return every link from one group to another."""
     return frozenset(
         (source, target)
         for sources, targets in permutations([tuple(group) for group in groups], 2)
@@ -48,19 +48,19 @@ def between(groups: Iterable[Collection[int]]) -> Links:
 
 
 def around(nodes: Collection[int], others: Collection[int]) -> Links:
-    """Every link between one of `nodes` and one of the others, both ways."""
+    """Return every link between one of `nodes` and one of the others, in both directions."""
     return between([nodes, [other for other in others if other not in nodes]])
 
 
 def one_way(way: str, nodes: Collection[int], others: Collection[int]) -> Links:
-    """What `nodes` send to the others ("out"), or what the others send to them ("in")."""
+    """Return the links from `nodes` to the others ("out"), or from the others to `nodes` ("in")."""
     if way not in ONE_WAYS:
         raise ValueError(f"there is no way {way!r}; ways are {', '.join(ONE_WAYS)}")
     return frozenset((node, other) if way == "out" else (other, node) for node in nodes for other in others if other not in nodes)
 
 
 def bridge(nodes: Sequence[int]) -> Links:
-    """Two halves, and the middle one that talks to both. Two nodes are merely parted."""
+    """Return the links between two halves, except those of a middle node. Two nodes are simply separated."""
     middle = len(nodes) // 2
     if len(nodes) < 3:
         return between([nodes[:middle], nodes[middle:]])
@@ -68,7 +68,9 @@ def bridge(nodes: Sequence[int]) -> Links:
 
 
 def majorities_ring(nodes: Sequence[int]) -> Links:
-    """Each node hears itself and the nearest others in the ring, just enough for a majority; no two hear the same ones."""
+    """Let each node hear itself and its nearest neighbours in the ring, just enough for a majority; no two nodes hear the same
+    majority.
+    """
     count = len(nodes)
     heard = count // 2  # others than itself
     cut = set()

@@ -1,8 +1,8 @@
-"""System calls of a running node that fail or take long: strace attached to it.
+"""System calls of a running node that fail or are delayed, by strace.
 
 Theory of operation. strace stops the node at its system calls and lets chosen ones return an error without being carried out, or
-begin late; the node cannot tell this from what a disk does. It is attached to all threads, and ends, leaving the node as it was,
-when it is told to, or when the node has gone. Everything a traced node does is slower, since it is stopped at every system call.
+begin late; to the node this looks like a failing disk. strace is attached to all threads. It detaches, leaving the node as it
+was, on SIGINT or when the node ends. A traced node is slower, since it stops at every system call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ATTACH_TIMEOUT_S = 5.0
 
 
 def command(pid: int, injections: Sequence[str]) -> list[str]:
-    """`injections` are in the words of `strace -e inject=`, as "fdatasync:error=EIO"."""
+    """`injections` have the format of `strace -e inject=`, such as "fdatasync:error=EIO"."""
     calls = ",".join(injection.partition(":")[0] for injection in injections)
     expressions = [part for injection in injections for part in ("-e", f"inject={injection}")]
     return ["strace", "-f", "-p", str(pid), "-o", "/dev/null", "-e", f"trace={calls}", *expressions]
@@ -32,7 +32,7 @@ def command(pid: int, injections: Sequence[str]) -> list[str]:
 
 @asynccontextmanager
 async def kept_injected(pid: int, injections: Sequence[str], ledger: Ledger) -> AsyncIterator[None]:
-    """The process's system calls are tampered with. CannotStrike."""
+    """Inject failures into the process's system calls. CannotStrike."""
     tracer = start_strace(command(pid, injections))
     assert tracer.stderr is not None, "it is a pipe"
     entry: Process | None = None
@@ -62,7 +62,7 @@ def start_strace(words: list[str]) -> subprocess.Popen[str]:
 
 
 def _until_attached(errors: IO[str]) -> str | None:
-    """None once strace says that it is attached, else what it said last."""
+    """Return None once strace reports that it is attached, otherwise its last message."""
     line = ""
     for line in errors:
         if "attached" in line:

@@ -1,15 +1,15 @@
-"""Whom a fault strikes: words that mean something in any cluster, looked up when it strikes.
+"""Targets of faults: symbolic names that are resolved when the fault strikes.
 
     controller:N  broker:N     the Nth of them by id, from 0, or the one with that id
-    controller  broker  node   one of them, by chance
+    controller  broker  node   one of them, at random
     leader                     the active controller
-    new-leader                 the next one: the strike waits for an election, and falls on who has just won it
-    follower                   a controller that does not lead, by chance
-    minority  majority         so many controllers, by chance; a minority of one is nobody
+    new-leader                 the winner of the next election, for which the strike waits
+    follower                   a controller that does not lead, at random
+    minority  majority         so many controllers, at random; the minority of one is empty
     controllers  brokers  all  every one
 
-Words that name a role by what it does now fall on nodes that run, as long as there are any. When nobody leads, "leader" is a
-controller by chance, so that a plan strikes as often as it says.
+Roles are resolved to nodes that run, if there are any. Without a leader, "leader" is a random controller, so that a plan strikes
+as often as it says.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ WORDS = (
     *("minority", "majority", "controllers", "brokers", "all"),
 )
 OF_LEADER = ("leader", "follower")
-"""Those for which it matters who leads."""
+"""Targets that depend on the leader."""
 
 
 class View(NamedTuple):
-    """A cluster at one moment: its nodes by id, those that run, and who leads (None: nobody is known to)."""
+    """The state of a cluster: its nodes by id, the running ones, and the leader (None: unknown)."""
 
     controllers: tuple[int, ...]
     brokers: tuple[int, ...]
@@ -41,11 +41,11 @@ class View(NamedTuple):
 
 
 class NobodyMeant(Exception):
-    """No node is what the word says; the text says which word, and what there is."""
+    """No node matches the target; the text names the target and the nodes."""
 
 
 def nodes_meant(word: str, view: View, random: Random) -> tuple[int, ...]:
-    """The nodes that `word` means now, by id. NobodyMeant."""
+    """Return the nodes that `word` means now, by id. NobodyMeant."""
     role, colon, number = word.partition(":")
     if colon:
         return (_placed(word, role, number, view),)

@@ -1,1 +1,1 @@
-"""The field's classic bugs, planted one at a time in the code under test, to see that the harness finds them."""
+"""The field's classic bugs, planted one at a time in the code under test, to show that the harness finds them."""

@@ -1,13 +1,13 @@
-"""The canary: a real node whose fsyncs do nothing, and then its power goes. A harness that calls that valid sees nothing.
+"""The canary: a real node whose fsyncs do nothing, and a loss of its power. A harness that finds nothing wrong is blind.
 
-Theory of operation. This bug is not in the code but below it: each fsync returns at once, and what it was to make durable is in
-memory alone. A quorum of one controller, on a disk of its own, works for clients; then the disk loses its power (ext4 on a loop
-device that is shut down), and the node starts again on what is left. All else is a run of `chaos test`, with its clients, its
-checkers and its verdicts: clients were told that something is done which is nowhere. Without the bug the same loss does no harm.
+Theory of operation. This bug is not in the code but below it: each fsync returns at once, and the data stay in memory. A quorum
+of one controller, on a disk of its own, works for clients; then the disk loses its power (ext4 on a loop device that is shut
+down), and the node starts again on the remaining data. The rest is a run of `chaos test`, with its clients, checkers and
+verdicts: acknowledged writes are gone. Without the bug the same loss of power does no harm.
 
-Fsyncs are taken away from outside, while clients work, by one of two means: a library that was loaded before libc's own into all
-nodes (libeatmydata, or any that `preloaded` names), or strace, which lets the calls return 0 without carrying them out. What was
-written before clients came is made durable first, so that it is only their writes that can be lost.
+Fsyncs are disabled from outside, while clients work, by one of two means: a library that is loaded into all nodes before libc
+(libeatmydata, or another one in `library`), or strace, which lets the calls return 0 without carrying them out. Data from before
+the clients are made durable first, so only the clients' writes can be lost.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _POWER_LOST_MS, _DARK_MS = 2_500, 500
 
 
 class Means(NamedTuple):
-    """The means to take fsyncs away: `library`, or strace if that is "". `why` says what the machine lacks; "" if nothing."""
+    """The means to disable fsyncs: `library`, or strace if it is "". `why` names what the machine lacks, "" if nothing."""
 
     library: str = ""
     why: str = ""
 
 
 class Sung(NamedTuple):
-    """The end of a canary: the verdicts that are not good, those on safety first, and the number of acknowledged operations."""
+    """The result of a canary: the invalid verdicts, those on safety first, and the number of acknowledged operations."""
 
     wrong: tuple[Verdict, ...]
     acknowledged: int
 
 
 def means() -> Means:
-    """Try what this machine has: libeatmydata if it is installed."""
+    """Test what this machine has; prefer libeatmydata."""
     if find_spec("pyarrow") is None:
         return Means(why=f"pyarrow, which keeps runs, is not installed; install it with: {INSTALL}")
     found = {row.name: row for row in probe((POWER, EATMYDATA, STRACE))}
@@ -71,7 +71,7 @@ def means() -> Means:
 
 
 def sing(library: str, *, does_nothing: bool = True) -> Sung:
-    """Let the canary live and die. `does_nothing` False: its fsyncs are what they should be. WorldFailed, ClusterError."""
+    """Run the canary. `does_nothing` False: its fsyncs work. WorldFailed, ClusterError."""
     actions = [Action(at_ms=_POWER_LOST_MS, kind="power-loss", target="controllers", for_ms=_DARK_MS, number=1)]
     if does_nothing:
         actions.insert(0, Action(at_ms=0, kind=IGNORED, target="controllers", for_ms=int(OPTIONS.time_s * 1000)))
@@ -110,7 +110,7 @@ async def _not_carried_out(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterato
 
 @asynccontextmanager
 async def _synced_once(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """Make durable what the nodes have written so far: they have not synced anything since they began."""
+    """Make durable what the nodes have written so far: they have not synced anything since they started."""
     for node in hit.nodes:
         await in_thread(partial(_sync, victim.cluster.metadata_dir(node)))
     hit.detail = f"by {os.environ[PRELOAD]}"
@@ -118,7 +118,7 @@ async def _synced_once(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[No
 
 
 def _sync(path: os.PathLike[str]) -> None:
-    """The file system, by this process, which has libc's own calls."""
+    """Sync the file system from this process, which has libc's own calls."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):

@@ -1,8 +1,8 @@
-"""Seeds of the controllers' simulator in two processes that hash strings differently.
+"""Seeds of the controllers' simulator in two processes with different hash seeds.
 
-Within a process a set of strings is iterated in the same order by all nodes, so that a state that depends on it looks the same
-everywhere. Real nodes are processes, each with a hash seed of its own. So the same seed is played in two, and what nodes did must
-be the same, step by step.
+Within a process all nodes iterate a set of strings in the same order, so a state that depends on the order looks the same
+everywhere. Real nodes are processes, each with a hash seed of its own. So the same seed is played in two processes, and the steps
+of their nodes must be equal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kraftlab.simulation.consensus.runner import METADATA, run_seed
 from kraftlab.simulation.metadata.mutants import FOR_TWO_PROCESSES
 
 PROCESSES = ("1", "2")
-"""Their hash seeds."""
+"""The hash seeds of the processes."""
 SEEDS_AT_ONCE = 4
 _TIMEOUT_S = 300.0
 
 
 def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[Any]:
-    """Play so many seeds in both processes, with the bug of that name, "" for none, until one differs."""
+    """Play so many seeds in both processes, with the bug of that name ("" for none), until one differs."""
     with ExitStack() as stack:
         playing = [stack.enter_context(started(name, first, count, hash_seed)) for hash_seed in PROCESSES]
         for process in playing:
@@ -52,7 +52,7 @@ def started(name: str, first: int, count: int, hash_seed: str) -> subprocess.Pop
 
 
 def main(name: str, first: int, count: int) -> None:
-    """Print a line for each seed; runs in one of the processes."""
+    """Print a line for each seed, in one of the processes."""
     with planted(FOR_TWO_PROCESSES[name] if name else None):
         for seed in range(first, first + count):
             result = run_seed(seed, world=METADATA)

@@ -1,8 +1,8 @@
-"""Hunts planted bugs: seed after seed until something breaks, or the time is over.
+"""Hunts planted bugs: seed after seed until something breaks or the budget is used up.
 
-What is measured is how long a bug stays hidden, in seeds and in seconds of one core; and which oracle saw it: a rule of the
-simulator by its name, or checkers of what clients saw. A budget is of processor time, so that a busy machine changes nothing.
-With shrinking, a failing seed is made smaller as well (smallest_example.py), within as much time again.
+The results are how long a bug stays hidden, in seeds and in seconds of one core, and the oracle that saw it: a rule of the
+simulator by its name, or checkers of the clients' history. A budget is processor time, so a busy machine changes nothing. With
+shrinking, a failing seed is also made smaller (smallest_example.py), within as much time again.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ from .table import CONSENSUS, CONTROLLERS, HASH_SEEDS, LOG_DIRS, MUTATIONS, PROC
 
 KILLED, SURVIVED, NOT_HERE = "killed", "survived", "not here"
 ASKING = Options(time_s=5, timeout_ms=1_000, rate=200)
-"""The options of workloads' runs."""
+"""The options of runs of workloads."""
 _FAULTS_OF_THE_PATCH = ("TypeError", "AttributeError", "NameError", "ImportError")
-"""A run that breaks so has found nothing: the bug does not fit the code any more."""
+"""A run that ends with one of these errors has found nothing: the bug does not fit the code any more."""
 
 
 class Hunted(NamedTuple):
-    """One mutation after the hunt. `status`: killed (all its bugs were found), survived, or not here: the machine lacks
-    what it takes.
+    """A mutation after the hunt. `status`: killed (all its bugs were found), survived, or not here (the machine lacks something).
 
     The rule of a finding is the oracle: a rule of the simulator, checkers, or an image. Its evidence is the smallest run that
-    shows the bug, if that was to be looked for and faults have a plan.
+    shows the bug, if that was requested and the bug's game has fault plans.
     """
 
     id: str
@@ -61,7 +60,7 @@ class Hunted(NamedTuple):
 
 
 def play(bug: str, seed: int) -> Shown[SeedResult | SimulatedRun]:
-    """Play one seed with the bug, which is planted. MutantDoesNotApply."""
+    """Play one seed with the planted bug. MutantDoesNotApply."""
     game = game_of(bug)
     if game == CONTROLLERS:
         options = runner.options_for(None, seed, None, runner.game_of(runner.METADATA).fault_phase_ms)
@@ -92,14 +91,14 @@ def _of_clients(bug: str, played: SimulatedRun) -> Shown[SeedResult | SimulatedR
 
 
 def shrunk(bug: str, evidence: SeedResult | SimulatedRun, budget_s: float) -> Least:
-    """The least of a run that shows the bug, which is planted."""
+    """Shrink a run that shows the planted bug."""
     if isinstance(evidence, SeedResult):
         return least.of_seed(evidence, budget_s)
     return least.of_run(evidence, partial(least.replayed, workload_named(game_of(bug))), budget_s)
 
 
 def hunt_bug(bug: str, budget_s: float, *, shrinks: bool = False) -> Finding[Least]:
-    """Play seeds 0, 1, 2, … with the bug, or judge the images of the mover's crashes if the bug is one of the mover.
+    """Play seeds 0, 1, 2, … with the bug, or judge crash images if it is a bug of the mover.
 
     MutantDoesNotApply.
     """
@@ -119,13 +118,13 @@ def hunt_bug(bug: str, budget_s: float, *, shrinks: bool = False) -> Finding[Lea
 
 
 def _on_processes(library: str) -> Shown[Least]:
-    """A node that notices by itself is not a find: clients must have been told what is not so."""
+    """Run the canary. A node that notices by itself does not count: clients must have got wrong answers."""
     unsafe = [verdict for verdict in canary.sing(library).wrong if verdict.kind == "safety"]
     return Shown("+".join(verdict.checker for verdict in unsafe), unsafe[0].reason if unsafe else "")
 
 
 def hunt_mutation(mutation: Mutation, budget_s: float, *, shrinks: bool = False) -> Hunted:
-    """Hunt all bugs of a mutation, each for so long at most, and as long again for the least that shows it if that is wanted.
+    """Hunt all bugs of a mutation, each within the budget, and shrink within as much time again if `shrinks`.
 
     MutantDoesNotApply.
     """

@@ -1,8 +1,8 @@
-"""The least that shows a planted bug: a failing seed, shrunk.
+"""The smallest example of a planted bug: a failing seed, shrunk.
 
-What is left is counted as somebody counts who has to understand it: how many faults strike, how much is asked, how many nodes
-take part; and, since no strike is needed for it, what goes wrong in that world all the time. A bug that is looked for in crash
-images, between processes or on a real node has no plan of faults that could become smaller.
+Sizes are what a reader has to understand: the number of strikes, operations and nodes, and the permanent conditions of the world
+that are worse than normal. Bugs that are hunted in crash images, between processes or on a real node have no fault plan to
+shrink.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..worlds.simulated import SimulatedRun, run_simulated
 
 
 class Size(NamedTuple):
-    """The size of a run. `operations`: proposals, reads and calls of clients, or what an administrator did."""
+    """The size of a run. `operations`: proposals, reads and calls of clients, or actions of an administrator."""
 
     faults: int
     operations: int
@@ -30,9 +30,9 @@ class Size(NamedTuple):
 
 
 class Least(NamedTuple):
-    """`size` of the smallest run that was found, `of` the run that the seed had drawn. `kinds`: the faults that strike in it,
-    `weather` what is wrong besides. `replays` were played for it, in `seconds` of a core. `is_least`: nothing of it can go
-    alone; False if the budget ended the search.
+    """`size` of the smallest run, `of` the size of the run that the seed had drawn. `kinds`: the faults that strike in it.
+    `weather`: its permanent conditions. `replays` were played for it, in `seconds` of a core. `is_least`: no part can be removed;
+    False if the budget ended the search.
     """
 
     size: Size
@@ -65,7 +65,7 @@ def _size(result: SeedResult) -> Size:
 
 
 def of_run(played: SimulatedRun, replay: Callable[[Case], SimulatedRun], budget_s: float) -> Least:
-    """Shrink a workload's run in the simulated world in which checkers found something. The bug must be planted."""
+    """Shrink a workload's run in the simulated world in which checkers found a violation. The bug must be planted."""
     wanted = _wrong(played)
     begun, replays, least = processor_s(), 0, played
 

@@ -1,7 +1,7 @@
 """The mutations: of Raft (R), of the controller (C), of moves between log directories (M), further ones (X), and the canary.
 
-A mutation is a mistake that people make in such systems; its bugs are the rows of the tables of planted bugs that make it. A
-*game* says where a bug is hunted: in which world, and who asks.
+A mutation is a mistake that people make in such systems; its bugs are rows in the tables of planted bugs. A *game* is the world
+and the clients with which a bug is hunted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kraftlab.simulation.metadata import mutants as of_controllers
 CONSENSUS = "consensus"
 """The quorum alone, with clients that append and read lists."""
 CONTROLLERS = "controllers"
-"""Controllers on top, with the simulator's own administrator and brokers."""
+"""Controllers, with the simulator's own administrator and brokers."""
 HASH_SEEDS = "hash-seeds"
-"""Controllers, each seed in two processes that hash strings differently: they must do the same."""
+"""Controllers, each seed in two processes with different hash seeds, whose steps must be equal."""
 PROCESSES = "processes"
-"""Real nodes on disks of their own (`canary.py`): once, and only where a machine can."""
+"""Real nodes on disks of their own (`canary.py`): once, and only on a machine that can do it."""
 LOG_DIRS = "log-dirs"
-"""Moves between log directories: every image that a crash may leave, one after the other. Its seeds are images."""
+"""Moves between log directories: every possible crash image, one after the other. Its seeds are images."""
 
 TABLES: dict[str, Table[Any]] = {
     CONSENSUS: OF_CONSENSUS,
@@ -31,13 +31,13 @@ TABLES: dict[str, Table[Any]] = {
     HASH_SEEDS: of_controllers.FOR_TWO_PROCESSES,
     LOG_DIRS: BUGS,
 }
-"""The planted bugs by the game in which they are hunted. "registers" is a workload in the simulated world."""
+"""The planted bugs by game. "registers" is a workload in the simulated world."""
 SYNCS_IGNORED = "syncs-ignored"
-"""The bug of the canary, which is not in the code but below it."""
+"""The bug of the canary, which is below the code."""
 
 
 class Mutation(NamedTuple):
-    """All of `bugs` must be found. Bugs that must be planted together are one name ("M5+M7")."""
+    """All of `bugs` must be found. Bugs that must be planted together share one name ("M5+M7")."""
 
     id: str
     about: str
@@ -45,7 +45,7 @@ class Mutation(NamedTuple):
 
 
 def game_of(bug: str) -> str:
-    """The game in which a bug is hunted. MutantDoesNotApply if there is no such bug."""
+    """Return the game in which a bug is hunted. MutantDoesNotApply if the bug is unknown."""
     if bug == SYNCS_IGNORED:
         return PROCESSES
     for game, table in TABLES.items():
@@ -55,7 +55,7 @@ def game_of(bug: str) -> str:
 
 
 STRETCH = "X"
-"""Ids of the further ones begin so."""
+"""Prefix of the ids of further mutations."""
 CANARY = "CANARY"
 
 _ROWS = (

@@ -1,1 +1,1 @@
-"""A run as a page: static files that work from a disk."""
+"""Pages of runs: static files that work from disk."""

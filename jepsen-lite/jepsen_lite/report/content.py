@@ -1,7 +1,7 @@
-"""All that a run's page shows, out of the run's directory alone.
+"""The content of a run's page, from the run's directory alone.
 
-Everything is computed here or in the modules beside, once; template and scripts only arrange it. What is drawn one by one is
-bounded, and each list says how many it was taken from.
+Everything is computed here or in neighbouring modules, once; template and scripts only arrange it. Lists of single items are
+bounded, and each says how many items there were.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TIMELINE = 10_000
 """Operations in the timeline."""
 NAMED_IN_DIAGRAM = 12
 NAMED_AT_FIRST = 2
-"""Of the operations that a checker names without a picture the first belong together: one lies, by what the other says."""
+"""Of the operations that a checker names without a picture, the first ones belong together: one contradicts the other."""
 LISTED = 200
 """Operations of a minimal run, steps of a simulation."""
 DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json", TRANSCRIPT, TRACE)
@@ -42,14 +42,14 @@ _NUMBER = re.compile(r"(\d+)$")
 
 
 class Effect(NamedTuple):
-    """A strike, and how well operations went around it, as the availability checker counts it."""
+    """A strike and the success of operations around it, as the availability checker measures it."""
 
     strike: Strike
     around: AroundStrike
 
 
 class Download(msgspec.Struct, frozen=True):
-    """A file beside the page; `path` is relative to the run's directory."""
+    """A file of the run; `path` is relative to the run's directory."""
 
     name: str
     path: str
@@ -57,7 +57,7 @@ class Download(msgspec.Struct, frozen=True):
 
 
 class Minimal(msgspec.Struct, frozen=True):
-    """The least run that fails as this one does: where its page is, its faults, its first operations, and how many it has."""
+    """The smallest run that fails in the same way: its page, its faults, its first operations, and their total number."""
 
     page: str
     plan: FaultPlan
@@ -74,7 +74,7 @@ class ShownCycle(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True, array_like=True):
-    """An operation that a picture or the timeline draws; times in µs, `lane` of the timeline (-1: it is not there)."""
+    """An operation in a picture or the timeline; times in µs, `lane` of the timeline (-1: not in the timeline)."""
 
     index: int
     lane: int
@@ -90,8 +90,8 @@ class Shown(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scripts draw. `functions`, `kinds`, `leaders` give names colours and shapes by their places; `points` are (index,
-    begin in µs, µs it took, place of f, outcome's first letter); `quantiles` by function, "" for all.
+    """The data for the scripts. The positions in `functions`, `kinds` and `leaders` select colours and shapes. `points` are
+    (index, begin in µs, duration in µs, position of f, first letter of the outcome); `quantiles` are by function, "" for all.
     """
 
     span_us: int
@@ -115,9 +115,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`total`: operations in all. `point_step`, `timeline`: what of them is drawn. `overall`: latencies by
-    function, "" for all. `damaged`: checkers whose evidence cannot be
-    drawn, with why.
+    """The content of the page. `total`: number of operations; `point_step`, `timeline`: the part that is drawn. `overall`:
+    latencies by function, "" for all. `damaged`: checkers whose evidence cannot be drawn, with the reason.
     """
 
     name: str
@@ -147,7 +146,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(directory: RunDirectory) -> Report:
-    """Reads a run. StoreError."""
+    """Read a run. StoreError."""
     record, plan, run = directory.record(), directory.plan(), directory.run()
     node_logs = _files(directory, sorted(path.name for path in directory.nodes.glob("*.log")), "nodes/")
     names = {int(found[1]): log.name.removesuffix(".log") for log in node_logs if (found := _NUMBER.search(log.name[:-4]))}
@@ -216,7 +215,7 @@ def gather(directory: RunDirectory) -> Report:
 
 
 def _effects(ops: Sequence[Op], strikes: Iterable[Strike], ended_ns: int) -> tuple[Effect, ...]:
-    """The effect of each strike, by the time of its begin; none if nothing was asked."""
+    """Return the effect of each strike, by begin time; empty if there were no operations."""
     if not ops:
         return ()
     successes = Successes(ops, ended_ns)
@@ -239,7 +238,7 @@ def _transcript(directory: RunDirectory) -> tuple[str, ...]:
 
 
 def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dict[int, str]) -> SpaceTime:
-    """From the trace if there is one, else from the logs of nodes."""
+    """Read the trace, or if there is none the logs of the nodes."""
     happenings = from_trace(directory.trace())
     has_both_ends = bool(happenings)
     if not has_both_ends and record.started_at_ms:
@@ -250,8 +249,9 @@ def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dic
 
 
 def _violation(record: RunRecord, run: Run) -> tuple[int | None, Sequence[Op]]:
-    """When something was first wrong, and the operations that show it: a broken rule ends a run; else the first contradiction
-    that is drawn, or the first operations that the deciding checker names. None: nothing was, or nobody knows when.
+    """Return the time of the first violation, and the operations that show it. A broken rule ends a run; otherwise it is the
+    first contradiction that is drawn, or the first operations that the deciding checker names. None: there was no violation, or
+    its time is unknown.
     """
     if run.violations:
         return run.ended_ns // 1000, ()
@@ -272,12 +272,12 @@ def _violation(record: RunRecord, run: Run) -> tuple[int | None, Sequence[Op]]:
 
 
 def _complete_ns(ops: Sequence[Op]) -> int:
-    """When the last of them had ended."""
+    """Return the time at which the last of the operations had ended."""
     return max(op.ended_ns for op in ops)
 
 
 def _contradictions(verdict: Verdict) -> Iterable[tuple[int, ...]]:
-    """Operations that cannot all be as they were answered, one after the other; none if they cannot be read."""
+    """Yield sets of operations that contradict each other; none if the evidence cannot be read."""
     try:
         found = evidence.of(verdict.details)
     except (msgspec.ValidationError, ValueError):
@@ -289,7 +289,7 @@ def _contradictions(verdict: Verdict) -> Iterable[tuple[int, ...]]:
 
 
 def _timeline(count: int, named: int) -> tuple[int, int]:
-    """Which operations the timeline draws: those around the first that a verdict names, or the first ones."""
+    """Return the range of operations in the timeline: those around the first one that a verdict names, or the first ones."""
     first = min(max(named - TIMELINE // 2, 0), max(count - TIMELINE, 0))
     return first, min(first + TIMELINE, count)
 
@@ -347,5 +347,5 @@ def _files(directory: RunDirectory, names: Iterable[str], folder: str = "") -> t
 
 
 def details(verdict: Verdict) -> dict[str, object]:
-    """What a verdict holds beside what is drawn."""
+    """Return the details of a verdict without its evidence."""
     return {name: value for name, value in verdict.details.items() if name not in evidence.Evidence.__struct_fields__}

@@ -1,8 +1,9 @@
-"""What runs have met: which faults struck nodes in which state, and how which operations ended.
+"""Coverage of runs: which faults struck nodes in which state, and how operations ended.
 
-Pure, and told from what any run keeps. The state of a node that is struck is what it last said of itself before; nodes are asked
-a few times a second, so a strike right after a change counts for the state before. Strikes at links count for both ends. What was
-never met is a hole only if it could have been: which pairs can be met nobody here knows, so holes are shown and not counted.
+Pure, and computed from data that every run keeps. The state of a struck node is its last observation before the strike; nodes are
+observed a few times a second, so a strike right after a change counts for the state before. Strikes at links count for both ends.
+A pair that was never met is a hole only if it is possible; which pairs are possible is not known here, so holes are shown and not
+counted.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ WIDTH, HEIGHT = 720, 140
 
 
 class Met(msgspec.Struct, frozen=True):
-    """What one run met: (fault, state) and (function, outcome), each with how often."""
+    """The pairs that one run met: (fault, state) and (function, outcome), each with its count."""
 
     strikes: dict[Pair, int]
     outcomes: dict[Pair, int]
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Counts of all runs: a row has a name and one number per column."""
+    """Counts over all runs: a row has a name and one number per column."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """A curve as an SVG path, and where its ticks stand: (y, text)."""
+    """A curve as an SVG path, and its ticks: (y, text)."""
 
     width: int
     height: int
@@ -48,7 +49,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """Counts of all runs. `pairs`: after each run, the oldest first, how many pairs had been met by then, of both kinds."""
+    """Counts over all runs. `pairs`: after each run, oldest first, the number of pairs of both kinds met so far."""
 
     strikes: Table
     outcomes: Table
@@ -56,7 +57,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 def states_struck(strikes: Iterable[Strike], observations: Iterable[Observation]) -> dict[Pair, int]:
-    """How often which fault struck a node in which state."""
+    """Count the strikes by fault and state of the struck node."""
     by_node: dict[int, list[Observation]] = {}
     for seen in sorted(observations, key=lambda observation: observation.at_ns):
         by_node.setdefault(seen.node, []).append(seen)
@@ -82,7 +83,7 @@ def _state(seen: Observation, speaks_of_leaders: bool) -> str:
 
 
 def coverage(runs: Sequence[Met]) -> Coverage:
-    """Of these runs, the oldest first."""
+    """Combine these runs, oldest first."""
     pairs: set[tuple[str, Pair]] = set()
     grown = []
     for met in runs:
@@ -92,7 +93,7 @@ def coverage(runs: Sequence[Met]) -> Coverage:
 
 
 def growth(pairs: Sequence[int]) -> Growth:
-    """A step up at each run that met something new."""
+    """Return a curve with a step up at each run that met a new pair."""
     left, top, bottom = 44, 10, HEIGHT - 20
     most = max(*pairs, 1)
     step = (WIDTH - left) / max(len(pairs) - 1, 1)
@@ -104,7 +105,7 @@ def growth(pairs: Sequence[int]) -> Growth:
 
 
 def _table(counts: Iterable[dict[Pair, int]], columns: Sequence[str]) -> Table:
-    """Columns that no run met are left out, but for those of outcomes."""
+    """Return a table without columns that no run met; columns of outcomes always stay."""
     total: Counter[Pair] = Counter()
     for each in counts:
         total.update(each)

@@ -1,7 +1,7 @@
-"""Numbers over time, out of a history: bins, quantiles, rates, and which operations a scatter draws.
+"""Numbers over time from a history: bins, quantiles, rates, and the sample for a scatter plot.
 
-Pure. Times are nanoseconds since the run began. A bin is as wide as a round number of milliseconds that gives at most `BINS`
-of them.
+Pure. Times are nanoseconds since the run began. The width of a bin is a round number of milliseconds that gives at most `BINS`
+bins.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ..history import OK, Op
 
 BINS = 60
 DRAWN = 10_000
-"""A scatter with more points would only get slower, not richer."""
+"""More points would make a scatter plot slower, not richer."""
 SLOWEST_BINS = 400
 CURVE_POINTS = 2_000
 CLOCK_GRAIN_MS = 2
-"""Clocks show whole milliseconds: what differs by no more is no fault."""
+"""Clocks show whole milliseconds: a smaller difference is not a fault."""
 
 
 Point = TypeVar("Point", tuple[int, int], tuple[int, int, int])
 
 
 class Quantiles(msgspec.Struct, frozen=True, array_like=True):
-    """Of the answered operations that ended in a bin; latencies in µs: 50, 95, 99, 100 %."""
+    """The answered operations that ended in a bin; latencies in µs: 50, 95, 99, 100 %."""
 
     bin: int
     count: int
@@ -38,7 +38,7 @@ class Quantiles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """How many operations of one function ended in one way, per bin."""
+    """Operations of one function with one outcome, per bin."""
 
     f: str
     outcome: str
@@ -46,28 +46,28 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """What a node said of its log: (time in µs, high watermark, log end); -1, -1 where it does not answer."""
+    """Observations of a node's log: (time in µs, high watermark, log end); -1, -1 where it does not answer."""
 
     node: int
     points: tuple[tuple[int, int, int], ...]
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """How far a node's clock had moved ahead of true time since it was first seen: (time in µs, ms)."""
+    """The advance of a node's clock over true time since the first observation: (time in µs, ms)."""
 
     node: int
     points: tuple[tuple[int, int], ...]
 
 
 class Sample(NamedTuple):
-    """Operations that are drawn. `step`: of the others every so many-th is; 1 if all are."""
+    """The operations to draw. `step`: every step-th of the other operations is drawn; 1 if all are."""
 
     ops: tuple[Op, ...]
     step: int
 
 
 def bin_width_ns(span_ns: int, bins_max: int = BINS) -> int:
-    """The least of 1, 2, 5, 10, … ms that needs no more than `bins_max` bins."""
+    """Return the smallest of 1, 2, 5, 10, … ms that needs at most `bins_max` bins."""
     width_ns = 1_000_000
     for factor in _factors():
         width_ns = factor * 1_000_000
@@ -84,7 +84,7 @@ def _factors() -> Iterable[int]:
 
 
 def quantiles(ops: Iterable[Op], width_ns: int) -> tuple[Quantiles, ...]:
-    """Of `ok` operations, by the bin in which they ended; bins without any are left out."""
+    """Return the quantiles of `ok` operations by the bin in which they ended, without empty bins."""
     bins: dict[int, list[int]] = defaultdict(list)
     for op in ops:
         if op.outcome == OK:
@@ -93,7 +93,7 @@ def quantiles(ops: Iterable[Op], width_ns: int) -> tuple[Quantiles, ...]:
 
 
 def overall(ops: Iterable[Op]) -> Quantiles:
-    """Of all `ok` operations, as one bin."""
+    """Return the quantiles of all `ok` operations, as one bin."""
     return _quantiles(0, [(op.ended_ns - op.invoked_ns) // 1000 for op in ops if op.outcome == OK])
 
 
@@ -102,7 +102,7 @@ def _quantiles(place: int, latencies_us: Sequence[int]) -> Quantiles:
 
 
 def rates(ops: Iterable[Op], width_ns: int, span_ns: int) -> tuple[Rate, ...]:
-    """By function and outcome, in the order of their names."""
+    """Return the rates by function and outcome, in the order of their names."""
     bins = max(-(-span_ns // width_ns), 1)
     found: dict[tuple[str, str], list[int]] = {}
     for op in ops:
@@ -112,7 +112,9 @@ def rates(ops: Iterable[Op], width_ns: int, span_ns: int) -> tuple[Rate, ...]:
 
 
 def sample(ops: Sequence[Op], named: frozenset[int], span_ns: int, drawn_max: int = DRAWN) -> Sample:
-    """All, or: those that a verdict names, the slowest of each of 400 spans of time by function and outcome, and every n-th."""
+    """Return all operations, or: those that a verdict names, the slowest of each of 400 spans of time by function and outcome,
+    and every n-th.
+    """
     if len(ops) <= drawn_max:
         return Sample(tuple(ops), 1)
     step = -(-len(ops) // drawn_max)
@@ -128,7 +130,7 @@ def sample(ops: Sequence[Op], named: frozenset[int], span_ns: int, drawn_max: in
 
 
 def offset_curves(observations: Iterable[Observation], points_max: int = CURVE_POINTS) -> tuple[Curve, ...]:
-    """One for each node that ever said how far its log goes; points at which nothing changed are left out."""
+    """Return one curve per node that ever reported its log end, without points at which nothing changed."""
     by_node: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for seen in sorted(observations, key=lambda observation: observation.at_ns):
         ends = (seen.high_watermark, seen.log_end) if seen.is_up else (-1, -1)
@@ -141,8 +143,8 @@ def offset_curves(observations: Iterable[Observation], points_max: int = CURVE_P
 
 
 def clock_curves(observations: Iterable[Observation], points_max: int = CURVE_POINTS) -> tuple[Clock, ...]:
-    """One for each node of whose clock anybody could tell; none if all of them ran true. Points in the middle of a line that
-    stays where it is are left out.
+    """Return one curve per node whose clock is known; none if all clocks ran true. Points in the middle of a horizontal line are
+    left out.
     """
     by_node: dict[int, list[tuple[int, int]]] = defaultdict(list)
     first_ms: dict[int, int] = {}
@@ -168,6 +170,6 @@ def _thinned(points: list[tuple[int, int, int]], points_max: int) -> tuple[tuple
 
 
 def _every(points: list[Point], points_max: int) -> Iterable[Point]:
-    """Every so many-th, and the last."""
+    """Return every n-th point, and the last."""
     step = max(-(-len(points) // points_max), 1)
     return (point for place, point in enumerate(points) if place % step == 0 or place == len(points) - 1)

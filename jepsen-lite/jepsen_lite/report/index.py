@@ -1,8 +1,8 @@
-"""The page over all runs of a store: `index.html` in it, which leads to each run's page.
+"""The page over all runs of a store: `index.html`, with links to the pages of the runs.
 
-What it says of a run comes from its record, but for how operations ended, which comes from two columns of its history, and for
-what its faults met; all is kept by the time of the record, so that a store of thousands is read once. The grid has the workloads
-of all runs beside what struck them: in a cell stand the runs of both, the newest first.
+The data of a run come from its record, except the outcomes of operations, which come from two columns of its history, and the
+pairs that its faults met. All are cached by the time of the record, so a store of thousands of runs is read once. The grid has a
+row per workload and a column per set of nemeses; a cell lists the runs of both, newest first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ASSETS = ".assets"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A run as the index shows it."""
+    """A run in the index."""
 
     name: str
     record: RunRecord
@@ -42,22 +42,24 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """The runs of one workload under the same nemeses, the newest first; `word` is the worst of them, None if there are none."""
+    """The runs of one workload under the same nemeses, newest first; `word` is the worst of their verdicts, None if there are no
+    runs.
+    """
 
     rows: tuple[Row, ...]
     word: Word | None
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """A line per workload, a column per nemeses."""
+    """A line per workload, a column per set of nemeses."""
 
     columns: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Cell, ...]], ...]
 
 
 class Index:
-    """Of one store; keeps what it has read of runs that did not change. `builds_pages`: whoever follows a link gets the page
-    built, so that every run has one.
+    """The index of one store; caches runs that did not change. `builds_pages`: pages are built when they are opened, so every run
+    has one.
     """
 
     def __init__(self, place: Path, *, builds_pages: bool = False) -> None:
@@ -66,12 +68,12 @@ class Index:
         self._read: dict[Path, tuple[int, RunRecord, Met]] = {}
 
     def write(self) -> Path:
-        """StoreError, OSError."""
+        """Write the index. StoreError, OSError."""
         write_assets(self._place / ASSETS)
         return replace_file(self._place / PAGE, self.render().encode())
 
     def rows(self) -> tuple[list[Row], list[str]]:
-        """The runs, the newest first, and why others cannot be read."""
+        """Return the runs, newest first, and the errors of those that cannot be read."""
         rows: list[Row] = []
         unreadable: list[str] = []
         for directory in store.all_runs(self._place):
@@ -106,7 +108,7 @@ class Index:
         )
 
     def version(self) -> str:
-        """Another one whenever a run began, was done, was judged anew or got its page."""
+        """Return a hash that changes when a run begins, ends, is judged again or gets its page."""
         text = hashlib.sha256()
         for directory in store.all_runs(self._place):
             written = (directory.path / "run.json").stat().st_mtime_ns
@@ -129,7 +131,7 @@ class Index:
 
 
 def grid(rows: Sequence[Row]) -> Grid:
-    """Nemeses in the order of their names, those of several behind those of one."""
+    """Return the grid. Columns are sorted by name, single nemeses before sets of several."""
     columns = sorted({row.nemeses for row in rows}, key=lambda nemeses: (nemeses.count(","), nemeses))
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -145,7 +147,7 @@ def _cell(rows: Sequence[Row]) -> Cell:
 
 
 def met_by(directory: RunDirectory) -> Met:
-    """What a run met, from its strikes, its observations, and two columns of its history. StoreError."""
+    """Return the pairs that a run met, from its strikes, its observations, and two columns of its history. StoreError."""
     table = store.history_columns(directory, ("f", "outcome"))
     counted = table.group_by(["f", "outcome"]).aggregate([([], "count_all")]).to_pylist()
     outcomes = {(row["f"], row["outcome"]): row["count_all"] for row in counted}
@@ -153,7 +155,7 @@ def met_by(directory: RunDirectory) -> Met:
 
 
 def unfinished(place: Path) -> list[str]:
-    """Runs without a record: under way, or cut short; the newest first."""
+    """Return the names of runs without a record, newest first: they are in progress or were cut short."""
     found = [path.parent for path in place.glob("*/*/nodes") if store.LATEST not in path.parts[-3:-1]]
     runs = [path for path in found if not (path / "run.json").is_file()]
     return [RunDirectory(path).name for path in sorted(runs, key=lambda path: path.name, reverse=True)]

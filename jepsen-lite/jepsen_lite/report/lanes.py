@@ -1,6 +1,6 @@
-"""Things that last, side by side: faults by kind, what each node thought of its leader, and processes.
+"""Intervals in parallel lanes: faults by kind, the leader in each node's view, and processes.
 
-Pure. Whatever overlaps gets lanes of its own; a lane is free again when what stood in it is over.
+Pure. Overlapping intervals get separate lanes; a lane is free again at the end of its interval.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Process = TypeVar("Process", int, tuple[int, int])
 
 
 class Span(msgspec.Struct, frozen=True):
-    """From `begin_us` until `end_us`, None: never undone. `about` says which colour: a fault's kind, or a leader's id. `text` is
-    for people, `short` for a narrow place.
+    """An interval from `begin_us` to `end_us` (None: never undone). `about` selects the colour: a fault's kind or a leader's id.
+    `text` is for people, `short` for narrow spans.
     """
 
     begin_us: int
@@ -36,7 +36,7 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 def packed(intervals: Sequence[tuple[int, int]]) -> list[int]:
-    """For each interval (begin, end) by its begin, the lowest lane that is free by then."""
+    """Return, for each interval (begin, end) in order of begin, the lowest lane that is free by then."""
     free: list[int] = []
     ends: list[tuple[int, int]] = []
     lanes = []
@@ -50,7 +50,7 @@ def packed(intervals: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def fault_lanes(strikes: Iterable[Strike], span_ns: int) -> tuple[Lane, ...]:
-    """One lane for each kind in the order in which they first strike, more where strikes of a kind overlap."""
+    """Return one lane per kind in the order of their first strikes, and more where strikes of a kind overlap."""
     kinds: dict[str, list[Strike]] = {}
     for strike in sorted(strikes, key=lambda strike: strike.begin_ns):
         if not strike.error:
@@ -71,19 +71,19 @@ def _span_of(strike: Strike) -> Span:
 
 
 def targets_of(strike: Strike) -> str:
-    """Whom it hit: "3000, 3001" or "3000→3001"."""
+    """Return the targets of a strike: "3000, 3001" or "3000→3001"."""
     links = [f"{source}→{target}" for source, target in strike.links]
     return ", ".join(links or map(str, strike.nodes))
 
 
 def said_of(strike: Strike) -> str:
-    """In one line: the kind, whom it hit, the detail."""
+    """Return a strike in one line: the kind, the targets, the detail."""
     return " ".join(part for part in (strike.kind, targets_of(strike), f"({strike.detail})" if strike.detail else "") if part)
 
 
 def node_lanes(observations: Iterable[Observation], names: dict[int, str], span_ns: int) -> tuple[Lane, ...]:
-    """For each node whom it took for the leader, from one observation to the next that differs. Brokers do not say; of them
-    stands which epoch they have heard of.
+    """Return, for each node, its view of the leader from one change to the next. Brokers do not report a leader; their spans show
+    the epoch.
     """
     by_node: dict[int, list[Observation]] = {}
     for seen in sorted(observations, key=lambda observation: observation.at_ns):
@@ -120,7 +120,7 @@ def _span_of_opinion(seen: Observation, end_ns: int, speaks_of_leaders: bool) ->
 
 
 def process_lanes(spans: Iterable[tuple[Process, int, int]]) -> dict[Process, int]:
-    """A lane for each process, from (process, begin, end) of operations; one that has ended gives its lane to the next."""
+    """Return a lane for each process, from (process, begin, end) of operations; a process that has ended frees its lane."""
     whole: dict[Process, tuple[int, int]] = {}
     for process, begin, end in spans:
         first, last = whole.get(process, (begin, end))

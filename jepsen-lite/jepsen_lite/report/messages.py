@@ -1,12 +1,12 @@
-"""What nodes wrote down of their quorum: changes of state, and messages with both of their ends.
+"""Records of the quorum by its nodes: changes of state, and messages with both of their ends.
 
-Pure. There are two sources. A trace (`kraftlab.quorum.trace`) holds every message that a node sent or got, so an arrow has a
-beginning and an end; what was sent and is not in its receiver's trace did not arrive while the run went on. A node's log holds
-changes of state alone, some of which name the node whose message led to them: then only the end of the arrow is known, and when
-the message was sent is not made up.
+Pure. There are two sources. A trace (`kraftlab.quorum.trace`) contains every message that a node sent or received, so an arrow
+has a beginning and an end; a message that is not in its receiver's trace did not arrive during the run. A node's log contains
+only changes of state, some of which name the node whose message caused them. Then only the end of the arrow is known, and its
+beginning is not invented.
 
-A trace does not number messages. An arrival belongs to the newest message on its way that says the same between the same two
-nodes; one that finds none is an arrival once more.
+A trace does not number messages. An arrival belongs to the newest message in flight with the same text between the same two
+nodes; an arrival without one is a repeated arrival.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ELECTION = frozenset(f"{name}{end}" for name in ("Vote", "BeginQuorumEpoch", "En
 """The messages by which leaders change."""
 LEADER = "leader"
 QUARTER_US = 15 * 60 * 1_000_000
-"""Zones of time differ by whole quarters of an hour."""
+"""Time zones differ by multiples of a quarter of an hour."""
 _STATE = re.compile(r"^(\S+ \S+),(\d{3}) \w+ kraftlab\.quorum: node (\d+): state (?:.* -> )?(\w+) e(\d+)(?: L(\d+))?([^:]*.*)$")
 _NAMED = (
     re.compile(r"^n(\d+) (?:asks for a vote|fetches in a higher epoch)"),
@@ -34,9 +34,9 @@ _OF_THE_LEADER = frozenset({"BeginQuorumEpoch", "EndQuorumEpoch", "the leader ha
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a node wrote down. `kind` is one of the words above. A message (`SENT`) goes to `peer` (-1: to whoever is
-    found) and arrives at `arrived_us` at `target`, None if that is not written down; `AGAIN` arrives from `peer` once more. A
-    change of `STATE` may name the `peer` whose message led to it. `state` is the state after it.
+    """One event in the records of a node. `kind` is one of the words above. A message (`SENT`) goes to `peer` (-1: any node) and
+    arrives at `arrived_us` at `target`, None if no arrival is recorded; `AGAIN` is a repeated arrival from `peer`. A change of
+    `STATE` may name the `peer` whose message caused it. `state` is the state after the event.
     """
 
     at_us: int
@@ -56,7 +56,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """What is needed of a line of a trace."""
+    """The needed fields of a line of a trace."""
 
     time_us: int
     node: int
@@ -70,11 +70,13 @@ class _Line(msgspec.Struct, frozen=True):
     leader: int = -1
     voted: int = -1
     before: str = msgspec.field(name="from", default="")
-    """The state before; a node that starts had none, and says that it boots."""
+    """The state before; a node that starts has none and boots instead."""
 
 
 def from_trace(lines: Iterable[bytes]) -> list[Happening]:
-    """Of all nodes, by time. Lines that are no trace's are passed over: a node may have died while it wrote one."""
+    """Return the events of all nodes by time. Lines that cannot be decoded are skipped: a node may have died while
+    writing one.
+    """
     decode = msgspec.json.Decoder(_Line).decode
     found: list[Happening] = []
     on_their_way: dict[tuple[int, int, str], list[int]] = {}
@@ -122,9 +124,9 @@ def _message(line: _Line, kind: str) -> Happening:
 
 
 def from_logs(logs: Iterable[str], started_at_ms: int) -> list[Happening]:
-    """Changes of state in the logs of nodes, by time since the run began.
+    """Return the changes of state in the logs of nodes, by time since the run began.
 
-    Logs speak in the time of their zone; the first of all lines, which is about as old as the run, tells which one that was.
+    Logs have local times. The first line, which is about as old as the run, shows the time zone.
     """
     found = [happening for log in logs for happening in _changes(log)]
     if not found:

@@ -1,10 +1,10 @@
-"""The picture of a history that no order explains, in the manner of Porcupine, and that of a cycle.
+"""Pictures of an illegal history, in the manner of Porcupine, and of a cycle.
 
-Theory of operation. Time is compressed: every distinct moment at which operations begin or return gets a slot, all equally
-wide, so that order stays visible and idle time vanishes. An operation is a box from its slot to that of its return; one whose
-outcome nobody knows has no return and stays open to the right. A partial order is a line through one point in each of its boxes:
-each point stands in the first slot that is neither left of the point before nor left of its own box; points that share a slot
-divide it evenly. What could come next but is refused gets a point behind the last. Every x is in slots, every lane counts from 0.
+Theory of operation. Time is compressed: every distinct time at which operations begin or return gets a slot of equal width, so
+the order stays visible and idle time vanishes. An operation is a box from its slot to that of its return; an operation of unknown
+outcome has no return and stays open to the right. A partial order is a line through one point in each of its boxes: each point is
+in the first slot that is neither left of the previous point nor left of its own box; points in one slot divide it evenly. A
+refused operation gets a point after the last one. Every x is in slots; lanes count from 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ LABEL = 24
 
 
 class Box(msgspec.Struct, frozen=True):
-    """An operation: from `begin` to `end`. `through`: the place of the longest partial order that has it, -1 if none has."""
+    """An operation, from `begin` to `end`. `through`: the index of the longest partial order that contains it, -1 if there is
+    none.
+    """
 
     op: int
     label: str
@@ -45,7 +47,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Where an operation stands in an order. `text`: the state after it, "" where it is refused."""
+    """The position of an operation in an order. `text`: the state after it, "" if it is refused."""
 
     op: int
     x: float
@@ -60,7 +62,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Shade(msgspec.Struct, frozen=True):
-    """A fault behind the lanes, in slots."""
+    """A fault in the background of the lanes, in slots."""
 
     begin: float
     end: float
@@ -69,7 +71,7 @@ class Shade(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """Boxes in lanes. `slots` is the width, `lanes` names the processes of each lane."""
+    """Boxes in lanes. `slots` is the width; `lanes` names the processes of each lane."""
 
     slots: int
     lanes: tuple[str, ...]
@@ -79,8 +81,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Illegal(msgspec.Struct, frozen=True, kw_only=True):
-    """A key's history: the operations that cannot be ordered `alone`, and `among` what else was done to the key meanwhile, if
-    anything was. `others` counts those, also if there are too many to draw (`others_drawn`).
+    """A key's history: the operations that cannot be ordered `alone`, and `among` the other operations on the key at that time,
+    if there are any. `others` counts all of those, `others_drawn` those in the picture.
     """
 
     key: str
@@ -93,7 +95,7 @@ class Illegal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def illegal(found: IllegalHistory, history: History, strikes: Sequence[Strike] = (), drawn_max: int = DRAWN) -> Illegal:
-    """Draws it. The evidence must be of this history."""
+    """Draw an illegal history. The evidence must be of this history."""
     ops = [history[index] for index in found.picture.ops]
     begin_ns, end_ns = min(op.invoked_ns for op in ops), max(op.ended_ns for op in ops)
     named = frozenset(found.picture.ops)
@@ -116,7 +118,7 @@ def illegal(found: IllegalHistory, history: History, strikes: Sequence[Strike] =
 
 
 def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Picture:
-    """These operations, by invocation, with the lines of the orders."""
+    """Draw the operations by invocation, with the lines of the orders."""
     moments = sorted({_call(op) for op in ops} | {_return(op) for op in ops if op.returned_ns is not None})
     slot = {moment: place for place, moment in enumerate(moments)}
     end = {op.index: len(moments) if op.returned_ns is None else slot[_return(op)] for op in ops}
@@ -149,8 +151,8 @@ def picture(ops: Sequence[Op], orders: Orders, strikes: Sequence[Strike]) -> Pic
 
 
 def _rows(spans: Iterable[tuple[int, int, int, int]]) -> dict[int, tuple[int, int]]:
-    """For each (operation, process, begin, end) its process, and a row of it in which nothing overlaps: a process may call at the
-    very moment of its last return.
+    """Return, for each (operation, process, begin, end), its process and a row in which nothing overlaps: a process may begin an
+    operation at the very time of its last return.
     """
     rows: dict[int, tuple[int, int]] = {}
     ends: dict[tuple[int, int], int] = {}
@@ -178,7 +180,7 @@ def _shades(strikes: Sequence[Strike], moments: Sequence[int]) -> Iterator[Shade
 
 
 def _place(moment_ns: int, moments: Sequence[int]) -> float:
-    """Where any time stands among the slots: between two of them by its share of the time between."""
+    """Return the position of a time among the slots: between two slots in proportion to the time."""
     after = bisect_right(moments, moment_ns)
     if after in (0, len(moments)):
         return float(after)
@@ -200,13 +202,13 @@ def _line(partial: Partial, boxes: Mapping[int, Box]) -> Line:
 
 
 def _behind(points: Sequence[Point], slot: int) -> float:
-    """The middle of what is left of a slot."""
+    """Return the middle of the free part of a slot."""
     taken = points[-1].x if points and points[-1].x > slot else float(slot)
     return (taken + slot + 1) / 2
 
 
 class Corner(msgspec.Struct, frozen=True):
-    """An operation of a cycle at its place on the circle."""
+    """An operation of a cycle at its position on the circle."""
 
     op: int
     x: float
@@ -214,7 +216,7 @@ class Corner(msgspec.Struct, frozen=True):
 
 
 class Arc(msgspec.Struct, frozen=True):
-    """An edge from corner to corner: an SVG path, and where its label stands."""
+    """An edge between corners: an SVG path and the position of its label."""
 
     kind: str
     path: str
@@ -230,7 +232,7 @@ class Ring(msgspec.Struct, frozen=True):
 
 
 def ring(cycle: Cycle, radius: float = RADIUS) -> Ring:
-    """Operations at equal distances, clockwise from the top; edges bulge outwards."""
+    """Draw a cycle: operations at equal distances, clockwise from the top, with edges that bulge outwards."""
     count = len(cycle.edges)
     gap = 30 / radius / math.tau  # Of a turn: arrows end before the circle of their target.
     large = int(1 / count - 2 * gap > 0.5)

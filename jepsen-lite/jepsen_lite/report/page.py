@@ -1,8 +1,8 @@
 """The page of a run: `report/index.html` in the run's directory, with its style and scripts beside it.
 
-It needs no network and no server: scripts and data are files, not modules or requests, which browsers refuse from a disk. What
-clients wrote stands in it as text only, in HTML escaped by the template, in the scripts' data as JSON without a "<"; a policy in
-the page forbids any script that is not one of ours.
+It needs no network and no server: scripts and data are files, not modules or requests, which browsers refuse from disk. Text from
+clients is only ever text: the template escapes it in HTML, and the data of the scripts are JSON without a "<". A policy in the
+page forbids all other scripts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ OUTCOMES = {"o": "ok", "f": "fail", "i": "info"}
 
 
 def write_page(directory: RunDirectory) -> Path:
-    """Builds a run's page anew and returns where it is. StoreError, OSError."""
+    """Build a run's page and return its path. StoreError, OSError."""
     text = render(content.gather(directory))
     write_assets(directory.report)
     return replace_file(directory.report / PAGE, text.encode())
 
 
 def is_current(directory: RunDirectory) -> bool:
-    """Whether the page was written after the run was, judged or shrunk, and by this version."""
+    """Return True if the page is newer than the run's record and its shrinking, and was written by this version."""
     sources = (directory.path / "run.json", directory.path / SHRUNK / LEAST_RUN)
     try:
         written = (directory.report / PAGE).stat().st_mtime_ns
@@ -48,7 +48,7 @@ def is_current(directory: RunDirectory) -> bool:
 
 
 def render(report: Report) -> str:
-    """The page's HTML. The same report gives the same text."""
+    """Return the page as HTML. The same report gives the same text."""
     kinds = {kind: place % 8 for place, kind in enumerate(report.scene.kinds)}
     named = set(report.scene.named[:NAMED])
     return template("run.html.j2").render(
@@ -67,7 +67,7 @@ def render(report: Report) -> str:
 
 
 def script_data(value: object) -> markupsafe.Markup:
-    """JSON that cannot end the element it stands in."""
+    """Return JSON that cannot end the element that contains it."""
     text = msgspec.json.encode(value).decode()
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -76,13 +76,13 @@ def script_data(value: object) -> markupsafe.Markup:
 
 @cache
 def assets() -> Mapping[str, bytes]:
-    """Style and scripts by the names of their files."""
+    """Return style and scripts by file name."""
     folder = resources.files(__package__) / "assets"
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith((".css", ".js"))}
 
 
 def write_assets(folder: Path) -> None:
-    """Those that are not there as they are."""
+    """Write the assets that are missing or different."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in assets().items():
         path = folder / name

@@ -1,8 +1,8 @@
-"""A store in the browser, while runs still come: pages are built when they are asked for.
+"""A web server for a store with runs in progress: pages are built when they are requested.
 
-Loopback only, and only for requests that name the loopback as their host: a page from elsewhere that lets its own name point here
-gets nothing. The index is made anew for each request; a run's page when it is missing or older than the run's record. Everything
-else is a file of the store.
+It listens on the loopback address only, and answers only requests that name the loopback as their host: a page from elsewhere
+whose name resolves to this machine gets nothing. The index is built for each request, a run's page when it is missing or older
+than the run's record. Everything else is a file of the store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TYPES = {
 
 
 class StoreServer(http.server.ThreadingHTTPServer):
-    """Serves a store at `url` until `shutdown`. OSError if the port is taken; port 0 takes any that is free."""
+    """Serves a store at `url` until `shutdown`. OSError if the port is taken; port 0 takes any free port."""
 
     daemon_threads = True
 
@@ -49,7 +49,7 @@ class StoreServer(http.server.ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: object) -> None:
-        """A browser may leave in the middle of an answer: that is nobody's fault."""
+        """Ignore browsers that disconnect in the middle of an answer."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -107,4 +107,4 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return self.send_error(HTTPStatus.NOT_FOUND, "Directories are not listed")
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: the terminal is for what goes wrong."""
+        """Log nothing: the terminal is for errors."""

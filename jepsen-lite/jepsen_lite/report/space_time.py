@@ -1,9 +1,9 @@
-"""Space-time diagrams: a lane for each node, time downwards, around the moments that matter.
+"""Space-time diagrams: a lane per node, time downwards, around the moments that matter.
 
-Pure. Time is compressed: whatever was written down has a row of its own, so that nothing overlaps and order can be read; the time
-stands beside it. What is drawn is what `messages.py` has found, with faults that began or ended meanwhile, and operations that
-the verdict names; nothing between is made up. A moment is a violation with all that was written down before it, or the
-election of a leader with what belongs to elections.
+Pure. Time is compressed: every recorded event has a row of its own, so nothing overlaps and the order is readable; the time is in
+the margin. A diagram shows the events from `messages.py`, with faults that began or ended meanwhile and operations that the
+verdict names, and nothing invented. A moment is either a violation with all events before it, or the election of a leader with
+its messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .lanes import said_of
 from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Happening
 
 BEFORE_VIOLATION = 200
-"""Happenings in the diagram of a violation."""
+"""Events in the diagram of a violation."""
 BEFORE_LEADER, AFTER_LEADER = 40, 14
 LEADERS = 6
 """Elections that are drawn."""
@@ -30,11 +30,13 @@ LABEL = 29
 """Characters that fit between two lanes."""
 OPERATION, FAULT = "operation", "fault"
 CONTROLLER = "controller"
-"""Nodes of such names, and of none, stand at the left."""
+"""Nodes with this prefix, and nodes without a name, are on the left."""
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Text at a place; `look` is "state", "leader", "commit", "boot", "again", "fault" or "operation"; the last two go across."""
+    """A text at a position; `look` is "state", "leader", "commit", "boot", "again", "fault" or "operation". The last two span the
+    diagram.
+    """
 
     x: int
     y: int
@@ -42,12 +44,13 @@ class Mark(msgspec.Struct, frozen=True):
     whole: str
     look: str
     is_told: bool = False
-    """An arrow ends there, so that text has to stand above it."""
+    """An arrow ends at the mark, so the text has to be above it."""
 
 
 class Arrow(msgspec.Struct, frozen=True):
-    """A message from (x1, y1) to (x2, y2); `look` is "sent", "later" (it arrives, but not in this picture), "lost"
-    (nobody wrote down that it arrived) or "told" (from the node that a log names; only its end is true)."""
+    """A message from (x1, y1) to (x2, y2). `look` is "sent", "later" (it arrives after the diagram), "lost" (no arrival is
+    recorded) or "told" (from the node that a log names; only its end is known).
+    """
 
     x1: int
     y1: int
@@ -59,8 +62,8 @@ class Arrow(msgspec.Struct, frozen=True):
 
 
 class Diagram(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment, drawn. `lanes` are names with their x, `times` what stands at the left, with its y. `shown` of `total` that
-    were written down up to there are in it.
+    """One moment, drawn. `lanes` are names with their x, `times` the times in the margin with their y. The diagram shows `shown`
+    of `total` events.
     """
 
     title: str
@@ -76,7 +79,7 @@ class Diagram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpaceTime(msgspec.Struct, frozen=True):
-    """The diagrams of a run. `has_both_ends`: they come from a trace. `leaders`: how many elections there were."""
+    """The diagrams of a run. `has_both_ends`: they come from a trace. `leaders`: the number of elections."""
 
     diagrams: tuple[Diagram, ...]
     has_both_ends: bool
@@ -92,7 +95,7 @@ def space_time(
     named: Sequence[Op] = (),
     strikes: Iterable[Strike] = (),
 ) -> SpaceTime:
-    """The violation first, if there is one, then elections: the last ones before a violation, or the first ones since the clients
+    """Draw the violation, if there is one, then elections: the last ones before a violation, or the first ones since the clients
     began.
     """
     struck = _faults(strikes)
@@ -158,7 +161,7 @@ def _diagram(
     until_us: int,
     is_of_violation: bool = False,
 ) -> Diagram:
-    """A row for each happening and for each arrival until then, by time; what came first stands first at equal times."""
+    """Draw a row for each event and for each arrival until `until_us`, by time. At equal times the earlier event comes first."""
     rows = sorted([*drawn, *extra], key=lambda each: each.at_us)
     moments = [(each.at_us, 0, place) for place, each in enumerate(rows)]
     moments += [
@@ -198,7 +201,7 @@ def _diagram(
 
 
 def _without_repeats(moments: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, int, int]]:
-    """Those whose time is another one than that of the row above."""
+    """Return the moments whose time differs from the row above."""
     return [moment for place, moment in enumerate(moments) if place == 0 or moments[place - 1][0] != moment[0]]
 
 

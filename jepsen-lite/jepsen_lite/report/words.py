@@ -1,4 +1,4 @@
-"""How a page says things: verdicts, times, operations. Every text is plain; templates escape it."""
+"""Texts of pages: verdicts, times, operations. Every text is plain; templates escape it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG = 120
 
 
 class Word(NamedTuple):
-    """A verdict: in a word for filters, in words for people, as a mark beside colour, and which colour."""
+    """A verdict as a word for filters, as words for people, as a mark, and as a colour."""
 
     name: str
     said: str
@@ -35,7 +35,7 @@ WORDS = {
 
 
 def word(verdicts: Sequence[Verdict]) -> Word:
-    """What all together say."""
+    """Return the word for all verdicts together."""
     return WORDS[exit_code(verdicts)] if verdicts else NOT_JUDGED
 
 
@@ -44,7 +44,7 @@ def word_of(verdict: Verdict) -> Word:
 
 
 def reason(verdicts: Sequence[Verdict]) -> str:
-    """The sentence of the verdict that decided."""
+    """Return the reason of the deciding verdict."""
     if not verdicts:
         return "No checker has judged this run."
     decided = exit_code(verdicts)
@@ -56,19 +56,19 @@ def reason(verdicts: Sequence[Verdict]) -> str:
 
 
 def short_reason(verdicts: Sequence[Verdict]) -> str:
-    """As `reason`, where a valid run needs no words: how many checkers looked."""
+    """Return `reason`, or for a valid run the number of checkers."""
     if not verdicts or exit_code(verdicts) != VALID:
         return reason(verdicts)
     return f"{len(verdicts)} checker{'' if len(verdicts) == 1 else 's'}"
 
 
 def validity(verdict: Verdict) -> str:
-    """Of one checker: "valid", "violated", "unknown"."""
+    """Return the validity of one checker: "valid", "violated", "unknown"."""
     return "unknown" if verdict.valid == UNKNOWN else "valid" if verdict.valid else "violated"
 
 
 def short_json(value: object, length: int = LONG) -> str:
-    """The value as JSON, cut if it is long; a text without quotes."""
+    """Return the value as JSON, cut if it is long; a text without quotes."""
     return cut(value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode(), length)
 
 
@@ -77,7 +77,7 @@ def cut(text: str, length: int) -> str:
 
 
 def operation(op: Op, length: int = LONG, *, key: bool = True) -> str:
-    """As `set x 5`, `get x → 5`, `cas x [4,5] ✕ INVALID_REQUEST`, `set x 5 ? UNAVAILABLE`; without its key if asked."""
+    """Return an operation as text: `set x 5`, `get x → 5`, `cas x [4,5] ✕ INVALID_REQUEST`, `set x 5 ? UNAVAILABLE`."""
     said = asked(op, length, key=key)
     if op.outcome == OK:
         answered = short_json(op.result, length)
@@ -86,18 +86,18 @@ def operation(op: Op, length: int = LONG, *, key: bool = True) -> str:
 
 
 def asked(op: Op, length: int = LONG, *, key: bool = True) -> str:
-    """What a client wanted, without what came of it: `set x 5`."""
+    """Return the request of an operation as text, without its result: `set x 5`."""
     parts = (op.f, short_json(op.key, length) if key else "", short_json(op.value, length))
     return " ".join(part for part in parts if part)
 
 
 def moment(at_ms: int) -> str:
-    """A time in UTC, to the second; "–" for none."""
+    """Return a time in UTC, to the second; "–" for none."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if at_ms else "–"
 
 
 def seconds(ns: float) -> str:
-    """`0.4 ms`, `12 ms`, `3.42 s`, `2 min 5 s`."""
+    """Return a duration: `0.4 ms`, `12 ms`, `3.42 s`, `2 min 5 s`."""
     ms = ns / 1e6
     if ms < 10:
         return f"{ms:.1f} ms"
@@ -114,7 +114,7 @@ def rate(per_second: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Return a number of bytes for people."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
@@ -124,6 +124,6 @@ def size(count: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """`2nd`, `11th`, `23rd`."""
+    """Return an ordinal number: `2nd`, `11th`, `23rd`."""
     teens = 10 < number % 100 < 14
     return f"{number:,}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

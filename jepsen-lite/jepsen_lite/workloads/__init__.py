@@ -1,4 +1,4 @@
-"""What clients ask, and what must hold of what they saw: one module per workload, imported when it is wanted."""
+"""Workloads: the operations of clients and the checks of their results, one module each, imported when needed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ NAMES = (
     "availability",
     "soak",
 )
-"""In the order in which they are listed."""
+"""In the order of lists."""
 
 
 class UnknownWorkload(ValueError):
-    """There is no workload of that name; the text lists those that there are."""
+    """The name of a workload is unknown; the text lists the known ones."""
 
 
 def _load(name: str) -> Workload:
@@ -39,11 +39,11 @@ def _load(name: str) -> Workload:
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {name: partial(_load, name) for name in NAMES}
-"""Name → what makes it."""
+"""Name → function that makes the workload."""
 
 
 def workload_named(name: str) -> Workload:
-    """UnknownWorkload."""
+    """Return the workload. UnknownWorkload."""
     if name not in WORKLOADS:
         raise UnknownWorkload(f"there is no workload {name!r}; there are: {', '.join(WORKLOADS)}")
     return WORKLOADS[name]()

@@ -1,8 +1,8 @@
-"""Requests of the clients of all workloads: their names, the nodes they go to, and the meaning of an answer's codes.
+"""Requests of the clients of all workloads: their ids, the nodes that they go to, and the meaning of error codes.
 
-Every write has a request id of its own, so that what it did can be found in the log; a client's id comes from the chance of
-its process, and its sequences count. A *linearizable* read reflects all that was acknowledged before; a *local* one is asked of
-any node and need only not go back behind what this very client has seen (`newest`).
+Every write has a request id of its own, so that its effect can be found in the log. A client's id comes from the random generator
+of its process, and its sequences count. A *linearizable* read reflects everything that was acknowledged before it. A *local* read
+can be sent to any node, and must only not be older than this client's previous results (`newest`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ NODE_OF_CHOICE_RATE = 0.3
 """Share of the requests that go to a random node instead of one that is likely to answer."""
 SETUP_TIMEOUT_S = 60.0
 CREATED_AT_ONCE = 10
-"""Topics in one request: so many fit the smallest logs that a simulated cluster may have."""
+"""Topics per request: so many fit the smallest logs of a simulated cluster."""
 _SETUP_PAUSE_S = 0.2
 _FINAL_PAUSE_S = 0.1
 _FINAL_S = 30.0
 _TOPICS_MAX = 200
 _UNLIMITED_RATE = 500.0
-"""Operations per second that are to be expected if no rate is given."""
+"""Expected operations per second if no rate is given."""
 
 
 class SetupFailed(Exception):
-    """The cluster cannot be prepared for a workload; the text says what it answers."""
+    """The cluster cannot be prepared for a workload; the text has its last error."""
 
 
 class Sent(NamedTuple):
-    """A write's answer, and the name under which it stands in the log."""
+    """A write's answer, and its request id in the log."""
 
     reply: Reply
     request_id: str
@@ -66,12 +66,12 @@ class Caller:
         """The newest metadata offset that an answer reflected."""
 
     async def write(self, port: Port, api: str, request: object, *, anywhere: bool = True, node: int | None = None) -> Sent:
-        """Sends a write once, under a name of its own. CallFailed. `anywhere`: perhaps to a broker."""
+        """Send a write once, under a new request id. `anywhere`: possibly to a broker. CallFailed."""
         self.sequence += 1
         return await self.send_as(port, api, request, self.sequence, node=self._whom(port) if node is None and anywhere else node)
 
     async def send_as(self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None) -> Sent:
-        """Sends a write once under that sequence."""
+        """Send a write once under that sequence."""
         header = request.header
         header.request_id.client_id = self.client_id
         header.request_id.sequence = sequence
@@ -81,7 +81,7 @@ class Caller:
         return Sent(reply, f"{self.client_id.hex()}:{sequence}")
 
     async def read(self, port: Port, api: str, request: Any, *, local: bool = False, node: int | None = None) -> Reply:
-        """Asks once: linearizably of whoever can say it, or what some node has, if that is not behind what was seen before."""
+        """Send a read once: linearizable, or with `local` to any node, with a minimum offset of `newest`."""
         header = request.header
         header.timeout_ms = self.options.timeout_ms
         if local:
@@ -95,13 +95,13 @@ class Caller:
         return reply
 
     def _whom(self, port: Port) -> int | None:
-        """A broker now and then: it passes requests on."""
+        """Return a random broker now and then, since brokers forward requests; otherwise None."""
         if port.brokers and self.random.random() < NODE_OF_CHOICE_RATE:
             return self.random.choice(port.brokers)
         return None
 
     async def see_brokers(self, port: Port, *, local: bool = False) -> SeenBrokers:
-        """Ask for the registered brokers: requests about a broker name its epoch. CallFailed."""
+        """Read the registered brokers: requests about a broker contain its epoch. CallFailed."""
         request = pb.DescribeClusterRequest(include_fenced_brokers=True)
         reply = await self.read(port, "DescribeCluster", request, local=local)
         brokers = reply.response.brokers
@@ -149,12 +149,12 @@ class Caller:
 
 
 def nodes(port: Port) -> Sequence[int]:
-    """All of them."""
+    """Return all nodes."""
     return [*port.controllers, *port.brokers]
 
 
 def ended(reply: Reply, result: object = None, *, code: int = 0, request_id: str = "") -> Completion:
-    """The end of an invocation by the code of its entry in the answer: ok, or what that error means."""
+    """Return the end of an invocation by the error code of its entry in the answer."""
     if not code:
         return Completion(OK, result, "", reply.node, reply.offset, reply.epoch, request_id)
     outcome = of_error_code(code, outcome_unknown=False)
@@ -167,24 +167,24 @@ def length_of(options: Options, key: str) -> int:
 
 
 def asked_until_ok(*invocations: Invocation) -> Source:
-    """For the final phase, one after the other: the cluster may still be about to find a leader. All are given up together after
-    half a minute.
+    """Repeat each invocation until it succeeds, one after the other, for the final phase: the cluster may still be electing a
+    leader. All are given up together after half a minute.
     """
     return time_limit(_FINAL_S, [until_ok(delay(_FINAL_PAUSE_S, repeat(each))) for each in invocations])
 
 
 def keys_wanted(options: Options) -> int:
-    """Return the number of keys that a run uses up, if each gets as many operations as the options say."""
+    """Return the number of keys that a run uses, if each gets as many operations as the options say."""
     return math.ceil((options.rate or _UNLIMITED_RATE) * options.time_s / max(1, options.ops_per_key)) + options.concurrency
 
 
 def in_turn(keys: Sequence[str]) -> Callable[[int], str]:
-    """All keys, and the first again after the last: a long run comes back to those that it had."""
+    """Return a function that gives all keys in turn and starts again after the last one."""
     return lambda number: keys[number % len(keys)]
 
 
 def topics_wanted(options: Options, keys_per_topic: float) -> int:
-    """Return the number of topics for so many keys, within reason."""
+    """Return the number of topics for so many keys, up to a limit."""
     return max(2, min(_TOPICS_MAX, math.ceil(keys_wanted(options) / keys_per_topic)))
 
 
@@ -192,7 +192,7 @@ def topics_wanted(options: Options, keys_per_topic: float) -> int:
 
 
 async def create_topics(options: Options, port: Port, topics: Iterable[pb.CreatableTopic]) -> None:
-    """Creates topics before a run, however long the cluster takes to be able to. SetupFailed."""
+    """Create topics before a run; retry until the cluster is able to. SetupFailed."""
     placed_on(port, 1)
     caller = Caller(options, 0, "setup")
     deadline_ns = port.now_ns() + int(SETUP_TIMEOUT_S * 1e9)
@@ -226,18 +226,18 @@ async def create_single_topics(options: Options, port: Port, names: Iterable[str
 
 
 async def need_brokers(options: Options, port: Port) -> None:
-    """The set-up of who needs nothing else. SetupFailed."""
+    """Check that there is a broker: the set-up of a workload that needs nothing else. SetupFailed."""
     placed_on(port, 1)
 
 
 def placed_on(port: Port, factor: int) -> list[int]:
-    """The first so many brokers by id. SetupFailed if there is none."""
+    """Return the first `factor` brokers by id. SetupFailed if there are none."""
     if not port.brokers:
         raise SetupFailed("this workload needs a broker, and the cluster has none; give it --brokers 1 at least")
     return sorted(port.brokers)[:factor]
 
 
 def topic_on(name: str, replicas: Sequence[int]) -> pb.CreatableTopic:
-    """A topic of one partition with exactly these replicas."""
+    """Return a topic of one partition with exactly these replicas."""
     assignment = pb.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     return pb.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])

@@ -1,8 +1,8 @@
-"""All controllers have one log: what each says of its image, now and before, is what the committed log gives.
+"""All controllers have the same log: the image of each, now and in the past, is the one that the committed log gives.
 
-Clients write and read registers. Beside that, `digest` asks one node for a digest of its newest image, `digest-at` for that at an
-offset which this client has seen, and `reread` what its log on disk gives when it is read again. In the end every node has to
-have everything. Nodes take snapshots all the time, so that who comes back begins with one.
+Clients write and read registers. In addition `digest` asks one node for a digest of its newest image, `digest-at` for the image
+at an offset that this client has seen, and `reread` for the image that the log on its disk gives. In the final phase every node
+must have everything. Nodes take snapshots all the time, so a node that returns starts from one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def workload() -> Workload:
 
 
 def digests_of(options: Options, count: int) -> Source:
-    """Registers, and digests of so many nodes; keys are their places."""
+    """Yield operations on registers, and digests of so many nodes; keys of digests are positions of nodes."""
 
     def of_some(f: str) -> Source:
         return lambda context: Invocation(f, str(context.random.randrange(count)))
@@ -48,13 +48,15 @@ def digests_of(options: Options, count: int) -> Source:
 
 
 def final_digests_of(options: Options, count: int) -> Source:
-    """Every node has everything, in memory and on its disk. One that is gone for good is given up once, not for each question."""
+    """Check that every node has everything, in memory and on its disk. A node that is gone is given up once, not for each
+    question.
+    """
     asked = [asked_until_ok(*(Invocation(f, str(place)) for f in ASKED)) for place in range(count)]
     return [registers.final_of_mixed(options), asked]
 
 
 class DigestClient:
-    """Of one process. `of_brokers`: keys are places among the brokers."""
+    """The client of one process. `of_brokers`: keys are positions among the brokers."""
 
     def __init__(self, options: Options, process: int, *, of_brokers: bool = False) -> None:
         self._caller = Caller(options, process, "digests")

@@ -1,7 +1,7 @@
-"""Progress: plain writes and reads all the time, and how long nobody was answered. Its verdict is one of liveness.
+"""Progress: plain writes and reads all the time, and the longest time without an answer. The verdict is one of liveness.
 
-What is asked is what `registers` asks of values; that answers are right is judged as well, but the question is when they come:
-the longest time without a success, per kind of fault, and from the end of the faults to the first success.
+The operations are those of `registers` on values. Their answers are checked as well, but the point is their time: the longest
+time without a success, per kind of fault, and from the end of the faults to the first success.
 """
 
 from __future__ import annotations

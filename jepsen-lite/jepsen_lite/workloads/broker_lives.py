@@ -1,7 +1,7 @@
-"""Registrations of brokers by the log alone: epochs that rise, and nothing that is done in the name of one that is over.
+"""Registrations of brokers, from the log alone: epochs increase, and no record has an epoch that is over.
 
-The epoch of a new incarnation is the offset of the batch that registers it, so it is above all that there were; an incarnation
-that registers again keeps its own. Every record that names a broker's epoch names the one in force.
+The epoch of a new incarnation is the offset of the batch that registers it, so it is higher than all before; an incarnation that
+registers again keeps its epoch. Every record with a broker's epoch has the one in force.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Registration(NamedTuple):
 
 
 class BrokerLives:
-    """`details`: how many registrations there were, and how many of them by a new incarnation in another's place."""
+    """`details`: the number of registrations, and how many of them replaced another incarnation."""
 
     name = "lives of brokers"
 
@@ -55,7 +55,7 @@ def _register(
     highest: dict[int, int],
     findings: Findings,
 ) -> bool:
-    """Whether it takes the place of another incarnation."""
+    """Check a registration; return True if it replaces another incarnation."""
     broker, epoch, incarnation = record["broker_id"], record["broker_epoch"], record["incarnation_id"]
     before = current.get(broker)
     if before is not None and before.incarnation == incarnation:

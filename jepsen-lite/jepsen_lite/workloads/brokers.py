@@ -1,10 +1,10 @@
 """Brokers, their epochs and their fencing.
 
-Keys are places in the list of brokers. `brokers` (linearizable) and `glance` (of any node) show who is registered, with which
-epoch, and who is fenced. `allocate` asks for producer ids in a broker's name with an epoch that this client has seen at some
-time: one that is over must be refused (STALE_BROKER_EPOCH) and leave nothing. `unregister` takes out a registration of the
-epoch that was seen last; a broker that lives comes back as a new incarnation. What brokers themselves ask for is judged in the
-log: pauses and restarts make zombies of them.
+Keys are positions in the list of brokers. `brokers` (linearizable) and `glance` (of any node) return the registered brokers with
+their epochs, and the fenced ones. `allocate` requests producer ids for a broker with an epoch that this client has seen at some
+time: an epoch that is over must be refused (STALE_BROKER_EPOCH) without an effect. `unregister` removes a registration with the
+newest known epoch; a live broker returns as a new incarnation. Requests of the brokers themselves are judged by the log: pauses
+and restarts make zombies of them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _final(options: Options) -> Source:
 
 
 async def _setup(options: Options, port: Port) -> None:
-    """Partitions that can lose their leaders."""
+    """Create partitions that can lose their leaders."""
     factor = min(_FACTOR_MAX, options.brokers)
     topics = [
         pb.CreatableTopic(name=f"{PREFIX}{number}", num_partitions=2, replication_factor=factor) for number in range(_TOPICS)
@@ -68,13 +68,13 @@ async def _setup(options: Options, port: Port) -> None:
 
 
 class BrokersClient:
-    """Of one process. It remembers all epochs that it has seen."""
+    """The client of one process. It remembers all epochs that it has seen."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)
         self._epochs: dict[int, list[int]] = {}
         self._must_look: set[int] = set()
-        """Brokers whose newest epoch that was seen is over."""
+        """Brokers whose newest known epoch is over."""
 
     async def invoke(self, invocation: Invocation, port: Port) -> Completion:
         if invocation.f in ("brokers", "glance"):
@@ -128,7 +128,7 @@ _REQUESTS: dict[str, Any] = {
 
 
 class BrokersFold:
-    """Registrations, as the log makes them."""
+    """Registrations, from the log."""
 
     writes = frozenset({"allocate", "unregister"})
     refusals = frozenset({STALE, UNREGISTERED})
@@ -189,7 +189,7 @@ class BrokersFold:
 
 
 _ALL_KEYS = tuple(map(str, range(100)))
-"""Whatever happens to one broker may justify what was said of any."""
+"""A change of one broker may justify the refusal of a request about any other."""
 
 
 def _checkers(options: Options) -> Sequence[Checker]:

@@ -1,8 +1,8 @@
-"""What brokers make of the log: delta by delta or from a snapshot, late or cut off, their images are those of the log.
+"""The images of brokers: made of deltas or from a snapshot, late or cut off, they are the images of the log.
 
-As `agreement`, of brokers: `digest` is of the image that a broker has published, which it has put together from deltas; `reread`
-of what its log on disk gives from the last snapshot on. A broker that was left behind a snapshot has to begin with that, and one
-that lost a batch could not say the same.
+Like `agreement`, for brokers. `digest` is of the image that a broker has published, made of deltas; `reread` is of the image that
+its log on disk gives from the last snapshot on. A broker that fell behind a snapshot must start from that snapshot, and one that
+lost a batch could not have the same image.
 """
 
 from __future__ import annotations

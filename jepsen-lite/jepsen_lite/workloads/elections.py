@@ -1,4 +1,4 @@
-"""One leader per epoch, while clients write and read, ask every node who leads, and let leaders make way for others."""
+"""One leader per epoch, while clients write and read, ask every node for the leader, and let leaders resign."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _final(options: Options) -> Source:
 
 
 class ElectionsClient:
-    """Of one process. Registers are asked as their own workload asks them."""
+    """The client of one process. It uses the client of `registers` for registers."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._options = options
@@ -63,7 +63,7 @@ class ElectionsClient:
 
 
 async def who_leads(caller: Caller, port: Port) -> Completion:
-    """[leader, epoch, high watermark] as some node knows them. CallFailed."""
+    """Return [leader, epoch, high watermark] as a random node knows them. CallFailed."""
     partition = pb.DescribeQuorumPartition(partition_index=0)
     request = pb.DescribeQuorumRequest(topics=[pb.DescribeQuorumTopic(topic_name=METADATA_TOPIC, partitions=[partition])])
     request.header.timeout_ms = caller.options.timeout_ms

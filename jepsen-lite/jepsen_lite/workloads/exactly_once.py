@@ -1,9 +1,9 @@
-"""Writes that are carried out once, however often they are sent.
+"""Writes that take effect once, however often they are sent.
 
-A key is one request with one id. Several processes send it, to nodes of their own choice: at the same time, one after the
-other, and late, when others may lead. What it asks for would show if it was done twice: a block of producer ids, or a topic of
-a new name. Each sending is an operation of its own, all under one request id. Twelve requests have one client id: a late
-sending may come when newer ones have pushed out its answer, and is refused then (DUPLICATE_SEQUENCE_NUMBER).
+A key is one request with one id. Several processes send it to nodes of their own choice: at the same time, one after the other,
+and late, when there may be another leader. A second effect of the request would be visible: it allocates a block of producer ids,
+or creates a topic with a new name. Each sending is an operation, all with one request id. Twelve requests share a client id, so a
+late sending may come when newer requests have replaced its answer, and is refused then (DUPLICATE_SEQUENCE_NUMBER).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REQUESTS_PER_CLIENT = 12
 SENDINGS = (1, 2, 3, 3, 4, 6)
 _LATE_S = 2.0
 _LAST = 10**9
-"""Requests of the final phase are numbered from here."""
+"""Number of the first request of the final phase."""
 
 
 def workload() -> Workload:
@@ -65,7 +65,7 @@ def _generator(options: Options) -> Source:
 
 
 def _final(options: Options) -> Source:
-    """One request of each kind under new ids, and all topics."""
+    """One request of each kind with a new id, and all topics."""
     requests = [Invocation(f, _key(number), "now") for number, f in enumerate(("create", "allocate"), _LAST)]
     return [asked_until_ok(invocation) for invocation in (*requests, Invocation("list"))]
 
@@ -74,7 +74,7 @@ def _final(options: Options) -> Source:
 
 
 class SendingClient:
-    """Of one process. What it sends follows from the key alone, whoever sends it."""
+    """The client of one process. Its requests depend on the key alone, so all processes send the same."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._options = options

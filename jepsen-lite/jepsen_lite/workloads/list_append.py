@@ -2,7 +2,7 @@
 
 A pool is two topics with two list configs each, and gets as many transactions as the options say; its name is the key of an
 operation. A transaction appends to one to four of the lists in one IncrementalAlterConfigs, or reads one to four of them in one
-DescribeConfigs. The API has none that does both. Every item is a new one.
+DescribeConfigs. No request of the API does both. Every item is new.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def _setup(options: Options, port: Port) -> None:
 
 
 class TransactionClient:
-    """Of one process."""
+    """The client of one process."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)
@@ -125,7 +125,7 @@ class TransactionClient:
 
 
 def _place(key: str) -> tuple[str, str]:
-    """Topic and config of a list."""
+    """Return topic and config of a list."""
     topic, _, name = key.partition("/")
     return topic, CONFIGS[name]
 
@@ -135,7 +135,7 @@ def _items(value: str | None) -> list[str]:
 
 
 class ListsFold(Fold):
-    """All lists, as the log makes them."""
+    """All lists, from the log."""
 
     writes = frozenset({"txn"})
 

@@ -1,9 +1,9 @@
-"""Replicas that move between the log directories of their brokers while they are written to, on real processes.
+"""Replicas that move between the log directories of their brokers under load, on real processes.
 
-A key is a topic of one partition. `append` produces a record of its own once and waits for all in-sync replicas; `move` has one
-broker take its replica to another of its directories; `get` reads the partition from its beginning to the high watermark. Data go
-over the brokers' peer protocol, which simulated brokers do not speak. Every crash of the mover itself, with all that a loss of
-power leaves, is tried in memory (`crash_images`); here it is what the whole cluster makes of kills.
+A key is a topic of one partition. `append` produces a new record once and waits for all in-sync replicas; `move` lets one broker
+move its replica to another directory; `get` reads the partition from its beginning to the high watermark. Records go over the
+brokers' peer protocol, which simulated brokers do not speak. `crash_images` tests every crash of the mover itself in memory, with
+every possible loss of power; this workload tests the whole cluster under kills.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REPLICAS = 2
 ROTTEN = "what was read does not fit its checksum"
 _FETCH_BYTES = 1 << 20
 _FETCHES_MAX = 100
-"""Of one read."""
+"""Per read."""
 
 
 def workload() -> Workload:
@@ -89,7 +89,7 @@ class Place(NamedTuple):
 
 
 class MovingClient:
-    """Of one process."""
+    """The client of one process."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._options = options
@@ -111,7 +111,7 @@ class MovingClient:
         return ended
 
     async def _place(self, port: Port, key: str) -> Place:
-        """Who leads the key's partition, as the metadata say. CallFailed."""
+        """Return the leader of the key's partition, from the metadata. CallFailed."""
         if key not in self.places:
             cluster = (await self._caller.read(port, "DescribeCluster", pb.DescribeClusterRequest())).response
             request = pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames(names=[key]))
@@ -139,7 +139,9 @@ class MovingClient:
         return Completion(OK, response.base_offset)
 
     async def _get(self, port: DataPort, place: Place) -> Completion:
-        """[offset, value] of all records. An answer may be empty though there is more: the log was being swapped, say."""
+        """Return [offset, value] of all records. An answer may be empty although there are more records, for example during a
+        swap of the log.
+        """
         records: list[tuple[int, str]] = []
         offset = 0
         for _ in range(_FETCHES_MAX):
@@ -165,11 +167,11 @@ class MovingClient:
         return Completion(FAIL, error=f"{_FETCHES_MAX} fetches have not brought all")
 
     async def ask(self, port: DataPort, place: Place, api: int, request: msgspec.Struct) -> bytes:
-        """Sends a peer request once. OSError, FrameError, ApiError."""
+        """Send a peer request once. OSError, FrameError, ApiError."""
         return await port.ask_peer(place.leader, api, msgspec.msgpack.encode(request), self._options.timeout_ms)
 
     async def _move(self, port: Port, key: str, broker: int) -> Completion:
-        """To any other directory of that broker that works. The answer says that it has begun."""
+        """Move the replica to another working directory of that broker. The answer means that the move has begun."""
         described = await _described(self._caller, port, broker)
         here = {path for path, topic, is_future in described if topic == key and not is_future}
         others = sorted({path for path, _, _ in described} - here)
@@ -183,7 +185,7 @@ class MovingClient:
 
 
 async def _described(caller: Caller, port: Port, broker: int) -> list[tuple[str, str, bool]]:
-    """(directory, topic, is a copy being made) of one broker; a directory without any has "". CallFailed."""
+    """Return (directory, topic, is a copy being made) for one broker; an empty directory has the topic "". CallFailed."""
     request = pb.DescribeLogDirsRequest()
     reply = await port.call("DescribeLogDirs", request, node=broker, timeout_ms=caller.options.timeout_ms)
     found = [(result.log_dir, "", False) for result in reply.response.results if not result.error_code]
@@ -194,7 +196,7 @@ async def _described(caller: Caller, port: Port, broker: int) -> list[tuple[str,
 
 
 async def _collect(options: Options, port: Port) -> dict[str, Any]:
-    """Where replicas lie in the end: broker → [directory, topic, is a copy being made], or why it could not be asked."""
+    """Return the final directories of replicas: broker → [directory, topic, is a copy being made], or the error of the broker."""
     caller = Caller(options, 0, "collect")
     places: dict[str, Any] = {}
     for broker in placed_on(port, REPLICAS):
@@ -206,9 +208,9 @@ async def _collect(options: Options, port: Port) -> dict[str, Any]:
 
 
 class MovedData:
-    """What was acknowledged is there at its offset, once; what certainly failed is not, nor what nobody appended; what a read
-    showed stays; and each broker has one current copy of each replica. Not checked: what followers hold beyond what leaders show.
-    "unknown" if a partition could not be read, or a broker not be asked, in the end.
+    """Acknowledged records are at their offsets, once; records that failed or were never appended are absent; records that a read
+    returned stay; each broker has one current copy of each replica. Records of followers beyond those of leaders are not checked.
+    "unknown" if a partition could not be read, or a broker not asked, in the final phase.
     """
 
     name = "moved-data"
@@ -241,7 +243,7 @@ class MovedData:
 
 
 def _judge(key: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findings) -> int:
-    """How many acknowledged records are gone."""
+    """Return the number of acknowledged records that are gone."""
     last = reads[-1]
     final = [(offset, value) for offset, value in last.result]
     at = dict(final)

@@ -1,10 +1,11 @@
-"""Partitions by the log alone: what may become of replicas, in-sync sets and leaders, record by record.
+"""Partitions, from the log alone: allowed changes of replicas, in-sync sets and leaders, record by record.
 
-An automaton of its own, that shares no code with the controller. A partition is idle, or it moves: it has adding or removing
-replicas, an original and a target, and no replica goes before the move ends. That ends completed (the replicas are the target,
-and all that were added are in sync), reverted (the replicas are the original ones, in their order), or by another target that is
-there already. At every moment: no replica twice, adding and removing ones apart and among the replicas, the in-sync set among
-the replicas, the leader in sync or nobody. At the end of a change: who leads is registered, not fenced, and not shutting down.
+An automaton that shares no code with the controller. A partition is idle or moving. A moving partition has adding or removing
+replicas, an original and a target, and loses no replica before the move ends. A move ends completed (the replicas are the target,
+and all added ones are in sync), reverted (the replicas are the original ones, in their order), or with another target that has
+already been reached. Invariants of every record: no replica twice; adding and removing replicas disjoint and among the replicas;
+the in-sync set among the replicas; the leader in sync or missing. Invariant of every change: a leader is registered, not fenced,
+and not shutting down.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class _Life:
 
 
 class PartitionLives:
-    """`details`: how many moves began, were completed, were reverted, and are under way. `settles`: whether one that is still
-    under way at the end is a failure of liveness.
+    """`details`: the numbers of moves that began, were completed, were reverted, and are still open. `settles`: an open move at
+    the end is a failure of liveness.
     """
 
     name = "lives of partitions"
@@ -71,10 +72,10 @@ class _Watch:
         self.counts = {"begun": 0, "completed": 0, "reverted": 0, "replaced": 0}
         self.records = 0
         self._flags: dict[int, tuple[bool, bool]] = {}
-        """Of registered brokers: fenced, shutting down."""
+        """Registered broker → (fenced, shutting down)."""
 
     def take(self, entry: Entry) -> set[tuple[str, int]]:
-        """The partitions that a record is about, or whose leader it is about."""
+        """Apply a record; return the partitions that it concerns, or whose leader it concerns."""
         record = entry.record
         match entry.kind:
             case "Partition":
@@ -163,7 +164,7 @@ class _Watch:
                 add("at once", f"offset {offset}: {place} loses {lost} and gets {new.replicas} in one step")
 
     def _judge(self, place: tuple[str, int], offset: int) -> None:
-        """What holds of one partition at every moment."""
+        """Check the invariants of one partition after a record."""
         self.records += 1
         life = self.lives[place]
         replicas = set(life.replicas)
@@ -182,7 +183,7 @@ class _Watch:
                 self.findings.add("state", f"offset {offset}: {place}: not so: {rule} ({life})")
 
     def check_leaders(self, places: set[tuple[str, int]], offset: int) -> None:
-        """At the end of a change, nobody leads who may not."""
+        """Check, at the end of a change, that every leader may lead."""
         for place in places:
             life = self.lives.get(place)
             if life is None or life.leader == NO_LEADER:

@@ -1,7 +1,7 @@
-"""Blocks of producer ids: handed out once, in rising order, whoever leads and whatever was read from a snapshot.
+"""Blocks of producer ids: allocated once, in increasing order, with any leader and after any snapshot.
 
-A key is the broker that a block is for; its epoch is that of its registration as the client saw it last. One that is not its any
-more is refused, and looked up again.
+A key is the broker that a block is for. The request contains the broker's epoch as this client last saw it; an old epoch is
+refused, and read again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _generator(options: Options) -> Source:
 
 
 class AllocatingClient:
-    """Of one process."""
+    """The client of one process."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)

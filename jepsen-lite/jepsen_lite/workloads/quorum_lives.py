@@ -1,10 +1,10 @@
-"""Epochs, leaders and voters by the committed log, and by all that anybody said of them.
+"""Epochs, leaders and voters, from the committed log and all reports of them.
 
-- An epoch has one leader for ever: in its leader-change record, in the answers of all nodes, in what nodes were seen to believe.
-- Epochs never sink. The first record of an epoch is its leader change: nobody writes anything before.
-- A leader was granted its votes by a majority of the voters in force, and is one of them, or was one in the set before: who has
-  its own removal in its log does not know whether that is committed, and may have to be elected to find out.
-- Voter sets that follow each other differ by one voter at most, so that any two majorities have a member in common.
+- An epoch has one leader forever: in its leader-change record, in the answers of all nodes, in the observations of all nodes.
+- Epochs never decrease. The first record of an epoch is its leader change: nothing is written before it.
+- A leader has the votes of a majority of the voters in force, and is one of them or was in the previous set: a node with its own
+  removal in its log does not know whether it is committed, and may have to be elected to find out.
+- Consecutive voter sets differ by at most one voter, so any two majorities overlap.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ Key = tuple[int, str]
 
 
 class QuorumLives:
-    """`asked` are the names of operations whose result is [leader, epoch, …]. `changes`: where the voters can change they have to
-    have changed, else that was not tested ("unknown"). `details`: epochs, changes of the voters.
+    """`asked` are the names of operations whose result is [leader, epoch, …]. `changes`: if voters can change, they must have
+    changed at least once, otherwise that was not tested ("unknown"). `details`: the numbers of epochs and of changes of the
+    voters.
     """
 
     name = "lives of the quorum"
@@ -46,7 +47,7 @@ class QuorumLives:
         return findings.verdict(self.name, checked=len(leaders), nothing="nobody ever led", unsure=unsure, details=details)
 
     def _said(self, run: Run) -> Iterable[tuple[int, int, str]]:
-        """(epoch, leader, who said so)."""
+        """Yield (epoch, leader, source of the report)."""
         for op in run.history:
             if op.f in self._asked and op.outcome == OK:
                 yield op.result[1], op.result[0], f"operation {op.index} at node {op.node}"
@@ -55,7 +56,7 @@ class QuorumLives:
 
 
 def _read(log: CommittedLog, leaders: dict[int, tuple[int, str]], findings: Findings) -> int:
-    """Leaders by epoch as the log has them; how often the voters changed."""
+    """Collect the leaders by epoch from the log; return the number of changes of the voters."""
     epoch, changes = 0, 0
     voters: dict[Key, Any] | None = None
     before: set[int] = set()

@@ -1,9 +1,9 @@
-"""Reassignments: targets asked for, replaced and cancelled, while brokers come and go.
+"""Reassignments: begun, replaced and cancelled while brokers come and go.
 
-A key is the only partition of a topic. `alter` asks for a target, `cas` for one if the partition epoch is the one that this
-client saw last, `cancel` takes the move back. `describe` is linearizable, `peek` and `moving` (ListPartitionReassignments) are
-what some node knows. In the end every move has to come to its end by itself (`settled`). What brokers do of their own accord is
-in the log, and every record of it is judged.
+A key is the only partition of a topic. `alter` sets a target, `cas` sets one if the partition epoch is the last one that this
+client saw, `cancel` cancels the move. `describe` is linearizable; `peek` and `moving` (ListPartitionReassignments) are the view
+of some node. In the final phase every move must end by itself (`settled`). Actions of the brokers are in the log, and every
+record of them is judged.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def _setup(options: Options, port: Port) -> None:
 
 
 class MovingClient:
-    """Of one process. It remembers the partition epochs that it has seen."""
+    """The client of one process. It remembers the partition epochs that it has seen."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)
@@ -149,7 +149,7 @@ class MovingClient:
 
 
 class MovesFold:
-    """All partitions of this workload, as the log makes them."""
+    """All partitions of this workload, from the log."""
 
     writes = frozenset({"alter", "cas", "cancel"})
     refusals = frozenset({NOTHING_MOVES, CHANGED})

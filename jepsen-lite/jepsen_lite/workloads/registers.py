@@ -1,16 +1,16 @@
-"""Registers: values of topic configs, ordered replica lists and lists, each key an object of its own.
+"""Registers: values of topic configs, ordered replica lists and lists, each key a separate object.
 
-Three kinds of keys, by how they begin:
+Three kinds of keys, by prefix:
 
-- `values/TOPIC/N`: two configs of a topic that every `set` sets to one value in one request. `get` gives the value; two that
-  differ are a torn read. Kafka's configs have no compare-and-set.
-- `replicas/TOPIC`: the order of a partition's replicas. `set` and `cas` reassign to a permutation of the same brokers, which is
-  done at once; `cas` expects the order that there is (INVALID_UPDATE_VERSION). A value names the brokers by rank: "012" is how
-  every topic begins.
+- `values/TOPIC/N`: two configs of a topic; every `set` gives both the same value in one request. `get` returns the value; two
+  different values are a torn read. Kafka's configs have no compare-and-set.
+- `replicas/TOPIC`: the order of a partition's replicas. `set` and `cas` reassign to a permutation of the same brokers, which
+  takes effect at once; `cas` expects the current order (INVALID_UPDATE_VERSION otherwise). A value names the brokers by rank:
+  "012" is the initial value of every topic.
 - `lists/TOPIC`: a list config. `append` and `remove` change it by one item.
 
-`get` is linearizable. `peek` is the same of any node, as it knows it: what it shows must have been so, at an offset that this
-client has not yet gone beyond.
+`get` is linearizable. `peek` is the same read from any node: its result must be a past state, not older than what this client has
+seen.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PAIRS = (
     ("flush.messages", "flush.ms"),
     ("segment.jitter.ms", "min.compaction.lag.ms"),
 )
-"""Configs of whole numbers that are set together."""
+"""Integer configs that are set together."""
 LIST = "follower.replication.throttled.replicas"
 VALUE_MAX = 1 << 50
 MISMATCH = "INVALID_UPDATE_VERSION"
@@ -78,12 +78,12 @@ def topic_name(number: int) -> str:
 
 
 def factor(options: Options) -> int:
-    """How many replicas each topic has."""
+    """Return the replication factor of the topics."""
     return min(FACTOR_MAX, options.brokers)
 
 
 def keys(options: Options) -> list[str]:
-    """All there are, the kinds mixed."""
+    """Return all keys, the kinds mixed."""
     found: list[str] = []
     for topic in map(topic_name, range(topics_wanted(options, _KEYS_PER_TOPIC))):
         found += [f"values/{topic}/0", f"replicas/{topic}", f"values/{topic}/1", f"lists/{topic}"]
@@ -95,17 +95,17 @@ def keys(options: Options) -> list[str]:
 
 
 def mixed(options: Options) -> Source:
-    """All kinds of keys."""
+    """Operations on all kinds of keys."""
     return independent(in_turn(keys(options)), lambda key: _of_key(options, key), group=GROUP)
 
 
 def values(options: Options) -> Source:
-    """Values alone: for workloads that are about something else."""
+    """Operations on values alone, for workloads with another subject."""
     return independent(in_turn(_value_keys(options)), lambda key: _of_key(options, key), group=GROUP)
 
 
 def final_of_values(options: Options) -> Source:
-    """Their final phase."""
+    """The final phase of `values`."""
     first, *others = _value_keys(options)
     return [asked_until_ok(Invocation(f, first, 1 if f == "set" else None)) for f in ("set", "get", "peek")] + [
         [Invocation("get", key) for key in others]
@@ -133,7 +133,7 @@ def _of_key(options: Options, key: str) -> Source:
 
 
 def _with(f: str, values: Sequence[str]) -> Callable[[Context], Invocation]:
-    """One of the values."""
+    """Return invocations with a random one of the values."""
     return lambda context: Invocation(f, value=context.random.choice(values))
 
 
@@ -142,7 +142,7 @@ def _exchange(orders: Sequence[str]) -> Callable[[Context], Invocation]:
 
 
 def _orders(count: int) -> list[str]:
-    """All orders of so many ranks."""
+    """Return all orders of so many ranks."""
     if count == 1:
         return ["0"]
     last = str(count - 1)
@@ -150,12 +150,12 @@ def _orders(count: int) -> list[str]:
 
 
 def _few_orders(options: Options) -> list[str]:
-    """Few, so that now and then an exchange finds what it expects."""
+    """Return few orders, so that now and then an exchange finds the expected one."""
     return _orders(factor(options))[:3]
 
 
 def final_of_mixed(options: Options) -> Source:
-    """One exchange that finds what it expects, one change of a list, and every key is read by somebody."""
+    """One exchange that finds the expected value, one change of a list, and a read of every key."""
     first, *others = (Invocation("get", key) for key in keys(options))
     replicas = next((key for key in keys(options) if key.startswith("replicas/")), None)
     last = next(key for key in keys(options) if key.startswith("lists/"))
@@ -176,7 +176,7 @@ async def setup(options: Options, port: Port) -> None:
 
 
 class RegisterClient:
-    """Of one process."""
+    """The client of one process."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)
@@ -221,7 +221,7 @@ class RegisterClient:
 
 
 def _shown(kind: str, values: dict[str, str]) -> Any:
-    """The value of a register that these configs are."""
+    """Return the value of the register that these configs hold."""
     if kind == "lists":
         return values[LIST].split(",") if values.get(LIST) else []
     if len(set(values.values())) > 1 or len(values) == 1:
@@ -230,7 +230,7 @@ def _shown(kind: str, values: dict[str, str]) -> Any:
 
 
 def ranks(replicas: Sequence[int]) -> str:
-    """The order of brokers among themselves: "102" for 8, 5, 9."""
+    """Return the order of brokers among themselves: "102" for 8, 5, 9."""
     ordered = sorted(replicas)
     return "".join(str(ordered.index(broker)) for broker in replicas)
 
@@ -239,7 +239,7 @@ def ranks(replicas: Sequence[int]) -> str:
 
 
 def model_of(key: str, replicas: int) -> NamedModel[Any]:
-    """The object that a key is."""
+    """Return the model of a key."""
     if key.startswith("lists/"):
         return AppendList()
     if key.startswith("replicas/"):
@@ -248,7 +248,7 @@ def model_of(key: str, replicas: int) -> NamedModel[Any]:
 
 
 class RegistersFold:
-    """All registers, as the log makes them."""
+    """All registers, from the log."""
 
     writes = frozenset({"set", "cas", "append", "remove"})
     refusals = frozenset({MISMATCH})
@@ -297,7 +297,7 @@ class RegistersFold:
 
 
 def _belongs(key: str, kind: str, record: dict[str, Any]) -> bool:
-    """Whether a record can be of a request about that key."""
+    """Return True if a request about that key can have written the record."""
     if kind == "RequestOutcome":
         return True
     what, _, rest = key.partition("/")

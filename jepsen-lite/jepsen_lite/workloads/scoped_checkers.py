@@ -1,4 +1,4 @@
-"""Checkers that see a part of a run: the operations that one of several workloads made, or that one question is about."""
+"""Checkers that see a part of a run: the operations of one of several workloads, or those that one question concerns."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from ..workload import Checker, Run
 
 
 class ScopedChecker:
-    """A checker that sees a part of a run. `part` gives an operation as the checker sees it, or None; indices stay the same."""
+    """A checker of a part of a run. `part` maps an operation to the one that the checker sees, or to None; indices
+    stay the same.
+    """
 
     def __init__(self, checker: Checker, part: Callable[[Op], Op | None], name: str) -> None:
         self.name = name
         self.checker, self._part = checker, part
 
     def with_checker(self, checker: Checker) -> ScopedChecker:
-        """Another one that sees the same part."""
+        """Return another checker of the same part."""
         return ScopedChecker(checker, self._part, self.name)
 
     def seen(self, run: Run) -> Run:
-        """The run as the checker sees it."""
+        """Return the run as the checker sees it."""
         ops = [op for op in map(self._part, run.history) if op is not None]
         return msgspec.structs.replace(run, history=History(ops))
 

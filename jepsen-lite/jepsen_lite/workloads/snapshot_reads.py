@@ -1,10 +1,9 @@
-"""Reads of one moment: all parts of an answer are of one offset, no session goes back, and the past stays what it was.
+"""Reads of one moment: all parts of an answer have one offset, no session goes back, and the past does not change.
 
-A key is a pool of topics, all of which every `set` gives one new value, in one request. So an answer about all of them that shows
-two values is torn. `get` is linearizable; `peek` asks any node, another one each time, for at least what this client has seen,
-and `wait` for a little more than that: it is answered later, or refused. `past` asks a node for its image as of an offset that
-this client has seen (DescribeImage), and must show what was so there, wherever that image says that it stands. Nodes take
-snapshots all the time.
+A key is a pool of topics; every `set` gives all of them one new value in one request. So an answer about all of them with two
+values is torn. `get` is linearizable. `peek` asks a random node each time for at least the offset that this client has seen, and
+`wait` for a little more: it is answered later, or refused. `past` asks a node for its image at an offset that this client has
+seen (DescribeImage), and must return the state at that offset, whichever offset the image has. Nodes take snapshots all the time.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ GROUP = 5
 CONFIG = "retention.ms"
 VALUE_MAX = 1 << 50
 AHEAD = (1, 3, 10)
-"""Records beyond what was seen, of a `wait`."""
+"""Records beyond the newest seen offset, for `wait`."""
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "20000"}
-"""So many that they are taken, and read by who comes back, all the time."""
+"""Snapshots are taken, and read by returning nodes, all the time."""
 _SEEN_MAX = 50
 
 
@@ -99,7 +98,7 @@ async def _setup(options: Options, port: Port) -> None:
 
 
 class ReadingClient:
-    """Of one process. It remembers offsets that it has seen."""
+    """The client of one process. It remembers offsets that it has seen."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._options = options
@@ -173,7 +172,7 @@ class ReadingClient:
 
 
 def shown(pool: str, values: dict[str, str]) -> object:
-    """The value that all topics of a pool have, None if none has one; a text if they differ."""
+    """Return the value that all topics of a pool have, None if they have none; a text if they differ."""
     found = [values.get(topic) for topic in _topics(pool)]
     if len(set(found)) > 1:
         return "torn: " + ", ".join(map(str, found))
@@ -181,7 +180,7 @@ def shown(pool: str, values: dict[str, str]) -> object:
 
 
 class PoolsFold(Fold):
-    """All pools, as the log makes them."""
+    """All pools, from the log."""
 
     writes = frozenset({"set"})
 

@@ -1,7 +1,7 @@
-"""Several workloads on one cluster at once: what one does must not show in what another sees.
+"""Several workloads on one cluster at once: none affects the results of another.
 
-The parts are whole workloads with their own clients and chance; their operations have the part's name in front ("topics.create"),
-and their checkers see those alone, beside the whole log. Nodes take snapshots all the time.
+The parts are whole workloads with their own clients and random generators. Their operations have the part's name as a prefix
+("topics.create"), and their checkers see only those, with the whole log. Nodes take snapshots all the time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTS: dict[str, tuple[Callable[[], Workload], float]] = {
     "list-append": (list_append.workload, 4),
     "producer-ids": (producer_ids.workload, 1),
 }
-"""Name → what makes it, and its share of the operations."""
+"""Name → function that makes it, and its share of the operations."""
 
 
 def workload() -> Workload:
@@ -45,7 +45,9 @@ def workload() -> Workload:
 
 
 def _options_of(options: Options, part: str) -> Options:
-    """Its own seed: no two parts share chance, or ids of clients. It gets its share of the rate."""
+    """Return the options of a part: its own seed, so that no two parts share random numbers or client ids, and its share of the
+    rate.
+    """
     share = PARTS[part][1] / sum(weight for _, weight in PARTS.values())
     return msgspec.structs.replace(options, seed=f"{options.seed}/{part}", rate=options.rate * share)
 
@@ -72,7 +74,7 @@ async def _setup(options: Options, port: Port) -> None:
 
 
 class SoakClient:
-    """Of one process: a client of each part."""
+    """The client of one process: a client of each part."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._clients: dict[str, Client] = {}
@@ -89,7 +91,7 @@ class SoakClient:
 
 
 def _checkers(options: Options) -> Sequence[Checker]:
-    """Those of the parts, but whether each of their operations ever succeeded: a part has little time."""
+    """Return the checkers of the parts, except `Stats`: a part may be too short for every kind of operation to succeed."""
     return [
         ScopedChecker(checker, partial(_of_part, part), f"{part}: {checker.name}")
         for part, (make, _) in PARTS.items()

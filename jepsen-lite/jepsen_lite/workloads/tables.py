@@ -1,6 +1,7 @@
-"""What the log says of topics, as plain tables: the state that folds of workloads compare answers with.
+"""Topics, configs and producer ids from the log, as plain tables: the state that folds of workloads compare answers with.
 
-It reads the records by itself and shares no code with the images of nodes. Transactions need no care: a `Change` is a whole one.
+It reads the records by itself and shares no code with the images of nodes. It need not handle transactions: a `Change` is
+complete.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ RESOURCE_TOPIC = 2
 
 @dataclass(slots=True)
 class Partition:
-    """One partition, as far as anybody asks."""
+    """The compared fields of a partition."""
 
     replicas: list[int]
     isr: list[int]
@@ -28,7 +29,7 @@ class Partition:
 
 @dataclass(slots=True)
 class Topic:
-    """A topic with all that belongs to it."""
+    """A topic with its partitions."""
 
     name: str
     topic_id: str
@@ -37,7 +38,7 @@ class Topic:
 
 
 class Tables:
-    """Topics by name and by id, and configs of topics."""
+    """Topics by name and by id, configs of topics, and producer ids."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
@@ -47,7 +48,7 @@ class Tables:
         """The last block of producer ids: its start and its length."""
 
     def apply(self, change: Change) -> set[str]:
-        """Takes in the next change; gives the names of the topics that are others now."""
+        """Apply the next change; return the names of the topics that it changed."""
         touched: set[str] = set()
         for entry in change.entries:
             record = entry.record

@@ -1,9 +1,9 @@
 """Topics as a set with identities: created, deleted by name or by id, described, listed.
 
-A key is a topic's name. What a creation asks for follows from its tag, a number of its own: so many partitions and two configs
-that say it. So who describes a topic can tell which creation made it, and whether something of it is missing. A server makes
-the ids, and never the same one twice. `describe` and `list` are linearizable; `peek` and `glance` are the same of any node, as
-it knows it.
+A key is a topic's name. Everything else in a creation follows from its tag, a random number: the number of partitions, and two
+configs with the tag as their value. So a description of a topic shows which creation made it, and whether something is missing.
+The server assigns the ids, and never one twice. `describe` and `list` are linearizable; `peek` and `glance` are the same reads
+from any node.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def workload() -> Workload:
 
 
 def partitions_of(tag: int) -> int:
-    """How many partitions a creation with this tag asks for."""
+    """Return the number of partitions in a creation with this tag."""
     return 1 + tag % 3
 
 
@@ -77,7 +77,7 @@ def _listing(context: Context) -> Invocation:
 
 
 def _final(options: Options) -> Source:
-    """A topic of its own lives and dies; all are described, and listed at last."""
+    """A new topic lives and dies; all topics are described, and then listed."""
     last = f"{PREFIX}last"
     life = [Invocation("create", last, 1), Invocation("peek", last), Invocation("describe", last)]
     deaths = [Invocation("delete-id", last), Invocation("create", last, 2), Invocation("delete", last)]
@@ -90,7 +90,7 @@ def _final(options: Options) -> Source:
 
 
 class TopicClient:
-    """Of one process. It remembers the last id that it saw of each name, which may be gone."""
+    """The client of one process. It remembers the last id of each name that it saw, which may be gone."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)
@@ -157,7 +157,7 @@ class TopicClient:
 
 
 def tag_of(configs: dict[str, str], partitions: int) -> object:
-    """The tag of the creation that made a topic as it looks; a text if none could have."""
+    """Return the tag of the creation that made a topic with these configs and partitions; a text if no creation could have."""
     tags = [configs.get(name, "") for name in TAGGED]
     tag = int(tags[0]) if tags[0].isdigit() else -1
     if tags == [str(tag)] * len(TAGGED) and partitions_of(tag) == partitions and len(configs) == len(TAGGED):
@@ -169,7 +169,7 @@ def tag_of(configs: dict[str, str], partitions: int) -> object:
 
 
 class NamedTopic:
-    """What has one name: nothing, or a topic by id and tag; the id is "" as long as nobody was told it."""
+    """The object of one name: nothing, or a topic by id and tag; the id is "" until an answer contains it."""
 
     functions = frozenset({"create", "delete", "delete-id", "describe"})
     reads = frozenset({"describe"})
@@ -200,7 +200,7 @@ class NamedTopic:
 
 
 class TopicsFold:
-    """All topics of this workload, as the log makes them."""
+    """All topics of this workload, from the log."""
 
     writes = frozenset({"create", "delete", "delete-id"})
     refusals = frozenset({EXISTS, UNKNOWN_NAME, UNKNOWN_ID})
@@ -208,7 +208,7 @@ class TopicsFold:
     def __init__(self) -> None:
         self._tables = Tables()
         self._gone: dict[str, str] = {}
-        """The id that the last change took from a name."""
+        """Name → the id that the last change removed."""
 
     def apply(self, change: Change) -> Iterable[str]:
         removed = {entry.record["topic_id"] for entry in change.entries if entry.kind == "RemoveTopic"}
@@ -262,7 +262,7 @@ class TopicsFold:
 
 
 class TopicLives:
-    """By the log alone: an id is created once, and what says anything of it lies between its creation and its removal."""
+    """From the log alone: an id is created once, and every record of it is between its creation and its removal."""
 
     name = "lives of topics"
 

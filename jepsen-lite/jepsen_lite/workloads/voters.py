@@ -1,9 +1,9 @@
 """Voters that leave and join (KIP-853), while clients write and read.
 
-`remove` makes a controller an observer, which runs on with its data; `add` makes it a voter again. Both look it up in what the
-leader says (`voters`, linearizable). A majority of the controllers stays. There are five of them: with three, hardly any disk
-could be damaged and no voter taken out while clients change the voters too. In the end all controllers are voters again. A
-cluster whose voters stand in files refuses all of it (UNSUPPORTED_VERSION), and only its elections are judged.
+`remove` makes a controller an observer, which keeps running with its data; `add` makes it a voter again. Both first read the
+voters from the leader (`voters`, linearizable). A majority of the controllers stays. There are five controllers: with three,
+hardly any disk could be damaged and no voter removed while clients change the voters too. In the final phase all controllers
+become voters again. A cluster with static voters refuses all changes (UNSUPPORTED_VERSION), and only its elections are judged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .quorum_lives import QuorumLives
 
 CONTROLLERS = 5
 CHANGE_EVERY_S = 0.5
-"""On average somebody tries to change the voters so often; as a rule one of them is out."""
+"""Average time between attempts to change the voters; usually one of them is removed."""
 CHANGE_TIMEOUT_MS = 3_000
 CONTROLLER = "CONTROLLER"
 NOT_ALL = "NOT_ALL_ARE_VOTERS"
@@ -66,7 +66,7 @@ def _final(options: Options) -> Source:
 
 
 class VotersClient:
-    """Of one process."""
+    """The client of one process."""
 
     def __init__(self, options: Options, process: int) -> None:
         self._options = options
@@ -113,7 +113,7 @@ class VotersClient:
         return Completion(OK, node, "", reply.node, -1, reply.epoch)
 
     async def _restore(self, port: Port) -> Completion:
-        """Ends as ok once all controllers are voters, or if that cannot be changed; else adds one that is none."""
+        """End as ok if all controllers are voters or the voters cannot change; otherwise add a missing one."""
         reply = await self._caller.read(port, "DescribeQuorum", pb.DescribeQuorumRequest())
         voters = {each.replica_id for each in reply.response.current_voters}
         missing = [node for node in port.controllers if node not in voters]

@@ -1,1 +1,1 @@
-"""Where a workload runs: simulated nodes, the real shell on a mock clock, or real processes."""
+"""Worlds, in which workloads run: simulated nodes, the real runtime on a mock clock, or real processes."""

@@ -1,9 +1,9 @@
-"""A client's port to a cluster under trio: what a call says, and what is made of an answer, however it is carried.
+"""A client's port to a cluster under trio: requests and answers, independent of their transport.
 
-Nothing is sent again here, whatever becomes of it: a retry would hide what a node did with the first sending. Every call says for
-which cluster it is. One that names no node goes to who this process believes to lead, as the last answer said, and now and then
-to another controller: so one that was deposed and does not know it is asked too. A change of the voters is sent only if the guard
-of the quorum lets it pass: while a log is damaged it may be one too many.
+Nothing is sent twice: a retry would hide the effect of the first sending. Every request names its cluster. A request without a
+node goes to the leader according to the last answer, and occasionally to another controller, so that a deposed controller that
+does not know it is asked too. A change of the voters is sent only if the guard of the quorum allows it: while a log is damaged
+the change may be one too many.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ..outcomes import error_name, of_error_code
 from ..workload import CallFailed, Options, Reply
 
 GRACE_S = 0.5
-"""How much longer than a node's own deadline its answer is waited for: it says whether anything was done."""
+"""The wait for an answer exceeds the node's own deadline by this time: the answer says whether anything was done."""
 ASIDE = 0.15
-"""How many calls without a node go to a controller that is not believed to lead."""
+"""Share of the requests without a node that go to a controller other than the leader."""
 _LEAVES = {"AddRaftVoter": False, "RemoveRaftVoter": True}
-"""Changes of the voters: whether one leaves."""
+"""Changes of the voters: True if a voter leaves."""
 
 
 class Nodes(Protocol):
-    """Whom a port reaches."""
+    """The nodes that a port reaches."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -45,7 +45,7 @@ class Nodes(Protocol):
 
 
 class ClusterPort(ABC):
-    """`workload.Port` of one process. `now_ns` is the run's clock, `guard` that of the quorum."""
+    """The `workload.Port` of one process. `now_ns` is the run's clock, `guard` the guard of the quorum."""
 
     def __init__(self, nodes: Nodes, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard) -> None:
         self.controllers: Sequence[int] = nodes.controller_ids
@@ -59,7 +59,7 @@ class ClusterPort(ABC):
         await trio.sleep(seconds)
 
     async def call(self, api: str, request: Any, *, node: int | None = None, timeout_ms: int | None = None) -> Reply:
-        """Sends a request once, unless it changes the voters while that could leave no whole majority of them. CallFailed."""
+        """Send a request once, unless it changes the voters and could leave them without a whole majority. CallFailed."""
         if api not in _LEAVES:
             return await self._send(api, request, node, timeout_ms)
         try:
@@ -80,11 +80,11 @@ class ClusterPort(ABC):
 
     @abstractmethod
     async def _carry(self, node: int, api: str, request: Any, timeout_s: float) -> Any:
-        """What a node responds. CallFailed if it does not."""
+        """Return the response of a node. CallFailed if there is none."""
 
     @abstractmethod
     def _likely(self) -> int:
-        """A controller that is likely to lead."""
+        """Return a controller that is likely to lead."""
 
 
 def reply_of(response: Any, node: int) -> Reply:

@@ -1,8 +1,8 @@
-"""A client's port to a cluster of processes: each call is sent once, over gRPC, to one node.
+"""A client's port to a cluster of processes: each request is sent once, over gRPC, to one node.
 
-gRPC's own retries are off, and a call to a node that cannot be reached fails at once, which certainly did nothing; that node is
-not chosen again for a while. Calls say for which cluster they are because another one of this machine may be laid out on the
-ports of a node that is down. Answers come on gRPC's threads and wake the task that waits.
+gRPC's own retries are off, and a request to an unreachable node fails at once, certainly without an effect; that node is avoided
+for a while. Requests name their cluster because another cluster of this machine may use the ports of a node that is down. Answers
+arrive on gRPC's threads and wake the waiting task.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from . import cluster_port
 from .cluster_port import ASIDE, ClusterPort
 
 _AVOIDED_S = 1.0
-"""How long a node is not chosen that could not be reached."""
+"""An unreachable node is avoided so long."""
 
 
 class HasEndpoints(cluster_port.Nodes, Protocol):
-    """What is needed of a LocalCluster."""
+    """The needed part of a LocalCluster."""
 
     def node(self, node_id: int) -> Any: ...
 
 
 class Nodes:
-    """The nodes of a cluster and the channels to them, which all processes share. Close it when done."""
+    """The nodes of a cluster and the channels to them, shared by all processes. Close it when done."""
 
     def __init__(self, cluster: HasEndpoints) -> None:
         self.cluster_id = cluster.cluster_id
@@ -50,7 +50,7 @@ class Nodes:
 
 
 class GrpcPort(ClusterPort):
-    """To processes."""
+    """A port to processes."""
 
     def __init__(self, nodes: Nodes, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard) -> None:
         super().__init__(nodes, options, process, now_ns, guard)
@@ -66,7 +66,7 @@ class GrpcPort(ClusterPort):
             raise self._broken(error, node) from None
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
-        """Sends a request of the peer protocol once. OSError, FrameError, ApiError."""
+        """Send a request of the peer protocol once. OSError, FrameError, ApiError."""
         connection = self._connections.get(at)
         if connection is None:
             connection = self._connections[at] = PeerConnection(at, self._cluster_id)
@@ -87,7 +87,9 @@ class GrpcPort(ClusterPort):
 
 
 async def answer_to(future: Any) -> Any:
-    """The response to a call that was begun (`unary(…).future(…)`). Raises what the call raised; cancelled, so is the call."""
+    """Wait for the response to a call in progress (`unary(…).future(…)`). Its error is raised; a cancellation
+    cancels the call.
+    """
     over, token = trio.Event(), trio.lowlevel.current_trio_token()
 
     def wake(_: Any) -> None:

@@ -1,20 +1,19 @@
-"""The committed log of a cluster of processes, followed while a run goes on.
+"""The committed log of a cluster of processes, followed during a run.
 
-Theory of operation. Nodes take snapshots and clean their logs, so the history is read as it is made: as an observer, by Fetch
-from whoever leads (KIP-595), again and again and with little patience. Leaders keep the log for observers that they know, but one
-that has just been elected may have cleaned more: who reads must never be behind by as much as lies between two snapshots. So the
-leader is found here, by the refusals of those that do not lead, and not waited for until somebody has been asked who it is: where
-leaders make way several times a second that would always be one that was. Who is not believed to lead is asked in epoch 0, which
-every controller refuses, saying whom it believes to lead; in a later epoch than its own it would give way to that.
+Theory of operation. Nodes take snapshots and clean their logs, so the log is read while it is written: as an observer, by Fetch
+from the leader (KIP-595), in short intervals and with short timeouts. Leaders keep the log for observers that they know, but a
+new leader may have cleaned more: the reader must never be behind by as much as lies between two snapshots. So the leader is found
+here, from the refusals of other controllers, without waiting for a description of the quorum: where leaders change several times
+a second, that would always be out of date. A controller that is not believed to lead is asked in epoch 0, which every controller
+refuses with its view of the leader; in an epoch later than its own it would give way.
 
-What lies below the high watermark never changes: each batch must follow the one before, by offset, by epoch and by the chain of
-checksums, which cover all that came before; and every later leader must hold it. What does not is a violation, and is kept as
-such.
+Records below the high watermark never change. Each batch must follow the previous one by offset, by epoch and by the chain of
+checksums, which cover everything before; and every later leader must have it. Anything else is a violation.
 
-A leader may hold less than this has read, by its own snapshots or by one that it was sent. What is missing up to its newest
-snapshot is then read from the disks of the nodes: batches that follow what is here in one chain, and end where that snapshot
-does, in its epoch, are the committed ones. If no disk has all of it, what was read before is given up: the log begins later
-then, and checkers know it.
+A leader may have less than this reader has read, because of its own snapshots or one that it received. The missing part up to its
+newest snapshot is then read from the disks of the nodes: batches that follow the known ones in one chain, and end at the
+snapshot's offset and epoch, are the committed ones. If no disk has all of them, the batches read so far are dropped: the log then
+begins later, and checkers know it.
 """
 
 from __future__ import annotations
@@ -46,8 +45,9 @@ _decode = msgspec.msgpack.Decoder(FetchResponse).decode
 
 
 class LogTail:
-    """Of a cluster whose controllers listen for their peers at these endpoints; `disks` are the metadata directories of all
-    nodes. Not thread-safe; `violations` are sentences."""
+    """The log of a cluster whose controllers listen for peers at these endpoints; `disks` are the metadata directories of all
+    nodes. Not thread-safe; `violations` are sentences.
+    """
 
     def __init__(self, controllers: Mapping[int, Endpoint], cluster_id: str, disks: Sequence[Path] = ()) -> None:
         self.connections = {node_id: PeerConnection(at, cluster_id) for node_id, at in controllers.items()}
@@ -58,7 +58,7 @@ class LogTail:
         self._crc: int | None = 0
         self._leads = Leads(-1, _NO_EPOCH)
         self.ends_at = -1
-        """Where the committed log ended when its leader was last found to have no more of it; -1: never so far."""
+        """The end of the committed log when its leader last had no more of it; -1: never so far."""
         self.violations: list[str] = []
 
     def close(self) -> None:
@@ -71,8 +71,9 @@ class LogTail:
         return self._position.offset
 
     def advance(self, leader: int = -1, epoch: int = -1) -> bool:
-        """Reads what is committed by now, or a part of it; whether there was anything. `leader` is who was heard to lead in that
-        epoch, -1 if nobody was. CorruptBatch."""
+        """Read what is committed by now, or a part of it; return True if there was anything. `leader` is the reported leader of
+        that epoch, -1 if there is none. CorruptBatch.
+        """
         self._believe(leader, epoch)
         asked: set[Leads] = set()
         while self._leads.node in self.connections and self._leads not in asked:
@@ -87,7 +88,7 @@ class LogTail:
         return False
 
     def _look_around(self) -> None:
-        """Asks all who leads."""
+        """Ask all controllers for the leader."""
         for node in self.connections:
             if node != self._leads.node:
                 answer = self._fetch(node, _NO_EPOCH)
@@ -98,12 +99,12 @@ class LogTail:
         self._believe(refusal.leader.leader_id, refusal.leader.epoch)
 
     def _believe(self, node: int, epoch: int) -> None:
-        """Of two leaders the one of the later epoch leads; nobody leads an epoch after another."""
+        """Keep the leader of the later epoch."""
         if node in self.connections and epoch > self._leads.epoch:
             self._leads = Leads(node, epoch)
 
     def _fetch(self, node: int, epoch: int) -> FetchResponse | None:
-        """None if it does not answer."""
+        """Fetch from a node; None if it does not answer."""
         position = self._position if epoch != _NO_EPOCH else _BEGINNING
         request = FetchRequest(epoch, _OBSERVER, position.offset, position.epoch, -1, 0, _FETCH_BYTES)
         try:
@@ -135,7 +136,7 @@ class LogTail:
         return self._position != position
 
     def _from_disks(self, until: OffsetAndEpoch) -> list[Batch]:
-        """All batches from here up to that position, if any disk has them; else none."""
+        """Return all batches from here to that position, if a disk has them; otherwise an empty list."""
         for disk in self.disks:
             try:
                 found = self._chain(segments(disk).values())
@@ -147,7 +148,7 @@ class LogTail:
         return []
 
     def _chain(self, logs: Iterable[bytes]) -> list[Batch]:
-        """The batches that follow what is here."""
+        """Return the batches that follow the known ones."""
         end, crc, found = self.end, self._crc, list[Batch]()
         for segment in logs:
             for placed in batches(segment):
@@ -157,7 +158,7 @@ class LogTail:
         return found
 
     def log(self) -> CommittedLog:
-        """What was read, decoded. UnreadableRecords, CorruptBatch."""
+        """Return the log that was read, decoded. UnreadableRecords, CorruptBatch."""
         return decoded(self._batches, self._start)
 
     def _take(self, batch: Batch) -> None:

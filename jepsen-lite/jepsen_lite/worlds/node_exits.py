@@ -1,4 +1,4 @@
-"""Nodes that ended by themselves, and not because a fault was to end them."""
+"""Nodes that ended by themselves, without a fault that may end nodes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..faults.kind import Kind
 from ..faults.kinds import KINDS
 
 ENDS_WITHIN_NS = 10_000_000_000
-"""How long a node may take to end, and to be found, after its disk failed."""
+"""A node may take so long to end, and to be noticed, after its disk failed."""
 _KILLED = -signal.SIGKILL
 
 
 def own_exits(
     exits: Iterable[tuple[int, int, str]], strikes: Iterable[Strike], kinds: Mapping[str, Kind] = KINDS
 ) -> dict[int, str]:
-    """Return the nodes that ended by themselves with their last words, out of (node, time, last words); an end that a strike at
-    the node was to cause, then or just before, does not count.
+    """Return the nodes that ended by themselves with their last words, from (node, time, last words). An end during or shortly
+    after a strike at the node that may end nodes does not count.
     """
     expected = [
         (strike.begin_ns, math.inf if strike.end_ns is None else strike.end_ns + ENDS_WITHIN_NS, strike.nodes)
@@ -49,12 +49,12 @@ class NodeExits:
     def __init__(self, cluster: Processes, now_ns: Callable[[], int]) -> None:
         self._cluster, self._now_ns = cluster, now_ns
         self._noted: set[int] = set()
-        """Nodes whose end was noted, and that were not started since."""
+        """Nodes whose end was noted and that were not started since."""
         self.found: list[tuple[int, int, str]] = []
         """(node, time, last words)."""
 
     def look(self, *, at_rest: bool) -> None:
-        """Note the nodes that have ended. While faults strike, a node that a fault kills looks as if it had ended by kill -9."""
+        """Note the nodes that have ended. While faults strike, a node killed by a fault looks as if it had ended by kill -9."""
         exited = self._cluster.exited()
         self._noted &= exited.keys()
         for node_id, code in exited.items():

@@ -1,9 +1,9 @@
-"""The phases of a run under trio, on a real clock or a mock one, whatever the cluster is made of.
+"""The phases of a run under trio, on a real clock or a mock one, for any kind of cluster.
 
-The cluster starts, the workload sets up; clients and faults go on for the options' time; everything is healed, and the cluster
-has `READY_WITHIN_S` to be ready; the final phase; what the workload collects. Time 0 is when clients begin. Nothing that a client
-sent is under way when the final phase begins: every call has its deadline, on the node too, and workers wait for their own calls.
-What is cancelled during the faults is healed all the same.
+The cluster starts and the workload sets up; clients and faults run for the options' time; everything is healed, and the cluster
+has `READY_WITHIN_S` to become ready; then the final phase, and the workload's `collect`. Time 0 is the begin of the clients. No
+client request is in flight when the final phase begins: every request has a deadline, on the node too, and workers wait for their
+own requests. A cancellation during the faults still heals everything.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ PROPERTIES: Mapping[str, str] = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""Of all nodes: a snapshot every two hundred records or so, and brokers that are fenced while a short run still goes on."""
+"""Properties of all nodes: a snapshot every two hundred records or so, and brokers that are fenced within a short run."""
 READY_WITHIN_S = 30.0
 FINAL_WITHIN_S = 60.0
 LOG_WITHIN_S = 15.0
-"""How long the committed log may take to be read to its end."""
+"""Time limit for reading the committed log to its end."""
 
 
 class PhasedRun(ABC):
-    """One run. Make it under trio, its clock is the run's."""
+    """One run. Create it under trio, whose clock is the run's clock."""
 
     start_within_s = READY_WITHIN_S
 
@@ -60,32 +60,32 @@ class PhasedRun(ABC):
 
     @abstractmethod
     async def _start(self) -> None:
-        """Everything is there, if not yet ready."""
+        """Start the cluster without waiting until it is ready."""
 
     @abstractmethod
     async def _came_up(self) -> None:
-        """The cluster is ready for the first time."""
+        """Called when the cluster is ready for the first time."""
 
     @abstractmethod
     def _begin(self) -> int:
-        """Time 0: clients and faults begin. The wall clock's time, in ms."""
+        """Called at time 0, when clients and faults begin. Return the wall-clock time in ms."""
 
     @abstractmethod
     async def _strike(self) -> None:
-        """Carries out the plan."""
+        """Carry out the plan."""
 
     @abstractmethod
     async def _mend(self) -> None:
-        """Links, nodes and disks are whole and run, whatever struck them."""
+        """Heal links, nodes and disks, and start the nodes."""
 
     @abstractmethod
     async def wait_ready(self, within_s: float) -> None:
-        """Returns when the cluster is ready; else `not_ready` says what it lacks."""
+        """Wait until the cluster is ready; otherwise set `not_ready` to what it lacks."""
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
     async def run_phases(self) -> None:
-        """WorldFailed."""
+        """Run all phases. WorldFailed."""
         self._enter("start")
         await self._start()
         await self.wait_ready(self.start_within_s)

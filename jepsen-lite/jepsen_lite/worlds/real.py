@@ -1,14 +1,13 @@
-"""A run on processes of this machine: a LocalCluster whose links can be broken, gRPC clients, faults that really strike.
+"""A run on processes of this machine: a LocalCluster whose links can be broken, gRPC clients, real faults.
 
-The phases are those of `phases.py`, and behind them the committed log is read to its end. Nodes that ended by themselves are
-started again when everything is healed.
+The phases are those of `phases.py`; after them the committed log is read to its end. Nodes that ended by themselves are started
+again when everything is healed.
 
-Ctrl-C (or SIGTERM) ends the phase that is on; then everything is healed and stopped, and what there is by then is the run. A
-second one ends the harness as it stands; the cluster's processes end with it. Before and behind them there is no run to keep:
-what there is is stopped and undone.
+Ctrl-C (or SIGTERM) ends the current phase; then everything is healed and stopped, and the run is kept as far as it came. A second
+signal ends the harness at once; the cluster's processes end with it. Before and after the phases there is no run to keep:
+everything is stopped and undone.
 
-What this does not see: whether a node lied about what is on its disk (power is never cut here), and how long messages were under
-way between nodes.
+Not covered: the time that messages between nodes take, and lies of a node about its disk, except under the fault power-loss.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ _READY_STEP_S = 2.0
 _STANDING_S = 1.0
 _TAIL_PAUSE_S = 0.05
 _LACKING = re.compile(r"is not ready after .* s \((.*)\); see ")
-"""What a cluster says while it is waited for step by step, in a directory that will be gone."""
+"""The message of a cluster that is not ready, whose directory will be gone."""
 NOTHING_SEEN = Observation(at_ns=0, node=-1, is_up=False)
 
 
 def play(assignment: Assignment) -> Played:
-    """WorldFailed; ClusterError if the cluster cannot be had."""
+    """Play the run. WorldFailed; ClusterError if the cluster cannot start."""
     with ExitStack() as handlers:
         handlers.enter_context(_sigterm_as_ctrl_c())
         played = _played(assignment)
@@ -140,12 +139,12 @@ def _played(assignment: Assignment) -> Played:
 
 
 def _tell(line: str) -> None:
-    """What becomes later of an order that somebody gave."""
+    """Print later results of orders that a user gave."""
     print(line, file=sys.stderr, flush=True)
 
 
 def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork | None:
-    """The network of the nodes, None if that is the machine's own. ClusterError."""
+    """Return the network of the nodes, None if it is the machine's own. ClusterError."""
     module, options = NETS[assignment.net].module, assignment.options
     if not module:
         return None
@@ -155,7 +154,7 @@ def _network(assignment: Assignment, ledger: Ledger, seed: int) -> HeldNetwork |
 
 
 def _plan(assignment: Assignment) -> FaultPlan:
-    """The plan that is given or drawn. WorldFailed if something of it cannot strike on this machine, or in that net."""
+    """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine or with that back end."""
     names, net = assignment.nemeses, NETS[assignment.net]
     if net.module:
         own_network()  # before there are threads
@@ -238,7 +237,7 @@ class RealRun(PhasedRun):
             self._nodes.close()
 
     async def _stop_on_signal(self, phases: trio.CancelScope) -> None:
-        """The first signal ends the phases; from then on both are the system's own, which end this process at once."""
+        """End the phases at the first signal; later signals end this process at once."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             number = await anext(aiter(signals))
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -276,7 +275,7 @@ class RealRun(PhasedRun):
         await self.start_dead()
 
     async def start_dead(self) -> None:
-        """Nodes that ended by themselves are noted, and started again."""
+        """Note nodes that ended by themselves, and start them again."""
         self.exits.look(at_rest=True)
         for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
             if self._cluster.pid(node_id) is None:
@@ -288,8 +287,8 @@ class RealRun(PhasedRun):
             self.exits.look(at_rest=True)
 
     async def wind_up(self) -> CommittedLog | None:
-        """The log to its end; None if it is not known where that is: nobody could say then that something is missing. It is known
-        if a leader says it, even if more was answered, which is lost.
+        """Read the log to its end; return None if the end is unknown, because then nothing can be called missing. The end is
+        known if a leader reports it, even if answers had higher offsets: those are lost.
         """
         self._enter("log")
         tail = self.tail
@@ -303,8 +302,7 @@ class RealRun(PhasedRun):
         return tail.log() if is_whole or 0 < tail.end == tail.ends_at else None
 
     async def _read_to_end(self, least: int) -> bool:
-        """Reads the log up to the highest offset that any node says is committed, `least` at least; False if that was not to be
-        had in time."""
+        """Read the log up to the highest high watermark of any node, at least to `least`; return False if that takes too long."""
         with trio.move_on_after(LOG_WITHIN_S):
             while True:
                 more = await self._advance()
@@ -316,7 +314,7 @@ class RealRun(PhasedRun):
         return False
 
     async def _advance(self) -> bool:
-        """Whether there was more to read. What cannot be read now is read later."""
+        """Return True if there was more to read. Batches that cannot be read now are read later."""
         leader, epoch, _, _ = newest(self._last)
         async with self._reading:
             try:
@@ -331,7 +329,7 @@ class RealRun(PhasedRun):
         await sample(self._cluster, self._nodes, self.drive.now_ns, self._observed)
 
     async def _follow(self) -> None:
-        """Reads the log as it grows."""
+        """Read the log as it grows."""
         while True:
             if not await self._advance():
                 await trio.sleep(_TAIL_PAUSE_S)
@@ -344,8 +342,8 @@ class RealRun(PhasedRun):
 
 
 async def lacking(cluster: LocalCluster, within_s: float) -> str:
-    """Wait until the cluster is ready; return what it lacks if it is not in time, or if a node has ended, otherwise "". It waits
-    step by step, so that it can be cut short.
+    """Wait until the cluster is ready. Return what it lacks if it is not ready in time or a node has ended, otherwise "". The
+    wait is in short steps, so that it can be interrupted.
     """
     deadline, state = trio.current_time() + within_s, ""
     while trio.current_time() < deadline:
@@ -367,7 +365,7 @@ async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 
 @asynccontextmanager
 async def _errors_alone() -> AsyncIterator[None]:
-    """One error instead of a group of one."""
+    """Raise one error instead of a group of one."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -1,9 +1,8 @@
-"""What every node says of itself, several times a second: who leads in which epoch, and how far its log goes.
+"""Observations of every node, several times a second: the leader and epoch that it knows, and the end of its log.
 
-Nodes are asked one by one and past the proxies that may cut them off from one another: a node that is cut off still says what it
-believes. Controllers are asked on their own peer ports, brokers by the shortest call that they answer themselves; those say how
-far they have applied the log and which epoch wrote that, not who leads in it. A node that does not answer in time is down, or
-stands still.
+Each node is asked directly, past the proxies that may cut it off: a node that is cut off still reports its view. Controllers are
+asked on their own peer ports, brokers by the cheapest request that they answer themselves. Brokers report how far they have
+applied the log and the epoch of that record, not the leader. A node that does not answer in time counts as down.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _Ask = Callable[[], Awaitable[Observation]]
 
 
 async def sample(cluster: object, nodes: Nodes, now_ns: Callable[[], int], note: Callable[[Observation], None]) -> None:
-    """Asks every node of a LocalCluster until cancelled."""
+    """Ask every node of a LocalCluster until cancelled."""
     limiter = trio.CapacityLimiter(len(nodes.controller_ids))
     async with trio.open_nursery() as nursery:
         for node_id in nodes.controller_ids:

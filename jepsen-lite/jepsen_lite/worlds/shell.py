@@ -1,13 +1,12 @@
-"""A workload on the real runtime under a mock clock: drivers, controllers and services in one process, and a seed is a run.
+"""A workload on the real runtime under a mock clock: drivers, controllers and services in one process; a seed is a run.
 
-Theory of operation. `RuntimeCluster` is what a process of each node runs, without sockets, threads and gRPC. Nothing takes time
-there but waiting for the clock, which jumps to the next due time as soon as no task can go on; the order of tasks is drawn from
-the seed as well. So the same seed gives the same history, however fast the machine is. The phases and the faults are those of
-real processes, carried out by the same code; the committed log is read from each node, and compared.
+Theory of operation. `RuntimeCluster` runs what a process of each node runs, without sockets, threads and gRPC. Only waiting takes
+time: the clock jumps to the next due time when no task can continue. The order of tasks is drawn from the seed as well. So the
+same seed gives the same history, however fast the machine is. The phases and the faults are those of real processes, carried out
+by the same code; the committed log is read from each node and compared.
 
-This shows how the runtime carries out the effects of the core: answers before a batch is durable, wake-ups that are lost,
-half-sent frames, connections that break, a node that is cancelled anywhere. It does not show gRPC, nor the kernel's sockets,
-files and threads.
+This tests how the runtime carries out the effects of the core: answers before a batch is durable, lost wake-ups, half-sent
+frames, broken connections, a node cancelled anywhere. It does not test gRPC, or the kernel's sockets, files and threads.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _STANDING_EVERY = 5
 
 
 class ShellRun(NamedTuple):
-    """`steps` of tasks, and the lines of all nodes' `log`, are the same for the same seed."""
+    """The `steps` of tasks and the `log` lines of all nodes are the same for the same seed."""
 
     run: Run
     plan: FaultPlan
@@ -57,7 +56,7 @@ class ShellRun(NamedTuple):
 
 
 def play(assignment: Assignment) -> Played:
-    """WorldFailed."""
+    """Play the run. WorldFailed."""
     properties = dict(assignment.workload.properties) | dict(assignment.properties)
     played = run_shell(
         assignment.workload._replace(properties=properties),
@@ -78,7 +77,9 @@ def run_shell(
     nemeses: Collection[str] = (),
     listener: Listener | None = None,
 ) -> ShellRun:
-    """Play one seed, with that plan or the one that the seed draws for the nemeses. WorldFailed, SetupFailed, GeneratorStuck."""
+    """Play one seed with that plan, or with the one that the seed draws for the nemeses. WorldFailed, SetupFailed,
+    GeneratorStuck.
+    """
     plan = plan or _drawn(options, nemeses)
     refused = sorted({action.kind for action in plan.actions}.difference(SHELL_KINDS))
     if refused:
@@ -95,7 +96,7 @@ def run_shell(
 
 
 def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
-    """WorldFailed for a nemesis that there is not."""
+    """Draw a plan. WorldFailed for an unknown nemesis."""
     try:
         return draw_plan(options, nemeses, kinds=SHELL_KINDS)
     except NoSuchNemesis as error:
@@ -103,7 +104,7 @@ def _drawn(options: Options, nemeses: Collection[str]) -> FaultPlan:
 
 
 class ShellPort(ClusterPort):
-    """To nodes in this process."""
+    """A port to nodes in this process."""
 
     def __init__(
         self, cluster: RuntimeCluster, options: Options, process: int, now_ns: Callable[[], int], guard: QuorumGuard
@@ -119,7 +120,7 @@ class ShellPort(ClusterPort):
             raise CallFailed(of_broken_call(error.status, str(error)), error.status, node=node) from None
 
     async def ask_peer(self, at: Endpoint, api: int, body: bytes, timeout_ms: int) -> bytes:
-        """Sends a request of the peer protocol once. OSError, ApiError."""
+        """Send a request of the peer protocol once. OSError, ApiError."""
         return await self._cluster.ask_peer(at, api, body, timeout_ms)
 
     def _likely(self) -> int:
@@ -248,7 +249,7 @@ class _ShellRun(PhasedRun):
 
 
 async def _at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Nothing here blocks."""
+    """Run the work directly: nothing blocks here."""
     await trio.lowlevel.checkpoint()
     done = work(*arguments)
     return await done if inspect.isawaitable(done) else done

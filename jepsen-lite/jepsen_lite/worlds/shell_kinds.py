@@ -1,4 +1,4 @@
-"""The table of faults in the world `shell`: those of processes, and of brokers' disks with their log directories."""
+"""The table of faults in the world `shell`: those of processes, and faults of brokers' disks with their log directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..faults.kind import Draft, Hit, Kind, Shape
 from ..faults.kinds import KINDS
 
 BROKERS_RATE = 0.4
-"""Share of the strikes on disks that fall on a broker's disk."""
+"""Share of the strikes on disks that hit a broker's disk."""
 
 Fault = Callable[[ClusterUnderFaults, Hit], AbstractAsyncContextManager[None]]
 Choose = Callable[[Mapping[Path, bytes], Random], copies.Patch | None]
@@ -37,7 +37,7 @@ def _or_broker(draw: Callable[[Random, Shape], list[Draft]]) -> Callable[[Random
 
 
 def _or_of_broker(fault: Fault, of_broker: Fault) -> Fault:
-    """The one for controllers, the other if only brokers are meant: for one of them."""
+    """Return the fault for controllers, or `of_broker` at the first broker if only brokers are targets."""
 
     def struck(victim: ClusterUnderFaults, hit: Hit) -> AbstractAsyncContextManager[None]:
         if not set(hit.nodes) <= set(victim.cluster.broker_ids):
@@ -51,7 +51,7 @@ def _or_of_broker(fault: Fault, of_broker: Fault) -> Fault:
 
 @asynccontextmanager
 async def _power_loss(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """The broker is gone, and when nobody counts on it any more, all that its disk had not synced."""
+    """Kill the broker, and when the cluster no longer needs it, lose everything that its disk had not synced."""
     (node,) = hit.nodes
     async with victim.kept_down([node]):
         await _until_not_needed(victim, node)
@@ -61,7 +61,7 @@ async def _power_loss(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def _bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """Records of a broker that is down rot; it must notice, and get them from the others."""
+    """Corrupt records of a broker that is down. It must notice, and get them from the others."""
     (node,) = hit.nodes
     async with victim.kept_down([node]):
         await _until_not_needed(victim, node)
@@ -71,7 +71,9 @@ async def _bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _torn(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """A broker dies while it appends: the beginning of a batch is left at the end of a log, and must be cut away."""
+    """Leave the beginning of a batch at the end of a log, as if the broker had died during an append. It must
+    truncate the log.
+    """
     (node,) = hit.nodes
     async with victim.kept_down([node]):
         await victim.cluster.until_ended(node)
@@ -104,7 +106,7 @@ SETS_MS = (-3_600_000, -60_000, -2_000, 2_000, 60_000, 3_600_000)
 
 @asynccontextmanager
 async def _clock(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
-    """Clocks run at another rate (`rate`), jump ahead (`jump_ms`), or say another time of day (`set_ms`)."""
+    """Let clocks run at another rate (`rate`), jump ahead (`jump_ms`), or show another time of day (`set_ms`)."""
     told = hit.arguments
     skew = Skew(float(told.get("rate", 1)), told.get("jump_ms", 0) / 1000, told.get("set_ms", 0) / 1000)
     if skew.rate <= 0 or skew.jump_s < 0:

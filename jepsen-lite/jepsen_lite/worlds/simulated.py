@@ -1,10 +1,10 @@
 """A workload in the simulated world: a seed is a run.
 
 Theory of operation. Seed and options draw the world (`simulated_faults.py`), the world plays the workload's coroutines in virtual
-time (`kraftlab.simulation.clients`), and what comes of it is the same `Run` that a real cluster leaves, for the same
-checkers. What no client can see is in it too, as violations: the rules of consensus and of the controller that the simulator
-judges after every step; the first that breaks ends the run. Nothing here reads a clock: the same seed gives the same
-history and the same trace, in any process and however it hashes.
+time (`kraftlab.simulation.clients`), and the result is the same kind of `Run` as from a real cluster, for the same checkers. In
+addition the simulator checks the rules of consensus and of the controller, which no client can see, after every step; the first
+broken rule ends the run as a violation. Nothing here reads a clock: the same seed gives the same history and the same trace, in
+any process and with any hash seed.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from .simulated_faults import ALL, NoSuchFault, blows_of, draw_plan, draw_world
 from .world import Assignment, Played, Standing, WorldFailed
 
 FINAL_MS = 120_000
-"""The final phase of a healthy cluster may take so long."""
+"""Time limit of the final phase on a healthy cluster."""
 HARNESS = ("jepsen_lite", "simulation/clients")
 """An error in these files is not a crash of the cluster."""
 _LIVENESS = re.compile(r"(L\d+|M7|M11) ")
 
 
 class SimulatedRun(NamedTuple):
-    """`violation`: the rule of the simulator that broke, which ended the run, "" if none did. `trace_hash` is of every step,
-    `history_hash` of every operation. `tail`: the last lines of the transcript of a run that broke a rule. Times of this
-    machine's are in `processor_s` alone.
+    """`violation`: the broken rule of the simulator that ended the run, "" if there is none. `trace_hash` covers every step,
+    `history_hash` every operation. `tail`: the last lines of the transcript of a run that broke a rule. Only `processor_s`
+    depends on this machine.
     """
 
     run: Run
@@ -79,10 +79,10 @@ def run_simulated(
     on_op: Callable[[Op], None] = lambda op: None,
     trace: Callable[[str], object] | None = None,
 ) -> SimulatedRun:
-    """Plays one seed. Without a plan the seed draws what strikes, among what `nemeses` name; with one, that strikes.
+    """Play one seed. Without a plan the seed draws the faults among `nemeses`.
 
-    `is_judged` False: the controller's rules do not end the run, so that what clients see tells alone. `is_checked` False: there
-    are no verdicts. `trace` gets what nodes do as NDJSON. NoSuchFault, SetupFailed, GeneratorStuck.
+    `is_judged` False: the controller's rules do not end the run, so that only the clients' results count. `is_checked` False:
+    there are no verdicts. `trace` gets the events of nodes as NDJSON. NoSuchFault, SetupFailed, GeneratorStuck.
     """
     options = msgspec.structs.replace(options, seed=str(seed))
     begun_s = time.process_time()
@@ -112,7 +112,7 @@ def run_simulated(
 
 
 def play(assignment: Assignment) -> Played:
-    """Plays what is to be run; keeps what its nodes did, and of a run that broke a rule the last steps. WorldFailed."""
+    """Play the run; keep the trace, and the last steps of a run that broke a rule. WorldFailed."""
     workload, options, listener = assignment.workload, assignment.options, assignment.listener
     told_s, trace = -1, list[str]()
 
@@ -145,7 +145,7 @@ def play(assignment: Assignment) -> Played:
 
 
 def history_hash(history: Iterable[Op]) -> str:
-    """Two histories with the same hash are the same."""
+    """Return a hash of all fields of all operations."""
     digest = hashlib.blake2b(digest_size=16)
     for op in history:
         digest.update(msgspec.json.encode(op, order="sorted"))
@@ -178,7 +178,7 @@ class _Played:
         self._data: dict[str, object] = {}
 
     def play(self) -> str:
-        """Play the run; return the broken rule, "" if none broke."""
+        """Play the run; return the broken rule, "" if there is none."""
         self._violation = self._run()
         return self._violation
 

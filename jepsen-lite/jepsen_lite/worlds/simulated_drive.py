@@ -1,4 +1,4 @@
-"""The drive and the ports that a workload gets in the simulated world."""
+"""The drive and the ports of a workload in the simulated world."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .cluster_port import reply_of
 
 REMOVE_VOTER = "RemoveRaftVoter"
 KNOWN_LEADER_RATE = 0.9
-"""Share of the calls that name no node which go to the last known leader."""
+"""Share of the requests without a node that go to the last known leader."""
 
 
 class SimulatedDrive:
-    """`scheduler.Drive` over one world."""
+    """The `scheduler.Drive` of one world."""
 
     def __init__(self, world: ClientWorld, options: Options) -> None:
         self._world = world
@@ -49,7 +49,7 @@ class SimulatedDrive:
 
 
 class SimulatedPort:
-    """The cluster as one client sees it; its chance is its own."""
+    """The cluster as one client sees it, with a random generator of its own."""
 
     def __init__(self, world: ClientWorld, options: Options, process: int) -> None:
         self._world = world

@@ -1,8 +1,8 @@
 """Faults of the simulated world: options and strikes by seed, and plans of them.
 
-The simulator has faults of its own, finer than those that can be brought about from outside: power that goes between two effects
-of one step, an election state caught half-way. The words of nemeses stand for groups of them. A plan names the simulator's own
-faults; what a strike draws when it strikes comes from a generator that seed, fault and number name.
+The simulator has finer faults than real processes: a power loss between two effects of one step, an election state that is half
+written. The name of a nemesis stands for a group of them. A plan names the simulator's own faults; random choices at the time of
+a strike come from a generator named by seed, fault and number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..workload import Options
 
 ALL = "all"
 ALWAYS = ("take-snapshot",)
-"""Happens in every run, and is harmless."""
+"""Part of every run, and harmless."""
 FAULTS_OF: dict[str, tuple[str, ...]] = {
     "kill": ("kill", "graceful-restart", "crash-between-effects"),
     "pause": ("pause",),
@@ -50,23 +50,23 @@ NETWORK_OF: dict[str, dict[str, int | bool]] = {
     "duplicate": {"duplicates": 200, "replays": 50},
     "reorder": {"reordering": True},
 }
-"""Nemesis → what it makes of the network between nodes."""
+"""Nemesis → options of the network between nodes."""
 UNSTRUCK_MS = 1_000
-"""Clients go on undisturbed for so long."""
+"""Clients run without faults for this time."""
 
 
 NAMED_PACE = 40
-"""Nemeses that are named strike more often than those that the seed draws: there are fewer of them."""
+"""Named nemeses strike more often than those that the seed draws: there are fewer of them."""
 
 
 class NoSuchFault(ValueError):
-    """A name that means nothing here; the text says which do."""
+    """Unknown name of a fault; the text lists the known ones."""
 
 
 def draw_world(options: Options, nemeses: Collection[str]) -> SimulationOptions:
-    """The options of a seed's world. NoSuchFault.
+    """Return the options of a seed's world. NoSuchFault.
 
-    "all" is a swarm: each seed has some kinds of trouble and not the others. Nemeses that are named are all there.
+    "all" is a swarm: each seed has some kinds of trouble and not the others. Named nemeses all take part.
     """
     unknown = sorted(set(nemeses) - {ALL, *FAULTS_OF})
     if unknown:
@@ -96,7 +96,7 @@ def draw_world(options: Options, nemeses: Collection[str]) -> SimulationOptions:
 
 
 def draw_plan(options: Options, world: SimulationOptions) -> FaultPlan:
-    """The seed's own strikes, to the millisecond."""
+    """Return the seed's own strikes, to the millisecond."""
     actions = tuple(
         Action(at_ms=UNSTRUCK_MS + blow.time_us // 1_000, kind=blow.fault, number=blow.number)
         for blow in draw_strikes(world)
@@ -106,7 +106,7 @@ def draw_plan(options: Options, world: SimulationOptions) -> FaultPlan:
 
 
 def blows_of(plan: FaultPlan) -> tuple[Blow, ...]:
-    """A plan as the simulator strikes it. NoSuchFault."""
+    """Return a plan as strikes of the simulator. NoSuchFault."""
     unknown = sorted({action.kind for action in plan.actions} - FAULTS.keys())
     if unknown:
         raise NoSuchFault(f"the simulated world has no fault {', '.join(unknown)}; it has {', '.join(FAULTS)}")

@@ -1,4 +1,4 @@
-"""The interpreter driven by trio: a real clock, or a mock one."""
+"""The drive of an interpreter under trio, on a real clock or a mock one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..workload import Port
 
 
 class TrioDrive:
-    """`new_port` makes the port of a process, once; with what it holds open it goes when one of the `workers` becomes another
-    process. `begin` says that the run begins now; before that, time is negative.
+    """`new_port` makes the port of a process, once. A port, with its open connections, is dropped when its worker becomes another
+    process; there are `workers` workers. `begin` marks time 0; before it, time is negative.
     """
 
     def __init__(self, new_port: Callable[[int], Port], workers: int) -> None:
@@ -26,7 +26,7 @@ class TrioDrive:
         return self.ns_at(trio.current_time())
 
     def ns_at(self, time_s: float) -> int:
-        """When that is or was on trio's clock."""
+        """Convert a time of trio's clock."""
         return int((time_s - self._origin) * 1e9)
 
     def port(self, process: int) -> Port:
@@ -50,7 +50,7 @@ class TrioDrive:
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What a group is about: its first exception that is not a cancellation."""
+    """Return the first exception of a group that is not a cancellation."""
     kept = group.subgroup(lambda error: not isinstance(error, trio.Cancelled)) or group
     error = kept.exceptions[0]
     return first_of(error) if isinstance(error, BaseExceptionGroup) else error

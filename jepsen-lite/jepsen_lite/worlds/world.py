@@ -1,4 +1,4 @@
-"""What a world is given, what it gives back, and whom it tells how things stand."""
+"""The interface of worlds: the assignment, the played run, and the listener to its progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..workload import Options, Run, Workload
 
 
 class Standing(NamedTuple):
-    """How a run stands. `leader` is who says that it leads, in the highest epoch that anybody knows, -1 if nobody does; `lag` by
-    how many records the node that answers and has least is behind. `faults` are the kinds that strike now.
+    """The state of a run in progress. `leader` is the node that reports to lead in the highest known epoch, -1 if there is none.
+    `lag` is the number of records by which the slowest answering node is behind. `faults` are the kinds in force.
     """
 
     phase: str
@@ -32,12 +32,12 @@ class Standing(NamedTuple):
 
 
 class Listener(Protocol):
-    """Hears while a run goes on; must be quick."""
+    """Gets the progress of a run; must be quick."""
 
     def ended(self, op: Op) -> None: ...
 
     def stands(self, standing: Standing) -> None:
-        """About once a second, and whenever a phase begins."""
+        """Called about once a second and at the begin of each phase."""
 
 
 class Quiet:
@@ -49,9 +49,9 @@ class Quiet:
 
 
 class Assignment(NamedTuple):
-    """What is to be run. Without a `plan` the world draws one for the `nemeses`. What else than the run is worth keeping, logs of
-    nodes say, goes into the `directory`. `leave_running`: the cluster is to outlive the run (`Played.close`). `net` is what links
-    of real clusters are broken by (`nemeses/networks/back_ends.py`).
+    """A run to play. Without a `plan` the world draws one for the `nemeses`. The world writes further files, such as node logs,
+    into `directory`. `leave_running`: the cluster outlives the run (`Played.close`). `net` is the back end that breaks links of
+    real clusters (`faults/networks/back_ends.py`).
     """
 
     workload: Workload
@@ -66,9 +66,11 @@ class Assignment(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What came of it. `links`: which back end cut them, "" if none did. `properties`: of server.properties, that all nodes had.
+    """A played run. `links`: the back end that cut them, "" if there is none. `properties`: keys of server.properties of all
+    nodes.
 
-    `close` stops what was left running, `endpoints` is where that answers, and `data` where it takes orders (`kraftlab cluster`).
+    `close` stops a cluster that was left running, `endpoints` is its address, and `data` the directory where it takes orders
+    (`kraftlab cluster`).
     """
 
     run: Run
@@ -81,7 +83,7 @@ class Played(NamedTuple):
 
 
 class WorldFailed(Exception):
-    """A world cannot do what it was given to do; the text says why and what to do."""
+    """A world cannot play the assignment; the text says why and what to do."""
 
 
 WORLDS = ("real", "shell", "simulated")
@@ -100,7 +102,7 @@ def world_named(name: str) -> Callable[[Assignment], Played]:
 
 
 def newest(observations: Mapping[int, Observation]) -> tuple[int, int, int, int]:
-    """(leader, epoch, high watermark, lag) from the last observation of each node."""
+    """Return (leader, epoch, high watermark, lag) from the last observation of each node."""
     up = [observation for observation in observations.values() if observation.is_up]
     epoch = max((observation.epoch for observation in up), default=-1)
     leaders = [observation.node for observation in up if observation.leader == observation.node and observation.epoch == epoch]

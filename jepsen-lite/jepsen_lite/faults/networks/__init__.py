@@ -1,1 +1,1 @@
-"""Networks for clusters that are to be broken: a namespace for each node, and between them a switch that does as it is reply."""
+"""Networks that a run makes for itself: one network namespace per node, and a switch between them."""

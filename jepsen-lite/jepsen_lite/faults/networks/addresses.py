@@ -1,7 +1,7 @@
-"""Places of nodes in a network that a run makes for itself, and the messages between the run and the holder of the network.
+"""Addresses of nodes in a network of a run, and the messages between the run and the holder of the network.
 
-Addresses are of 198.18.0.0/24, which is reserved for tests of networks (RFC 2544). Everybody knows the hardware address of
-everybody else from the beginning: nobody asks for one, so a link that is cut for long is no address that was forgotten.
+Addresses are from 198.18.0.0/24, which is reserved for tests of networks (RFC 2544). Every node knows the hardware addresses of
+all others from the beginning. So there are no ARP requests, and a link that is cut for long loses no address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMMAND_TIMEOUT_S = 20.0
 
 
 class Place(NamedTuple):
-    """`number` tells places of one network apart."""
+    """`number` identifies the place within its network."""
 
     number: int
 
@@ -44,12 +44,12 @@ class Place(NamedTuple):
 
 
 def places(nodes: Iterable[int]) -> dict[int, Place]:
-    """The place of each node, by the order in which they are named; the observer's is always there."""
+    """Return the place of each node, in the given order, and the place of the observer."""
     return {**{node: Place(number) for number, node in enumerate(nodes, 1)}, OBSERVER: Place(_OBSERVER_NUMBER)}
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What to make. `observer` names the namespace of the harness, "" if it does not take part."""
+    """The network to make. `observer` is the namespace of the harness, "" if it does not take part."""
 
     nodes: tuple[int, ...]
     observer: str = ""
@@ -57,7 +57,7 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class LinkState(msgspec.Struct, frozen=True):
-    """What a link is to do from now on. `cut` is "hold", "reset" or None, as in `links/link.py`."""
+    """The new state of a link. `cut` is "hold", "reset" or None, as in `links/link.py`."""
 
     source: int
     target: int
@@ -70,25 +70,27 @@ class LinkState(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """All at one instant. `drop`: what links held that are not cut any more is lost, else it comes late."""
+    """Changes of links at one instant. `drop`: lose what the healed links held instead of delivering it late."""
 
     states: tuple[LinkState, ...]
     drop: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Setup or change was carried out, or `error` says why not. `namespaces` are paths to those of the nodes."""
+    """The answer to a setup or a change; `error` is empty if it was carried out. `namespaces` are the paths of the nodes'
+    namespaces.
+    """
 
     error: str = ""
     namespaces: dict[int, str] = {}
 
 
 class CannotMake(Exception):
-    """A part of a network cannot be had here; the text says which, and why."""
+    """A part of a network cannot be made here; the text says which and why."""
 
 
 def configure(device: str, own: Place, others: Iterable[Place]) -> None:
-    """Gives a device in this namespace its addresses and those of all others. CannotMake."""
+    """Give a device in this namespace its addresses and those of all others. CannotMake."""
     strangers = [other for other in others if other != own]
     ip(
         "link set dev lo up",
@@ -100,12 +102,12 @@ def configure(device: str, own: Place, others: Iterable[Place]) -> None:
 
 
 def ip(*lines: str) -> None:
-    """Carries out lines of `ip` in this namespace. CannotMake."""
+    """Run lines of `ip` in this namespace. CannotMake."""
     run("ip", "-batch", "-", text="\n".join(lines) + "\n")
 
 
 def run(*command: str, text: str) -> None:
-    """Lets a command read the text. CannotMake says what it had against that."""
+    """Run a command with the text as its input. CannotMake with its error message."""
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
     except FileNotFoundError:

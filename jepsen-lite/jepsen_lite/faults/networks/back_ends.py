@@ -1,16 +1,16 @@
-"""What links between nodes can be broken by, and what each of that can do."""
+"""The back ends that break links between nodes, and the abilities of each."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 CUT, HOLD, DELAY, LOSS, DUPLICATE, REORDER = "cut", "hold", "delay", "loss", "duplicate", "reorder"
-"""What can be asked of a link. To hold is to deliver later what was sent while it was cut."""
+"""Abilities. HOLD: deliver later what was sent while the link was cut."""
 
 
 class BackEnd(NamedTuple):
-    """`needs` are capabilities of the machine, `does` what can be asked of links. `module` is the holder's of this room, "" if
-    nodes stay on the machine's loopback address.
+    """`needs` are capabilities of the machine, `does` the abilities. `module` is the holder's module in this room, "" if nodes
+    stay on the machine's loopback address.
     """
 
     name: str

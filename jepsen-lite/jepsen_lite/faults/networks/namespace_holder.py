@@ -1,9 +1,9 @@
-"""The process that holds a network: it makes the network, changes it on order, and takes it away when it ends.
+"""The process that holds a network: it makes the network, changes it on request, and removes it when it ends.
 
-Theory of operation. Namespaces here have no names: the holder has each of them open as a file, through which others get in
-(`/proc/PID/fd/N`). Devices live in those namespaces, or belong to a file of the holder. So nothing has to be removed: when the
-holder ends, however it ends, the kernel takes all of it away as soon as the last node has ended too. The holder ends when its
-standard input does, and so with whoever started it. Orders and answers are lines of JSON.
+Theory of operation. The namespaces have no names: the holder keeps each of them open as a file, through which others enter
+(`/proc/PID/fd/N`). Devices live in those namespaces or belong to a file of the holder. So nothing has to be removed: when the
+holder ends, however it ends, the kernel removes everything as soon as the last node has ended too. The holder ends when its
+standard input ends, and so with its parent. Requests and answers are lines of JSON.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Held(Protocol):
-    """A network that stands."""
+    """A network that exists."""
 
     @property
     def descriptors(self) -> Iterable[int]:
-        """What has frames for it when it can be read."""
+        """The descriptors to poll for frames."""
 
     def ready(self, descriptor: int) -> None:
-        """That one can be read."""
+        """Read from a descriptor that is readable."""
 
     def pause_s(self) -> float | None:
-        """How long nothing needs to be done; None: until something can be read."""
+        """Return the seconds until something is due; None: until a descriptor is readable."""
 
     def deliver(self) -> None:
-        """Does what is due."""
+        """Deliver the frames that are due."""
 
     def change(self, change: Change) -> None:
-        """CannotMake."""
+        """Change links. CannotMake."""
 
     def close(self) -> None:
-        """Removes what would be there for a moment after this process."""
+        """Remove what would outlive this process for a moment."""
 
 
 Make = Callable[[Mapping[int, Place], Mapping[int, str], int], Held]
-"""From places, paths of the namespaces of all who take part, and a seed. Called in a namespace of its own, and returns there.
-CannotMake, OSError.
+"""Makes a network from places, paths of the namespaces of all participants, and a seed. It is called in a namespace of its own
+and returns there. CannotMake, OSError.
 """
 
 
 def hold(make: Make) -> None:
-    """The life of a holder: until standard input ends."""
+    """Run the holder until standard input ends."""
     with _standing(make) as held:
         if held is None:
             return
@@ -75,7 +75,7 @@ def hold(make: Make) -> None:
 
 @contextlib.contextmanager
 def _standing(make: Make) -> Iterator[Held | None]:
-    """The network that the first line asks for; None if it cannot be had."""
+    """Make the network that the first line requests; yield None if that fails."""
     setup = msgspec.json.decode(_first_line(), type=Setup)
     try:
         paths = {node: _new_namespace() for node in setup.nodes}
@@ -94,19 +94,19 @@ def _standing(make: Make) -> Iterator[Held | None]:
 
 
 def _new_namespace() -> str:
-    """Where this process is afterwards; the path is for all processes, as long as this one lives."""
+    """Enter a new namespace and return its path, which is valid for all processes as long as this one lives."""
     namespaces.enter_new()
     return f"/proc/{os.getpid()}/fd/{os.open(namespaces.OWN, os.O_RDONLY | os.O_CLOEXEC)}"
 
 
 class _Orders:
-    """What comes on standard input."""
+    """Requests on standard input."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def carry_out(self, held: Held) -> bool:
-        """Those that have come; False if no more will."""
+        """Carry out the requests that have arrived; return False at the end of the input."""
         data = os.read(0, _READ_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -120,7 +120,7 @@ class _Orders:
 
 
 def _first_line() -> bytes:
-    """Read without taking more than it: nothing follows until it is answered."""
+    """Read the first line and nothing more: the harness sends nothing until it is answered."""
     line = b""
     while not line.endswith(b"\n"):
         data = os.read(0, _READ_BYTES)

@@ -1,7 +1,7 @@
-"""A run's side of a network that a holder holds: who is where, and what is wanted of the links.
+"""The run's side of a network that a holder holds: the places of nodes and the states of links.
 
-The harness takes part too, if it wants: its clients reach nodes over the same switch, past whatever is done to links. For that it
-moves into a network namespace of its own (`own_network`), once and for good; so nothing of this machine's network changes.
+The harness can take part: its clients then reach nodes over the same switch, and faults of links do not affect them. For that it
+moves into a network namespace of its own (`own_network`), once and for good, so nothing of this machine's network changes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _decode = msgspec.json.Decoder(Reply).decode
 
 @functools.cache
 def own_network() -> str:
-    """Moves this process, which must have one thread, into a network namespace of its own; its path. ClusterError.
+    """Move this process, which must have one thread, into a network namespace of its own; return the path of the namespace.
+    ClusterError.
 
-    Whatever it starts from then on is in there as well. It has a loopback device, and later those of networks that are made with
-    this path as `observer`. Who is not root becomes that first, in a user namespace.
+    All processes started later are in that namespace as well. It has a loopback device, and later the devices of networks made
+    with this path as `observer`. A process that does not run as root first becomes root in a user namespace.
     """
     try:
         if not namespaces.is_alone():
@@ -52,8 +53,8 @@ def own_network() -> str:
 
 
 class HeldNetwork:
-    """`kraftlab.lab.links.network.Network` of those nodes. `module` is the holder's of this room, `observer` the namespace of
-    the harness, if it takes part. Thread-safe. ClusterError if it cannot be made, or not changed.
+    """The `kraftlab.lab.links.network.Network` of these nodes. `module` is the holder's module in this room, `observer` the
+    namespace of the harness, if it takes part. Thread-safe. ClusterError if the network cannot be made or changed.
     """
 
     def __init__(self, module: str, nodes: Iterable[int], ledger: Ledger, *, seed: int = 0, observer: str = "") -> None:
@@ -130,7 +131,7 @@ class HeldNetwork:
         return reply
 
     def close(self) -> None:
-        """The network goes, with everything that it has made."""
+        """Remove the network and everything that it has made."""
         assert self._holder.stdin is not None and self._holder.stdout is not None, "they are pipes"
         with contextlib.suppress(BrokenPipeError):
             self._holder.stdin.close()

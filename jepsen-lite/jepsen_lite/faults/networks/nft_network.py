@@ -1,9 +1,9 @@
-"""A network that the kernel switches: veth pairs to a bridge in a namespace of the holder's, links broken by nftables.
+"""A network that the kernel switches: veth pairs to a bridge in a namespace of the holder, links broken by nftables.
 
-Theory of operation. Whatever comes in from a node passes a chain of the ingress hook of its end of the pair, before the bridge.
-There the hardware address of the target chooses a chain for that directed link, which is empty as long as nothing is wanted of
-it. What is wanted is rules in it: drop, reject with a TCP reset, drop or double by chance. They change for many links in one
-transaction. Frames pass no program, so it is fast, and chance is the kernel's. It cannot hold frames, nor let them be late.
+Theory of operation. Frames from a node pass a chain in the ingress hook of the bridge's end of its pair, before the bridge. There
+the hardware address of the target selects the chain of that directed link. The chain is empty while the link is whole; otherwise
+it has rules: drop, reject with a TCP reset, drop or duplicate at random. The rules of many links change in one transaction.
+Frames pass no program, so this is fast, and the kernel's random numbers decide. The kernel cannot hold or delay frames.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .namespace_holder import hold
 BRIDGE = "kraftlab"
 TABLE = "netdev kraftlab"
 _PARTS = 1_000_000
-"""Chances are this fine."""
+"""The resolution of probabilities."""
 
 
 class NftNetwork:
-    """The bridge and its end of all pairs are in the namespace in which it is made."""
+    """The bridge and its ends of all pairs are in the namespace in which it is made."""
 
     def __init__(self, places: Mapping[int, Place], paths: Mapping[int, str], seed: int) -> None:
         self._places = {node: places[node] for node in paths}
@@ -49,13 +49,13 @@ class NftNetwork:
         return ()
 
     def ready(self, descriptor: int) -> None:
-        """Nothing of it is read."""
+        """There is nothing to read."""
 
     def pause_s(self) -> float | None:
         return None
 
     def deliver(self) -> None:
-        """The kernel does."""
+        """The kernel delivers."""
 
     def change(self, change: Change) -> None:
         lines = [line for state in change.states for line in rules(state, self._places)]
@@ -68,7 +68,7 @@ class NftNetwork:
 
 
 def _port(place: Place) -> str:
-    """The bridge's end of a pair."""
+    """Return the name of the bridge's end of a pair."""
     return f"port{place.number}"
 
 
@@ -82,7 +82,7 @@ def _chain(source: Place, target: Place) -> str:
 
 
 def _table(places: Mapping[int, Place]) -> Iterator[str]:
-    """What chooses a chain for each frame."""
+    """Yield the rules that select a chain for each frame."""
     yield f"add table {TABLE}"
     for source in places.values():
         others = [target for target in places.values() if target != source]
@@ -95,7 +95,7 @@ def _table(places: Mapping[int, Place]) -> Iterator[str]:
 
 
 def rules(state: LinkState, places: Mapping[int, Place]) -> Iterator[str]:
-    """Lines of nft that make a link do what is wanted of it, and nothing else. CannotMake if it cannot."""
+    """Yield lines of nft that put a link into this state. CannotMake if nftables cannot do it."""
     shape = state.shape
     late = [name for name in ("delay_ms", "jitter_ms", "reorder") if getattr(shape, name)]
     if late:

@@ -1,6 +1,7 @@
-"""A network tried: whether packets pass, and do not where a link is cut.
+"""A test of a network: packets pass, except on a link that is cut.
 
-As a program (`python -m jepsen_lite.faults.networks.probe NET`) it makes one for that, and says what it found or why it failed.
+As a program (`python -m jepsen_lite.faults.networks.probe NET`) it makes a network for the test and prints the result or the
+error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PATIENCE_S = 5.0
 
 @contextmanager
 def datagrams(network: HeldNetwork, source: int, target: int) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """(one that sends to the target, one that receives there). OSError."""
+    """Yield (a socket that sends to the target, a socket that receives there). OSError."""
     with ExitStack() as stack:
         sending, receiving = (
             stack.enter_context(namespaces.socket_in(network.namespace(node), socket.SOCK_DGRAM)) for node in (source, target)
@@ -36,7 +37,9 @@ def datagrams(network: HeldNetwork, source: int, target: int) -> Iterator[tuple[
 
 
 def try_out(network: HeldNetwork, source: int, target: int) -> None:
-    """ClusterError if packets do not pass, or pass a cut link. What is lost shows by what comes after it, without waiting."""
+    """Test a link. ClusterError if packets do not pass, or pass a cut link. A lost packet is noticed by the arrival of a later
+    one, without waiting.
+    """
     with datagrams(network, source, target) as (sending, receiving), datagrams(network, target, source) as (answering, hearing):
         for sent in (b"before", b"cut", b"after"):
             if sent == b"cut":
@@ -60,7 +63,7 @@ def _expect(sent: bytes, receiving: socket.socket, where: str) -> None:
 
 
 def main(name: str) -> str:
-    """What was found. ClusterError, OSError, NotUndone."""
+    """Return the result. ClusterError, OSError, NotUndone."""
     own_network()
     with Ledger() as ledger, HeldNetwork(NETS[name].module, (1, 2), ledger) as network:
         try_out(network, 1, 2)

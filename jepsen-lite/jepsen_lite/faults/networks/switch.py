@@ -1,14 +1,13 @@
-"""A switch of frames: hold, refuse, lose, double, delay, reorder. Pure: frames in, frames out.
+"""A switch of frames: hold, refuse, lose, duplicate, delay, reorder. Pure: frames in, frames out.
 
-Theory of operation. A frame goes to the place that has its target's hardware address, and nowhere else: nobody here asks for
-addresses, so frames for all are noise and are dropped. From which place to which it goes names its link. A link that nothing is
-wanted of passes frames on at once. One that is cut holds them up to a limit, beyond which they are lost, or answers with a reset.
-One that is shaped draws when each frame is due, as proxies draw for messages (`links/shape.py`), by a generator of its own: what
-happens to the n-th frame of a link depends on the seed, the link and n alone. A frame that is due while its link is cut shares
-the fate of those that come then.
+Theory of operation. A frame goes to the place that has its target's hardware address. There are no address requests, so broadcast
+frames are noise and are dropped. Source and target of a frame identify its link. A link without faults passes frames on at once.
+A cut link holds frames up to a limit, beyond which they are lost, or answers with a reset. A shaped link draws the due time of
+each frame, as proxies do for messages (`links/shape.py`), from a generator of its own: the fate of the n-th frame of a link
+depends on the seed, the link and n alone. A frame that becomes due while its link is cut is treated like a new frame.
 
-Frames are not messages: what TCP lost it sends again. So a loss is a delay to those at its ends, and what is dropped instead of
-being released comes all the same, when TCP tries again.
+Frames are not messages: TCP sends lost data again. So to the endpoints a loss is a delay, and frames that are dropped instead of
+being released are sent again by TCP.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .addresses import LinkState, Place
 from .tcp_reset import reset_for
 
 HELD_BYTES_MAX = 4 * 1024 * 1024
-"""Of one link."""
+"""Per link."""
 _HARDWARE_BYTES = 6
 
 
@@ -43,7 +42,7 @@ class _Waiting(NamedTuple):
 
 
 class _Lane:
-    """One link that something was wanted of."""
+    """The state of a link that has or had a fault."""
 
     def __init__(self, seed: int, source: int, target: int) -> None:
         self.cut: Cut | None = None
@@ -55,7 +54,7 @@ class _Lane:
 
 
 class Switch:
-    """Times are seconds of one clock that does not go back."""
+    """Times are seconds of a monotonic clock."""
 
     def __init__(self, places: Mapping[int, Place], seed: int = 0) -> None:
         self._seed = seed
@@ -66,11 +65,11 @@ class Switch:
 
     @property
     def next_due(self) -> float | None:
-        """When `due` has something to give; None if nothing waits."""
+        """The time at which `due` has frames; None if no frame waits."""
         return self._waiting[0].due if self._waiting else None
 
     def receive(self, node: int, frame: bytes, now: float) -> Iterable[Sent]:
-        """A frame that the node's device has sent: what to send on at once."""
+        """Take a frame from the node's device; return the frames to send at once."""
         target = self._by_hardware.get(frame[:_HARDWARE_BYTES])
         if target is None:
             return ()
@@ -98,7 +97,7 @@ class Switch:
         self._numbers += 1
 
     def due(self, now: float) -> Iterable[Sent]:
-        """What has waited long enough."""
+        """Return the frames that are due."""
         found: list[Sent] = []
         while self._waiting and self._waiting[0].due <= now:
             _, _, (node, target), frame = heapq.heappop(self._waiting)
@@ -107,7 +106,7 @@ class Switch:
         return found
 
     def change(self, state: LinkState, now: float, *, drop: bool) -> None:
-        """From now on the link does that. What it held is due now if it is not cut any more, or lost if `drop`."""
+        """Put a link into a new state. Frames that it held are due now if it is no longer cut, or lost if `drop`."""
         lane = self._lanes.get(state.link)
         if lane is None:
             lane = self._lanes[state.link] = _Lane(self._seed, *state.link)

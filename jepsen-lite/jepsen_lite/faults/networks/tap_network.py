@@ -1,7 +1,7 @@
 """A network whose switch is this process: a TAP device in each namespace, and all frames read and written here.
 
-What the switch does to them is `switch.py`. It takes no kernel module but `tun`, and whatever links are told to do is done to
-each frame, by chance that follows from the seed; but every frame costs some ten microseconds of a processor here.
+`switch.py` decides what happens to the frames. It needs no kernel module but `tun`, and faults of links apply to each frame with
+random numbers from the seed; but every frame costs some ten microseconds of processor time here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NAME_BYTES = 16
 _REQUEST = struct.Struct(f"{_NAME_BYTES}sH22x")
 _FRAME_BYTES_MAX = 65_535
 _FRAMES_AT_ONCE = 64
-"""Of one device, before the others have their turn."""
+"""Frames of one device before the others have their turn."""
 
 
 class TapNetwork:
-    """A device for each who takes part, which goes with this process."""
+    """One device per participant; the devices end with this process."""
 
     def __init__(self, places: Mapping[int, Place], paths: Mapping[int, str], seed: int) -> None:
         self._switch = Switch(places, seed)
@@ -81,7 +81,7 @@ class TapNetwork:
 
 
 def _open_tap(own: Place, others: Iterable[Place]) -> int:
-    """A new device in this namespace, as a descriptor that does not block. OSError, CannotMake."""
+    """Make a device in this namespace; return it as a non-blocking descriptor. OSError, CannotMake."""
     descriptor = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         name = f"kraftlab{os.getpid()}"

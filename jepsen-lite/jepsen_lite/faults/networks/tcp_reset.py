@@ -1,7 +1,7 @@
-"""The answer of a firewall that rejects: a TCP reset to whoever sent a segment, in the name of whom it was for. Pure.
+"""The answer of a firewall that rejects: a TCP reset to the sender of a segment, in the name of the receiver. Pure.
 
 Frames are Ethernet with IPv4, as a TAP device gives them. Other protocols get no answer. A reset takes its sequence number from
-what the segment acknowledges, or acknowledges the segment if that acknowledges nothing (RFC 793, 3.4).
+the segment's acknowledgement, or acknowledges the segment if it has none (RFC 793, 3.4).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HEADER = struct.Struct("!BBHHHBBH4s4s")
 
 
 def reset_for(frame: bytes) -> bytes | None:
-    """The frame that breaks the connection at the sender's end; None if there is none to break."""
+    """Return the frame that breaks the connection at the sender's end; None if there is no connection to break."""
     target, source, kind = _ETHERNET.unpack_from(frame)
     at = _ETHERNET.size
     if kind != _IPV4 or len(frame) < at + _HEADER.size or frame[at + 9] != _TCP:
@@ -57,7 +57,7 @@ def _packet(sender: bytes, receiver: bytes, body: bytes) -> bytes:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet's (RFC 1071), of an even number of bytes."""
+    """Return the Internet checksum (RFC 1071) of an even number of bytes."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
