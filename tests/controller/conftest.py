@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
+from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2
+from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers
 from kraftlab.controller.configs import configs
 from kraftlab.controller.engine.purgatory import Answer
@@ -36,8 +40,12 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_from
+from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
+from kraftlab.rpc.methods import LocalCall
+from kraftlab.rpc.server import Call
+from kraftlab.wire.transport import DirectHandler, PeerRequest
 
 T = TypeVar("T")
 
@@ -290,6 +298,76 @@ class Cluster:
         return response.responses[0].error_code, response.responses[0].error_message
 
 
+class _Responder:
+    """Keeps the reply to a peer's request: its body, or (code, text) of a refusal."""
+
+    def __init__(self) -> None:
+        self.answer: bytes | tuple[int, str] | None = None
+        self.on_abandoned: Callable[[], None] | None = None
+
+    def reply(self, body: bytes) -> None:
+        self.answer = body
+
+    def refuse(self, code: int, message: str) -> None:
+        self.answer = (code, message)
+
+
+class ServedController:
+    """The API of a controller, whose log commits once all tasks wait. `accepts`: `accept` gets a call first, as over gRPC."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accepts: bool = False,
+        local: Mapping[str, LocalCall] | None = None,
+        access: AccessSettings | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.accepts = accepts
+        self.accepted = 0
+        """Calls that needed no task."""
+        self.service = ControllerService(cluster.controller, cluster.clock, local or {}, access)
+
+    async def send(self, call: Call, answers: list[Any]) -> None:
+        """Send a call and commit nothing."""
+        later = self.service.accept(call, answers.append) if self.accepts else partial(self.service.dispatch, call)
+        if later is None:
+            self.accepted += 1
+        else:
+            answers.append(await later())
+
+    async def ask(self, call: Call) -> Any:
+        """Send a call, commit, and return the answer."""
+        return await self._committed(partial(self.send, call))
+
+    async def peer(self, api: int, request: object, response_type: type[Any]) -> Any:
+        """Send a peer's request; the decoded response, or (code, text) of a refusal."""
+        handler = self.service.peer_handlers()[api]
+        body = request if isinstance(request, bytes) else msgspec.msgpack.encode(request)
+        peer_request = PeerRequest(api, 0, ReplicaKey(1), body, "User:ANONYMOUS", "test")
+        responder = _Responder()
+
+        async def send(answers: list[Any]) -> None:
+            if isinstance(handler, DirectHandler):
+                handler.accept(peer_request, responder)  # type: ignore[arg-type]
+            else:
+                answers.append(await handler(peer_request))
+
+        answer = await self._committed(send, responder)
+        return answer if isinstance(answer, tuple) else msgspec.msgpack.decode(answer, type=response_type)
+
+    async def _committed(self, send: Callable[[list[Any]], Awaitable[None]], responder: _Responder | None = None) -> Any:
+        answers: list[Any] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, answers)
+            await trio.testing.wait_all_tasks_blocked()
+            await self.cluster.commit()
+        if responder is not None and responder.answer is not None:
+            answers.append(responder.answer)
+        [answer] = answers
+        return answer
+
+
 def reassignment_request(
     entries: list[tuple[str, list[tuple[int, tuple[int, ...] | None]]]], allow_size_change: bool | None = None
 ) -> admin_pb2.AlterPartitionReassignmentsRequest:
@@ -338,6 +416,7 @@ class Tools:
     """What tests need besides fixtures, since helper modules are not importable."""
 
     Cluster = Cluster
+    ServedController = ServedController
     Settings = Settings
     ApiError = ApiError
     ErrorCode = ErrorCode

@@ -1,15 +1,12 @@
-"""The controller's doors with an authorizer: who gets in, on either way in, and what is judged where."""
+"""The controller's API with an authorizer: admitted calls on both paths, and the place of the decision."""
 
 from __future__ import annotations
 
 import random
-from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
-import trio
-import trio.testing
 
 from kraftlab.access.authorizer import AccessSettings
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -18,44 +15,23 @@ from kraftlab.controller.api.service import ControllerService
 from kraftlab.metadata.acls import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
-from kraftlab.wire.transport import PeerRequest
 
 ACCESS = AccessSettings(is_enabled=True, super_users=frozenset({"User:admin"}))
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 HERE = "127.0.0.1"
 
 
-class GuardedDoor:
-    """A controller with an authorizer. `accepts`: calls are offered to `accept` first, as the gRPC server does."""
+class GuardedController:
+    """The API of a controller with an authorizer."""
 
-    def __init__(self, cluster: Any, accepts: bool) -> None:
-        self.cluster = cluster
-        self.accepts = accepts
-        self.accepted = 0
-        settings = msgspec.structs.replace(cluster.controller.settings, static=AUTHORIZER)
-        cluster.controller.settings = settings
-        self.service = ControllerService(cluster.controller, cluster.clock, {}, ACCESS)
+    def __init__(self, served: Any) -> None:
+        self.served = served
+        self.cluster = served.cluster
 
     async def call(self, api: str, request: Any, user: str = "alice", host: str = HERE) -> Any:
-        call = Call(api, request, f"User:{user}", host)
-        answers: list[Any] = []
-        later = self.service.accept(call, answers.append) if self.accepts else partial(self.service.dispatch, call)
-        if later is None:
-            self.accepted += 1
-            await self.cluster.commit()
-            return answers[0]
-
-        async def finish() -> None:
-            answers.append(await later())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(finish)
-            await trio.testing.wait_all_tasks_blocked()
-            await self.cluster.commit()
-        return answers[0]
+        return await self.served.ask(Call(api, request, f"User:{user}", host))
 
     async def allow(self, operation: Operation, kind: ResourceType = ResourceType.CLUSTER, name: str = CLUSTER_NAME) -> None:
         rule = pb.AclCreation(
@@ -72,90 +48,80 @@ class GuardedDoor:
 
 
 @pytest.fixture(params=[True, False], ids=["accept", "dispatch"])
-async def door(cluster: Any, request: pytest.FixtureRequest) -> GuardedDoor:
+async def guarded(cluster: Any, tools: Any, request: pytest.FixtureRequest) -> GuardedController:
     await cluster.start_brokers(0, 1)
-    return GuardedDoor(cluster, request.param)
+    cluster.controller.settings = msgspec.structs.replace(cluster.controller.settings, static=AUTHORIZER)
+    return GuardedController(tools.ServedController(cluster, request.param, access=ACCESS))
 
 
 def creation(*names: str) -> pb.CreateTopicsRequest:
     return pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names])
 
 
-async def test_who_has_no_rights_changes_nothing(door: GuardedDoor) -> None:
-    offset = door.cluster.controller.newest.image.provenance.offset
+async def test_who_has_no_rights_changes_nothing(guarded: GuardedController) -> None:
+    offset = guarded.cluster.controller.newest.image.provenance.offset
     for api in ("ElectLeaders", "UnregisterBroker", "CreateAcls", "UpdateFeatures"):
-        response = await door.call(api, METHODS[api].request())
+        response = await guarded.call(api, METHODS[api].request())
         assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED, api
-    assert [topic.error_code for topic in (await door.call("CreateTopics", creation("t"))).topics] == [29]
-    assert door.cluster.controller.newest.image.provenance.offset == offset
+    assert [topic.error_code for topic in (await guarded.call("CreateTopics", creation("t"))).topics] == [29]
+    assert guarded.cluster.controller.newest.image.provenance.offset == offset
 
 
-async def test_a_super_user_needs_no_rules(door: GuardedDoor) -> None:
-    response = await door.call("CreateTopics", creation("t"), "admin")
+async def test_a_super_user_needs_no_rules(guarded: GuardedController) -> None:
+    response = await guarded.call("CreateTopics", creation("t"), "admin")
     assert [topic.error_code for topic in response.topics] == [0]
 
 
-async def test_a_rule_counts_from_its_commit_on_for_its_host_only(door: GuardedDoor) -> None:
-    await door.allow(Operation.CREATE)
-    assert (await door.call("CreateTopics", creation("t"))).topics[0].error_code == 0
-    assert (await door.call("CreateTopics", creation("u"), host="10.0.0.1")).topics[0].error_code == 29
+async def test_a_rule_counts_from_its_commit_on_for_its_host_only(guarded: GuardedController) -> None:
+    await guarded.allow(Operation.CREATE)
+    assert (await guarded.call("CreateTopics", creation("t"))).topics[0].error_code == 0
+    assert (await guarded.call("CreateTopics", creation("u"), host="10.0.0.1")).topics[0].error_code == 29
 
 
-async def test_what_may_be_carried_out_of_a_write_is(door: GuardedDoor) -> None:
-    await door.allow(Operation.CREATE, ResourceType.TOPIC, "t")
-    response = await door.call("CreateTopics", creation("x", "t"))
+async def test_what_may_be_carried_out_of_a_write_is(guarded: GuardedController) -> None:
+    await guarded.allow(Operation.CREATE, ResourceType.TOPIC, "t")
+    response = await guarded.call("CreateTopics", creation("x", "t"))
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), ("x", 29)]
-    topics = door.cluster.controller.committed.image.topics
+    topics = guarded.cluster.controller.committed.image.topics
     assert topics.get("t") is not None and topics.get("x") is None
-    assert door.accepted == (2 if door.accepts else 0)
+    assert guarded.served.accepted == (2 if guarded.served.accepts else 0)
 
 
-async def test_an_empty_write_needs_rights_too(door: GuardedDoor) -> None:
-    response = await door.call("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest())
+async def test_an_empty_write_needs_rights_too(guarded: GuardedController) -> None:
+    response = await guarded.call("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest())
     assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_a_refused_reassignment_says_so_in_every_partition(door: GuardedDoor) -> None:
+async def test_a_refused_reassignment_says_so_in_every_partition(guarded: GuardedController) -> None:
     partitions = [pb.ReassignablePartition(partition_index=index) for index in (0, 1)]
     request = pb.AlterPartitionReassignmentsRequest(topics=[pb.ReassignableTopic(name="t", partitions=partitions)])
-    response = await door.call("AlterPartitionReassignments", request)
+    response = await guarded.call("AlterPartitionReassignments", request)
     assert [partition.error_code for partition in response.responses[0].partitions] == [31, 31]
     assert response.header.error_message.endswith("on the cluster needs ALTER permission.")
 
 
-async def test_a_refused_listing_echoes_what_was_asked_for(door: GuardedDoor) -> None:
+async def test_a_refused_listing_echoes_what_was_asked_for(guarded: GuardedController) -> None:
     topic = pb.ListReassignmentsTopic(name="t", partition_indexes=[3])
     request = pb.ListPartitionReassignmentsRequest(topics=pb.ListReassignmentsTopics(topics=[topic]))
-    response = await door.call("ListPartitionReassignments", request)
+    response = await guarded.call("ListPartitionReassignments", request)
     assert response.header.error_code == 31
     assert [(t.name, t.partitions[0].partition_index, list(t.partitions[0].replicas)) for t in response.topics] == [("t", 3, [])]
 
 
-async def test_a_standby_sends_writes_to_the_active_controller_and_does_not_judge_them(door: GuardedDoor) -> None:
-    await door.cluster.lose_leadership(survives=True)
-    response = await door.call("CreateTopics", creation("t"))
+async def test_a_standby_sends_writes_to_the_active_controller_and_does_not_judge_them(guarded: GuardedController) -> None:
+    await guarded.cluster.lose_leadership(survives=True)
+    response = await guarded.call("CreateTopics", creation("t"))
     assert response.header.error_code == ErrorCode.NOT_CONTROLLER
-    listed = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    listed = await guarded.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
     assert listed.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_an_envelope_is_judged_by_who_it_says_is_calling(door: GuardedDoor) -> None:
-    await door.allow(Operation.CREATE)
+async def test_an_envelope_is_judged_by_who_it_says_is_calling(guarded: GuardedController) -> None:
+    await guarded.allow(Operation.CREATE)
 
     async def passed_on(principal: str, host: str) -> pb.CreateTopicsResponse:
         envelope = EnvelopeRequest("CreateTopics", principal, creation("t").SerializeToString(), host=host)
-        handler = door.service.peer_handlers()[Api.ENVELOPE]
-        request = PeerRequest(Api.ENVELOPE, 0, ReplicaKey(1), msgspec.msgpack.encode(envelope), "User:ANONYMOUS", "test")
-        answers: list[bytes] = []
-
-        async def ask() -> None:
-            answers.append(await handler(request))  # type: ignore[operator]
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask)
-            await trio.testing.wait_all_tasks_blocked()
-            await door.cluster.commit()
-        answer = msgspec.msgpack.decode(answers[0], type=EnvelopeResponse)
+        answer = await guarded.served.peer(Api.ENVELOPE, envelope, EnvelopeResponse)
         return pb.CreateTopicsResponse.FromString(answer.response)
 
     assert (await passed_on("User:alice", "10.0.0.1")).topics[0].error_code == 29
@@ -179,6 +145,6 @@ FOR_ANYBODY = {"DescribeCluster", "ApiVersions"}
 
 
 @pytest.mark.parametrize("api", sorted(APIS.keys() - BY_ENTRY - FOR_ANYBODY))
-async def test_no_call_is_carried_out_for_who_may_do_nothing(door: GuardedDoor, api: str) -> None:
-    response = await door.call(api, METHODS[api].request(), "nobody")
+async def test_no_call_is_carried_out_for_who_may_do_nothing(guarded: GuardedController, api: str) -> None:
+    response = await guarded.call(api, METHODS[api].request(), "nobody")
     assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -16,6 +16,7 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ForwardingBroker
 from kraftlab.metadata.records import ClearElr, Listener
+from kraftlab.rpc.server import Call
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
@@ -530,28 +531,11 @@ async def test_only_what_exists_can_be_configured(topic: Any, resource: tuple[in
 # --- loggers ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_controller_answers_for_its_own_loggers_and_for_the_rest_of_the_request(topic: Any) -> None:
-    import trio
-    import trio.testing
-
-    from kraftlab.controller.api.service import ControllerService
-    from kraftlab.rpc.server import Call
-
-    service = ControllerService(topic.controller, topic.clock, {})
+async def test_a_controller_answers_for_its_own_loggers_and_for_the_rest_of_the_request(topic: Any, tools: Any) -> None:
+    served = tools.ServedController(topic, accepts=True)
 
     async def call(api: str, request: Any) -> Any:
-        answers: list[Any] = []
-        later = service.accept(Call(api, request, "User:ANONYMOUS"), answers.append)
-        assert later is not None
-
-        async def finish() -> None:
-            answers.append(await later())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(finish)
-            await trio.testing.wait_all_tasks_blocked()
-            await topic.commit()
-        return answers[0]
+        return await served.ask(Call(api, request, "User:ANONYMOUS"))
 
     changes = admin_pb2.IncrementalAlterConfigsRequest()
     changes.resources.add(resource_type=8, resource_name="3000").configs.add(name="no.such", value="INFO")

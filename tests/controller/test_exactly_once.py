@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,45 +21,38 @@ from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, EnvelopeRequest, EnvelopeResponse
 from kraftlab.metadata.records import AnyRecord, EndTransaction, RequestOutcome
 from kraftlab.metadata.snapshot import ImageSnapshot
-from kraftlab.quorum.core.types import OffsetAndEpoch, ReplicaKey
+from kraftlab.quorum.core.types import OffsetAndEpoch
 from kraftlab.rpc.request_ids import NAMEABLE
 from kraftlab.rpc.server import Call
-from kraftlab.wire.transport import PeerRequest
 
 CLIENT = bytes(range(16))
 ANONYMOUS = "User:ANONYMOUS"
 MINUTE_MS = 60_000
 
 
-class Door:
-    """The service of a controller. `accepts`: calls are offered to `accept` first, as the gRPC server does."""
+class Client:
+    """A client that numbers its requests."""
 
-    def __init__(self, cluster: Any, accepts: bool, access: AccessSettings | None = None) -> None:
-        self.cluster = cluster
-        self.accepts = accepts
-        self.service = ControllerService(cluster.controller, cluster.clock, {}, access)
+    def __init__(self, served: Any) -> None:
+        self.served = served
+        self.cluster = served.cluster
 
     async def send(self, api: str, request: Any, sequence: int | None, answers: list[Any], **call: Any) -> None:
-        """Sends without committing anything. `sequence` None: without an id."""
+        """Send without committing anything. `sequence` None: without an id."""
+        await self.served.send(self._numbered(api, request, sequence, **call), answers)
+
+    async def call(self, api: str, request: Any, sequence: int | None, **call: Any) -> Any:
+        """Send, commit, and return the answer."""
+        return await self.served.ask(self._numbered(api, request, sequence, **call))
+
+    def _numbered(self, api: str, request: Any, sequence: int | None, **call: Any) -> Call:
         sent = type(request)()
         sent.CopyFrom(request)
         if sequence is not None:
             sent.header.request_id.client_id = call.pop("client_id", CLIENT)
             sent.header.request_id.sequence = sequence
         sent.header.timeout_ms = call.pop("timeout_ms", 30_000)
-        made = Call(api, sent, **{"principal": ANONYMOUS} | call)
-        later = self.service.accept(made, answers.append) if self.accepts else partial(self.service.dispatch, made)
-        if later is not None:
-            answers.append(await later())
-
-    async def call(self, api: str, request: Any, sequence: int | None, **call: Any) -> Any:
-        """Sends, commits, and gives the answer."""
-        answers: list[Any] = []
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: self.send(api, request, sequence, answers, **call))
-            await trio.testing.wait_all_tasks_blocked()
-            await self.cluster.commit()
-        return answers[0]
+        return Call(api, sent, **{"principal": ANONYMOUS} | call)
 
     async def create(self, sequence: int | None, name: str = "t", **call: Any) -> Any:
         return await self.call("CreateTopics", creation(name), sequence, **call)
@@ -72,9 +64,9 @@ class Door:
 
 
 @pytest.fixture(params=[True, False], ids=["accept", "dispatch"])
-async def door(cluster: Any, request: pytest.FixtureRequest) -> Door:
+async def client(cluster: Any, tools: Any, request: pytest.FixtureRequest) -> Client:
     await cluster.start_brokers(0, 1, 2)
-    return Door(cluster, request.param)
+    return Client(tools.ServedController(cluster, request.param))
 
 
 def creation(name: str = "t") -> pb.CreateTopicsRequest:
@@ -102,146 +94,146 @@ def body_of(response: Any) -> bytes:
 # --- one node -----------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_retry_gets_the_same_answer_and_offset_and_nothing_is_done_again(door: Door) -> None:
-    first = await door.create(1)
-    await door.create(2, "later")
-    end_offset = door.cluster.quorum.end_offset
-    again = await door.create(1, timeout_ms=7_000)
+async def test_a_retry_gets_the_same_answer_and_offset_and_nothing_is_done_again(client: Client) -> None:
+    first = await client.create(1)
+    await client.create(2, "later")
+    end_offset = client.cluster.quorum.end_offset
+    again = await client.create(1, timeout_ms=7_000)
     assert body_of(again) == body_of(first)
     assert again.header.metadata_offset == first.header.metadata_offset < end_offset
     assert again.topics[0].topic_id == first.topics[0].topic_id
-    assert door.cluster.quorum.end_offset == end_offset
+    assert client.cluster.quorum.end_offset == end_offset
 
 
-async def test_the_outcome_is_the_last_record_of_the_batch_that_holds_the_changes(door: Door) -> None:
-    response = await door.create(1)
-    [(end_offset, records)] = door.outcomes()
+async def test_the_outcome_is_the_last_record_of_the_batch_that_holds_the_changes(client: Client) -> None:
+    response = await client.create(1)
+    [(end_offset, records)] = client.outcomes()
     assert [type(record).__name__ for record in records] == ["Topic", "Partition", "RequestOutcome"]
     assert end_offset == response.header.metadata_offset
 
 
-async def test_without_an_id_everything_is_as_ever(door: Door) -> None:
-    assert code_of(await door.create(None)) == ErrorCode.NONE
-    assert code_of(await door.create(None)) == ErrorCode.TOPIC_ALREADY_EXISTS
-    assert door.outcomes() == []
-    assert not door.cluster.controller.committed.image.requests.clients
+async def test_without_an_id_everything_is_as_ever(client: Client) -> None:
+    assert code_of(await client.create(None)) == ErrorCode.NONE
+    assert code_of(await client.create(None)) == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert client.outcomes() == []
+    assert not client.cluster.controller.committed.image.requests.clients
 
 
-async def test_a_retry_while_the_first_is_in_flight_waits_for_the_same_commit(door: Door) -> None:
+async def test_a_retry_while_the_first_is_in_flight_waits_for_the_same_commit(client: Client) -> None:
     answers: list[Any] = []
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(door.send, "CreateTopics", creation(), 1, answers)
+        nursery.start_soon(client.send, "CreateTopics", creation(), 1, answers)
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(door.send, "CreateTopics", creation(), 1, answers)
+        nursery.start_soon(client.send, "CreateTopics", creation(), 1, answers)
         await trio.testing.wait_all_tasks_blocked()
         assert not answers
-        await door.cluster.commit()
+        await client.cluster.commit()
     assert body_of(answers[0]) == body_of(answers[1])
-    assert len(door.outcomes()) == 1
+    assert len(client.outcomes()) == 1
 
 
-async def test_an_answer_that_changed_nothing_is_repeated_although_it_would_be_another_now(door: Door) -> None:
-    await door.create(1)
-    refused = await door.create(2)
+async def test_an_answer_that_changed_nothing_is_repeated_although_it_would_be_another_now(client: Client) -> None:
+    await client.create(1)
+    refused = await client.create(2)
     assert code_of(refused) == ErrorCode.TOPIC_ALREADY_EXISTS
-    await door.call("DeleteTopics", deletion(), 3)
-    assert body_of(await door.create(2)) == body_of(refused)
-    assert door.cluster.controller.committed.image.topics.get("t") is None
+    await client.call("DeleteTopics", deletion(), 3)
+    assert body_of(await client.create(2)) == body_of(refused)
+    assert client.cluster.controller.committed.image.topics.get("t") is None
 
 
-async def test_the_refusal_of_a_whole_request_is_not_remembered(door: Door) -> None:
+async def test_the_refusal_of_a_whole_request_is_not_remembered(client: Client) -> None:
     request = pb.UnregisterBrokerRequest(broker_id=9)
-    refused = await door.call("UnregisterBroker", request, 1)
+    refused = await client.call("UnregisterBroker", request, 1)
     assert refused.header.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
-    assert door.outcomes() == []
-    await door.cluster.register(9)
-    assert (await door.call("UnregisterBroker", request, 1)).header.error_code == ErrorCode.NONE
-    assert (await door.call("UnregisterBroker", request, 1)).header.error_code == ErrorCode.NONE
+    assert client.outcomes() == []
+    await client.cluster.register(9)
+    assert (await client.call("UnregisterBroker", request, 1)).header.error_code == ErrorCode.NONE
+    assert (await client.call("UnregisterBroker", request, 1)).header.error_code == ErrorCode.NONE
 
 
-async def test_validation_is_not_remembered(door: Door) -> None:
+async def test_validation_is_not_remembered(client: Client) -> None:
     request = creation()
     request.validate_only = True
-    assert code_of(await door.call("CreateTopics", request, 1)) == ErrorCode.NONE
-    assert door.outcomes() == []
-    assert code_of(await door.create(1)) == ErrorCode.NONE
-    assert code_of(await door.call("CreateTopics", request, 1)) == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert code_of(await client.call("CreateTopics", request, 1)) == ErrorCode.NONE
+    assert client.outcomes() == []
+    assert code_of(await client.create(1)) == ErrorCode.NONE
+    assert code_of(await client.call("CreateTopics", request, 1)) == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 # --- ids ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("client_id", [b"", b"short", bytes(17)])
-async def test_a_client_id_that_has_not_sixteen_bytes_is_refused(door: Door, client_id: bytes) -> None:
-    refused = await door.create(1, client_id=client_id)
+async def test_a_client_id_that_has_not_sixteen_bytes_is_refused(client: Client, client_id: bytes) -> None:
+    refused = await client.create(1, client_id=client_id)
     assert code_of(refused) == ErrorCode.INVALID_REQUEST
     assert f"not {len(client_id)}" in refused.header.error_message
-    assert door.cluster.controller.committed.image.topics.get("t") is None
+    assert client.cluster.controller.committed.image.topics.get("t") is None
 
 
 @pytest.mark.parametrize(
     "other", [{"name": "other"}, {"principal": "User:mallory"}, {"api": "DeleteTopics"}], ids=["request", "caller", "call"]
 )
-async def test_the_same_id_on_something_else_is_refused(door: Door, other: dict[str, str]) -> None:
-    await door.create(1)
-    end_offset = door.cluster.quorum.end_offset
+async def test_the_same_id_on_something_else_is_refused(client: Client, other: dict[str, str]) -> None:
+    await client.create(1)
+    end_offset = client.cluster.quorum.end_offset
     if "api" in other:
-        refused = await door.call("DeleteTopics", deletion(), 1)
+        refused = await client.call("DeleteTopics", deletion(), 1)
         assert refused.responses[0].error_code == ErrorCode.INVALID_REQUEST
     else:
-        refused = await door.create(1, **other)
+        refused = await client.create(1, **other)
         assert code_of(refused) == ErrorCode.INVALID_REQUEST
     assert "different request" in refused.header.error_message
-    assert door.cluster.quorum.end_offset == end_offset
+    assert client.cluster.quorum.end_offset == end_offset
 
 
-async def test_only_the_last_five_are_kept_and_older_ones_are_refused(door: Door) -> None:
-    first = [await door.create(sequence, f"t{sequence}") for sequence in range(1, 8)]
+async def test_only_the_last_five_are_kept_and_older_ones_are_refused(client: Client) -> None:
+    first = [await client.create(sequence, f"t{sequence}") for sequence in range(1, 8)]
     for sequence in (1, 2):
-        refused = await door.create(sequence, f"t{sequence}")
+        refused = await client.create(sequence, f"t{sequence}")
         assert code_of(refused) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         assert "new sequence" in refused.header.error_message
     for sequence in range(3, 8):
-        assert body_of(await door.create(sequence, f"t{sequence}")) == body_of(first[sequence - 1])
+        assert body_of(await client.create(sequence, f"t{sequence}")) == body_of(first[sequence - 1])
 
 
-async def test_a_late_first_sending_is_carried_out_while_it_is_among_the_last_five(door: Door) -> None:
+async def test_a_late_first_sending_is_carried_out_while_it_is_among_the_last_five(client: Client) -> None:
     for sequence in (2, 3, 4, 5):
-        await door.create(sequence, f"t{sequence}")
-    assert code_of(await door.create(1, "t1")) == ErrorCode.NONE
-    assert code_of(await door.create(0, "t0")) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        await client.create(sequence, f"t{sequence}")
+    assert code_of(await client.create(1, "t1")) == ErrorCode.NONE
+    assert code_of(await client.create(0, "t0")) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-async def test_after_ten_minutes_a_retry_is_refused(door: Door) -> None:
-    first = await door.create(1)
-    door.cluster.clock.now_ms += 10 * MINUTE_MS - 1
-    assert body_of(await door.create(1)) == body_of(first)
-    door.cluster.clock.now_ms += 1
-    assert code_of(await door.create(1)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-    await door.create(1, "of another", client_id=bytes(16))
-    assert not door.cluster.controller.committed.image.requests.get(CLIENT).answered
-    assert code_of(await door.create(1)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+async def test_after_ten_minutes_a_retry_is_refused(client: Client) -> None:
+    first = await client.create(1)
+    client.cluster.clock.now_ms += 10 * MINUTE_MS - 1
+    assert body_of(await client.create(1)) == body_of(first)
+    client.cluster.clock.now_ms += 1
+    assert code_of(await client.create(1)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    await client.create(1, "of another", client_id=bytes(16))
+    assert not client.cluster.controller.committed.image.requests.get(CLIENT).answered
+    assert code_of(await client.create(1)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
-async def test_clients_do_not_know_of_each_other(door: Door) -> None:
-    await door.create(1, "a")
-    assert code_of(await door.create(1, "b", client_id=bytes(16))) == ErrorCode.NONE
-    assert code_of(await door.create((1 << 64) - 1, "c")) == ErrorCode.NONE
+async def test_clients_do_not_know_of_each_other(client: Client) -> None:
+    await client.create(1, "a")
+    assert code_of(await client.create(1, "b", client_id=bytes(16))) == ErrorCode.NONE
+    assert code_of(await client.create((1 << 64) - 1, "c")) == ErrorCode.NONE
 
 
-async def test_an_answer_that_is_too_long_to_keep_changes_nothing(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_is_too_long_to_keep_changes_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exactly_once, "ANSWER_BYTES_MAX", 10)
-    assert code_of(await door.create(1)) == ErrorCode.POLICY_VIOLATION
-    assert door.cluster.controller.newest.image.topics.get("t") is None
-    assert code_of(await door.create(None)) == ErrorCode.NONE
+    assert code_of(await client.create(1)) == ErrorCode.POLICY_VIOLATION
+    assert client.cluster.controller.newest.image.topics.get("t") is None
+    assert code_of(await client.create(None)) == ErrorCode.NONE
 
 
 # --- failover -----------------------------------------------------------------------------------------------------------------
 
 
-async def take_over(door: Door, *, from_snapshot: bool = False) -> None:
+async def take_over(client: Client, *, from_snapshot: bool = False) -> None:
     """Another node, which has replayed the committed log, or loaded a snapshot of it, becomes active."""
-    cluster = door.cluster
+    cluster = client.cluster
     old, quorum = cluster.controller, cluster.quorum
     image = old.committed.image
     cluster.controller = QuorumController(
@@ -255,93 +247,91 @@ async def take_over(door: Door, *, from_snapshot: bool = False) -> None:
     else:
         committed = quorum.batches[: quorum.committed_batches]
         await cluster.controller.apply(committed, committed[-1].end_offset)
-    door.service = ControllerService(cluster.controller, cluster.clock, {})
+    client.served.service = ControllerService(cluster.controller, cluster.clock, {})
     await cluster.lead()
 
 
 @pytest.mark.parametrize("from_snapshot", [False, True], ids=["log", "snapshot"])
-async def test_a_retry_at_the_next_leader_gets_the_same_answer(door: Door, from_snapshot: bool) -> None:
-    first = await door.create(1)
-    await door.cluster.lose_leadership(survives=True)
-    await take_over(door, from_snapshot=from_snapshot)
-    end_offset = door.cluster.quorum.end_offset
-    again = await door.create(1)
+async def test_a_retry_at_the_next_leader_gets_the_same_answer(client: Client, from_snapshot: bool) -> None:
+    first = await client.create(1)
+    await client.cluster.lose_leadership(survives=True)
+    await take_over(client, from_snapshot=from_snapshot)
+    end_offset = client.cluster.quorum.end_offset
+    again = await client.create(1)
     assert body_of(again) == body_of(first)
     assert again.header.epoch > first.header.epoch
-    assert door.cluster.quorum.end_offset == end_offset
+    assert client.cluster.quorum.end_offset == end_offset
 
 
 @pytest.mark.parametrize("survives", [True, False])
-async def test_leadership_is_lost_between_the_append_and_the_answer(door: Door, survives: bool) -> None:
+async def test_leadership_is_lost_between_the_append_and_the_answer(client: Client, survives: bool) -> None:
     answers: list[Any] = []
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(door.send, "CreateTopics", creation(), 1, answers)
+        nursery.start_soon(client.send, "CreateTopics", creation(), 1, answers)
         await trio.testing.wait_all_tasks_blocked()
-        appended_to = door.cluster.quorum.end_offset
-        await door.cluster.lose_leadership(survives=survives)
+        appended_to = client.cluster.quorum.end_offset
+        await client.cluster.lose_leadership(survives=survives)
     assert code_of(answers[0]) == ErrorCode.NOT_CONTROLLER
-    await take_over(door)
-    again = await door.create(1)
+    await take_over(client)
+    again = await client.create(1)
     assert code_of(again) == ErrorCode.NONE
     assert (again.header.metadata_offset == appended_to) == survives
-    assert len(door.outcomes()) == 1
+    assert len(client.outcomes()) == 1
 
 
-async def test_a_node_that_is_not_active_sends_a_retry_on(door: Door) -> None:
-    await door.create(1)
-    await door.cluster.lose_leadership(survives=True)
-    assert code_of(await door.create(1)) == ErrorCode.NOT_CONTROLLER
+async def test_a_node_that_is_not_active_sends_a_retry_on(client: Client) -> None:
+    await client.create(1)
+    await client.cluster.lose_leadership(survives=True)
+    assert code_of(await client.create(1)) == ErrorCode.NOT_CONTROLLER
 
 
 # --- larger than a batch ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_outcome_of_a_large_change_is_inside_its_transaction(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_outcome_of_a_large_change_is_inside_its_transaction(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "MAX_RECORDS", 2)
-    first = await door.create(1)
+    first = await client.create(1)
     assert code_of(first) == ErrorCode.NONE
-    assert first.header.metadata_offset == door.cluster.quorum.end_offset
-    records = [record for batch in door.cluster.quorum.batches[-3:] for record in codec.decode(batch.body)]
+    assert first.header.metadata_offset == client.cluster.quorum.end_offset
+    records = [record for batch in client.cluster.quorum.batches[-3:] for record in codec.decode(batch.body)]
     assert isinstance(records[-2], RequestOutcome)
     assert isinstance(records[-1], EndTransaction)
-    await door.create(2, "later")
-    assert body_of(await door.create(1)) == body_of(first)
+    await client.create(2, "later")
+    assert body_of(await client.create(1)) == body_of(first)
 
 
-async def test_a_large_change_that_was_cut_off_is_done_by_the_retry(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_change_that_was_cut_off_is_done_by_the_retry(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "MAX_RECORDS", 2)
     answers: list[Any] = []
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(door.send, "CreateTopics", creation(), 1, answers)
+        nursery.start_soon(client.send, "CreateTopics", creation(), 1, answers)
         await trio.testing.wait_all_tasks_blocked()
-        await door.cluster.commit(1)
-        await door.cluster.lose_leadership(survives=False)
+        await client.cluster.commit(1)
+        await client.cluster.lose_leadership(survives=False)
     assert code_of(answers[0]) == ErrorCode.NOT_CONTROLLER
-    await take_over(door)
-    assert not door.cluster.controller.committed.image.requests.clients
-    assert code_of(await door.create(1)) == ErrorCode.NONE
+    await take_over(client)
+    assert not client.cluster.controller.committed.image.requests.clients
+    assert code_of(await client.create(1)) == ErrorCode.NONE
 
 
 # --- other ways in ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_retry_through_another_broker_gets_the_same_answer(door: Door) -> None:
-    first = await door.create(1, host="10.0.0.1")
+async def test_a_retry_through_another_broker_gets_the_same_answer(client: Client) -> None:
+    first = await client.create(1, host="10.0.0.1")
     request = creation()
     request.header.request_id.CopyFrom(pb.RequestId(client_id=CLIENT, sequence=1))
     request.header.timeout_ms = 123
     envelope = EnvelopeRequest("CreateTopics", ANONYMOUS, request.SerializeToString(), "client", None, "10.0.0.2")
-    body = msgspec.msgpack.encode(envelope)
-    handler = door.service.peer_handlers()[Api.ENVELOPE]
-    answer = await handler(PeerRequest(Api.ENVELOPE, 0, ReplicaKey(1), body, ANONYMOUS, "test"))  # type: ignore[operator]
-    wrapped = msgspec.msgpack.decode(answer, type=EnvelopeResponse)
+    wrapped = await client.served.peer(Api.ENVELOPE, envelope, EnvelopeResponse)
     assert body_of(pb.CreateTopicsResponse.FromString(wrapped.response)) == body_of(first)
 
 
-async def test_who_may_not_ask_is_refused_and_leaves_no_trace(door: Door) -> None:
+async def test_who_may_not_ask_is_refused_and_leaves_no_trace(client: Client, tools: Any) -> None:
     static = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
-    door.cluster.controller.settings = msgspec.structs.replace(door.cluster.settings, static=static)
-    guarded = Door(door.cluster, door.accepts, AccessSettings(is_enabled=True, super_users=frozenset({"User:admin"})))
+    client.cluster.controller.settings = msgspec.structs.replace(client.cluster.settings, static=static)
+    access = AccessSettings(is_enabled=True, super_users=frozenset({"User:admin"}))
+    guarded = Client(tools.ServedController(client.cluster, client.served.accepts, access=access))
     assert code_of(await guarded.create(1, principal="User:alice")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert guarded.outcomes() == []
     first = await guarded.create(1, principal="User:admin")
@@ -405,26 +395,26 @@ def test_every_write_can_be_named_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("api", sorted(REQUESTS))
-async def test_every_write_is_answered_once(door: Door, api: str) -> None:
-    door.cluster.controller.settings = msgspec.structs.replace(
-        door.cluster.settings,
+async def test_every_write_is_answered_once(client: Client, api: str) -> None:
+    client.cluster.controller.settings = msgspec.structs.replace(
+        client.cluster.settings,
         static={"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"},
     )
-    await door.create(None)
-    await door.cluster.register(8)
+    await client.create(None)
+    await client.cluster.register(8)
     request = REQUESTS[api]
     if api == "AllocateProducerIds":
-        request.broker_epoch = door.cluster.broker(0).epoch
-    first = await door.call(api, request, 1)
+        request.broker_epoch = client.cluster.broker(0).epoch
+    first = await client.call(api, request, 1)
     assert first.header.error_code == ErrorCode.NONE, first
-    assert len(door.outcomes()) == 1
-    end_offset = door.cluster.quorum.end_offset
-    again = await door.call(api, request, 1)
+    assert len(client.outcomes()) == 1
+    end_offset = client.cluster.quorum.end_offset
+    again = await client.call(api, request, 1)
     assert body_of(again) == body_of(first)
-    assert door.cluster.quorum.end_offset == end_offset
+    assert client.cluster.quorum.end_offset == end_offset
     assert again.header.metadata_offset == first.header.metadata_offset
 
 
-async def test_the_id_of_a_read_is_ignored(door: Door) -> None:
-    answers = [await door.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest(), 1, client_id=b"x") for _ in "ab"]
+async def test_the_id_of_a_read_is_ignored(client: Client) -> None:
+    answers = [await client.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest(), 1, client_id=b"x") for _ in "ab"]
     assert [answer.header.error_code for answer in answers] == [0, 0]

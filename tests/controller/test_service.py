@@ -1,21 +1,18 @@
-"""The controller's doors: headers of admin calls, refusals of whole requests, peers' requests, envelopes."""
+"""The controller's API: headers of admin calls, refusals of whole requests, peers' requests, envelopes."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 import trio
 import trio.testing
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.api.apis import APIS, Kind
-from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.reassignment.listing import listing
 from kraftlab.controller.topics import description
 from kraftlab.metadata.errors import ErrorCode
@@ -36,10 +33,8 @@ from kraftlab.metadata.peer_rpc import (
 )
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import ZERO, to_text
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
-from kraftlab.wire.transport import DirectHandler, PeerRequest
 
 ANONYMOUS = "User:ANONYMOUS"
 FEATURES = supported_features()
@@ -56,74 +51,35 @@ def _answers_nothing(api: str) -> Callable[[Any], Awaitable[Any]]:
 CHANGES = {api: _answers_nothing(api) for api in ("AddRaftVoter", "RemoveRaftVoter", "TransferLeadership")}
 
 
-class Door:
-    """The service of a controller, with the log committing as soon as nobody runs. `accepts`: calls are offered to `accept`
-    first, as the gRPC server does.
-    """
+async def _describe_quorum(request: Any) -> pb.DescribeQuorumResponse:
+    return pb.DescribeQuorumResponse(leader_id=3000)
 
-    def __init__(self, cluster: Any, accepts: bool) -> None:
-        self.cluster = cluster
-        self.accepts = accepts
-        self.service = ControllerService(
-            cluster.controller, cluster.clock, {"DescribeQuorum": self.quorum, "DescribeMetadata": self.metadata, **CHANGES}
-        )
 
-    async def quorum(self, request: Any) -> pb.DescribeQuorumResponse:
-        return pb.DescribeQuorumResponse(leader_id=3000)
+async def _describe_metadata(request: Any) -> pb.DescribeMetadataResponse:
+    return pb.DescribeMetadataResponse(node_id=3000)
 
-    async def metadata(self, request: Any) -> pb.DescribeMetadataResponse:
-        return pb.DescribeMetadataResponse(node_id=3000)
+
+LOCAL = {"DescribeQuorum": _describe_quorum, "DescribeMetadata": _describe_metadata, **CHANGES}
+
+
+class Client:
+    """An anonymous client of a controller, with the log committing as soon as nobody runs."""
+
+    def __init__(self, served: Any) -> None:
+        self.served = served
+        self.cluster = served.cluster
+        self.service = served.service
+        self.peer = served.peer
 
     async def call(self, api: str, request: Any, **header: Any) -> Any:
         request.header.MergeFrom(pb.RequestHeader(**header))
-        answers: list[Any] = []
-        call = Call(api, request, ANONYMOUS)
-        later = self.service.accept(call, answers.append) if self.accepts else partial(self.service.dispatch, call)
-        if later is None:
-            await self.cluster.commit()
-            return answers[0]
-
-        async def finish() -> None:
-            answers.append(await later())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(finish)
-            await trio.testing.wait_all_tasks_blocked()
-            await self.cluster.commit()
-        return answers[0]
-
-    async def peer(self, api: int, request: Any, response_type: Any) -> Any:
-        """Sends a peer request; the decoded response, or (code, text) of a refusal."""
-        handler = self.service.peer_handlers()[api]
-        body = request if isinstance(request, bytes) else msgspec.msgpack.encode(request)
-        peer_request = PeerRequest(api, 0, ReplicaKey(1), body, ANONYMOUS, "test")
-        if isinstance(handler, DirectHandler):
-            responder = Responder()
-            handler.accept(peer_request, responder)  # type: ignore[arg-type]
-            await self.cluster.commit()
-            assert responder.answer is not None
-            if isinstance(responder.answer, tuple):
-                return responder.answer
-            return msgspec.msgpack.decode(responder.answer, type=response_type)
-        return msgspec.msgpack.decode(await handler(peer_request), type=response_type)
-
-
-class Responder:
-    def __init__(self) -> None:
-        self.answer: bytes | tuple[int, str] | None = None
-        self.on_abandoned: Callable[[], None] | None = None
-
-    def reply(self, body: bytes) -> None:
-        self.answer = body
-
-    def refuse(self, code: int, message: str) -> None:
-        self.answer = (code, message)
+        return await self.served.ask(Call(api, request, ANONYMOUS))
 
 
 @pytest.fixture(params=[True, False], ids=["accept", "dispatch"])
-async def door(cluster: Any, request: pytest.FixtureRequest) -> Door:
+async def client(cluster: Any, tools: Any, request: pytest.FixtureRequest) -> Client:
     await cluster.start_brokers(0, 1, 2)
-    made = Door(cluster, request.param)
+    made = Client(tools.ServedController(cluster, request.param, LOCAL))
     listeners = (Listener("CONTROLLER", "c", 1), Listener("GRPC", "c", 2))
     registration = ControllerRegistrationRequest(3000, b"i" * 16, listeners, FEATURES)
     await made.peer(Api.CONTROLLER_REGISTRATION, registration, ControllerRegistrationResponse)
@@ -149,30 +105,30 @@ def test_every_method_of_the_admin_service_has_a_row() -> None:
 # --- what needs no task -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_write_is_taken_at_once_and_answered_when_it_is_committed(door: Door) -> None:
+async def test_a_write_is_taken_at_once_and_answered_when_it_is_committed(client: Client) -> None:
     answers: list[Any] = []
-    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append) is None
+    assert client.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append) is None
     assert not answers
-    await door.cluster.commit()
+    await client.cluster.commit()
     assert (answers[0].topics[0].error_code, answers[0].header.leader_id) == (0, 3000)
 
 
-async def test_a_write_in_flight_is_answered_when_leadership_is_lost_and_names_the_new_leader(door: Door) -> None:
+async def test_a_write_in_flight_is_answered_when_leadership_is_lost_and_names_the_new_leader(client: Client) -> None:
     answers: list[Any] = []
-    assert door.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append) is None
-    await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
+    assert client.service.accept(Call("CreateTopics", creation(), ANONYMOUS), answers.append) is None
+    await client.cluster.controller.leader_changed(client.cluster.quorum.epoch + 1, 3001, {})
     header = answers[0].header
     assert (header.error_code, header.leader_id) == (ErrorCode.NOT_CONTROLLER, 3001)
     assert answers[0].topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
-async def test_reads_and_writes_that_wait_are_left_to_a_task(door: Door) -> None:
+async def test_reads_and_writes_that_wait_are_left_to_a_task(client: Client) -> None:
     later = pb.CreateTopicsRequest(topics=creation().topics, header=pb.RequestHeader(min_offset=1 << 40))
     for api, request in (("DescribeCluster", pb.DescribeClusterRequest()), ("CreateTopics", later)):
-        assert door.service.accept(Call(api, request, ANONYMOUS), pytest.fail) is not None
+        assert client.service.accept(Call(api, request, ANONYMOUS), pytest.fail) is not None
 
 
-async def test_what_is_refused_or_asks_for_nothing_is_answered_at_once(door: Door) -> None:
+async def test_what_is_refused_or_asks_for_nothing_is_answered_at_once(client: Client) -> None:
     elsewhere = pb.RequestHeader(cluster_id="other")
     for api, request, code in (
         ("CreateTopics", pb.CreateTopicsRequest(), ErrorCode.NONE),
@@ -180,44 +136,44 @@ async def test_what_is_refused_or_asks_for_nothing_is_answered_at_once(door: Doo
         ("DescribeCluster", pb.DescribeClusterRequest(header=elsewhere), ErrorCode.INCONSISTENT_CLUSTER_ID),
     ):
         answers: list[Any] = []
-        assert door.service.accept(Call(api, request, ANONYMOUS), answers.append) is None
+        assert client.service.accept(Call(api, request, ANONYMOUS), answers.append) is None
         assert (answers[0].header.error_code, answers[0].header.leader_id) == (code, 3000)
 
 
-async def test_a_write_that_waited_is_due_from_its_arrival(door: Door) -> None:
+async def test_a_write_that_waited_is_due_from_its_arrival(client: Client) -> None:
     """The time in which a call waits for a task and for its offset counts."""
-    offset = door.cluster.controller.applied_offset
+    offset = client.cluster.controller.applied_offset
     request = creation()
     request.header.MergeFrom(pb.RequestHeader(min_offset=offset + 1, timeout_ms=100))
-    later = door.service.accept(Call("CreateTopics", request, ANONYMOUS), pytest.fail)
+    later = client.service.accept(Call("CreateTopics", request, ANONYMOUS), pytest.fail)
     assert later is not None
-    door.cluster.controller.write("more", lambda state, context: _config_outcome())
-    await door.cluster.commit()
-    door.cluster.clock.now_ms += 100
+    client.cluster.controller.write("more", lambda state, context: _config_outcome())
+    await client.cluster.commit()
+    client.cluster.clock.now_ms += 100
     response: Any = await later()
     assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert not door.cluster.controller.newest.image.topics.by_name
+    assert not client.cluster.controller.newest.image.topics.by_name
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_says_what_it_reflects_and_who_is_active(door: Door) -> None:
-    response = await door.call("CreateTopics", creation())
+async def test_an_answer_says_what_it_reflects_and_who_is_active(client: Client) -> None:
+    response = await client.call("CreateTopics", creation())
     header = response.header
     assert response.topics[0].error_code == 0
-    assert header.metadata_offset == door.cluster.quorum.end_offset == door.cluster.controller.applied_offset
-    assert (header.error_code, header.epoch, header.leader_id) == (0, door.cluster.quorum.epoch, 3000)
+    assert header.metadata_offset == client.cluster.quorum.end_offset == client.cluster.controller.applied_offset
+    assert (header.error_code, header.epoch, header.leader_id) == (0, client.cluster.quorum.epoch, 3000)
     assert (header.leader.host, header.leader.port) == ("c", 2)
-    described = await door.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())
+    described = await client.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())
     assert described.header.metadata_offset == header.metadata_offset
 
 
-async def test_requests_for_another_cluster_are_refused(door: Door) -> None:
-    response = await door.call("CreateTopics", creation(), cluster_id="other")
+async def test_requests_for_another_cluster_are_refused(client: Client) -> None:
+    response = await client.call("CreateTopics", creation(), cluster_id="other")
     assert response.header.error_code == response.topics[0].error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert "other" in response.header.error_message
-    response = await door.call("CreateTopics", creation(), cluster_id=door.cluster.settings.cluster_id)
+    response = await client.call("CreateTopics", creation(), cluster_id=client.cluster.settings.cluster_id)
     assert response.header.error_code == 0
 
 
@@ -225,112 +181,112 @@ LINEARIZABLE_READS = [api for api, row in APIS.items() if row.kind in (Kind.READ
 
 
 @pytest.mark.parametrize("api", LINEARIZABLE_READS)
-async def test_every_read_of_replicated_state_can_be_linearizable(door: Door, api: str) -> None:
-    response = await door.call(api, METHODS[api].request(), read_mode=pb.READ_MODE_LINEARIZABLE)
+async def test_every_read_of_replicated_state_can_be_linearizable(client: Client, api: str) -> None:
+    response = await client.call(api, METHODS[api].request(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code in (ErrorCode.NONE, ErrorCode.SECURITY_DISABLED)
-    assert response.header.metadata_offset >= door.cluster.controller.applied_offset
+    assert response.header.metadata_offset >= client.cluster.controller.applied_offset
 
 
-async def test_a_linearizable_read_waits_until_what_the_quorum_says_is_applied(door: Door, autojump_clock: Any) -> None:
-    offset = door.cluster.controller.applied_offset
+async def test_a_linearizable_read_waits_until_what_the_quorum_says_is_applied(client: Client, autojump_clock: Any) -> None:
+    offset = client.cluster.controller.applied_offset
 
     async def ahead() -> int:
         return offset + 1
 
-    door.cluster.quorum.read_index = ahead
-    door.cluster.controller.write("more", lambda state, context: _config_outcome())
-    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    client.cluster.quorum.read_index = ahead
+    client.cluster.controller.write("more", lambda state, context: _config_outcome())
+    response = await client.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert (response.header.error_code, response.header.metadata_offset) == (0, offset + 1)
-    response = await door.call(
+    response = await client.call(
         "DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE, min_offset=offset + 2, timeout_ms=50
     )
     assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT, "both conditions hold, or there is no answer"
     assert str(offset + 2) in response.header.error_message
 
 
-async def test_a_linearizable_read_that_nobody_confirms_in_time_is_not_answered(door: Door, autojump_clock: Any) -> None:
-    door.cluster.quorum.confirms = None
+async def test_a_linearizable_read_that_nobody_confirms_in_time_is_not_answered(client: Client, autojump_clock: Any) -> None:
+    client.cluster.quorum.confirms = None
     request = pb.DescribeTopicPartitionsRequest()
-    response = await door.call("DescribeTopicPartitions", request, read_mode=pb.READ_MODE_LINEARIZABLE, timeout_ms=300)
+    response = await client.call("DescribeTopicPartitions", request, read_mode=pb.READ_MODE_LINEARIZABLE, timeout_ms=300)
     assert response.header.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert response.header.error_message.startswith("Not answered")
     assert not response.topics
 
 
-async def test_who_does_not_lead_or_no_longer_does_sends_linearizable_readers_away(door: Door) -> None:
-    door.cluster.quorum.confirms = False
-    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+async def test_who_does_not_lead_or_no_longer_does_sends_linearizable_readers_away(client: Client) -> None:
+    client.cluster.quorum.confirms = False
+    response = await client.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == ErrorCode.NOT_CONTROLLER
-    door.cluster.quorum.confirms = True
-    await door.cluster.lose_leadership(survives=True)
-    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+    client.cluster.quorum.confirms = True
+    await client.cluster.lose_leadership(survives=True)
+    response = await client.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == ErrorCode.NOT_CONTROLLER
     assert "3001" in response.header.error_message
-    committed = await door.call("DescribeCluster", pb.DescribeClusterRequest())
+    committed = await client.call("DescribeCluster", pb.DescribeClusterRequest())
     assert committed.header.error_code == 0, "committed state is read anywhere"
 
 
-async def test_too_many_linearizable_reads_are_turned_away(door: Door) -> None:
-    door.cluster.quorum.overloaded = True
-    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+async def test_too_many_linearizable_reads_are_turned_away(client: Client) -> None:
+    client.cluster.quorum.overloaded = True
+    response = await client.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-async def test_what_a_node_says_of_itself_is_never_linearizable(door: Door) -> None:
-    response = await door.call("DescribeMetadata", pb.DescribeMetadataRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
+async def test_what_a_node_says_of_itself_is_never_linearizable(client: Client) -> None:
+    response = await client.call("DescribeMetadata", pb.DescribeMetadataRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert "min_offset" in response.header.error_message
 
 
-async def test_a_write_does_not_care_about_the_read_mode(door: Door) -> None:
-    response = await door.call("CreateTopics", creation(), read_mode=pb.READ_MODE_LINEARIZABLE)
+async def test_a_write_does_not_care_about_the_read_mode(client: Client) -> None:
+    response = await client.call("CreateTopics", creation(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == 0
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 async def test_a_write_without_time_is_refused_everywhere_without_text_before_any_other_check(
-    door: Door, timeout_ms: int
+    client: Client, timeout_ms: int
 ) -> None:
-    response = await door.call("AlterPartitionReassignments", move(("no", 0, (0,))), timeout_ms=timeout_ms)
+    response = await client.call("AlterPartitionReassignments", move(("no", 0, (0,))), timeout_ms=timeout_ms)
     entry = response.responses[0].partitions[0]
     assert response.header.error_code == entry.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert not response.header.HasField("error_message") and not entry.HasField("error_message")
-    created = await door.call("CreateTopics", creation(), timeout_ms=timeout_ms)
+    created = await client.call("CreateTopics", creation(), timeout_ms=timeout_ms)
     assert (created.topics[0].error_code, created.topics[0].num_partitions) == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
-async def test_a_listing_needs_no_time(door: Door) -> None:
-    response = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest(), timeout_ms=0)
+async def test_a_listing_needs_no_time(client: Client) -> None:
+    response = await client.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest(), timeout_ms=0)
     assert response.header.error_code == 0
 
 
-async def test_a_write_that_waits_in_the_queue_past_its_timeout_does_nothing(door: Door) -> None:
-    door.cluster.controller.queue.hold()
+async def test_a_write_that_waits_in_the_queue_past_its_timeout_does_nothing(client: Client) -> None:
+    client.cluster.controller.queue.hold()
     answers: list[Any] = []
 
     async def dispatch() -> None:
         request = creation()
         request.header.timeout_ms = 50
-        answers.append(await door.service.dispatch(Call("CreateTopics", request, ANONYMOUS)))
+        answers.append(await client.service.dispatch(Call("CreateTopics", request, ANONYMOUS)))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(dispatch)
         await trio.testing.wait_all_tasks_blocked()
-        door.cluster.clock.now_ms += 50
-        door.cluster.controller.queue.run_due()
+        client.cluster.clock.now_ms += 50
+        client.cluster.controller.queue.run_due()
     assert answers[0].header.error_code == answers[0].topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    door.cluster.controller.queue.resume()
-    await door.cluster.commit()
-    assert not door.cluster.controller.committed.image.topics.by_name
+    client.cluster.controller.queue.resume()
+    await client.cluster.commit()
+    assert not client.cluster.controller.committed.image.topics.by_name
 
 
-async def test_min_offset_waits_until_it_is_applied_or_the_time_is_over(door: Door, autojump_clock: Any) -> None:
-    offset = door.cluster.controller.applied_offset
-    late = await door.call("DescribeCluster", pb.DescribeClusterRequest(), min_offset=offset + 1, timeout_ms=200)
+async def test_min_offset_waits_until_it_is_applied_or_the_time_is_over(client: Client, autojump_clock: Any) -> None:
+    offset = client.cluster.controller.applied_offset
+    late = await client.call("DescribeCluster", pb.DescribeClusterRequest(), min_offset=offset + 1, timeout_ms=200)
     assert late.header.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert str(offset + 1) in late.header.error_message
-    door.cluster.controller.write("more", lambda state, context: _config_outcome())
-    reached = await door.call("DescribeCluster", pb.DescribeClusterRequest(), min_offset=offset + 1, timeout_ms=200)
+    client.cluster.controller.write("more", lambda state, context: _config_outcome())
+    reached = await client.call("DescribeCluster", pb.DescribeClusterRequest(), min_offset=offset + 1, timeout_ms=200)
     assert reached.header.error_code == 0
     assert reached.header.metadata_offset == offset + 1
 
@@ -342,62 +298,62 @@ def _config_outcome() -> Any:
     return Outcome([NoOp(0)], "")
 
 
-async def test_a_request_that_asks_for_nothing_is_answered_even_if_the_queue_stands(door: Door) -> None:
-    door.cluster.controller.queue.hold()
+async def test_a_request_that_asks_for_nothing_is_answered_even_if_the_queue_stands(client: Client) -> None:
+    client.cluster.controller.queue.hold()
     for api, request in [
         ("CreateTopics", pb.CreateTopicsRequest()),
         ("DeleteTopics", pb.DeleteTopicsRequest()),
         ("IncrementalAlterConfigs", pb.IncrementalAlterConfigsRequest()),
         ("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest()),
     ]:
-        response = await door.service.dispatch(Call(api, request, ANONYMOUS))
+        response = await client.service.dispatch(Call(api, request, ANONYMOUS))
         assert response.header.error_code == 0  # type: ignore[attr-defined]
     assert response.allow_replication_factor_change  # type: ignore[attr-defined]
     assert response.header.HasField("error_message"), "Kafka's answer to an empty reassignment has an empty text"  # type: ignore[attr-defined]
 
 
-async def test_a_standby_refuses_changes_in_every_entry_and_serves_reads(door: Door) -> None:
-    await door.call("CreateTopics", creation())
-    await door.call("AlterPartitionReassignments", move(("t", 0, (1, 2))))
-    await door.cluster.lose_leadership(survives=True, leader_id=3001)
+async def test_a_standby_refuses_changes_in_every_entry_and_serves_reads(client: Client) -> None:
+    await client.call("CreateTopics", creation())
+    await client.call("AlterPartitionReassignments", move(("t", 0, (1, 2))))
+    await client.cluster.lose_leadership(survives=True, leader_id=3001)
     text = "The active controller appears to be node 3001."
-    response = await door.call("AlterPartitionReassignments", move(("t", 0, (0,)), ("u", 3, (0,))))
+    response = await client.call("AlterPartitionReassignments", move(("t", 0, (0,)), ("u", 3, (0,))))
     entries = [p for topic in response.responses for p in topic.partitions]
     assert [(p.error_code, p.error_message) for p in entries] == [(41, text)] * 2
     assert (response.header.error_code, response.header.error_message) == (41, text)
     assert (response.header.leader_id, response.header.HasField("leader")) == (3001, False), "its endpoint is not known yet"
-    assert (await door.call("CreateTopics", creation("u"))).topics[0].error_code == 41
+    assert (await client.call("CreateTopics", creation("u"))).topics[0].error_code == 41
     deletion = pb.DeleteTopicsRequest(topics=[pb.DeleteTopicState(name="t")])
-    deleted = (await door.call("DeleteTopics", deletion)).responses[0]
+    deleted = (await client.call("DeleteTopics", deletion)).responses[0]
     assert (deleted.name, deleted.topic_id, deleted.error_code) == ("t", to_text(ZERO), 41)
     change = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource_type=2, resource_name="t")])
-    assert (await door.call("IncrementalAlterConfigs", change)).responses[0].error_code == 41
-    assert (await door.call("DescribeQuorum", pb.DescribeQuorumRequest())).header.error_code == 41
+    assert (await client.call("IncrementalAlterConfigs", change)).responses[0].error_code == 41
+    assert (await client.call("DescribeQuorum", pb.DescribeQuorumRequest())).header.error_code == 41
     for api in CHANGES:
-        answer = await door.call(api, METHODS[api].request())
+        answer = await client.call(api, METHODS[api].request())
         assert (answer.header.error_code, answer.header.leader_id) == (41, 3001), api
-    listing = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    listing = await client.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
     assert listing.topics[0].name == "t"
 
 
-async def test_calls_about_log_directories_belong_to_brokers(door: Door) -> None:
+async def test_calls_about_log_directories_belong_to_brokers(client: Client) -> None:
     for api, request in [
         ("DescribeLogDirs", pb.DescribeLogDirsRequest()),
         ("AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest()),
     ]:
-        response = await door.call(api, request)
+        response = await client.call(api, request)
         assert response.header.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-async def test_local_calls_are_passed_on(door: Door) -> None:
-    assert (await door.call("DescribeQuorum", pb.DescribeQuorumRequest())).leader_id == 3000
-    assert (await door.call("DescribeMetadata", pb.DescribeMetadataRequest())).node_id == 3000
+async def test_local_calls_are_passed_on(client: Client) -> None:
+    assert (await client.call("DescribeQuorum", pb.DescribeQuorumRequest())).leader_id == 3000
+    assert (await client.call("DescribeMetadata", pb.DescribeMetadataRequest())).node_id == 3000
 
 
-async def test_describe_cluster(door: Door) -> None:
-    await door.cluster.stop_broker(2)
-    response = await door.call("DescribeCluster", pb.DescribeClusterRequest(include_fenced_brokers=True))
-    assert (response.cluster_id, response.controller_id, response.node_id) == (door.cluster.settings.cluster_id, 3000, 3000)
+async def test_describe_cluster(client: Client) -> None:
+    await client.cluster.stop_broker(2)
+    response = await client.call("DescribeCluster", pb.DescribeClusterRequest(include_fenced_brokers=True))
+    assert (response.cluster_id, response.controller_id, response.node_id) == (client.cluster.settings.cluster_id, 3000, 3000)
     assert [(b.broker_id, b.port, b.peer_port, b.is_fenced) for b in response.brokers] == [
         (0, 8000, 9000, False),
         (1, 8001, 9001, False),
@@ -405,203 +361,195 @@ async def test_describe_cluster(door: Door) -> None:
     ]
     assert not response.brokers[0].HasField("rack")
     assert [(c.controller_id, c.port, c.peer_port) for c in response.controllers] == [(3000, 2, 1)]
-    response = await door.call("DescribeCluster", pb.DescribeClusterRequest())
+    response = await client.call("DescribeCluster", pb.DescribeClusterRequest())
     assert [b.broker_id for b in response.brokers] == [0, 1]
 
 
-async def test_configs_are_described_through_the_door(door: Door) -> None:
+async def test_configs_are_described_through_the_door(client: Client) -> None:
     request = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource_type=4, resource_name="0")])
-    assert (await door.call("DescribeConfigs", request)).results[0].error_code == 0
+    assert (await client.call("DescribeConfigs", request)).results[0].error_code == 0
 
 
 # --- peers ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_broker_registers_and_is_unfenced_over_peer_requests(door: Door) -> None:
-    registration = door.cluster.registration(7)
-    response = await door.peer(Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse)
-    assert response.error == 0 and response.broker_epoch == door.cluster.broker(7).epoch
-    beat = await door.peer(Api.BROKER_HEARTBEAT, door.cluster.beat(7), BrokerHeartbeatResponse)
+async def test_a_broker_registers_and_is_unfenced_over_peer_requests(client: Client) -> None:
+    registration = client.cluster.registration(7)
+    response = await client.peer(Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse)
+    assert response.error == 0 and response.broker_epoch == client.cluster.broker(7).epoch
+    beat = await client.peer(Api.BROKER_HEARTBEAT, client.cluster.beat(7), BrokerHeartbeatResponse)
     assert beat == BrokerHeartbeatResponse(0, None, is_caught_up=True, is_fenced=False)
 
 
-async def test_refusals_of_peers_stand_in_the_response(door: Door) -> None:
-    registration = door.cluster.registration(7, cluster_id="other")
-    response = await door.peer(Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse)
+async def test_refusals_of_peers_stand_in_the_response(client: Client) -> None:
+    registration = client.cluster.registration(7, cluster_id="other")
+    response = await client.peer(Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse)
     assert response.error == ErrorCode.INCONSISTENT_CLUSTER_ID and "other" in response.message
-    await door.cluster.lose_leadership(survives=True)
+    await client.cluster.lose_leadership(survives=True)
     change = AlterPartitionRequest(0, 1, ())
-    assert (await door.peer(Api.ALTER_PARTITION, change, AlterPartitionResponse)).error == ErrorCode.NOT_CONTROLLER
-    beat = door.cluster.beat(0)
-    assert (await door.peer(Api.BROKER_HEARTBEAT, beat, BrokerHeartbeatResponse)).error == ErrorCode.NOT_CONTROLLER
+    assert (await client.peer(Api.ALTER_PARTITION, change, AlterPartitionResponse)).error == ErrorCode.NOT_CONTROLLER
+    beat = client.cluster.beat(0)
+    assert (await client.peer(Api.BROKER_HEARTBEAT, beat, BrokerHeartbeatResponse)).error == ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.parametrize("api", [Api.ALTER_PARTITION, Api.BROKER_HEARTBEAT, Api.BROKER_REGISTRATION, Api.ASSIGN_REPLICAS_TO_DIRS])
-async def test_bodies_that_cannot_be_read_are_refused(door: Door, api: int) -> None:
-    code, text = await door.peer(api, b"\xc1garbage", None)
+async def test_bodies_that_cannot_be_read_are_refused(client: Client, api: int) -> None:
+    code, text = await client.peer(api, b"\xc1garbage", None)
     assert code == ErrorCode.INVALID_REQUEST
     assert "cannot be read" in text
 
 
-async def test_a_controller_that_registers_what_is_known_writes_nothing(door: Door) -> None:
+async def test_a_controller_that_registers_what_is_known_writes_nothing(client: Client) -> None:
     request = ControllerRegistrationRequest(3001, b"j" * 16, (Listener("GRPC", "d", 3),), FEATURES)
     for writes in (1, 0):
-        end = door.cluster.quorum.end_offset
-        response = await door.peer(Api.CONTROLLER_REGISTRATION, request, ControllerRegistrationResponse)
+        end = client.cluster.quorum.end_offset
+        response = await client.peer(Api.CONTROLLER_REGISTRATION, request, ControllerRegistrationResponse)
         assert response.error == 0
-        assert door.cluster.quorum.end_offset == end + writes
+        assert client.cluster.quorum.end_offset == end + writes
     old = ControllerRegistrationRequest(3002, b"k" * 16, ())
-    response = await door.peer(Api.CONTROLLER_REGISTRATION, old, ControllerRegistrationResponse)
+    response = await client.peer(Api.CONTROLLER_REGISTRATION, old, ControllerRegistrationResponse)
     assert response.error == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def envelope(door: Door, api: str, request: bytes) -> EnvelopeResponse:
-    answers: list[EnvelopeResponse] = []
-
-    async def send() -> None:
-        answers.append(await door.peer(Api.ENVELOPE, EnvelopeRequest(api, ANONYMOUS, request), EnvelopeResponse))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(send)
-        await trio.testing.wait_all_tasks_blocked()
-        await door.cluster.commit()
-    return answers[0]
+async def envelope(client: Client, api: str, request: bytes) -> EnvelopeResponse:
+    answer: EnvelopeResponse = await client.peer(Api.ENVELOPE, EnvelopeRequest(api, ANONYMOUS, request), EnvelopeResponse)
+    return answer
 
 
-async def test_an_admin_call_that_a_broker_passes_on_is_answered_like_any_other(door: Door) -> None:
-    answer = await envelope(door, "CreateTopics", creation().SerializeToString())
+async def test_an_admin_call_that_a_broker_passes_on_is_answered_like_any_other(client: Client) -> None:
+    answer = await envelope(client, "CreateTopics", creation().SerializeToString())
     assert answer.error == 0
     response = pb.CreateTopicsResponse.FromString(answer.response)
     assert (response.topics[0].name, response.topics[0].error_code) == ("t", 0)
 
 
-async def test_an_envelope_says_when_the_controller_has_moved(door: Door) -> None:
-    await door.cluster.lose_leadership(survives=True)
-    answer = await envelope(door, "CreateTopics", creation().SerializeToString())
+async def test_an_envelope_says_when_the_controller_has_moved(client: Client) -> None:
+    await client.cluster.lose_leadership(survives=True)
+    answer = await envelope(client, "CreateTopics", creation().SerializeToString())
     assert answer.error == ErrorCode.NOT_CONTROLLER
     assert pb.CreateTopicsResponse.FromString(answer.response).topics[0].error_code == 41
 
 
-async def test_envelopes_with_unknown_calls_or_garbage_are_refused(door: Door) -> None:
-    assert (await envelope(door, "NoSuchCall", b"")).error == ErrorCode.UNSUPPORTED_VERSION
-    assert (await envelope(door, "CreateTopics", b"\xff\xff")).error == ErrorCode.INVALID_REQUEST
+async def test_envelopes_with_unknown_calls_or_garbage_are_refused(client: Client) -> None:
+    assert (await envelope(client, "NoSuchCall", b"")).error == ErrorCode.UNSUPPORTED_VERSION
+    assert (await envelope(client, "CreateTopics", b"\xff\xff")).error == ErrorCode.INVALID_REQUEST
 
 
 # --- moves ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_move_is_the_callers_unless_the_request_names_somebody(door: Door) -> None:
-    await door.cluster.create("t", (0,), (0,))
-    await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+async def test_a_move_is_the_callers_unless_the_request_names_somebody(client: Client) -> None:
+    await client.cluster.create("t", (0,), (0,))
+    await client.call("AlterPartitionReassignments", move(("t", 0, (1,))))
     named = move(("t", 1, (1,)))
     named.initiator = "the night shift"
-    await door.call("AlterPartitionReassignments", named)
-    listed = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    await client.call("AlterPartitionReassignments", named)
+    listed = await client.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
     assert [entry.initiator for entry in listed.topics[0].partitions] == [ANONYMOUS, "the night shift"]
     assert listed.has_progress
 
 
-async def test_all_moves_are_cancelled_although_the_request_names_no_topic(door: Door) -> None:
-    await door.cluster.create("t", (0,))
-    await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
-    response = await door.call("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest(cancel_all=True))
+async def test_all_moves_are_cancelled_although_the_request_names_no_topic(client: Client) -> None:
+    await client.cluster.create("t", (0,))
+    await client.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+    response = await client.call("AlterPartitionReassignments", pb.AlterPartitionReassignmentsRequest(cancel_all=True))
     assert [entry.error_code for topic in response.responses for entry in topic.partitions] == [0]
-    assert door.cluster.listed() == []
+    assert client.cluster.listed() == []
 
 
-async def test_an_answer_tells_what_was_never_begun_from_what_may_have_been_done(door: Door) -> None:
-    await door.cluster.create("t", (0,))
-    never = await door.call("AlterPartitionReassignments", move(("t", 0, (1,))), timeout_ms=0)
+async def test_an_answer_tells_what_was_never_begun_from_what_may_have_been_done(client: Client) -> None:
+    await client.cluster.create("t", (0,))
+    never = await client.call("AlterPartitionReassignments", move(("t", 0, (1,))), timeout_ms=0)
     assert (never.header.error_code, never.header.outcome_unknown) == (ErrorCode.REQUEST_TIMED_OUT, False)
     assert never.responses[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     answers: list[Any] = []
     request = move(("t", 0, (1,)))
     request.header.timeout_ms = 300
-    assert door.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append) is None
-    door.cluster.clock.now_ms += 301
-    door.cluster.controller.queue.run_due()
+    assert client.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append) is None
+    client.cluster.clock.now_ms += 301
+    client.cluster.controller.queue.run_due()
     [unknown] = answers
     assert (unknown.header.error_code, unknown.header.outcome_unknown) == (ErrorCode.REQUEST_TIMED_OUT, True)
-    assert unknown.header.metadata_offset == door.cluster.quorum.end_offset
+    assert unknown.header.metadata_offset == client.cluster.quorum.end_offset
     assert unknown.responses[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    await door.cluster.commit()
-    assert door.cluster.listed() == [("t", 0)]
+    await client.cluster.commit()
+    assert client.cluster.listed() == [("t", 0)]
 
 
-async def test_a_change_lost_with_the_leadership_is_unknown(door: Door) -> None:
-    await door.cluster.create("t", (0,))
+async def test_a_change_lost_with_the_leadership_is_unknown(client: Client) -> None:
+    await client.cluster.create("t", (0,))
     answers: list[Any] = []
-    assert door.service.accept(Call("AlterPartitionReassignments", move(("t", 0, (1,))), ANONYMOUS), answers.append) is None
-    await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
+    assert client.service.accept(Call("AlterPartitionReassignments", move(("t", 0, (1,))), ANONYMOUS), answers.append) is None
+    await client.cluster.controller.leader_changed(client.cluster.quorum.epoch + 1, 3001, {})
     assert (answers[0].header.error_code, answers[0].header.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, True)
-    standby = await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+    standby = await client.call("AlterPartitionReassignments", move(("t", 0, (1,))))
     assert (standby.header.error_code, standby.header.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, False)
 
 
-async def test_changes_lost_with_the_leadership_are_told_where_each_would_stand(door: Door) -> None:
+async def test_changes_lost_with_the_leadership_are_told_where_each_would_stand(client: Client) -> None:
     """Who reads at that offset later knows whether it survived; at an earlier one it may not be there yet."""
-    await door.cluster.create("t", (0,), (0,))
+    await client.cluster.create("t", (0,), (0,))
     answers: list[Any] = []
     ends: list[int] = []
     for number in (0, 1):
         request = move(("t", number, (1,)))
-        assert door.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append) is None
-        ends.append(door.cluster.quorum.end_offset)
-    await door.cluster.controller.leader_changed(door.cluster.quorum.epoch + 1, 3001, {})
+        assert client.service.accept(Call("AlterPartitionReassignments", request, ANONYMOUS), answers.append) is None
+        ends.append(client.cluster.quorum.end_offset)
+    await client.cluster.controller.leader_changed(client.cluster.quorum.epoch + 1, 3001, {})
     assert [answer.header.metadata_offset for answer in answers] == ends
 
 
-async def test_progress_is_taken_from_brokers_of_this_registration_by_the_active_controller(door: Door) -> None:
-    await door.cluster.create("t", (0,))
-    await door.call("AlterPartitionReassignments", move(("t", 0, (1,))))
-    topic_id = door.cluster.controller.newest.image.topics.by_name["t"]
-    epoch = door.cluster.broker(1).epoch
+async def test_progress_is_taken_from_brokers_of_this_registration_by_the_active_controller(client: Client) -> None:
+    await client.cluster.create("t", (0,))
+    await client.call("AlterPartitionReassignments", move(("t", 0, (1,))))
+    topic_id = client.cluster.controller.newest.image.topics.by_name["t"]
+    epoch = client.cluster.broker(1).epoch
 
     async def report(broker_epoch: int) -> int:
         said = MoveProgressRequest(1, broker_epoch, (MoveProgress(topic_id, 0, 10, 90, 30.0),))
-        return (await door.peer(Api.MOVE_PROGRESS, said, MoveProgressResponse)).error
+        return (await client.peer(Api.MOVE_PROGRESS, said, MoveProgressResponse)).error
 
     assert await report(epoch - 1) == ErrorCode.STALE_BROKER_EPOCH
     assert await report(epoch) == 0
-    listed = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    listed = await client.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
     [shown] = listed.topics[0].partitions
     assert (shown.bytes_done, shown.bytes_left, shown.eta_ms) == (10, 90, 3000)
-    code, text = await door.peer(Api.MOVE_PROGRESS, b"no message", MoveProgressResponse)
+    code, text = await client.peer(Api.MOVE_PROGRESS, b"no message", MoveProgressResponse)
     assert (code, "MoveProgress" in text) == (ErrorCode.INVALID_REQUEST, True)
-    await door.cluster.lose_leadership(survives=True)
+    await client.cluster.lose_leadership(survives=True)
     assert await report(epoch) == ErrorCode.NOT_CONTROLLER
-    stale = await door.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
+    stale = await client.call("ListPartitionReassignments", pb.ListPartitionReassignmentsRequest())
     assert (stale.has_progress, stale.topics[0].partitions[0].bytes_left) == (False, -1)
 
 
-async def test_names_of_an_older_deletion_are_entries(door: Door) -> None:
+async def test_names_of_an_older_deletion_are_entries(client: Client) -> None:
     for name in ("a", "b"):
-        await door.cluster.create(name, (0,))
-    response = await door.call("DeleteTopics", pb.DeleteTopicsRequest(topic_names=["a", "no-such"]), api_version=4)
+        await client.cluster.create(name, (0,))
+    response = await client.call("DeleteTopics", pb.DeleteTopicsRequest(topic_names=["a", "no-such"]), api_version=4)
     assert [(result.name, result.error_code) for result in response.responses] == [("a", 0), ("no-such", 3)]
-    assert list(door.cluster.controller.committed.image.topics.by_name) == ["b"]
+    assert list(client.cluster.controller.committed.image.topics.by_name) == ["b"]
 
 
-async def test_elections_and_new_partitions_have_a_door(door: Door) -> None:
-    await door.cluster.create("t", (0, 1))
+async def test_elections_and_new_partitions_have_a_door(client: Client) -> None:
+    await client.cluster.create("t", (0, 1))
     asked = pb.ElectLeadersRequest(topic_partitions=pb.ElectLeadersTopics(values=[{"topic": "t", "partitions": [0]}]))  # type: ignore[list-item]
-    (result,) = (await door.call("ElectLeaders", asked)).replica_election_results
+    (result,) = (await client.call("ElectLeaders", asked)).replica_election_results
     assert [(entry.partition_id, entry.error_code) for entry in result.partition_result] == [(0, 84)]
     nothing = pb.ElectLeadersRequest(topic_partitions=pb.ElectLeadersTopics())
-    assert not (await door.call("ElectLeaders", nothing, timeout_ms=-1)).header.error_code
-    late = await door.call("ElectLeaders", asked, timeout_ms=0)
+    assert not (await client.call("ElectLeaders", nothing, timeout_ms=-1)).header.error_code
+    late = await client.call("ElectLeaders", asked, timeout_ms=0)
     assert late.header.error_code == late.replica_election_results[0].partition_result[0].error_code == 7
     growth = pb.CreatePartitionsRequest(topics=[pb.CreatePartitionsTopic(name="t", count=2)])
-    assert [entry.error_code for entry in (await door.call("CreatePartitions", growth)).results] == [0]
-    assert [entry.error_code for entry in (await door.call("CreatePartitions", growth, timeout_ms=0)).results] == [7]
-    assert (await door.call("DeleteRecords", pb.DeleteRecordsRequest())).header.error_code == 114
+    assert [entry.error_code for entry in (await client.call("CreatePartitions", growth)).results] == [0]
+    assert [entry.error_code for entry in (await client.call("CreatePartitions", growth, timeout_ms=0)).results] == [7]
+    assert (await client.call("DeleteRecords", pb.DeleteRecordsRequest())).header.error_code == 114
 
 
-async def test_a_list_without_names_asks_for_all_topics_where_kafka_has_no_other_way_to_say_it(door: Door) -> None:
-    await door.call("CreateTopics", creation())
+async def test_a_list_without_names_asks_for_all_topics_where_kafka_has_no_other_way_to_say_it(client: Client) -> None:
+    await client.call("CreateTopics", creation())
 
     async def told(request: Any, **header: Any) -> list[str]:
-        return [topic.name for topic in (await door.call(API_OF[type(request)], request, **header)).topics]
+        return [topic.name for topic in (await client.call(API_OF[type(request)], request, **header)).topics]
 
     assert await told(pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames())) == ["t"]
     assert await told(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=0) == ["t"]
@@ -609,10 +557,10 @@ async def test_a_list_without_names_asks_for_all_topics_where_kafka_has_no_other
     assert await told(pb.MetadataRequest(topics=pb.MetadataTopics())) == []
 
 
-async def test_the_loop_goes_on_while_a_long_answer_is_put_together(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    await door.call("CreateTopics", creation())
+async def test_the_loop_goes_on_while_a_long_answer_is_put_together(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    await client.call("CreateTopics", creation())
     monkeypatch.setattr(description, "LONG_FROM_PARTITIONS", 1)
-    applied = door.cluster.controller.applied_offset
+    applied = client.cluster.controller.applied_offset
     loop, may_end = threading.get_ident(), threading.Event()
     told_on: list[int] = []
 
@@ -626,32 +574,32 @@ async def test_the_loop_goes_on_while_a_long_answer_is_put_together(door: Door, 
     answers: list[Any] = []
 
     async def ask() -> None:
-        answers.append(await door.service.dispatch(Call("Metadata", pb.MetadataRequest(), ANONYMOUS)))
+        answers.append(await client.service.dispatch(Call("Metadata", pb.MetadataRequest(), ANONYMOUS)))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
-        await door.call("CreateTopics", creation("later"))
+        await client.call("CreateTopics", creation("later"))
         may_end.set()
     (answer,) = answers
     assert loop not in told_on
     # It may tell newer things than it promises, never older ones.
-    assert answer.header.metadata_offset == applied < door.cluster.controller.applied_offset
+    assert answer.header.metadata_offset == applied < client.cluster.controller.applied_offset
     assert "t" in [topic.name for topic in answer.topics]
 
 
-async def test_a_request_for_little_is_answered_at_once(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    await door.call("CreateTopics", creation())
+async def test_a_request_for_little_is_answered_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    await client.call("CreateTopics", creation())
     monkeypatch.setattr(description, "LONG_FROM_PARTITIONS", 2)
     monkeypatch.setattr(trio.to_thread, "run_sync", None)
-    assert len((await door.call("Metadata", pb.MetadataRequest())).topics) == 1
-    assert len((await door.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())).topics) == 1
+    assert len((await client.call("Metadata", pb.MetadataRequest())).topics) == 1
+    assert len((await client.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())).topics) == 1
 
 
-async def test_a_long_listing_of_moves_is_put_together_beside_the_loop(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    await door.call("CreateTopics", creation())
-    (leader,) = door.cluster.partition("t").replicas
-    await door.call("AlterPartitionReassignments", move(("t", 0, ((leader + 1) % 3,))))
+async def test_a_long_listing_of_moves_is_put_together_beside_the_loop(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    await client.call("CreateTopics", creation())
+    (leader,) = client.cluster.partition("t").replicas
+    await client.call("AlterPartitionReassignments", move(("t", 0, ((leader + 1) % 3,))))
     threads: list[int] = []
 
     def told(*arguments: Any) -> pb.ListPartitionReassignmentsResponse:
@@ -664,15 +612,15 @@ async def test_a_long_listing_of_moves_is_put_together_beside_the_loop(door: Doo
     for limit in (2, 1):
         monkeypatch.setattr("kraftlab.controller.reassignment.listing.LONG_FROM_MOVES", limit)
         for request, count in ((everything, 1), (nothing, 0)):
-            assert len((await door.call("ListPartitionReassignments", request)).topics) == count
+            assert len((await client.call("ListPartitionReassignments", request)).topics) == count
     loop = threading.get_ident()
     assert [thread == loop for thread in threads] == [True, True, False, True]
 
 
-async def test_loggers_of_another_cluster_are_left_alone(door: Door) -> None:
+async def test_loggers_of_another_cluster_are_left_alone(client: Client) -> None:
     change = pb.AlterableConfig(name="kraftlab.test.service", config_operation=0, value="DEBUG")
     resource = pb.AlterConfigsResource(resource_type=8, resource_name="3000", configs=[change])
     request = pb.IncrementalAlterConfigsRequest(resources=[resource])
-    response = await door.call("IncrementalAlterConfigs", request, cluster_id="other")
+    response = await client.call("IncrementalAlterConfigs", request, cluster_id="other")
     assert response.header.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert logging.getLogger("kraftlab.test.service").level == logging.NOTSET

@@ -1,6 +1,6 @@
 """Random requests for every call of the Admin service, at a controller and at a broker: codes of the table, texts, no fault.
 
-What a call does inside a controller is tried with many more requests in `controller/test_random_requests_at_the_doors.py`.
+What a call does inside a controller is tried with many more requests in `controller/test_random_requests.py`.
 Here each node answers as it is, for its log, its snapshots, its directories and its quorum too. Requests are made from the
 service's own descriptor: a call that is added tomorrow is asked.
 """

@@ -1,4 +1,4 @@
-"""Whatever comes in at the doors of a controller: a code from the table with a text that helps, no fault, a sound image.
+"""Any request to a controller's API: a code from the table with a text that helps, no fault, a sound image.
 
 Requests are made from the descriptors of the Admin service and from the structs of peer requests, so that a field added
 tomorrow is asked, too. A field gets what exists, what exists elsewhere, what is stale, empty, negative, huge, or nonsense, and
@@ -12,8 +12,7 @@ import random
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -26,7 +25,6 @@ from kraftlab.access.authorizer import AccessSettings
 from kraftlab.config.access import AUTHORIZER
 from kraftlab.config.topic_configs import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from kraftlab.controller.api.apis import APIS, Kind
-from kraftlab.controller.api.service import ControllerService
 from kraftlab.metadata import peer_rpc
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import SUPPORTED, supported_features
@@ -35,10 +33,8 @@ from kraftlab.metadata.peer_rpc import Api
 from kraftlab.metadata.records import Listener
 from kraftlab.metadata.snapshot import ImageSnapshot, image_digest, image_from
 from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED, to_text
-from kraftlab.quorum.core.types import ReplicaKey
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
-from kraftlab.wire.transport import DirectHandler, PeerRequest
 
 SEEDS = 40
 REQUESTS = 50
@@ -306,75 +302,31 @@ class Maker:
         return msgspec.msgpack.encode(peer_rpc.AlterPartitionRequest(now.leader, brokers[now.leader].epoch, (change,)))
 
 
-class Responder:
-    def __init__(self) -> None:
-        self.answer: bytes | tuple[int, str] | None = None
-        self.on_abandoned: Callable[[], None] | None = None
+class Clients:
+    """Clients and peers of a controller."""
 
-    def reply(self, body: bytes) -> None:
-        self.answer = body
-
-    def refuse(self, code: int, message: str) -> None:
-        self.answer = (code, message)
-
-
-class Doors:
-    """The service of a controller on a log that commits whenever nobody runs."""
-
-    def __init__(self, cluster: Any, access: AccessSettings) -> None:
-        self.cluster = cluster
+    def __init__(self, served: Any) -> None:
+        self.served = served
+        self.cluster = served.cluster
         self.carried_out: Counter[str] = Counter()
-        """Calls that were, by name or peer api."""
-
-        def local(api: str) -> Any:
-            async def answer(request: Any) -> Any:
-                return METHODS[api].response()
-
-            return answer
-
-        own = {api: local(api) for api, row in APIS.items() if row.kind in (Kind.LOCAL, Kind.QUORUM)}
-        self.service = ControllerService(cluster.controller, cluster.clock, own, access)
+        """Number of carried out calls, by name or peer API."""
 
     async def call(self, call: Call, *, at_once: bool) -> Any:
-        """As the gRPC server asks: `accept` first."""
-        answers: list[Any] = []
-        later = self.service.accept(call, answers.append) if at_once else partial(self.service.dispatch, call)
-        if later is None:
-            await self.cluster.commit()
-            [answer] = answers
-            return answer
-
-        async def finish() -> None:
-            answers.append(await later())
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(finish)
-            await trio.testing.wait_all_tasks_blocked()
-            await self.cluster.commit()
-        [answer] = answers
-        return answer
+        self.served.accepts = at_once
+        return await self.served.ask(call)
 
     async def peer(self, api: int, body: bytes) -> Any:
-        handler = self.service.peer_handlers()[api]
-        request = PeerRequest(api, 0, ReplicaKey(1), body, "", "test")
-        if not isinstance(handler, DirectHandler):
-            answers: list[bytes] = []
+        return await self.served.peer(api, body, PEER_APIS[api][1])
 
-            async def ask() -> None:
-                answers.append(await handler(request))
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(ask)
-                await trio.testing.wait_all_tasks_blocked()
-                await self.cluster.commit()
-            return msgspec.msgpack.decode(answers[0], type=PEER_APIS[api][1])
-        responder = Responder()
-        handler.accept(request, responder)  # type: ignore[arg-type]
-        await self.cluster.commit()
-        if isinstance(responder.answer, tuple):
-            return responder.answer
-        assert responder.answer is not None, "a peer waits although everything is committed"
-        return msgspec.msgpack.decode(responder.answer, type=PEER_APIS[api][1])
+def _local(api: str) -> Any:
+    async def answer(request: Any) -> Any:
+        return METHODS[api].response()
+
+    return answer
+
+
+LOCAL = {api: _local(api) for api, row in APIS.items() if row.kind in (Kind.LOCAL, Kind.QUORUM)}
 
 
 def codes_of(message: Any) -> list[tuple[int, str | None]]:
@@ -410,19 +362,19 @@ def check(cluster: Any) -> None:
     assert image_digest(image_from(body for body, _ in ImageSnapshot(image).batches())) == image_digest(image)
 
 
-async def ask_admin(doors: Doors, maker: Maker) -> None:
+async def ask_admin(clients: Clients, maker: Maker) -> None:
     api = maker.random.choice(sorted(APIS))
     request = maker.admin(api)
     asked = type(request).FromString(request.SerializeToString())
-    before = doors.cluster.controller.newest.image
+    before = clients.cluster.controller.newest.image
     call = Call(api, request, maker.random.choice(CALLERS), "127.0.0.1", maker.random.choice(TEXTS))
-    response = await doors.call(call, at_once=maker.maybe(0.5))
+    response = await clients.call(call, at_once=maker.maybe(0.5))
     codes = codes_of(response)
     assert codes, f"{api} has no place for an error"
     for code, text in codes:
         judge(code, text, f"{api}\n{asked}")
-    doors.carried_out[api] += response.header.error_code == 0
-    after = doors.cluster.controller.newest.image
+    clients.carried_out[api] += response.header.error_code == 0
+    after = clients.cluster.controller.newest.image
     if response.header.error_code or getattr(asked, "validate_only", False):
         assert after.topics is before.topics, f"{api} was refused, or only looked\n{asked}"
         assert after.configs is before.configs
@@ -430,17 +382,17 @@ async def ask_admin(doors: Doors, maker: Maker) -> None:
         assert after.features is before.features
 
 
-async def ask_as_a_peer(doors: Doors, maker: Maker) -> None:
+async def ask_as_a_peer(clients: Clients, maker: Maker) -> None:
     api = maker.random.choice(sorted(PEER_APIS))
     body = maker.plausible_alter_partition() if api == Api.ALTER_PARTITION and maker.maybe(0.7) else maker.peer(api)
-    answer = await doors.peer(api, body)
+    answer = await clients.peer(api, body)
     if isinstance(answer, tuple):
         judge(*answer, body)
         return
     judge(answer.error, answer.message, body)
     for result in getattr(answer, "results", ()):
         judge(result.error, None, body)
-    doors.carried_out[f"peer api {api}"] += answer.error == 0
+    clients.carried_out[f"peer api {api}"] += answer.error == 0
     if api == Api.ENVELOPE and answer.response:
         envelope = msgspec.msgpack.decode(body, type=peer_rpc.EnvelopeRequest)
         for code, text in codes_of(METHODS[envelope.api].response.FromString(answer.response)):
@@ -463,9 +415,9 @@ async def play(tools: Any, seed: int) -> Counter[str]:
     await cluster.create("t", (0, 1, 2), (1, 2, 3), (3, 4, 0))
     await cluster.create("u", (2, 3), (4, 0))
     access = AccessSettings(is_enabled=is_guarded, super_users=frozenset({"User:ANONYMOUS"}))
-    doors, maker = Doors(cluster, access), Maker(cluster, seed)
+    clients, maker = Clients(tools.ServedController(cluster, local=LOCAL, access=access)), Maker(cluster, seed)
     for _ in range(REQUESTS):
-        await (ask_admin if maker.maybe(0.7) else ask_as_a_peer)(doors, maker)
+        await (ask_admin if maker.maybe(0.7) else ask_as_a_peer)(clients, maker)
         check(cluster)
         if maker.maybe(0.1):
             await cluster.pass_time(maker.random.choice((10, 1_000, 20_000)))
@@ -476,7 +428,7 @@ async def play(tools: Any, seed: int) -> Counter[str]:
         elif not cluster.controller.is_active:
             await cluster.lead()
     cluster.check_images()
-    return doors.carried_out
+    return clients.carried_out
 
 
 @cache
@@ -502,6 +454,6 @@ def test_every_call_is_carried_out_now_and_then(tools: Any) -> None:
     assert calls <= set(carried_out), sorted(calls - set(carried_out))
 
 
-def test_every_door_for_peers_is_asked(tools: Any) -> None:
+def test_every_peer_handler_is_tested(tools: Any) -> None:
     cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000))
-    assert Doors(cluster, AccessSettings()).service.peer_handlers().keys() == PEER_APIS.keys()
+    assert tools.ServedController(cluster).service.peer_handlers().keys() == PEER_APIS.keys()
