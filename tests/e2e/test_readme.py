@@ -1,7 +1,7 @@
 """README's tour and its Python, played as they stand there.
 
-Each shell block runs, and its output is compared with the text block that follows. What differs between runs (numbers, ids, times,
-ends of lines) is masked in both; a line "…" stands for any lines.
+Each shell block runs, and its output is compared with the text block that follows. Numbers, ids, times and values that are
+not known yet ("?") are masked in both; a line "…" stands for any lines.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def masked(output: str) -> list[str]:
     lines = []
     for line in output.splitlines():
         line = re.sub(r"[\w-]{22}\b", "ID", line)
-        line = re.sub(r"\S*\d\S*(?: (?:[KMG]?i?B(?:/s)?|s)\b)?", "N", line)
+        line = re.sub(r"\S*\d\S*(?: (?:[KMG]?i?B(?:/s)?|s)\b)?|\?", "N", line)
         line = re.sub(r"N(?:\s+N)+", "N", line)
         lines.append(re.sub(r"\s+", " ", line).strip())
     return [line for line in lines if line]
