@@ -1,16 +1,15 @@
 """A broker process: an observer of the metadata log that hosts partition data.
 
-Theory of operation. Everything that takes time at the start runs beside each other: the metadata log is opened and followed,
-the log directories are opened and recovered, the broker registers. The first published image then decides what the log
-directories' contents mean (the start-up table) and replicas take up their parts. The admin server comes last, since importing
-grpc takes longer than all of that; then the broker says that it is ready, and the next heartbeat unfences it.
+Theory of operation. The slow parts of a start run beside each other: the metadata log is opened and followed, the log directories
+are opened and recovered, the broker registers. With the first published image, the start-up table decides on the contents of the
+log directories, and replicas become leaders and followers. The admin server comes last, since importing grpc takes longer than
+all the rest. Then the broker reports that it is ready, and the next heartbeat unfences it.
 
-Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, lifecycle. Configs
-come before replicas, so that a replica's throttle holds from its first byte.
+Publishers, in order: the metadata cache (the publisher's own `image`), throttles and configs, replicas, lifecycle. Configs come
+before replicas, so that a replica's throttle holds from its first byte.
 
-SIGTERM and SIGINT ask for a controlled shutdown: leaderships move away first, then logs are flushed, checkpoints and the
-clean mark written, and the metadata log closed. What cannot be repaired here ends the process with one line that says what is
-wrong and what to do.
+SIGTERM and SIGINT ask for a controlled shutdown: leaderships move away first, then logs are flushed, checkpoints and the clean
+mark written, and the metadata log closed. A fatal error ends the process with one line that gives the reason and the next step.
 """
 
 from __future__ import annotations
@@ -70,14 +69,14 @@ logger = logging.getLogger("kraftlab.broker")
 
 EXPIRY_CHECK_MAX_S = 1.0
 DIRECTORIES_LEVEL = 17
-"""The metadata.version from which on registrations hold log directories (3.7-IV2)."""
+"""The first metadata.version whose registrations hold log directories (3.7-IV2)."""
 
 FATAL = (LogDirInUse, StartupRefused, RegistrationFailed)
-"""What ends a broker with one line, besides what ends any node."""
+"""Errors that end a broker with one line, beside those that end any node."""
 
 
 ORDERLY = (GenerationOver, ListenError, *FATAL)
-"""Ends that put the logs not in doubt: those of a clean shutdown stay clean, and the replicas keep their claim to lead."""
+"""Ends after which the logs are intact: a clean shutdown stays clean, and the replicas keep their claim to lead."""
 
 
 class AllDirectoriesFailed(StartupRefused):
@@ -85,7 +84,7 @@ class AllDirectoriesFailed(StartupRefused):
 
 
 async def run(config: BrokerConfig) -> None:
-    """Runs a broker until it is told to stop. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
+    """Run a broker until it is stopped. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
     directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
     await run_to_end(
         str(config.metadata_log_dir),
@@ -100,15 +99,16 @@ async def run(config: BrokerConfig) -> None:
 
 
 def _identity_of(config: BrokerConfig) -> ForwardingBroker:
-    """What the active controller has to know of this broker to answer for its configs; passwords stay here."""
+    """Identity of this broker for its controller, which answers for its configs. Passwords are left out."""
     shown = {key: "" if key in SECRETS else value for key, value in config.values.items()}
     return ForwardingBroker(config.node_id, shown)
 
 
 class BrokerNode:
-    """Everything of one broker process. `outside`, `file_system` (of the metadata log) and `in_thread` (which works on the log
-    directories) are this machine's own if not given; with others the same broker runs in another world, without its signals and
-    its gRPC server (`take_part`).
+    """One broker process.
+
+    `outside`, `file_system` (of the metadata log) and `in_thread` (which works on the log directories) are this machine's own by
+    default. With others the same broker runs in another world, without its signals and its gRPC server (`take_part`).
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class BrokerNode:
         self._is_built = False
 
     async def run(self) -> None:
-        """Serves until a signal comes or something ends the broker."""
+        """Serve until a signal comes or an error ends the broker."""
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(watch_signals, self._ends)
@@ -162,8 +162,8 @@ class BrokerNode:
         logger.info("broker %d ready: data on %s, admin API on %s", self._config.node_id, self._config.peer, self._config.grpc)
 
     async def take_part(self, nursery: trio.Nursery, open_door: Callable[[trio.Nursery, AdminService], Awaitable[None]]) -> None:
-        """Starts what makes this node a broker; `open_door` is to let clients in to the service, before it is unfenced. Returns
-        when it is. ListenError, and what `RaftDriver.run` raises.
+        """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is
+        unfenced. ListenError, and the errors of `RaftDriver.run`.
         """
         config, network = self._config, self._outside.network
         await nursery.start(self.driver.run)
@@ -205,7 +205,7 @@ class BrokerNode:
         await self.lifecycle.running.wait()
 
     def _build(self, nursery: trio.Nursery) -> None:
-        """Makes the parts and wires them."""
+        """Make the parts and connect them."""
         config, channel = self._config, self._channel
         assert channel is not None
         registration = BrokerRegistrationRequest(
@@ -249,7 +249,7 @@ class BrokerNode:
         self._is_built = True
 
     def broker_epoch(self) -> int:
-        """As registered, -1 before that."""
+        """The epoch of the registration, -1 before it."""
         return self.lifecycle.broker_epoch
 
     async def _serve_admin(self, nursery: trio.Nursery, service: AdminService) -> None:
@@ -259,7 +259,7 @@ class BrokerNode:
         await nursery.start(AdminServer(service.dispatch, at.host, at.port, users=self._config.users).serve)
 
     async def _admin_service(self) -> AdminService:
-        """The admin API; its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
+        """Make the admin API. Its imports run in a worker thread, so that fetching and heartbeats go on meanwhile."""
         await self._in_thread(None, _import_admin)
         from kraftlab.node.metadata_digests import MetadataDigests
         from kraftlab.node.snapshots import SnapshotCalls
@@ -306,7 +306,7 @@ class BrokerNode:
         self._cordon()
 
     def _cordon(self) -> None:
-        """Brings what the configuration says of cordoned directories to who places replicas, here and on the controller."""
+        """Pass the cordoned directories on to the logs, which place replicas here, and to the controller."""
         cordoned = cordoned_dirs(self.configs.broker(CORDONED_LOG_DIRS), self._config.log_dirs)
         self.logs.cordon(cordoned)
         ids = (self.logs.directory_id_of(path) for path in cordoned)
@@ -337,12 +337,12 @@ class BrokerNode:
     # --- life ----------------------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        """The broker ends when its membership does."""
+        """End the broker when its membership ends."""
         await self.lifecycle.run()
         self._ends.set()
 
     async def _leave(self) -> None:
-        """Controlled shutdown, then the metadata log to disk."""
+        """Shut down in a controlled way, then write the metadata log to disk."""
         if self._is_built and self._config.controlled_shutdown_enable and self.broker_epoch() >= 0:
             self.lifecycle.begin_shutdown()
             await self.lifecycle.stopped.wait()
@@ -350,7 +350,7 @@ class BrokerNode:
 
     async def _close_logs(self) -> None:
         if self._is_built:
-            # Who did not get to register has changed nothing: what was clean before is clean still.
+            # A broker that did not register has changed no log: a clean shutdown before stays clean.
             epoch = self.broker_epoch() if self.broker_epoch() >= 0 else self.logs.previous_broker_epoch
             await self._in_thread(None, self.logs.close, epoch)
 
@@ -362,7 +362,9 @@ class BrokerNode:
             self._failures_in.send_nowait(error)
 
     async def handle_failed_directories(self) -> None:
-        """Each directory once. The controller is told first: all else may have to wait for a disk that hangs."""
+        """Handle each failed directory once. The report to the controller comes first: everything else may have to wait for a
+        disk that hangs.
+        """
         async with trio.open_nursery() as nursery:
             async for error in self._failures:
                 directory_id = self.logs.directory_id_of(error.log_dir)
@@ -375,7 +377,7 @@ class BrokerNode:
         if self.logs.directory_ids():
             await self.replicas.directory_failed(error.log_dir)
         elif not self._has_lost_all:
-            self._has_lost_all = True  # Several may have failed at once; they end the broker once.
+            self._has_lost_all = True  # Several directories may have failed at once; they end the broker once.
             raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -388,7 +390,7 @@ class BrokerNode:
         await look_after_each(self.logs.directory_ids, self._config.replica_high_watermark_checkpoint_interval_ms, write)
 
     async def _remove_expired(self) -> None:
-        """Deletes what was given up once its delay is over."""
+        """Delete directories that were given up once their delay is over."""
         while True:
             expiry_ms = await self._in_thread(None, self.logs.next_expiry_ms)
             due_s = EXPIRY_CHECK_MAX_S if expiry_ms is None else (expiry_ms - wall_clock_ms()) / 1000
@@ -402,7 +404,7 @@ class BrokerNode:
 
 
 def _import_admin() -> None:
-    """Loads the admin API's modules (protobuf and its generated code)."""
+    """Load the admin API's modules (protobuf and its generated code)."""
     for module in (
         "kraftlab.rpc.server",
         "kraftlab.broker.api.delete_records",

@@ -1,9 +1,9 @@
-"""Tells the active controller, every second, how far the replicas are that this broker fills for running moves.
+"""Reports to the active controller, every second, of the progress of replicas that this broker fills for running moves.
 
-Theory of operation. What is said is the whole of what there is to say, so the controller keeps nothing that is over. It names
-each replica of a running reassignment that is here and not in sync, adding or kept, with what it holds, what it lacks, how fast
-that changes and what is in the way; and the size of each partition that is led from here and waits in the queue of moves. While
-there is nothing to say nothing is sent, but for one last empty report. A report that is lost is replaced by the next.
+Theory of operation. A report is complete, so the controller keeps no state of moves that are over. It names each replica of a
+running reassignment that is here and not in sync, added or kept, with its bytes, the bytes that it lacks, their rate and the last
+error; and the size of each partition that is led here and waits in the queue of moves. While there is nothing to report, no
+report is sent, except for one last empty one. A lost report is replaced by the next.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class MoveReports:
         self._channel = channel
         self._replicas = replicas
         self._broker_epoch = broker_epoch
-        self._has_said_something = False
+        self._has_reported = False
 
     async def run(self) -> None:
         while True:
             await trio.sleep(INTERVAL_S)
             report = self.report()
-            has_something = bool(report.replicas or report.sizes)
-            if not has_something and not self._has_said_something:
+            has_content = bool(report.replicas or report.sizes)
+            if not has_content and not self._has_reported:
                 continue
             try:
                 await self._channel.request(Api.MOVE_PROGRESS, _encode(report), timeout_ms=TIMEOUT_MS)
-                self._has_said_something = has_something
+                self._has_reported = has_content
             except NO_ANSWER as error:
                 logger.debug("progress of moves could not be reported: %s", error)
 
     def report(self) -> MoveProgressRequest:
-        """What there is to say now."""
+        """Make a report of the present state."""
         return MoveProgressRequest(self._replicas.broker_id, self._broker_epoch(), tuple(self._filling()), tuple(self._sizes()))
 
     def _filling(self) -> list[MoveProgress]:

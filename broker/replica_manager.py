@@ -1,19 +1,19 @@
-"""All replicas of this broker: they appear, change their part, and go by published metadata only.
+"""All replicas of this broker. Published metadata alone creates and removes them and changes their roles.
 
-Theory of operation. `apply` is a publisher: it takes the step between two images and carries it out: removals first, then
-leaders, then followers. Most of it is done on the spot; what has to wait, for a disk or for who is at the log, does so beside
-each other. A replica whose log cannot be had (its
-directory is offline, its disk full) is kept without a log and answers KAFKA_STORAGE_ERROR. Whoever changes which logs there
-are (this publisher, requests to move replicas, the failure of a directory) holds `state_lock`.
+Theory of operation. `apply` is a publisher: it carries out the step between two images: removals first, then leaders, then
+followers. Most of it is done at once; work that has to wait, for a disk or for the lock of a log, runs beside the rest. A replica
+whose log is not available (its directory is offline, its disk full) is kept without a log and answers KAFKA_STORAGE_ERROR. Every
+change of the set of logs (by this publisher, by requests to move replicas, by the failure of a directory) is made under
+`state_lock`.
 
-A replica leads only in the name of this process: as long as the metadata knows the broker by its last incarnation, what that
-one led stays without a leader here. Its log may lack records that were not yet on the disk when the machine stopped, and its
-followers would cut theirs to match (KIP-841, KIP-966). For the same reason a replica that lost its log with a directory does not
-begin anew in another one.
+A replica leads only for this incarnation of the broker: as long as the metadata knows the broker by its last incarnation,
+partitions that that one led have no leader here. Its log may lack records that were not yet on the disk when the machine stopped,
+and its followers would truncate theirs to match (KIP-841, KIP-966). For the same reason a replica that lost its log with a
+directory is not created again in another one.
 
-Where a replica really is, is compared with what the metadata says after each step, and when it has got its log late; if they
-differ, the controller is told, unless a move is about to make it true. So it is of a replica whose log may lie in a directory
-that was offline from the start.
+After each step, and when a replica has got its log late, its real directory is compared with the metadata. If they differ, the
+controller is informed, unless a move is about to make it true; also about a replica whose log may lie in a directory that was
+offline from the start.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ logger = logging.getLogger("kraftlab.broker.replicas")
 PEER_LISTENER = "PEER"
 RETRY_PLACING_S = 5.0
 CREATED_AT_ONCE = 1000
-"""New logs that are made durable together."""
+"""Number of new logs that are made durable together."""
 ROLE_CHANGES_PER_YIELD = 200
 """Replicas that become leader or follower before other tasks get the event loop."""
 LOGGED_INDIVIDUALLY_MAX = 100
@@ -65,8 +65,8 @@ LOGGED_INDIVIDUALLY_MAX = 100
 
 
 def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
-    """Whether others believe that the broker's replica has what was acknowledged. Not of a partition that has only just been
-    created: nobody has written to it yet.
+    """Return True if other nodes believe that the broker's replica has the acknowledged records. Not in a new partition, which
+    has no records yet.
     """
     return state.partition_epoch > 0 and broker_id in (*state.isr, *state.elr, *state.last_known_elr)
 
@@ -85,7 +85,7 @@ def assigned_replicas(image: MetadataImage, broker_id: int) -> list[AssignedRepl
 
 
 class ReplicaManager:
-    """See the module's docstring. It is what partitions, fetchers and services see of the broker."""
+    """The part of the broker that partitions, fetchers and services see."""
 
     def __init__(
         self,
@@ -114,16 +114,16 @@ class ReplicaManager:
         self._newcomers: set[ReplicaId] = set()
         """Replicas that this broker certainly never had before: an offline directory cannot hold them."""
         self._lost: set[ReplicaId] = set()
-        """Replicas whose log went with a directory that failed; they stay offline until the broker restarts."""
-        self._heard_s: dict[int, float] = {}
-        self._begun: Counter[str] = Counter()
-        """Parts that have begun in the step that is carried out; `_part_level`: at which level each of them is told."""
-        self._part_level = logging.INFO
+        """Replicas whose log was lost with a failed directory; they stay offline until the broker restarts."""
+        self._last_fetch_s: dict[int, float] = {}
+        self._roles_begun: Counter[str] = Counter()
+        """Number of roles, by kind, that have begun in the present step. `_role_log_level`: log level of each of them."""
+        self._role_log_level = logging.INFO
         self._fetchers: Fetchers | None = None
         self._mover: Mover | None = None
 
     def attach(self, fetchers: Fetchers, mover: Mover) -> None:
-        """The two that need this manager to be made."""
+        """Set the two parts that are made after this manager."""
         self._fetchers, self._mover = fetchers, mover
         self._assignments.on_known = mover.directory_named
 
@@ -137,12 +137,13 @@ class ReplicaManager:
         assert self._mover is not None, "attach() comes first"
         return self._mover
 
-    # --- what others ask -----------------------------------------------------------------------------------------------------
+    # --- for partitions, fetchers and services -------------------------------------------------------------------------------
 
     def hosted(self, replica: ReplicaId) -> Partition:
-        """The partition, if this broker hosts it.
+        """Return the partition, if this broker hosts it.
 
-        ReplicaError UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION (by the metadata) or NOT_LEADER_OR_FOLLOWER (not here).
+        ReplicaError UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION (not in the metadata) or NOT_LEADER_OR_FOLLOWER (on other
+        brokers).
         """
         partition = self.partitions.get(replica)
         if partition is not None:
@@ -164,11 +165,11 @@ class ReplicaManager:
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
-    def heard_s(self, broker_id: int) -> float:
-        return self._heard_s.get(broker_id, NEVER_S)
+    def last_fetch_s(self, broker_id: int) -> float:
+        return self._last_fetch_s.get(broker_id, NEVER_S)
 
-    def follower_heard(self, follower_id: int) -> None:
-        self._heard_s[follower_id] = trio.current_time()
+    def note_fetch(self, follower_id: int) -> None:
+        self._last_fetch_s[follower_id] = trio.current_time()
 
     def min_insync_replicas(self, topic: str) -> int:
         return self.configs.min_insync_replicas(topic)
@@ -192,7 +193,7 @@ class ReplicaManager:
         )
 
     def follower_gates(self, partition: Partition) -> Gates:
-        """What a replica of this broker that is out of sync has to pass through."""
+        """Throttles of this broker's replica while it is out of sync."""
         is_configured = self.configs.follower_gate.is_limited
         if not (is_configured or self.move_throttles.has_any) or self.broker_id in partition.state.isr:
             return ()
@@ -208,7 +209,7 @@ class ReplicaManager:
     # --- metadata ------------------------------------------------------------------------------------------------------------
 
     async def apply(self, publication: Publication) -> None:
-        """Publisher: makes the replicas here what the new image says."""
+        """Publisher: bring the replicas in line with the new image."""
         async with self.state_lock:
             self.image = publication.after
             has_other_throttles = self.move_throttles.update(publication)
@@ -217,15 +218,15 @@ class ReplicaManager:
             if not publication.is_first:
                 self._note_newcomers(publication, changes)
             await self._create_logs({**changes.leading, **changes.following})
-            self._begun = Counter()
-            is_told = len(changes.leading) + len(changes.following) <= LOGGED_INDIVIDUALLY_MAX
-            self._part_level = logging.INFO if is_told else logging.DEBUG
+            self._roles_begun = Counter()
+            is_logged_individually = len(changes.leading) + len(changes.following) <= LOGGED_INDIVIDUALLY_MAX
+            self._role_log_level = logging.INFO if is_logged_individually else logging.DEBUG
             for group in (changes.leading, changes.following):
                 await self._unless_ended()
                 await self._host_all(group)
             await self._unless_ended()
-            if not is_told and self._begun:
-                what = ", ".join(f"{part} {count}" for part, count in self._begun.items())
+            if not is_logged_individually and self._roles_begun:
+                what = ", ".join(f"{role} {count}" for role, count in self._roles_begun.items())
                 logger.info("in a new leader epoch, as of metadata %d: %s partitions", self.image.provenance.offset, what)
             if publication.is_first:
                 self._resume_moves()
@@ -240,7 +241,7 @@ class ReplicaManager:
             self.fetchers.reconsider()
 
     async def _unless_ended(self) -> None:
-        """Who is cancelled while a disk works hears of that first; a broker that ends begins nothing more then."""
+        """Raise Cancelled if the broker ends: a task that was cancelled during disk work must not begin anything more."""
         await trio.lowlevel.checkpoint_if_cancelled()
 
     def _note_newcomers(self, publication: Publication, changes: LocalChanges) -> None:
@@ -255,7 +256,7 @@ class ReplicaManager:
                 nursery.start_soon(item)
 
     async def _remove(self, replica: ReplicaId) -> None:
-        """The replica is not this broker's any more: it goes with its future log."""
+        """Remove a replica that has left this broker, and its future log."""
         partition = self.partitions.pop(replica, None)
         self._unplaced.discard(replica)
         self._newcomers.discard(replica)
@@ -274,7 +275,7 @@ class ReplicaManager:
                 logger.warning("%s: its files could not be set aside: %s", partition, error)
 
     async def _create_logs(self, states: Mapping[ReplicaId, PartitionImage]) -> None:
-        """Logs for those that have none, many in one go. Who gets none here is tried again by itself, and says why."""
+        """Create missing logs, many at once. A replica that gets none here is tried again by itself, which logs its error."""
         missing = [
             NewReplica(
                 self.image.topics.by_id[topic_id].name,
@@ -320,7 +321,7 @@ class ReplicaManager:
         return partition
 
     def _host_now(self, replica: ReplicaId, state: PartitionImage) -> bool:
-        """As `_host`, if nothing has to be waited for; else False, and it is still to be done."""
+        """As `_host`, if that need not wait; otherwise return False."""
         partition = self._partition(replica, state)
         if partition.log is None:
             log = self.logs.get(*replica)
@@ -331,14 +332,14 @@ class ReplicaManager:
             self._give_log(partition, log)
         self._unplaced.discard(replica)
         try:
-            is_done = self._take_part_now(partition, state)
+            is_done = self._take_role_now(partition, state)
         except LogError as error:
-            self._cannot_take_part(partition, state, error)
+            self._role_failed(partition, state, error)
             is_done = True
         return is_done
 
     async def _host(self, replica: ReplicaId, state: PartitionImage) -> None:
-        """Leads or follows as `state` says, with a log if one can be had."""
+        """Make the replica leader or follower, with a log if one is available."""
         partition = self._partition(replica, state)
         if partition.log is None:
             partition.state = state
@@ -348,66 +349,66 @@ class ReplicaManager:
             self._give_log(partition, log)
         self._unplaced.discard(replica)
         try:
-            await self._take_part(partition, state)
+            await self._take_role(partition, state)
         except LogError as error:
-            self._cannot_take_part(partition, state, error)
+            self._role_failed(partition, state, error)
 
     def _give_log(self, partition: Partition, log: PartitionLog) -> None:
-        """One that was found here was opened before anybody knew the topic's configuration."""
+        """Attach a log. One that was found at the start was opened before the topic's configuration was known."""
         log.config = self.configs.log_config(partition.topic)
         partition.log = log
 
-    def _cannot_take_part(self, partition: Partition, state: PartitionImage, error: LogError) -> None:
-        """Its directory is failing; the other replicas must still hear of their parts."""
-        logger.error("%s: cannot take its part in epoch %d: %s", partition, state.leader_epoch, error)
+    def _role_failed(self, partition: Partition, state: PartitionImage, error: LogError) -> None:
+        """Log the error of a failing directory; the other replicas still get their roles."""
+        logger.error("%s: cannot become leader or follower in epoch %d: %s", partition, state.leader_epoch, error)
 
-    async def _take_part(self, partition: Partition, state: PartitionImage) -> None:
-        state = self._in_own_name(state)
+    async def _take_role(self, partition: Partition, state: PartitionImage) -> None:
+        state = self._as_this_incarnation(state)
         if state.leader == self.broker_id:
             self.fetchers.forget(partition.id)
-            self._took_part(partition, state, await partition.lead(state))
+            self._role_taken(partition, state, await partition.lead(state))
         else:
-            self._took_part(partition, state, await partition.follow(state))
+            self._role_taken(partition, state, await partition.follow(state))
 
-    def _take_part_now(self, partition: Partition, state: PartitionImage) -> bool:
-        """False if that has to be waited for."""
-        state = self._in_own_name(state)
+    def _take_role_now(self, partition: Partition, state: PartitionImage) -> bool:
+        """Return False if that has to wait."""
+        state = self._as_this_incarnation(state)
         begun = partition.lead_now(state) if state.leader == self.broker_id else partition.follow_now(state)
         if begun is None:
             return False
         if state.leader == self.broker_id:
             self.fetchers.forget(partition.id)
-        self._took_part(partition, state, begun)
+        self._role_taken(partition, state, begun)
         return True
 
-    def _in_own_name(self, state: PartitionImage) -> PartitionImage:
-        """What an earlier incarnation of this broker led has no leader here."""
+    def _as_this_incarnation(self, state: PartitionImage) -> PartitionImage:
+        """Return the state without a leader if an earlier incarnation of this broker led."""
         if state.leader == self.broker_id and not self._is_registered():
             return msgspec.structs.replace(state, leader=NO_LEADER)
         return state
 
     def _is_registered(self) -> bool:
-        """Whether the metadata knows the broker by this process."""
+        """Return True if the metadata knows this incarnation of the broker."""
         return self.registered_epoch(self.broker_id) == self.broker_epoch()
 
-    def _took_part(self, partition: Partition, state: PartitionImage, begun: bool) -> None:
-        """`begun`: the leader epoch is new here, or the leader."""
+    def _role_taken(self, partition: Partition, state: PartitionImage, begun: bool) -> None:
+        """Log the role and start or stop the fetcher. `begun`: the leader epoch or the leader is new."""
         if not begun:
             return
         if state.leader == self.broker_id:
-            self._begun["leads"] += 1
+            self._roles_begun["leads"] += 1
             end_offset = partition.online_log().log_end_offset
-            logger.log(self._part_level, "%s: leads epoch %d from offset %d", partition, state.leader_epoch, end_offset)
+            logger.log(self._role_log_level, "%s: leads epoch %d from offset %d", partition, state.leader_epoch, end_offset)
             return
-        self._begun["follows in"] += 1
-        logger.log(self._part_level, "%s: follows broker %d in epoch %d", partition, state.leader, state.leader_epoch)
+        self._roles_begun["follows in"] += 1
+        logger.log(self._role_log_level, "%s: follows broker %d in epoch %d", partition, state.leader, state.leader_epoch)
         if state.leader >= 0:
             self.fetchers.follow(partition, state.leader, state.leader_epoch)
         else:
             self.fetchers.forget(partition.id)
 
     async def _place(self, partition: Partition, state: PartitionImage) -> PartitionLog | None:
-        """The replica's log, found or created; None if it cannot be had now."""
+        """Return the replica's log, found or created; None if it is not available now."""
         log = self.logs.get(*partition.id)
         if log is not None:
             self._newcomers.discard(partition.id)
@@ -428,7 +429,7 @@ class ReplicaManager:
             log = await self.disks.run(None, create)
         except ReplicaOffline as error:
             logger.debug("%s: %s", partition, error)
-            self._tell_lost(partition, state)
+            self._report_lost(partition, state)
             return None
         except LogError as error:
             logger.error("%s: no log can be created: %s; trying again", partition, error)
@@ -437,9 +438,10 @@ class ReplicaManager:
         self._newcomers.discard(partition.id)
         return log
 
-    def _tell_lost(self, partition: Partition, state: PartitionImage) -> None:
-        """Its log is out of reach: the controller must not believe it placed where the metadata says. Before this process is
-        registered nothing is told: nobody may count on the replica any more then, and it begins anew.
+    def _report_lost(self, partition: Partition, state: PartitionImage) -> None:
+        """Report a replica as lost whose log is out of reach, if the metadata places it in a real directory.
+
+        Before this incarnation is registered no report is sent: then the replica is not counted on and is created again.
         """
         assigned = state.directory_of(self.broker_id)
         is_believed = assigned is not None and (is_reserved(assigned) or assigned in self.logs.directory_ids().values())
@@ -447,7 +449,7 @@ class ReplicaManager:
             self._assignments.assign(*partition.id, LOST)
 
     def _resume_moves(self) -> None:
-        """Goes on with the moves whose future logs were found at the start."""
+        """Resume the moves whose future logs were found at the start."""
         for future in self.logs.futures():
             partition = self.partitions.get((future.topic_id, future.partition))
             if partition is not None and partition.log is not None:
@@ -455,7 +457,7 @@ class ReplicaManager:
                 self.mover.begin(partition, future)
 
     def _compare_directories(self, replicas: Iterable[ReplicaId]) -> None:
-        """Tells the controller where replicas are if the metadata says otherwise, and moves what it has said."""
+        """Report the directories of replicas where the metadata differs, and inform moves of the directory that it names."""
         for replica in replicas:
             partition = self.partitions.get(replica)
             if partition is None or partition.log is None:
@@ -480,13 +482,13 @@ class ReplicaManager:
             partition.check_lag()
 
     async def run_lag_checks(self) -> None:
-        """Looks for followers that have fallen behind, twice per replica.lag.time.max.ms."""
+        """Look for followers that have fallen behind, twice per replica.lag.time.max.ms."""
         while True:
             await trio.sleep(self.lag_time_max_s / 2)
             self.check_lag()
 
     async def run_placing(self) -> None:
-        """Tries again for replicas that got no log, for instance because a disk was full."""
+        """Try again for replicas that got no log, for instance because a disk was full."""
         while True:
             await trio.sleep(RETRY_PLACING_S)
             if not self._unplaced:
@@ -495,14 +497,14 @@ class ReplicaManager:
                 for replica in sorted(self._unplaced):
                     state = self.image.topics.partition(*replica)
                     if state is not None:
-                        self._part_level = logging.INFO
+                        self._role_log_level = logging.INFO
                         await self._host(replica, state)
                         self._compare_directories([replica])
 
     async def directory_failed(self, log_dir: Path) -> None:
-        """A log directory is offline: its replicas lose their logs, moves to it end; nothing there is touched again.
+        """Take replicas of a failed log directory offline, and end moves to it; the directory is not touched again.
 
-        The controller hears of each replica that it is there, if it does not know: only then does it take the replica out of
+        The directory of each replica is reported, if the controller does not know it: only then does it take the replica out of
         the ISR.
         """
         async with self.state_lock:
@@ -510,7 +512,7 @@ class ReplicaManager:
                 if partition.future is not None and partition.future.log_dir == log_dir:
                     await self.mover.drop(replica, keep_files=True)
                 if partition.log_dir == log_dir:
-                    # Unless it ends just now, and has brought the replica to another directory.
+                    # The move may just have ended and brought the replica to another directory.
                     await self.mover.drop(replica)
                 log = partition.log
                 if log is not None and log.log_dir == log_dir:

@@ -1,7 +1,8 @@
-"""Retention: old segments go once retention.ms or retention.bytes no longer cover them (every log.retention.check.interval.ms).
+"""Retention: old segments are deleted once retention.ms or retention.bytes no longer cover them (every
+log.retention.check.interval.ms).
 
-Each replica looks after its own log, as leader and as follower; nothing above the high watermark goes, and the active segment
-always stays. A topic that is compacted only keeps everything.
+Each replica looks after its own log, as leader and as follower. Records above the high watermark and the active segment always
+stay. A topic with only compaction keeps everything.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class Retention:
         self._check_interval_ms = check_interval_ms
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         await look_after_each(self._replicas.logs.directory_ids, self._check_interval_ms, self.check)
 
     async def check(self, log_dir: Path) -> int:
-        """Looks at every replica in a directory once; how many segments went."""
+        """Check every replica in a directory once; return the number of deleted segments."""
         deleted = 0
         for partition in list(self._replicas.partitions.values()):
             if partition.log_dir != log_dir or not self._configs.deletes(partition.topic):
@@ -44,6 +45,6 @@ class Retention:
                 logger.warning("%s: old segments could not be deleted: %s", partition, error)
                 continue
             if count:
-                logger.info("%s: %d segments are past retention and deleted", partition, count)
+                logger.info("%s: %d segments deleted by retention", partition, count)
             deleted += count
         return deleted

@@ -248,7 +248,7 @@ def _wake_when_server_ends() -> None:
 
 
 def _call_process(name: str) -> None:
-    """Lets `ps` and `top` show a node by its name, where the system can (Linux)."""
+    """Let `ps` and `top` show a node by its name, where the system can (Linux)."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as file:
         file.write(name)
 

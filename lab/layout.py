@@ -264,7 +264,7 @@ def _where_the_controllers_are(plan: ClusterPlan) -> dict[str, str]:
 
 
 def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> ClusterPlan:
-    """Writes what is missing: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
+    """Write what is missing: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
 
     The plan as it stands then in cluster.json.
     """
@@ -306,7 +306,7 @@ def _save(directory: Path, plan: ClusterPlan) -> None:
 
 
 def format_node(directory: Path, plan: ClusterPlan, node: NodePlan) -> None:
-    """Formats those of a node's directories that are not formatted. ConfigError."""
+    """Format those of a node's directories that are not formatted. ConfigError."""
     config = load_any(properties_path(directory, node))
     first_voters = ",".join(
         f"{other.node_id}@{other.peer}:{plan.unformatted[other.node_id]}"

@@ -211,12 +211,12 @@ class LocalCluster(ProxiedLinks):
     # -- starting --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Starts every node that does not run. Controllers first: the quorum elects while brokers still load."""
+        """Start every node that does not run. Controllers first: the quorum elects while brokers still load."""
         self._started_at = time.monotonic()
         self._start_nodes([node for node in self.plan.nodes if self.pid(node.node_id) is None])
 
     def start_node(self, node_id: int) -> None:
-        """Starts one node's process; ClusterError if it runs."""
+        """Start one node's process; ClusterError if it runs."""
         node = self.node(node_id)
         if self.pid(node_id) is not None:
             raise ClusterError(f"{node.name} runs already")
@@ -249,7 +249,7 @@ class LocalCluster(ProxiedLinks):
         return str(self._clocks[node.node_id].path)
 
     def wait_ready(self, timeout_s: float = 30.0) -> float:
-        """Waits until a controller leads, every node that runs says that it serves, and brokers are unfenced; seconds since
+        """Wait until a controller leads, every node that runs says that it serves, and brokers are unfenced; seconds since
         `start`. ClusterError.
 
         Metadata alone would not do: it remembers brokers as unfenced that were killed a moment ago and are only starting.
@@ -308,7 +308,7 @@ class LocalCluster(ProxiedLinks):
     # -- who votes -------------------------------------------------------------------------------------------------------
 
     def add_controller(self) -> int:
-        """Lays out one controller more, which is not started; its id. ClusterError if the voters are static."""
+        """Lay out one controller more, which is not started; its id. ClusterError if the voters are static."""
         if not self.plan.voters_in_log:
             raise ClusterError(f"{self.directory} was laid out with static voters, which do not change; use a new directory")
         plan = layout.claimed(self._claims, lambda: self.plan.with_controller().at(self._host))
@@ -317,7 +317,7 @@ class LocalCluster(ProxiedLinks):
         return self.plan.controllers[-1].node_id
 
     def join(self, node_id: int, timeout_ms: int = 15_000) -> None:
-        """Makes a controller that runs a voter. ApiError, ClusterUnreachable."""
+        """Make a controller that runs a voter. ApiError, ClusterUnreachable."""
         config = load_controller(layout.properties_path(self.directory, self.node(node_id)))
         voter = own_voter(config)
         with self.admin(timeout_ms=timeout_ms) as client:
@@ -325,20 +325,20 @@ class LocalCluster(ProxiedLinks):
             client.add_raft_voter(node_id, to_text(voter.key.directory_id), voter.endpoints)
 
     def leave(self, node_id: int, timeout_ms: int = 15_000) -> None:
-        """Makes the voter with that id an observer, whatever its directory id. ApiError, ClusterUnreachable."""
+        """Make the voter with that id an observer, whatever its directory id. ApiError, ClusterUnreachable."""
         with self.admin(timeout_ms=timeout_ms) as client:
             voters = {voter.replica_id: voter.replica_directory_id for voter in client.describe_quorum().current_voters}
             client.remove_raft_voter(node_id, voters.get(node_id, to_text(LOST)))
 
     def wipe_controller(self, node_id: int) -> None:
-        """Puts an empty disk into a controller that does not run: formatted anew, with another directory id."""
+        """Put an empty disk into a controller that does not run: formatted anew, with another directory id."""
         if self.pid(node_id) is not None:
             raise ClusterError(f"{self.node(node_id).name} runs; stop it first")
         shutil.rmtree(self.metadata_dir(node_id))
         layout.format_node(self.directory, self.plan, self.node(node_id))
 
     def force_standalone(self, node_id: int) -> None:
-        """Makes a controller that does not run the only voter of the cluster, whatever the others hold. ConfigError."""
+        """Make a controller that does not run the only voter of the cluster, whatever the others hold. ConfigError."""
         with forcing(load_controller(layout.properties_path(self.directory, self.node(node_id)))) as work:
             work.carry_out()
         self.plan = layout.write(self.directory, self.plan, self._overrides)
@@ -401,7 +401,7 @@ class LocalCluster(ProxiedLinks):
         return self._reap(node_id, timeout_s)
 
     def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
-        """Stops every node: brokers together, then controllers together."""
+        """Stop every node: brokers together, then controllers together."""
         for group in (self.broker_ids, self.controller_ids):
             alive = [node_id for node_id in group if self.pid(node_id) is not None]
             for node_id in alive:
@@ -417,7 +417,7 @@ class LocalCluster(ProxiedLinks):
             self.kill_node(node_id)
 
     def close(self) -> None:
-        """Stops every node and gives the directory free."""
+        """Stop every node and gives the directory free."""
         try:
             self.stop()
         except BaseException:

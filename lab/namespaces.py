@@ -20,7 +20,7 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
 
 def enter(path: str) -> None:
-    """Moves this thread into the namespace that the path names. OSError."""
+    """Move this thread into the namespace that the path names. OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _call("setns", path, descriptor, _CLONE_NEWNET)
@@ -29,12 +29,12 @@ def enter(path: str) -> None:
 
 
 def enter_new() -> None:
-    """Moves this thread into a namespace of its own, in which nothing is but a loopback device that is down. OSError."""
+    """Move this thread into a namespace of its own, in which nothing is but a loopback device that is down. OSError."""
     _call("unshare", None, _CLONE_NEWNET)
 
 
 def become_root() -> None:
-    """Moves this process, which has one thread, into a user namespace where it is root; outside it stays who it is. OSError."""
+    """Move this process, which has one thread, into a user namespace where it is root; outside it stays who it is. OSError."""
     user, group = os.geteuid(), os.getegid()
     _call("unshare", None, _CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):

@@ -24,7 +24,7 @@ _PATIENCE_S = 10.0
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Runs the node until it is stopped: exit code 0 after a graceful stop, 1 after a fatal error (one line says which)."""
+    """Run the node until it is stopped: exit code 0 after a graceful stop, 1 after a fatal error (one line says which)."""
     parser = _ArgumentParser(
         prog=f"kraftlab {arguments[0]}" if arguments[:1] and arguments[0] in ROLES else "kraftlab",
         description="Runs one node in the foreground. SIGTERM or Ctrl-C stops it gracefully.",
@@ -49,7 +49,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[None]]]:
-    """Imports a role's code: what reads its configuration, and what runs it."""
+    """Import a role's code: what reads its configuration, and what runs it."""
     if role == "controller":
         from kraftlab.config.models import load_controller
         from kraftlab.controller.main import run as run_controller
@@ -62,7 +62,7 @@ def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[Non
 
 
 def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "") -> int:
-    """Runs a node in this process and returns its exit code; a fatal error is printed as one line. With a `clock_file` it goes by
+    """Run a node in this process and returns its exit code; a fatal error is printed as one line. With a `clock_file` it goes by
     the clock that is in there (steered_clock.py).
     """
     import trio

@@ -43,7 +43,7 @@ class NodeDisks:
         return self._directory / _DIRECTORY
 
     def mount(self, nodes: Iterable[NodePlan]) -> None:
-        """Makes or mounts the disks of these nodes, of which none runs. ClusterError."""
+        """Make or mounts the disks of these nodes, of which none runs. ClusterError."""
         if not self.are_used:
             return
         for node in nodes:

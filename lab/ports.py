@@ -33,7 +33,7 @@ class PortClaims:
         self._held: dict[int, IO[bytes]] = {}
 
     def take(self, ports: Iterable[int]) -> int | None:
-        """Claims all of them, or none: then the first that another cluster has. What this one has already stays its own."""
+        """Claim all of them, or none: then the first that another cluster has. What this one has already stays its own."""
         taken: dict[int, IO[bytes]] = {}
         for port in ports:
             if port in self._held or port in taken:
@@ -51,7 +51,7 @@ class PortClaims:
         return None
 
     def close(self) -> None:
-        """Gives all of them free."""
+        """Give all of them free."""
         _release(self._held.values())
         self._held.clear()
 

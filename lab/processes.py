@@ -40,7 +40,7 @@ class NodeProcess:
         self.ended = threading.Event()
 
     def signal(self, number: int) -> None:
-        """Sends a signal if the process still runs; after SIGSTOP it stands still when this returns."""
+        """Send a signal if the process still runs; after SIGSTOP it stands still when this returns."""
         if self.code is None:
             self._server.signal(self.pid, int(number))
 
@@ -73,7 +73,7 @@ class ForkServerProcess:
         self._reader.start()
 
     def begin(self, role: str, config: str, log: str, namespace: str = "", clock: str = "") -> int:
-        """Asks for a node and returns at once; `collect` gives its process."""
+        """Ask for a node and returns at once; `collect` gives its process."""
         number = next(self._numbers)
         self.send(Start(number, role, config, log, namespace, clock))
         return number
@@ -102,7 +102,7 @@ class ForkServerProcess:
                 process.signal(signal.SIGKILL)
 
     def signal(self, pid: int, number: int) -> None:
-        """Returns when the signal has been sent, or the server is gone."""
+        """Return when the signal has been sent, or the server is gone."""
         with self._changed:
             request = next(self._numbers)
             self._unsignalled.add(request)
@@ -157,7 +157,7 @@ class ForkServerProcess:
         process.ended.set()
 
     def close(self, timeout_s: float = 15.0) -> None:
-        """Ends the server; nodes that run are asked to stop and the server waits for them."""
+        """End the server; nodes that run are asked to stop and the server waits for them."""
         assert self.process.stdin is not None, "it is a pipe"
         with self._changed, contextlib.suppress(BrokenPipeError):  # of a server that was killed
             self.process.stdin.close()

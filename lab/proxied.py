@@ -41,7 +41,7 @@ class ProxiedLinks:
         self.heal_links([(source, target)], drop=drop)
 
     def shape(self, source: int, target: int, shape: LinkShape) -> None:
-        """Delays, loses, doubles or reorders what `source` sends to `target` from now on; a cut link stays cut."""
+        """Delay, loses, doubles or reorders what `source` sends to `target` from now on; a cut link stays cut."""
         self.shape_links([(source, target)], shape)
 
     def heal_all(self, *, drop: bool = False) -> None:
@@ -51,15 +51,15 @@ class ProxiedLinks:
             control.heal_all(drop=drop)
 
     def cut_all(self, links: list[tuple[int, int]], *, reset: bool = False) -> None:
-        """Cuts several links at one instant."""
+        """Cut several links at one instant."""
         self._of(links).cut(links, Cut.RESET if reset else Cut.HOLD)
 
     def heal_links(self, links: list[tuple[int, int]], *, drop: bool = False) -> None:
-        """Heals several links at one instant."""
+        """Heal several links at one instant."""
         self._of(links).heal(links, drop=drop)
 
     def shape_links(self, links: list[tuple[int, int]], shape: LinkShape) -> None:
-        """Shapes several links at one instant."""
+        """Shape several links at one instant."""
         self._of(links).shape(links, shape)
 
     def what_cuts_do(self, *, reset: bool = False) -> str:
@@ -93,7 +93,7 @@ class ProxiedLinks:
         return self._proxies
 
     def _start_proxies(self) -> None:
-        """Serves the nodes that are not served yet. One whose port is in use is tried again each second, with a warning."""
+        """Serve the nodes that are not served yet. One whose port is in use is tried again each second, with a warning."""
         if not self.links_are_proxied:
             return
         from .links.proxies import LinkProxies

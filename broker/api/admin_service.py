@@ -1,12 +1,12 @@
-"""The admin API on a broker: its own log directories and metadata are answered here, everything else is passed on to the
-active controller.
+"""The admin API of a broker. Calls about the broker's own log directories and metadata are answered here; every other call is
+passed on to the active controller.
 
-A call that is passed on travels in an Envelope over peer frames and its answer is given unchanged. While there is no active
-controller, or it has just moved, the broker looks for it again until the call's deadline. If a change may have reached a
-controller by then, the answer says that its outcome is unknown.
+A call is passed on in an Envelope over peer frames, and the controller's answer is returned unchanged. While there is no active
+controller, or the controller has just moved, the broker looks for it again until the call's deadline. If a change may have
+reached a controller by then, the answer says that its outcome is unknown.
 
-What the caller may have is decided where a call is carried out: here by the rules in the published image for this broker's own
-calls, on the controller for those that are passed on, which say who makes them and from where.
+Authorization happens where a call is carried out: here for the broker's own calls, by the ACLs in the published image; on the
+controller for calls that are passed on, whose envelope names the principal and the host.
 """
 
 from __future__ import annotations
@@ -42,14 +42,12 @@ logger = logging.getLogger("kraftlab.broker.admin")
 TIMEOUT_DEFAULT_MS = 60_000
 RETRY_BACKOFF_S = 0.05
 PATIENCE_S = 5.0
-"""How long a call is passed on whose deadline is over from the start."""
+"""Time for which a call is passed on whose deadline is over from the start."""
 ABOUT_CONFIGS = ("IncrementalAlterConfigs", "AlterConfigs", "DescribeConfigs")
-"""Calls whose answer depends on the broker that was asked."""
-
+"""Calls whose answer depends on the broker that passes them on."""
 OWN_CHANGES = frozenset({"AlterReplicaLogDirs", "CreateSnapshot", "DeleteRecords"})
-"""Calls that a broker carries out itself and that leave something behind."""
+"""Calls that a broker carries out itself and that change something."""
 
-"""Takes the request of its method; the response's header is filled in here."""
 
 _encode = msgspec.msgpack.encode
 _envelope = Decoder(EnvelopeResponse)
@@ -67,8 +65,8 @@ class Channel(Protocol):
 
 
 class AdminService:
-    """`dispatch` of the broker's AdminServer. `local` has the calls that this broker answers itself, by method name. Without
-    `access` everybody may call them.
+    """`dispatch` of the broker's AdminServer. `local` holds the calls that this broker answers itself, by method name. Without
+    `access`, every principal may make them.
     """
 
     def __init__(
@@ -108,8 +106,8 @@ class AdminService:
         if header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE:
             return fault(
                 method,
-                f"{call.api} is about this broker itself, which is not replicated and cannot be read linearizably; ask without, "
-                "and with min_offset if the broker must have applied a certain change",
+                f"{call.api} is about this broker itself, which is not replicated and cannot be read linearizably; leave out "
+                "read_mode, and set min_offset if the broker must have applied a certain change",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
         has_begun = False
@@ -130,13 +128,13 @@ class AdminService:
             return response  # type: ignore[no-any-return]
         assert scope.cancelled_caught
         if has_begun and call.api in OWN_CHANGES:
-            text = f"{call.api} was begun, and not done within {timeout_ms} ms; it may have been carried out in part"
+            text = f"{call.api} was begun and did not end within {timeout_ms} ms; it may have been carried out in part"
             return _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
-        behind = f"this broker has metadata up to {self._publisher.offset}, asked was {header.min_offset}"
+        behind = f"this broker has metadata up to {self._publisher.offset}, the request's min_offset is {header.min_offset}"
         return fault(method, f"not done within {timeout_ms} ms; {behind}", ErrorCode.REQUEST_TIMED_OUT)
 
     async def _with_loggers(self, call: Call, node_id: int, deadline: float) -> Message:
-        """Answers for this broker's loggers; the rest of the request is passed on."""
+        """Answer for this broker's loggers; pass on the rest of the request."""
         method = METHODS[call.api]
 
         def admit(request: Any) -> Admission:
@@ -154,14 +152,14 @@ class AdminService:
         return response  # type: ignore[no-any-return]
 
     def _admit(self, call: Call) -> Admission:
-        """What of a call its caller may have; ApiError for nothing."""
+        """Return the part of a call that its caller is authorized for; ApiError if there is no such part."""
         image = self._publisher.image
         is_loaded = image.provenance.offset > 0
         rights = self._authorizer.rights(image.acls if is_loaded else None, call.principal, call.host)
         return admit(call.api, rights, call.request, image)
 
     def _envelope_of(self, call: Call) -> EnvelopeRequest:
-        """Who the client is, and of calls about configs, who this broker is: its file has a say in them."""
+        """Wrap a call. Calls about configs carry this broker's identity: its configuration file takes part in the answer."""
         about_configs = call.api in ABOUT_CONFIGS and self._identity is not None
         return EnvelopeRequest(
             call.api,
@@ -173,14 +171,16 @@ class AdminService:
         )
 
     def _header(self) -> admin_pb2.ResponseHeader:
-        """What this broker knows: how new its metadata is, and who leads."""
+        """Offset and epoch of this broker's metadata, and the leader."""
         provenance = self._publisher.image.provenance
         return admin_pb2.ResponseHeader(
             metadata_offset=provenance.offset, epoch=provenance.epoch, leader_id=self._channel.controller_id
         )
 
     async def _describe_cluster(self, call: Call, method: Method, deadline: float) -> Message:
-        """A broker tells of brokers. The controller, an endpoint of the other kind, does not get to know which kind is wanted."""
+        """Answer as a broker endpoint. The controller is an endpoint of the other type, so the request's endpoint type is not
+        passed on.
+        """
         request: Any = call.request
         is_typed = request.HasField("endpoint_type")
         try:
@@ -197,18 +197,18 @@ class AdminService:
 
     async def _pass_on(self, call: Call, method: Method, deadline: float) -> Message:
         header: admin_pb2.RequestHeader = getattr(call.request, "header")  # noqa: B009 - every request has one
-        reason = "no controller is known to lead; see that a majority of the controllers runs"
+        reason = "no controller is known to lead; make sure that a majority of the controllers runs"
         changes, is_open = call.api in ONCE or can_be_named(call.api, call.request), False
         is_safe = call.api not in ONCE or is_named(call.api, call.request)
         is_over = header.HasField("timeout_ms") and header.timeout_ms <= 0
         if is_over:
-            # What is said to that depends on the call, and so the controller says it.
+            # The answer to such a deadline depends on the call, so the controller gives it.
             deadline = trio.current_time() + PATIENCE_S
         while (rest_s := deadline - trio.current_time()) > 0:
             if self._channel.controller_id < 0:
                 await self._channel.wait_for_change(rest_s)
                 continue
-            # The controller's deadline is the client's: what nobody waits for any more must not be carried out later.
+            # The controller gets the client's deadline: a call whose client has given up must not be carried out later.
             rest_ms = max(1, int(rest_s * 1000))
             if not is_over:
                 header.timeout_ms = rest_ms
@@ -217,7 +217,7 @@ class AdminService:
                 answer = await self._channel.pass_on(Api.ENVELOPE, body, timeout_ms=rest_ms)
                 response = _envelope.decode(answer)
             except FrameError as error:
-                refusal = f"Not carried out, since it cannot be passed on: {error}, or ask a controller."
+                refusal = f"Not carried out, since it cannot be passed on: {error}, or send it to a controller."
                 return fault(method, refusal, ErrorCode.INVALID_REQUEST)
             except PeerTimeout:
                 is_open = changes
@@ -248,7 +248,7 @@ class AdminService:
                     is_open = True
             await self._channel.wait_for_change(min(RETRY_BACKOFF_S, max(rest_s, 0)))
         if is_open:
-            text = f"{call.api} was passed on, and not answered in time; whether it was carried out is unknown ({reason})"
+            text = f"{call.api} was passed on and not answered in time; whether it was carried out is unknown ({reason})"
             return _unknown(method, text, ErrorCode.REQUEST_TIMED_OUT)
         text = f"{call.api} could not be passed on to the active controller in time: {reason}"
         return fault(method, text, ErrorCode.REQUEST_TIMED_OUT)
@@ -262,6 +262,6 @@ def _unknown(method: Method, text: str, code: ErrorCode = ErrorCode.NETWORK_EXCE
 
 
 def _is_outcome_unknown(method: Method, body: bytes) -> bool:
-    """Whether a controller that lost the leadership says that the change may survive."""
+    """Return True if a controller that lost the leadership says that the change may survive."""
     answered: Any = method.response.FromString(body)
     return bool(answered.header.outcome_unknown)

@@ -33,7 +33,7 @@ from ..replication.replica_errors import ReplicaError, code_of
 ACKS_LEADER = 1
 ACKS_ALL = -1
 TIMEOUT_MAX_MS = 60_000
-NOT_REPLICATED = "It was written, but not every in-sync replica had it in time; it may still be there when it is sent again."
+NOT_REPLICATED = "It was written, but not every in-sync replica had it in time; a second attempt may write it twice."
 
 PeerHandler = Callable[[PeerRequest], Awaitable[bytes]]
 
@@ -44,7 +44,7 @@ _digest = Decoder(LogDigestRequest)
 
 
 class Replicas(Protocol):
-    """The replicas of this broker, and the image they follow."""
+    """Replicas of this broker, and the image that they follow."""
 
     disks: Disks
 
@@ -58,7 +58,7 @@ class Replicas(Protocol):
 
 
 class DataPlane:
-    """Handlers for the broker's PeerServer. Errors travel in the answers' bodies."""
+    """Handlers for the broker's PeerServer. Errors travel in the bodies of answers."""
 
     def __init__(self, replicas: Replicas, fetches: FetchService) -> None:
         self._replicas = replicas
@@ -79,10 +79,10 @@ class DataPlane:
     # --- produce -------------------------------------------------------------------------------------------------------------
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
-        """Appends; with acks=-1 answers once every in-sync replica has it.
+        """Append batches; with acks=-1, answer once every in-sync replica has them.
 
-        Errors: 21 bad acks, 3/100/6/56 by the replica, 19 too few in sync before and 20 after the append, 7 not replicated in
-        time (it may still be), 2/87 for batches that are none or do not continue the log.
+        Errors: 21 invalid acks; 3, 100, 6, 56 about the replica; 19 too few in-sync replicas before the append, 20 after it; 7
+        not replicated in time (the batches may still be kept); 2, 87 for bytes that are not batches or do not continue the log.
         """
         if request.acks not in (ACKS_LEADER, ACKS_ALL):
             return _refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; send 1 or -1 (all)")
@@ -108,9 +108,9 @@ class DataPlane:
     # --- digests -------------------------------------------------------------------------------------------------------------
 
     async def digest(self, request: LogDigestRequest) -> LogDigestResponse:
-        """Digests of what stands on the disks here, and of the metadata image this broker has published.
+        """Digests of the replicas' logs on disk, and of the metadata image that this broker has published.
 
-        One after the other in each log directory: all at once would keep everybody else from its threads.
+        Each log directory computes one digest at a time, so that other work gets its threads too.
         """
         image = self._replicas.image
         wanted = request.replicas if request.replicas is not None else tuple(sorted(self._replicas.partitions))
@@ -139,7 +139,7 @@ class DataPlane:
             found = await self._replicas.disks.run(log.log_dir, log.digest)
         except (ReplicaError, LogError) as error:
             if isinstance(error, LogClosed) and partition.log not in (None, log):
-                # A move has put another in its place.
+                # A move has replaced the log.
                 return await self._digest_of(replica)
             return ReplicaDigest(topic_id, number, code_of(error))
         return ReplicaDigest(
@@ -160,7 +160,7 @@ class DataPlane:
 
 
 async def _replicated(partition: Partition, end_offset: int, leader_epoch: int, timeout_ms: int) -> ErrorCode:
-    """Waits until the high watermark covers the append."""
+    """Wait until the high watermark covers the append."""
     with trio.move_on_after(timeout_ms / 1000):
         while True:
             changed = trio.Event()

@@ -1,12 +1,13 @@
-"""DeleteRecords: the leader of a partition moves the start of its log and answers once every live replica has followed (KIP-107).
+"""DeleteRecords: the leader of a partition advances its log start offset and answers once every live replica has followed
+(KIP-107).
 
-Theory of operation. The leader raises its log start offset, at most to the high watermark, and deletes the segments below;
-readers get OFFSET_OUT_OF_RANGE there from now on. Followers learn the new start with the next fetch and say in the one after
-where their own log begins. The low watermark is the lowest of these over all replicas whose broker is alive: what lies below it
-will not be seen again, whoever leads next. Replicas of brokers that are not alive catch up when they come back.
+Theory of operation. The leader raises its log start offset, at most to the high watermark, and deletes the segments below.
+Readers get OFFSET_OUT_OF_RANGE there from then on. Followers learn the new start with their next fetch and report their own start
+in the fetch after that. The low watermark is the lowest log start offset of all replicas whose broker is alive: records below it
+will not be seen again, whichever replica leads next. Replicas of other brokers catch up when their brokers come back.
 
-Where each log begins is written to disk before the answer, so that what was deleted does not come back with a crash; deleted
-records that share a segment with others stay on the disk until all of it can go.
+Each log start offset is written to disk before the answer, so that deleted records do not come back after a crash. Deleted
+records that share a segment with others stay on the disk until the whole segment can go.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 NO_WATERMARK = -1
 TIMEOUT_DEFAULT_MS = 60_000
 TIMEOUT_MARGIN_S = 0.05
-"""How long before the call's own deadline the answer is given, so that it still says what was done."""
+"""The answer is given so long before the call's own deadline, so that it still reports what was done."""
 
 Key = tuple[int, int]
-"""Where an entry stands in the request: topic, partition."""
+"""Position of an entry in the request: (topic, partition)."""
 
 
 class DeleteRecordsApi:
-    """Handler of the call."""
-
     def __init__(self, replicas: ReplicaManager, configs: DynamicConfigs) -> None:
         self._replicas = replicas
         self._configs = configs
 
     async def delete(self, message: Message) -> Message:
-        """Per partition, in this order: 17 an internal topic, 3 unknown, 6 not led by this broker, 56 its directory is offline,
-        44 the topic is compacted only, 1 an offset below 0 (but for -1) or beyond the high watermark, 7 the records are gone on
-        the leader, but a live replica did not follow in time.
+        """Delete records of each partition.
+
+        Error codes, checked in this order: 17 internal topic, 3 unknown, 6 not led by this broker, 56 log directory offline, 44
+        topic compacted only, 1 offset negative (but for -1) or beyond the high watermark, 7 deleted on the leader, but a live
+        replica did not follow in time.
         """
         assert isinstance(message, admin_pb2.DeleteRecordsRequest)
         asked = {
@@ -75,7 +76,7 @@ class DeleteRecordsApi:
         return response
 
     async def _begin(self, topic: str, number: int, offset: int) -> tuple[Partition, int]:
-        """Deletes on this leader; the partition and where its log is to begin everywhere."""
+        """Delete on this leader. Return the partition and the log start offset that every replica is to reach."""
         if topic in INTERNAL_TOPICS:
             raise ReplicaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} cannot be deleted")
         topic_id = self._replicas.image.topics.by_name.get(topic)
@@ -92,7 +93,7 @@ class DeleteRecordsApi:
     async def _make_durable(
         self, started: dict[Key, tuple[Partition, int]], results: dict[Key, admin_pb2.DeleteRecordsPartitionResult]
     ) -> None:
-        """Writes where logs begin, once per directory; drops from `started` what could not be written."""
+        """Write log start offsets, once per directory; drop from `started` what could not be written."""
         for log_dir in {partition.log_dir for partition, _ in started.values()}:
             if log_dir is None:
                 continue
@@ -104,7 +105,7 @@ class DeleteRecordsApi:
                     _refuse(results[key], code_of(error), str(error))
 
     async def _finish(self, partition: Partition, offset: int, result: admin_pb2.DeleteRecordsPartitionResult) -> None:
-        """Waits until the low watermark has reached the offset."""
+        """Wait until the low watermark has reached the offset."""
         while True:
             changed = trio.Event()
             with partition.watched_by(changed):

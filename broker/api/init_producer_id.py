@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98). There are no transactions here, and no coordinator for them."""
+"""InitProducerId: an id for an idempotent producer (KIP-98). Transactions are not supported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST_EPOCH = 0
 
 
 async def allocate(message: Message) -> Message:
-    """Blocks of ids are for brokers, which ask the active controller: nobody else's request is passed on."""
+    """Refuse to allocate a block of ids: a broker gets its blocks from the active controller and hands out single ids."""
     raise ApiError(
         ErrorCode.MISMATCHED_ENDPOINT_TYPE,
         "AllocateProducerIds is between brokers and the active controller, and this is a broker; producers use InitProducerId.",
@@ -22,16 +22,15 @@ async def allocate(message: Message) -> Message:
 
 
 class InitProducerId:
-    """The handler of the call."""
-
     def __init__(self, producer_ids: ProducerIds) -> None:
         self._producer_ids = producer_ids
 
     async def init(self, message: Message) -> Message:
-        """A new id with epoch 0, also for a producer that tells the id it had: without transactions nothing remembers its epochs.
+        """Return a new id with epoch 0, also for a producer that sends its former id: without transactions no epochs are
+        remembered.
 
-        ApiError INVALID_REQUEST (an empty transactional id; an id without its epoch or the other way round),
-        UNSUPPORTED_VERSION (a transactional id).
+        ApiError INVALID_REQUEST (an empty transactional id; an id without its epoch, or the other way round), UNSUPPORTED_VERSION
+        (a transactional id).
         """
         assert isinstance(message, admin_pb2.InitProducerIdRequest)
         has_id = message.HasField("producer_id") and message.producer_id != NO_PRODUCER_ID
@@ -39,7 +38,7 @@ class InitProducerId:
         if has_id != has_epoch:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"A producer tells its id and its epoch, or neither (-1); this is id {message.producer_id}, epoch "
+                f"A producer sends its id and its epoch, or neither (-1); this is id {message.producer_id}, epoch "
                 f"{message.producer_epoch}.",
             )
         if message.HasField("transactional_id"):

@@ -1,8 +1,8 @@
-"""AlterReplicaLogDirs and DescribeLogDirs of one broker (KIP-113, KIP-827), with progress and reasons beside Kafka's fields.
+"""AlterReplicaLogDirs and DescribeLogDirs of one broker (KIP-113, KIP-827).
 
-Beyond Kafka: `any` drops a running move as the current directory does; a move goes on while another disk is dead; every
-refusal says what to do; a request for the directory a parked move goes to tries it again; and DescribeLogDirs shows of each
-replica that is being filled, by a move or from its leader, the bytes left, the rate, since when, and why it stands still.
+Beyond Kafka: `any` cancels a running move, as the replica's current directory does. A move goes on while another disk is dead.
+Every error says what to do. A request for the directory of a parked move retries that move. DescribeLogDirs shows the bytes left,
+the rate, the start time and the last error of each replica that is being filled, by a move or from its leader.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ class LogDirsApi:
     # --- AlterReplicaLogDirs -------------------------------------------------------------------------------------------------
 
     async def alter(self, message: Message) -> Message:
-        """Error codes per partition, in this order: 17 a name too long for a move, 57 no such directory, 39 cordoned, 56
-        offline, 9 no replica here, 3 unknown; with the last two the destination is remembered.
+        """Begin or cancel moves.
+
+        Error codes per partition, checked in this order: 17 name too long for a move, 57 unknown directory, 39 cordoned, 56
+        offline, 9 no replica on this broker, 3 unknown partition; with the last two the destination is remembered.
 
         A replica under two directories goes to the last of them.
 
@@ -79,7 +81,7 @@ class LogDirsApi:
             return code_of(error), str(error)
 
     async def _cancel(self, topic: str, number: int) -> Outcome:
-        """Also of a destination that was remembered."""
+        """Cancel a move, or forget a remembered destination."""
         await self._replicas.disks.run(None, self._replicas.logs.forget_destination, topic, number)
         partition = self._hosted(topic, number, "nothing is being moved")
         await self._replicas.mover.drop(partition.id)
@@ -115,7 +117,7 @@ class LogDirsApi:
         return DONE
 
     def _configured(self, path: str) -> Path:
-        """A configured directory; string equality as in Kafka, so that a typing error never moves anything."""
+        """Return the configured directory with exactly that path, as Kafka does, so that a typing error never moves a replica."""
         logs = self._replicas.logs
         known = next((log_dir for log_dir in logs.log_dirs if str(log_dir) == path), None)
         if known is None:
@@ -127,7 +129,7 @@ class LogDirsApi:
         return known
 
     def _check_takes_replicas(self, target: Path, partition: Partition | None) -> None:
-        """ReplicaError if nothing may come to `target` (39) or can (56). A replica that lies there may stay."""
+        """ReplicaError if `target` is cordoned (39) or offline (56). A replica that is in a cordoned directory may stay."""
         logs = self._replicas.logs
         lies_there = partition is not None and partition.log is not None and partition.log.log_dir == target
         if target in logs.cordoned_dirs and not lies_there:
@@ -142,8 +144,9 @@ class LogDirsApi:
             )
 
     def _hosted(self, topic: str, number: int, otherwise: str) -> Partition:
-        """The partition here. ReplicaError 3 if the metadata does not have it, 9 if this broker is no replica, with what that
-        means."""
+        """Return the partition. ReplicaError 3 if the metadata does not have it, 9 if this broker is not a replica; `otherwise`
+        says what that means for the request.
+        """
         topic_image = self._replicas.image.topics.get(topic)
         if topic_image is None or number not in topic_image.partitions:
             raise ReplicaError(
@@ -160,7 +163,7 @@ class LogDirsApi:
     # --- DescribeLogDirs -----------------------------------------------------------------------------------------------------
 
     async def describe(self, message: Message) -> Message:
-        """Every configured directory with its replicas; topics and partitions that are not here are left out."""
+        """Describe every configured directory and its replicas; leave out topics and partitions that are not here."""
         assert isinstance(message, admin_pb2.DescribeLogDirsRequest)
         wanted: set[tuple[str, int]] | None = None
         if message.HasField("topics"):

@@ -1,4 +1,4 @@
-"""How a broker tells the refusal of a whole request, for its own calls whose answers repeat it: `(request, response, error)`."""
+"""Refusals of whole requests, for the broker's own calls whose answers repeat the request: `(request, response, error)`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftlab.metadata.errors import ApiError
 def alter_replica_log_dirs(
     request: admin_pb2.AlterReplicaLogDirsRequest, response: admin_pb2.AlterReplicaLogDirsResponse, error: ApiError
 ) -> None:
-    """Each replica once, also if it was to go to two directories."""
+    """List each replica once, even if it was to go to two directories."""
     replicas: dict[str, dict[int, None]] = {}
     for place in request.dirs:
         for topic in place.topics:

@@ -1,5 +1,6 @@
-"""Sends ISR wishes of this broker's leaders to the controller: one request in flight, one pending wish per partition
-(KIP-497)."""
+"""Requests for other in-sync sets, from this broker's leaders to the controller: one request in flight, one pending change per
+partition (KIP-497).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _response = Decoder(AlterPartitionResponse)
 
 
 class AlterPartitionManager:
-    """`submit` replaces a wish for the same partition that has not been answered."""
+    """`submit` replaces a change of the same partition that has not been answered."""
 
     def __init__(self, channel: Requests, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._channel = channel
@@ -42,11 +43,11 @@ class AlterPartitionManager:
         self._wake.set()
 
     def withdraw(self, topic_id: Uuid, partition: int) -> None:
-        """The wish is out of date; an answer that is under way is ignored."""
+        """Drop a change that is out of date; an answer to it is ignored."""
         self._pending.pop((topic_id, partition), None)
 
     async def run(self) -> None:
-        """Sends until cancelled."""
+        """Send until cancelled."""
         while True:
             if not self._pending:
                 await self._wake.wait()
@@ -55,7 +56,7 @@ class AlterPartitionManager:
                 await trio.sleep(RETRY_BACKOFF_S)
 
     async def _send(self) -> bool:
-        """One request with everything that is pending; False if something has to be asked again."""
+        """Send one request with every pending change; False if a change has to be sent again."""
         sent = dict(self._pending)
         changes = tuple(change for change, _ in sent.values())
         request = AlterPartitionRequest(self._broker_id, self._broker_epoch(), changes)
@@ -68,11 +69,12 @@ class AlterPartitionManager:
         settled = True
         for result in response.results:
             key = (result.topic_id, result.partition)
-            wish = self._pending.get(key)
-            if wish is None or wish is not sent.get(key):
+            pending = self._pending.get(key)
+            if pending is None or pending is not sent.get(key):
                 continue
-            if wish[1](result):
-                if self._pending.get(key) is wish:
+            _, on_answer = pending
+            if on_answer(result):
+                if self._pending.get(key) is pending:
                     del self._pending[key]
             else:
                 settled = False

@@ -1,9 +1,9 @@
-"""Requests of this broker to the active controller, wherever it is.
+"""Requests of this broker to the active controller.
 
-The leader of the metadata quorum is the active controller, and the observer knows who leads. Two connections are kept to it:
-one for what the broker itself must say (registration, heartbeats, ISR changes, directories), one for admin calls passed on
-for clients, so that a heartbeat never waits behind somebody's large request. A request that waits for a controller which is
-not active any more is given up at once: it may hang.
+The leader of the metadata quorum is the active controller, and the observer knows the leader. The broker keeps two connections to
+it: one for its own requests (registration, heartbeats, ISR changes, directories), one for admin calls that it passes on for
+clients, so that a heartbeat never waits behind a large request. A request to a controller that is no longer active is given up at
+once, since it may hang.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ async def ask(
 
 
 class NoController(PeerUnreachable):
-    """Nobody known leads: the request was not sent."""
+    """No leader is known; the request was not sent."""
 
 
 class ControllerChannel:
-    """`leader` tells who leads now. `leader_changed()` is to be called whenever that changes."""
+    """`leader` returns the current leader. Call `leader_changed()` whenever that changes."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class ControllerChannel:
 
     @property
     def controller_id(self) -> int:
-        """The active controller as this broker knows it, -1 if it knows none."""
+        """The active controller as this broker knows it, -1 if unknown."""
         return self._leader().leader_id
 
     def leader_changed(self) -> None:
-        """Wakes those who wait for a controller, and gives up requests to one that is not active any more."""
+        """Wake tasks that wait for a controller, and give up requests to one that is no longer active."""
         current = self.endpoint()
         for scope, asked in self._in_flight.items():
             if current is not None and current != asked:
@@ -84,13 +84,13 @@ class ControllerChannel:
         self._changed = trio.Event()
 
     async def wait_for_change(self, timeout_s: float) -> None:
-        """Returns when the leader changes, at latest after the timeout."""
+        """Return when the leader changes, or after the timeout."""
         changed = self._changed
         with trio.move_on_after(timeout_s):
             await changed.wait()
 
     def endpoint(self) -> Endpoint | None:
-        """The active controller's peer listener, None if nobody known leads."""
+        """The active controller's peer listener, None if the leader is unknown."""
         leader = self._leader()
         if leader.leader_id < 0:
             return None
@@ -101,11 +101,13 @@ class ControllerChannel:
         return endpoint
 
     async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        """The broker's own request. PeerUnreachable, PeerTimeout or PeerError; NoController if nobody leads in time."""
+        """Send the broker's own request. PeerUnreachable, PeerTimeout or PeerError; NoController if no leader is known
+        in time.
+        """
         return await self._request(self._own, api, body, timeout_ms)
 
     async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        """A client's request, on a connection of its own. Raises as `request`."""
+        """Send a client's request, on a separate connection. Raises as `request`."""
         return await self._request(self._passed_on, api, body, timeout_ms)
 
     async def _request(self, pool: PeerPool, api: int, body: bytes, timeout_ms: int) -> bytes:
@@ -113,7 +115,7 @@ class ControllerChannel:
         while (endpoint := self.endpoint()) is None:
             rest_s = deadline - trio.current_time()
             if rest_s <= 0:
-                raise NoController("no controller is known to lead; see that a majority of the controllers runs")
+                raise NoController("no controller is known to lead; make sure that a majority of the controllers runs")
             await self.wait_for_change(rest_s)
         rest_ms = max(1, int((deadline - trio.current_time()) * 1000))
         with trio.CancelScope() as scope:
@@ -122,7 +124,7 @@ class ControllerChannel:
                 return await pool.request(endpoint, api, body, timeout_ms=rest_ms)
             finally:
                 del self._in_flight[scope]
-        raise PeerUnreachable(f"the controller at {endpoint} is not the active one any more")
+        raise PeerUnreachable(f"the controller at {endpoint} is no longer active")
 
     def close(self) -> None:
         self._own.close()

@@ -1,7 +1,7 @@
-"""Which log directories are cordoned (KIP-1066): they keep serving what they have and get no new replicas.
+"""Cordoned log directories (KIP-1066): they keep their replicas and get no new ones.
 
-`cordoned.log.dirs` is a list of configured paths, or `*` for all of them. What it names besides is not this broker's and is
-left out: an older or a foreign value must not stop a broker.
+`cordoned.log.dirs` is a list of configured paths, or `*` for all of them. Paths that are not configured are ignored, so that an
+outdated value does not stop a broker.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ ALL = "*"
 
 
 def cordoned_dirs(value: str | None, log_dirs: Iterable[Path]) -> frozenset[Path]:
-    """Those of `log_dirs` that the property's value cordons."""
+    """Return the directories of `log_dirs` that the property's value cordons."""
     names = {name.strip() for name in (value or "").split(",")}
     return frozenset(path for path in log_dirs if ALL in names or str(path) in names)

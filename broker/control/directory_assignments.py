@@ -1,8 +1,8 @@
-"""Tells the controller in which directory each replica of this broker is (AssignReplicasToDirs, KIP-858).
+"""Reports to the controller of the directory in which each replica of this broker is (AssignReplicasToDirs, KIP-858).
 
 The newest assignment of a replica wins. One request is in flight, with at most 2250 assignments; after a failure the pause
-doubles from 100 ms to 10 s. What the metadata already says, and replicas that have left this broker, are not sent. Errors
-that cannot mend (unknown topic or partition, not a replica) drop the assignment: the metadata log is about to say why.
+doubles from 100 ms to 10 s. Assignments that the metadata already has, and those of replicas that have left this broker, are not
+sent. Permanent errors (unknown topic or partition, not a replica) drop the assignment: the metadata log is about to explain them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _response = Decoder(AssignReplicasToDirsResponse)
 
 
 class DirectoryAssignments:
-    """The queue. `image` gives the metadata as published now."""
+    """Queue of assignments. `image` returns the published metadata."""
 
     def __init__(
         self, channel: Requests, broker_id: int, broker_epoch: Callable[[], int], image: Callable[[], MetadataImage]
@@ -49,7 +49,7 @@ class DirectoryAssignments:
         self._image = image
         self._pending: dict[tuple[Uuid, int], Uuid] = {}
         self.on_known: Callable[[tuple[Uuid, int], Uuid], object] = lambda replica, directory_id: None
-        """Called with a replica and a directory that need not be told, since the published metadata names it."""
+        """Called with a replica and a directory that need no report, since the published metadata names that directory."""
         self._wake = Signal()
 
     @property
@@ -62,7 +62,7 @@ class DirectoryAssignments:
         self._wake.set()
 
     async def run(self) -> None:
-        """Sends until cancelled."""
+        """Send until cancelled."""
         backoff_s = BACKOFF_S
         while True:
             self._drop_obsolete()
@@ -85,7 +85,7 @@ class DirectoryAssignments:
                 self.on_known((topic_id, number), directory_id)
 
     async def _send(self) -> bool:
-        """One request; False if it has to be sent again."""
+        """Send one request; False if it has to be sent again."""
         sent = dict(list(self._pending.items())[:ASSIGNMENTS_MAX])
         assignments = tuple(DirectoryAssignment(directory, topic_id, number) for (topic_id, number), directory in sent.items())
         request = AssignReplicasToDirsRequest(self._broker_id, self._broker_epoch(), assignments)
@@ -93,7 +93,7 @@ class DirectoryAssignments:
         if response is None:
             return False
         if response.error != ErrorCode.NONE:
-            # Before the metadata knows directories there is nothing wrong, only nothing to tell.
+            # Metadata without directories is not an error: there is nothing to report.
             level = logging.DEBUG if response.error == ErrorCode.UNSUPPORTED_VERSION else logging.INFO
             logger.log(level, "the controller answered %d to directory assignments: %s", response.error, response.message)
             return False

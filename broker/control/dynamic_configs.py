@@ -1,9 +1,8 @@
-"""What topics and brokers are configured to, as the metadata and this broker's file say: throttles, min.insync.replicas, log
-limits.
+"""Effective configs of topics and of this broker: throttles, min.insync.replicas, log limits.
 
-A broker's value comes from its own dynamic config, else the cluster's dynamic default, else its file, else the default. A
-topic's comes from its dynamic config, else the broker's synonym in that order, else the default. Rates at or over 2^63 - 1
-mean no limit, as Kafka's default says.
+A broker's value comes from its own dynamic config, otherwise from the cluster's dynamic default, its file, or the default. A
+topic's value comes from its dynamic config, otherwise from the broker's synonym in that order, or the default. A rate of 2^63 - 1
+or more means no limit, as in Kafka.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class DynamicConfigs:
-    """The configs as of the newest image, and the three throttles that follow them."""
+    """Configs as of the newest image, and the three throttles that follow them."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.leader_gate = ByteGate()
@@ -53,11 +52,11 @@ class DynamicConfigs:
             self._set_rates()
 
     def broker(self, name: str) -> str | None:
-        """The broker's value of a key, at last the default; None if nothing gives one."""
+        """The broker's value of a key, its default if not configured; None if it has no default."""
         return self._values().value(name)
 
     def topic(self, topic: str, name: str) -> str:
-        """The topic's value of a topic key, at last the default."""
+        """The topic's value of a topic key, its default if not configured."""
         return topic_text(name, self._image.config(RESOURCE_TOPIC, topic, name), self._values())
 
     def _values(self) -> BrokerValues:
@@ -69,13 +68,15 @@ class DynamicConfigs:
         )
 
     def min_insync_replicas(self, topic: str) -> int:
-        """With eligible leader replicas only what the controller sees too counts, not this broker's own configuration."""
+        """The topic's value. With eligible leader replicas, only configs that the controller sees too count, not this broker's
+        file.
+        """
         if eligible_leaders.are_on(self._image):
             return eligible_leaders.min_insync_replicas(self._image, topic)
         return int(self.topic(topic, "min.insync.replicas"))
 
     def deletes(self, topic: str) -> bool:
-        """Whether records of the topic go at some time, by retention or on request."""
+        """Return True if records of the topic are deleted, by retention or on request."""
         return "delete" in split_list(self.topic(topic, "cleanup.policy"))
 
     def log_config(self, topic: str) -> LogConfig:

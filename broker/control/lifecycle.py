@@ -1,15 +1,15 @@
 """A broker's membership in the cluster: registration, heartbeats, controlled shutdown (KIP-631).
 
-Theory of operation. A broker registers (the record's offset becomes its epoch), then heartbeats: every 10 ms until it runs,
-then at `broker.heartbeat.interval.ms`. It asks to stay fenced until it has published an image that contains its own
-registration and its logs are loaded. Heartbeats go to whoever leads the metadata quorum; when the leader changes, the next
-one leaves at once. To stop, it asks for a controlled shutdown, and may go when the controller says that its leaderships are
-elsewhere and everybody has seen that, at latest after a bound.
+Theory of operation. A broker registers (the record's offset becomes its epoch), then heartbeats: every 10 ms until it runs, then
+at `broker.heartbeat.interval.ms`. It asks to stay fenced until its logs are loaded and it has published an image that contains
+its own registration. Heartbeats go to the leader of the metadata quorum; when the leader changes, the next one leaves at once. To
+stop, the broker asks for a controlled shutdown. It may go when the controller answers that its leaderships have moved and every
+broker has seen that, or after a timeout.
 
-A registration that was written when the cluster's metadata.version knew no directories is repeated, by the same incarnation,
-once it does. A controller that does not know this registration any more (unregistered, or replaced) makes the broker register
-again. Directories that failed are named in every heartbeat until the registration in the metadata lacks them; a controller that
-cannot be told in time ends the broker.
+A registration that was written while the cluster's metadata.version had no directories is repeated, by the same incarnation, once
+the version has them. A broker whose registration the controller does not know (unregistered, or replaced) registers again. Failed
+directories are named in every heartbeat until the registration in the metadata lacks them; if they cannot be reported in time,
+the broker stops.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class BrokerState(enum.Enum):
 
 class BrokerEvent(enum.Enum):
     REGISTERED = "the controller has registered the broker"
-    CAUGHT_UP = "the controller says that the broker knows its own registration"
-    UNFENCED = "ready, and the controller says that the broker is not fenced"
-    SHUTDOWN_ASKED = "somebody wants the broker to stop"
-    SHUTDOWN_ALLOWED = "the controller lets it go, or the time is up"
+    CAUGHT_UP = "the broker knows its own registration"
+    UNFENCED = "the broker is ready and unfenced"
+    SHUTDOWN_ASKED = "a controlled shutdown is wanted"
+    SHUTDOWN_ALLOWED = "the controller allows the shutdown, or its timeout is over"
 
 
 _S, _E = BrokerState, BrokerEvent
@@ -86,7 +86,7 @@ class RegistrationFailed(Exception):
 
 
 class Channel(Requests, Protocol):
-    """The way to the active controller, which tells when there is another one."""
+    """The way to the active controller, with notice of a new one."""
 
     async def wait_for_change(self, timeout_s: float) -> None: ...
 
@@ -96,12 +96,13 @@ _FINAL = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
     ErrorCode.UNSUPPORTED_VERSION,
 )
-"""Refusals that asking again does not mend."""
+"""Errors of a registration that a second attempt cannot fix."""
 
 
 class Lifecycle:
-    """`run` registers and heartbeats until the broker may stop. The registration is fixed but for directories and the
-    previous epoch."""
+    """`run` registers and heartbeats until the broker may stop. The registration is fixed but for directories and the previous
+    epoch.
+    """
 
     def __init__(
         self,
@@ -124,50 +125,50 @@ class Lifecycle:
         self._is_fenced = True
         self._offline: dict[Uuid, float] = {}
         self._cordoned: tuple[Uuid, ...] = ()
-        self._stirred = trio.Event()
+        self._changed = trio.Event()
         self._shutdown_deadline = float("inf")
 
     @property
     def is_fenced(self) -> bool:
-        """As the controller said last."""
+        """The controller's last answer."""
         return self._is_fenced
 
     def ready(self) -> None:
-        """The first image is published and the logs are loaded: the broker may be unfenced."""
+        """Allow the broker to be unfenced: the first image is published and the logs are loaded."""
         self._is_ready = True
-        self._stir()
+        self._wake()
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Tells the controller, with the next heartbeats, that a directory is offline."""
+        """Report a directory as offline with the next heartbeats."""
         self._offline.setdefault(directory_id, trio.current_time())
         remaining = tuple(known for known in self._registration.log_dirs if known != directory_id)
         self._registration = msgspec.structs.replace(self._registration, log_dirs=remaining)
-        self._stir()
+        self._wake()
 
     def directories_cordoned(self, directory_ids: tuple[Uuid, ...]) -> None:
-        """Tells the controller which directories take no new replicas, at once if these are others than before."""
+        """Report the directories that take no new replicas, at once if they have changed."""
         if directory_ids != self._cordoned:
             self._cordoned = directory_ids
-            self._stir()
+            self._wake()
 
     def directories_registered(self, log_dirs: tuple[Uuid, ...]) -> None:
-        """The directories that the metadata says this broker has: failed ones that are not among them need no more telling."""
+        """Stop reporting failed directories that are not in the registration of the metadata."""
         for directory_id in [known for known in self._offline if known not in log_dirs]:
             del self._offline[directory_id]
 
     def register_again(self) -> None:
-        """Brings the registration up to date, as the same incarnation: the metadata can hold now what it could not before."""
+        """Repeat the registration as the same incarnation: the metadata can now hold more of it."""
         self._must_register_again = True
-        self._stir()
+        self._wake()
 
     def begin_shutdown(self, timeout_s: float = CONTROLLED_SHUTDOWN_TIMEOUT_S) -> None:
-        """Asks for a controlled shutdown; `run` returns when it is granted, at latest after the timeout."""
+        """Ask for a controlled shutdown; `run` returns when it is granted, or after the timeout."""
         self._shutdown_deadline = min(self._shutdown_deadline, trio.current_time() + timeout_s)
         self._on(BrokerEvent.SHUTDOWN_ASKED)
-        self._stir()
+        self._wake()
 
     async def run(self) -> None:
-        """Returns once the broker may stop. RegistrationFailed if it cannot join, or must leave."""
+        """Return once the broker may stop. RegistrationFailed if it cannot join, or must leave."""
         await self._register()
         while not self._may_stop():
             if self._must_register_again:
@@ -181,17 +182,17 @@ class Lifecycle:
     def _may_stop(self) -> bool:
         return self.state is BrokerState.SHUTTING_DOWN
 
-    def _stir(self) -> None:
-        self._stirred.set()
-        self._stirred = trio.Event()
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
     async def _pause(self, pause_s: float) -> None:
-        """Until the next heartbeat is due: time, a wish of this broker's, or another leader."""
-        stirred = self._stirred
+        """Wait until the next heartbeat is due: after a time, at a change to report, or at another leader."""
+        changed = self._changed
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = min(trio.current_time() + pause_s, self._shutdown_deadline)
             nursery.start_soon(self._end_at_leader_change, pause_s, nursery.cancel_scope)
-            await stirred.wait()
+            await changed.wait()
             nursery.cancel_scope.cancel()
 
     async def _end_at_leader_change(self, pause_s: float, scope: trio.CancelScope) -> None:
@@ -209,20 +210,20 @@ class Lifecycle:
     def _check_deadlines(self) -> None:
         now = trio.current_time()
         if now >= self._shutdown_deadline:
-            logger.warning("no answer to the controlled shutdown in time; stopping anyway")
+            logger.warning("the controlled shutdown was not granted in time; stopping anyway")
             self._on(BrokerEvent.SHUTDOWN_ALLOWED)
         overdue = min(self._offline.values(), default=now) + self._config.log_dir_failure_timeout_ms / 1000
         if self._offline and now > overdue:
             raise RegistrationFailed(
                 "a failed log directory could not be reported to the controller within "
-                f"{self._config.log_dir_failure_timeout_ms} ms; the broker stops, so that its replicas are not believed alive. "
-                "See that the controllers run, then start it again"
+                f"{self._config.log_dir_failure_timeout_ms} ms; the broker stops, so that its replicas do not count as alive. "
+                "Make sure that the controllers run, then start it again"
             )
 
     # --- registration --------------------------------------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        """Returns once registered, or once the broker may stop: one that is not registered has nothing to hand over."""
+        """Return once registered, or once the broker may stop: an unregistered broker has nothing to hand over."""
         deadline = trio.current_time() + self._config.initial_broker_registration_timeout_ms / 1000
         backoff_s, refusal = REGISTRATION_BACKOFF_S, "no controller answered"
         while not self._may_stop():
@@ -266,7 +267,7 @@ class Lifecycle:
     # --- heartbeats ----------------------------------------------------------------------------------------------------------
 
     async def _beat(self) -> float:
-        """One heartbeat; the pause until the next, in seconds."""
+        """Send one heartbeat; return the pause until the next one, in seconds."""
         wants_shutdown = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         offline = tuple(sorted(self._offline))
         request = BrokerHeartbeatRequest(
@@ -296,7 +297,7 @@ class Lifecycle:
             await self._register()
             return STARTING_INTERVAL_S
         if response.error != ErrorCode.NONE:
-            logger.debug("heartbeat was answered %d: %s", response.error, response.message)
+            logger.debug("heartbeat was answered with error %d: %s", response.error, response.message)
             return HEARTBEAT_BACKOFF_S
         if response.is_fenced != self._is_fenced:
             logger.info("broker %d is %s", self._registration.broker_id, "fenced" if response.is_fenced else "unfenced")

@@ -1,21 +1,20 @@
 """The broker's view of the metadata log: committed batches in, published images out (KIP-500, KIP-631).
 
-Theory of operation. As the observer's state machine it is handed committed batches and only puts them aside. One task merges
-everything that has come into one delta, makes one new image, and hands both to the publishers, in the order they were given,
-one after the other. While they work, new batches gather and become the next delta, so a slow disk makes publications larger,
-not later.
+Theory of operation. The publisher is the observer's state machine: it takes committed batches and only keeps them. One task
+merges the pending batches into one delta, makes one new image, and passes both to the publishers, one after the other in a fixed
+order. Batches that come meanwhile form the next delta, so a slow disk makes publications larger, not later.
 
-A snapshot takes the place of whatever came before it: what it changes against the published image is found by comparing the
-two, and published as one step with all that follows it by then, deletions included.
+A snapshot replaces everything before it. Its changes against the published image are found by a comparison and published as one
+step with the batches that follow it by then, deletions included.
 
-Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of
-the log. A fault in a record ends the broker; a fault in a publisher is logged and the others still run, unless it is one of
+Nothing is published before the high watermark that was known at the start is reached: a broker never acts on an old prefix of the
+log. An unreadable record ends the broker. An error of a publisher is logged and the others still run, unless it is one of
 `fatal`.
 
-Records of an open transaction (KIP-868) are held in the image and seen by nobody: the offset stays at its beginning, and its
-end is published as one step.
+Records of an open transaction (KIP-868) are in the image but not visible: the offset stays at the beginning of the transaction,
+and its end is published as one step.
 
-The newest images are kept by offset, for those who compare what nodes hold (images share what they have in common).
+The newest images are kept by offset, so that nodes can be compared (images share their common parts).
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ logger = logging.getLogger("kraftlab.broker.metadata")
 
 HISTORY_MAX = 4096
 PENDING_MAX = 64
-"""Applying waits while more publications' worth of calls is pending: the log can be larger than memory."""
+"""`apply` waits while more calls are pending, since the log can be larger than memory."""
 
 COMPARED_AT_ONCE_TOPICS = 100
 
 
 class Publication(NamedTuple):
-    """A step from one published image to the next, with what differs."""
+    """A step from one published image to the next, with the changes between them."""
 
     before: MetadataImage
     after: MetadataImage
@@ -62,7 +61,7 @@ Publisher = Callable[[Publication], Awaitable[None]]
 
 
 class MetadataPublisher:
-    """State machine of the observer. `run` publishes until cancelled; a bad record leaves it as an exception."""
+    """The observer's state machine. `run` publishes until cancelled; a bad record ends it with an exception."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class MetadataPublisher:
         self._on_leader_changed = on_leader_changed
         self._pending: list[CommittedBatch] = []
         self._replayed = EMPTY
-        """The image that `_pending` follows; ahead of the published one at the start and behind a snapshot."""
+        """The image before `_pending`. It is ahead of the published image at the start and after a snapshot."""
         self._high_watermark_at_start = -1
         self._is_first = True
         self._arrived = Signal()
@@ -90,7 +89,7 @@ class MetadataPublisher:
 
     @property
     def offset(self) -> int:
-        """Every publisher has been given everything below and is done with it; 0 before the first image."""
+        """Every publisher is done with everything below; 0 before the first image."""
         return self._offset
 
     # --- the state machine ---------------------------------------------------------------------------------------------------
@@ -113,7 +112,7 @@ class MetadataPublisher:
         raise AssertionError(f"a broker is an observer and never led epoch {epoch}")
 
     def freeze(self) -> ImageSnapshot | None:
-        """The image with everything that was applied, published or not; None while a transaction is open."""
+        """The image after all applied batches, published or not; None while a transaction is open."""
         image = self._replayed
         if self._pending:
             image = replay(MetadataDelta(image), self._pending)
@@ -123,7 +122,7 @@ class MetadataPublisher:
         return image_from(bodies)
 
     async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: MetadataImage) -> None:
-        """What is put aside lies below the snapshot and is part of it."""
+        """Replace the state. Pending batches lie below the snapshot and are part of it."""
         self._pending.clear()
         self._taken.set()
         self._replayed = msgspec.structs.replace(state, provenance=Provenance(position.offset, position.epoch, append_time_ms))
@@ -132,7 +131,7 @@ class MetadataPublisher:
     # --- publishing ----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Publishes until cancelled. UnreadableRecords or ReplayError if the log holds what this broker cannot understand."""
+        """Publish until cancelled. UnreadableRecords or ReplayError if this broker cannot understand the log."""
         while True:
             await self._arrived.wait()
             while self._pending or self._may_publish():
@@ -146,7 +145,7 @@ class MetadataPublisher:
                 await trio.lowlevel.checkpoint()
 
     def _may_publish(self) -> bool:
-        """Whether there is an unpublished image that is not an old prefix of the log."""
+        """Return True if there is an unpublished image that is not an old prefix of the log."""
         replayed = self._replayed
         is_newer = replayed.stable_offset > self.offset
         return is_newer and replayed.provenance.offset >= self._high_watermark_at_start >= 0
@@ -156,7 +155,7 @@ class MetadataPublisher:
         if delta.image.is_same_content(before):
             changes = delta.changes()
         else:
-            # A snapshot, or what came before the first publication, or with the begin of a transaction, lies between the two.
+            # Between the two lies a snapshot, or batches before the first publication, or the beginning of a transaction.
             changes = await self._compare(before, image)
         publication = Publication(before, image, changes, self._is_first)
         self._is_first = False
@@ -174,25 +173,25 @@ class MetadataPublisher:
         self._published = trio.Event()
 
     async def _compare(self, before: MetadataImage, after: MetadataImage) -> MetadataChanges:
-        """What differs; in a worker thread if finding it out would hold up the event loop."""
+        """Return the changes between two images; computed in a worker thread if the images are large."""
         if len(before.topics.by_id) + len(after.topics.by_id) <= COMPARED_AT_ONCE_TOPICS:
             return changes_between(before, after)
         return await self._in_thread(None, changes_between, before, after)
 
     async def wait_for(self, offset: int) -> None:
-        """Returns once an image at or beyond that offset is published, and what it changes here is done."""
+        """Return once an image at or beyond the offset is published and carried out on this broker."""
         while self.offset < offset:
             await self._published.wait()
 
     def image_at(self, offset: int) -> MetadataImage | None:
-        """The image at exactly that offset; None if it was published together with later batches, or is not kept any more."""
+        """The image at exactly that offset; None if it was published together with later batches, or is no longer kept."""
         index = bisect_right(self._history, offset, key=lambda image: image.provenance.offset)
         image = self._history[index - 1] if index else None
         return image if image is not None and image.provenance.offset == offset else None
 
 
 def replay(delta: MetadataDelta, batches: list[CommittedBatch]) -> MetadataImage:
-    """Replays whole batches; the image after the last."""
+    """Replay whole batches; return the image after the last."""
     for batch in batches:
         if batch.body:
             delta.replay_all(codec.decode(batch.body, batch.base_offset), batch.base_offset)

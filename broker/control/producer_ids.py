@@ -1,9 +1,8 @@
-"""Producer ids for idempotent producers, from blocks that the controller gives to this broker (KIP-730).
+"""Producer ids for idempotent producers, from blocks that the controller allocates to this broker (KIP-730).
 
 Theory of operation. Ids are taken from the current block, one after the other. When a tenth of the last block is left, the next
-one is asked for, so that nobody waits as long as a controller answers in the meantime; who finds nothing left waits for it.
-Only one request is in flight, retried with a growing pause. A block whose answer is lost is lost with it: ids are never used
-twice, whoever fails.
+block is requested, so that producers do not wait for the controller; a producer that finds no id waits for the block. One request
+is in flight, retried with a growing pause. A block whose answer is lost is never used: no id is given twice, whatever fails.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from .controller_channel import Requests, ask
 logger = logging.getLogger("kraftlab.broker.producer_ids")
 
 AHEAD_FRACTION = 0.1
-"""The next block is asked for when this part of the last one is left."""
+"""The next block is requested when this part of the last one is left."""
 REQUEST_TIMEOUT_MS = 5000
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 2.0
@@ -32,7 +31,7 @@ _response = Decoder(AllocateProducerIdsResponse)
 
 
 class ProducerIds:
-    """`run` fetches blocks until it is cancelled; `take` gives ids."""
+    """`run` fetches blocks until it is cancelled; `take` returns ids."""
 
     def __init__(self, channel: Requests, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._channel = channel
@@ -45,11 +44,11 @@ class ProducerIds:
 
     @property
     def left(self) -> int:
-        """Ids that can be given without asking a controller."""
+        """Number of ids that can be given without a request to the controller."""
         return sum(map(len, self._blocks))
 
     async def take(self) -> int:
-        """An id that nobody else gets. Waits for a block if there is none; cancel it to give up."""
+        """Return an id that no other producer gets. Waits for a block if necessary; cancel it to give up."""
         while not self._blocks:
             self._wanted.set()
             await self._arrived.wait()
@@ -61,7 +60,7 @@ class ProducerIds:
         return block[0]
 
     async def run(self) -> None:
-        """Keeps a block ready once ids are asked for."""
+        """Keep a block ready from the first request for an id on."""
         while True:
             await self._wanted.wait()
             block = await self._allocate()
@@ -76,13 +75,13 @@ class ProducerIds:
         while True:
             block = await self._ask()
             if block is not None:
-                logger.debug("producer ids %d to %d are this broker's", block[0], block[-1])
+                logger.debug("producer ids %d to %d are allocated to this broker", block[0], block[-1])
                 return block
             await trio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
 
     async def _ask(self) -> range | None:
-        """One request; None if it has to be sent again."""
+        """Send one request; None if it has to be sent again."""
         request = AllocateProducerIdsRequest(self._broker_id, self._broker_epoch())
         response = await ask(self._channel, Api.ALLOCATE_PRODUCER_IDS, request, _response, timeout_ms=REQUEST_TIMEOUT_MS)
         if response is None:

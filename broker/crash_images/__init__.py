@@ -1,2 +1,3 @@
-"""Exhaustive crashes of the broker's log-dir mover (W9): a real run is recorded file operation by file operation, every state
-that a crash could leave on the disks is made, and the real recovery runs on each."""
+"""Exhaustive crashes of the broker's mover between log directories (W9). A real run is recorded file operation by file operation,
+every state that a crash could leave on the disks is made, and the real recovery runs on each.
+"""

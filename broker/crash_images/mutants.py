@@ -1,8 +1,8 @@
-"""Bugs planted in the mover and in the recovery of its crashes, to see that the images find them.
+"""Bugs planted in the mover and in its recovery, to see that the crash images find them.
 
-A name is that of one bug or of several together ("M5+M7"). Some bugs show only together with another: the protocol's mistake is
-masked by a recovery that looks further than the metadata, and the recovery's by a protocol that never lets it matter; the row of
-such a bug says what masks it.
+A name stands for one bug or for several together ("M5+M7"). Some bugs show only together with another one: a recovery that looks
+further than the metadata masks a mistake of the protocol, and a correct protocol masks a mistake of the recovery. The row of such
+a bug says what masks it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ IN_THE_RUN = "the run itself"
 
 
 class Images(NamedTuple):
-    """The bug is looked for in the images of `scripts`, in this order. `masked_by`: why it does no harm alone; "" if it does."""
+    """Scripts in whose images the bug is looked for, in this order. `masked_by`: why the bug does no harm alone, "" if
+    it does.
+    """
 
     scripts: tuple[str, ...] = ("idle", "dead-source", "changed-mind", "busy")
     masked_by: str = ""
@@ -213,7 +215,7 @@ def X3_align(_: object, current: PartitionLog, future: PartitionLog) -> None:
 
 
 def bugs_of(name: str) -> tuple[Mutant[Images], ...]:
-    """The bugs that a name stands for. MutantDoesNotApply if one of them does not exist."""
+    """Return the bugs in a name. MutantDoesNotApply if one of them does not exist."""
     unknown = [part for part in name.split("+") if part not in BUGS]
     if unknown:
         raise MutantDoesNotApply(f"{name}: there is no bug of the mover {', '.join(unknown)}; there are: {', '.join(BUGS)}")
@@ -221,7 +223,7 @@ def bugs_of(name: str) -> tuple[Mutant[Images], ...]:
 
 
 def hunt(name: str, scripts: Sequence[str] = ()) -> Finding[str]:
-    """Judge image after image of the scripts, by default the bugs' own, until one breaks a rule. MutantDoesNotApply.
+    """Judge the images of the scripts, by default the bugs' own, until one breaks a rule. MutantDoesNotApply.
 
     In the finding, the rule is the crash that left the image, or `IN_THE_RUN`, and the evidence is the script.
     """

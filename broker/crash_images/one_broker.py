@@ -1,9 +1,9 @@
-"""A broker with the partition that moves, and the leaders that a script lets it follow.
+"""The broker whose partition moves, and the leaders that it follows in a script.
 
-Without leaders the broker is alone: what it acknowledges it holds alone, so nobody can make up for what it loses. A leader is a
-whole broker, with a log of its own that no crash touches. A script can let a leader go whose last records nobody else had, and
-another one lead that has others in their place: then the replica has to cut its log, and a copy that is being made of it as well.
-None of these records was committed: a third replica, which is in sync and somewhere else, had none of them.
+Without a leader the broker is alone: no other broker holds a copy of its records. A leader is a whole broker, with a log that no
+crash touches. A script can replace a leader whose last records no other broker had by one that has other records in their place.
+Then the replica has to truncate its log, and the copy that is being made of it too. None of these records was committed: a third
+replica, which is in sync on another broker, had none of them.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from .world import STEP_S, Broker, World, broker_config, format_disks, open_logs
 
 BROKER_ID = 0
 THIRD = 9
-"""A replica in sync, somewhere else."""
+"""Id of the broker with the third replica, which does not run here."""
 TOPIC, TOPIC_ID, NUMBER = "t", b"crash-images-t-0", 0
 PLAIN_NAME = f"{TOPIC}-{NUMBER}"
 LOG_CONFIG = LogConfig(segment_bytes=300)
 _MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _RESOURCE_TOPIC, _RESOURCE_BROKER = 2, 4
 _LAG_TIME_MAX_MS = "3600000"
-"""In-sync sets stay as they are."""
+"""In-sync sets do not shrink."""
 _SETTLED_WITHIN_S = 60.0
 _PATIENT_AFTER_S, _PATIENT_STEP_S = 2.0, 0.1
-"""What takes that long is not looked at as often."""
+"""After so long, `until` checks its condition less often."""
 
 
 class NotSettled(Exception):
-    """A move or a directory assignment did not end in a long time; the text says which."""
+    """A move or a directory assignment did not end in time; the text says which."""
 
 
 def start_logs(disks: Sequence[Path], assigned: Uuid) -> LogManager:
-    """Logs after the start-up plan, as of metadata that place the replica so. LogError."""
+    """Open the logs and carry out the start-up plan, with metadata that places the replica in `assigned`. LogError."""
     logs = open_logs(disks, config=LOG_CONFIG)
     try:
         logs.start([AssignedReplica(TOPIC, TOPIC_ID, NUMBER, assigned, is_counted_on=True)], 0)
@@ -60,7 +60,7 @@ def start_logs(disks: Sequence[Path], assigned: Uuid) -> LogManager:
 
 
 class _World(World):
-    """Notes with each fetch up to where the follower's log agrees with the leader's, which counts as "acked"."""
+    """Notes with each fetch how far the follower's log agrees with the leader's, which counts as "acked"."""
 
     async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes:
         leader = self.brokers.get(endpoint.port - 1)
@@ -73,7 +73,7 @@ class _World(World):
 
 
 class OneBroker(Broker):
-    """`run` makes it. LogError. `note`: see `World`."""
+    """Made by `run`. LogError. `note`: see `World`."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class OneBroker(Broker):
 
     @property
     def assigned(self) -> Uuid:
-        """Where the metadata has the replica."""
+        """Directory in which the metadata places the replica."""
         state = self.world.image.topics.partition(TOPIC_ID, NUMBER)
         assert state is not None
         return state.directories[0]
@@ -117,7 +117,7 @@ class OneBroker(Broker):
 
     @property
     def log(self) -> PartitionLog | None:
-        """What is served, None while the replica is offline."""
+        """The log that is served, None while the replica is offline."""
         return self.partition.log
 
     async def produce(self, value: str, leader: Broker | None = None) -> tuple[int, bytes]:
@@ -131,8 +131,8 @@ class OneBroker(Broker):
         await self.world.commit(PartitionChange(0, NUMBER, TOPIC_ID, leader=BROKER_ID))
 
     async def follow(self, leader_id: int, directory: Path, batches: Sequence[bytes]) -> Broker:
-        """Let a broker lead that has these batches, in a new directory. Nobody reaches who led before. The third replica has the
-        batches too, and gets no more: they are committed.
+        """Let a broker lead that has these batches, in a new directory; former leaders become unreachable. The third replica has
+        the batches too and gets no more, so they are committed.
         """
         for former in self.world.made[1:]:
             former.crash()
@@ -160,12 +160,12 @@ class OneBroker(Broker):
         await self.world.commit(Config(0, _RESOURCE_BROKER, "", _MOVE_RATE, str(bytes_per_second)))
 
     async def disk_failed(self) -> None:
-        """What a broker does when it has met a failed disk."""
+        """Take log directories offline whose failures were reported."""
         while self.failed:
             await self.give_up(self.failed.pop())
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
-        """NotSettled if it does not become true."""
+        """Wait until the condition holds. NotSettled."""
         patient_from = trio.current_time() + _PATIENT_AFTER_S
         with trio.move_on_after(_SETTLED_WITHIN_S) as scope:
             while not holds():  # noqa: ASYNC110 - virtual time, and no event for what is waited for
@@ -174,7 +174,7 @@ class OneBroker(Broker):
             raise NotSettled(f"{what}: not within {_SETTLED_WITHIN_S:g} s")
 
     async def settle(self) -> None:
-        """Moves have ended, and the metadata names the directory where the replica is. NotSettled."""
+        """Wait until moves have ended and the metadata names the replica's directory. NotSettled."""
         await self.until(self._is_settled, f"moves {list(self.mover.moves.values())}, {self.assignments.pending} assignments")
 
     def _is_settled(self) -> bool:
@@ -190,7 +190,7 @@ def run(
     note: Callable[[str, object], None],
     work: Callable[[OneBroker], Awaitable[None]],
 ) -> None:
-    """Run a broker on virtual time while the work goes on; then it is gone as by kill -9. What either raises is raised."""
+    """Run a broker on virtual time while the work goes on, then end it as by kill -9. Errors of both are raised."""
     worlds: list[World] = []
 
     async def with_broker() -> None:

@@ -1,10 +1,9 @@
-"""Two bugs of the mover at once. A protocol is as safe as its guards together: each of two mistakes may be what stops the other.
+"""Two bugs of the mover at once: each of two guards of the protocol may be the one that stops the other's bug.
 
-Theory of operation. Most pairs show as soon as one of the two shows alone. Of two that are masked, each by something that
-stands in its way, a few are in each other's way: planted together they show. And a few pairs hide what one of them shows alone,
-since with the other the situation never comes up. What is known of these stands in two tables; `hunt_pair` looks for a pair in
-every image of every script, those first in which its bugs are looked for alone, until one breaks a rule. A pair that does not
-show has been looked for in all of them.
+Theory of operation. Most pairs show as soon as one of the two bugs shows alone. Of pairs whose bugs are both masked, a few mask
+each other: planted together they show. In a few other pairs, one bug keeps the situation from coming up in which the other one
+shows. Two tables list these pairs. `hunt_pair` judges the images of every script, first those in which the bugs are looked for
+alone, until an image breaks a rule. A pair that does not show has been looked for in all images.
 """
 
 from __future__ import annotations
@@ -19,27 +18,28 @@ from .mutants import BUGS, bugs_of, hunt
 from .protocol import SCRIPTS
 
 SHOW_TOGETHER = {"M1-swap+M1-ends", "X1-align+X3-cut"}
-"""Bugs that do no harm alone: with the other, what would have stopped them is gone."""
+"""Bugs that do no harm alone: each masks the other."""
 HIDE_EACH_OTHER = {"M5+X1-level", "M5+X3-align", "M1-ends+X3-align"}
-"""Bugs of which the first keeps the second from showing: the move ends before the leader changes, or is not held up by ends that
-differ."""
+"""Pairs whose first bug keeps the second from showing: the move ends before the leader changes, or does not wait at ends that
+differ.
+"""
 
 
 def pairs(ids: Iterable[str] = ()) -> tuple[str, ...]:
-    """All pairs of bugs, as names of mutants; with `ids` (M1, X2, …) only those of two bugs of these mutations."""
+    """Return all pairs of bugs, as names of mutants; with `ids` (M1, X2, …) only those of two bugs of these mutations."""
     wanted = set(ids)
     bugs = [name for name in BUGS if not wanted or name.partition("-")[0] in wanted]
     return tuple("+".join(pair) for pair in itertools.combinations(bugs, 2))
 
 
 def shows(pair: str) -> bool:
-    """True if some image has to show the pair, as far as is known."""
+    """Return True if some image has to show the pair, as far as is known."""
     is_masked = all(bug.limits.masked_by for bug in bugs_of(pair))
     return pair in SHOW_TOGETHER or not (is_masked or pair in HIDE_EACH_OTHER)
 
 
 def hunt_pair(pair: str) -> Finding[str]:
-    """Look through all images for a pair, the likely ones first. MutantDoesNotApply."""
+    """Look for a pair in all images, the likely ones first. MutantDoesNotApply."""
     bugs = sorted(bugs_of(pair), key=lambda bug: bool(bug.limits.masked_by))
     scripts = dict.fromkeys((*(script for bug in bugs for script in bug.limits.scripts), *SCRIPTS))
     return hunt(pair, tuple(scripts))

@@ -1,11 +1,11 @@
-"""What is done to the replica while it is recorded: produced, moved, appended to during the move, cancelled, moved back; full and
+"""Scripts of what happens to the replica while it is recorded: produced records, moves, a cancelled move, a move back, full and
 failing disks. Each script is one recorded run.
 
-Images are made from the first move on; before that the broker does what it always does when it is written to. Marks in the trace
-say what may be relied on from there: `acked` (batches that were acknowledged, which a kill of the process must
-keep), `durable` (those that have been on the disk of the current copy, which a loss of power must keep too), `high watermark`
-(what a checkpoint has), and where the metadata places the replica. A follower may have to give up records that only a lost leader
-had: then another `branch` of the log is the true one, from some batch on.
+Images are made from the first move on; the part before it is an ordinary run. Marks in the trace say what may be relied on from
+there: `acked` (batches that were acknowledged, which a kill of the process must keep), `durable` (batches on the disk of the
+current copy, which a loss of power must keep too), `high watermark` (the one in the checkpoint), and the directory in which the
+metadata places the replica. A follower may have to give up records that only a lost leader had: then another `branch` of the log
+counts, from some batch on.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ FIRST_LEADER_EPOCH = 3
 _SLOW = 400
 """Bytes per second: a move takes several chunks, and clients append in between."""
 _VERY_SLOW = 20
-"""A move that has copied something stands still for a while."""
+"""Bytes per second: a move that has copied something makes no progress for a while."""
 _PAUSE_S = 0.25
 
 
 class Recorded(NamedTuple):
-    """A run. `batches` are what was acknowledged, in order; one record each, so that offsets count them. `faults` were seen in
-    the run itself, without any crash. `given_up`: earlier branches of the log, oldest first, which begin alike.
+    """A run. `batches` were acknowledged, in order; each has one record, so that offsets count them. `faults` were seen in the
+    run itself, without any crash. `given_up`: earlier branches of the log, oldest first, which begin alike.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Recorded(NamedTuple):
 
     @property
     def branches(self) -> tuple[tuple[bytes, ...], ...]:
-        """All, by the numbers that the trace has for them."""
+        """All branches, by the numbers that the trace has for them."""
         return *self.given_up, self.batches
 
 
 class Script:
-    """What a script does things with: it keeps the books."""
+    """Steps of a script; they keep account of the batches and of the faults."""
 
     def __init__(self, recorder: Recorder, broker: OneBroker, elsewhere: Path) -> None:
         self.broker = broker
@@ -85,7 +85,7 @@ class Script:
             self._recorder.mark("acked", len(self.batches))
 
     async def follow(self, leader_id: int, cut: int) -> None:
-        """Another broker leads from now on, which has no more than `cut` of the batches."""
+        """Let another broker lead, which has at most `cut` of the batches."""
         if cut < len(self.batches):
             self.given_up.append(tuple(self.batches))
             del self.batches[cut:]
@@ -94,7 +94,7 @@ class Script:
         self._leader = await self.broker.follow(leader_id, directory, self.batches)
 
     async def fetch(self, count: int = 1) -> None:
-        """The leader is written to, and the replica has it too in the end."""
+        """Append records on the leader, and wait until the replica has them too."""
         assert self._leader is not None, "nobody else leads"
         for _ in range(count):
             value = f"value {len(self.batches)} of broker {self._leader.broker_id}"
@@ -108,12 +108,12 @@ class Script:
         )
 
     async def until_move_is(self, state: MoveState) -> None:
-        """Or has ended."""
+        """Wait until each move is in the state, or has ended."""
         moves = self.broker.mover.moves
         await self.broker.until(lambda: all(move.state is state for move in moves.values()), f"the move is {state.value}")
 
     async def until_copied(self) -> None:
-        """The copy ends where the log does, or is the log by now."""
+        """Wait until the copy ends where the log does, or has become the log."""
         partition = self.broker.partition
 
         def is_copied() -> bool:
@@ -122,7 +122,7 @@ class Script:
         await self.broker.until(is_copied, "all is copied")
 
     def checkpoint(self) -> None:
-        """Everything so far is made durable, and the offset checkpoints are written."""
+        """Make everything so far durable, and write the offset checkpoints."""
         log = self.broker.partition.online_log()
         log.flush()
         self._recorder.mark("durable", log.log_end_offset)
@@ -130,7 +130,7 @@ class Script:
         self._recorder.mark("high watermark", log.high_watermark)
 
     async def move(self, disk: Path) -> None:
-        """Asks for a move, and no more."""
+        """Ask for a move."""
         self._recorder.mark("begun")
         code, _ = await self.broker.alter(disk)
         if code:
@@ -140,15 +140,15 @@ class Script:
         self._recorder.fail_with(disk, number)
 
     def finish(self, disk: Path) -> None:
-        """The replica is where it should be, whole."""
+        """Check that the replica is in the directory, with every batch."""
         log = self.broker.partition.online_log()
         if log.log_dir != disk:
-            self.faults.append(f"the replica is in {log.log_dir.name}, not in {disk.name}")
+            self.faults.append(f"the replica is in {log.log_dir.name} instead of {disk.name}")
         if log.read(0, 1 << 20) != b"".join(self.batches):
             self.faults.append(f"{log!r} does not hold the {len(self.batches)} acknowledged batches")
 
     def _watched_swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
-        """What comes along with the data is compared."""
+        """Compare the epochs and the high watermark before and after a swap."""
         before = self.broker.partition.online_log()
         epochs, high_watermark = before.epochs, before.high_watermark
         after = self._swap(topic_id, partition, now_ms)
@@ -162,7 +162,9 @@ class Script:
 
 
 async def _busy(script: Script) -> None:
-    """Clients append before, during and after; leaders change; the old copy's files go in the end."""
+    """Records are appended before, during and after the move; leader epochs begin; the old copy's files are removed in
+    the end.
+    """
     broker = script.broker
     await script.produce(2)
     await broker.new_leader_epoch()
@@ -188,7 +190,7 @@ async def _busy(script: Script) -> None:
 
 
 async def _idle(script: Script) -> None:
-    """Nobody appends; there and back again."""
+    """Nothing is appended; the replica moves there and back again."""
     broker = script.broker
     await script.produce(2)
     await broker.new_leader_epoch()
@@ -204,7 +206,7 @@ async def _idle(script: Script) -> None:
 
 
 async def _changed_mind(script: Script) -> None:
-    """A move that is cancelled half-way, asked for again, and cancelled when the controller has been asked."""
+    """A move is cancelled half-way, requested again, and cancelled when the controller has been asked."""
     broker = script.broker
     await script.produce(4)
     script.checkpoint()
@@ -245,7 +247,7 @@ async def _full_target(script: Script) -> None:
 
 
 async def _dead_target(script: Script) -> None:
-    """The target dies during the copy; the replica serves on."""
+    """The target dies during the copy; the replica stays in service."""
     broker = script.broker
     await script.produce(4)
     script.checkpoint()
@@ -263,7 +265,7 @@ async def _dead_target(script: Script) -> None:
 
 
 async def _dead_source(script: Script) -> None:
-    """The source dies when the controller has been asked: the replica is offline, and its copy is not put in its place."""
+    """The source dies when the controller has been asked: the replica is offline, and its copy does not take its place."""
     broker = script.broker
     await script.produce(4)
     script.checkpoint()
@@ -283,8 +285,8 @@ async def _dead_source(script: Script) -> None:
 
 
 async def _follower(script: Script) -> None:
-    """Leaders change during the move, there and back: the replica cuts its log, and fetches other records in the place of some
-    that are copied already; once while it waits to take the copy, which ends where the log does then, and once while it copies.
+    """Leaders change during a move there and a move back: the replica truncates its log, and fetches other records in the place
+    of some that are copied already; the first time while the move waits for the swap, the second time while it copies.
     """
     broker = script.broker
     await script.follow(1, 0)
@@ -327,7 +329,7 @@ SCRIPTS: dict[str, Callable[[Script], Awaitable[None]]] = {
 
 
 def record(name: str) -> Recorded:
-    """Plays a script, every file operation noted."""
+    """Play a script and record every file operation."""
     with own_directory() as root:
         disks = [Path(root, "d0"), Path(root, "d1")]
         format_disks(disks)

@@ -1,6 +1,6 @@
-"""Records what the code under test does to its disks, while it really does it (`watched_disks.py`).
+"""Recorder of the file operations of the code under test (`watched_disks.py`).
 
-Faults on demand: from `fail_with` on, whatever would write to a disk raises that error instead.
+Faults on demand: from `fail_with` on, every write to a disk raises that error instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .watched_disks import Change, WatchedDisks
 
 
 class Recorder(WatchedDisks):
-    """`trace` is what was done, in order; it begins with what there was, made certain."""
+    """`trace` holds the operations in order; it begins with the content that the disks had, made certain."""
 
     def __init__(self, disks: Sequence[Path]) -> None:
         self.trace: list[Operation] = []
@@ -30,13 +30,13 @@ class Recorder(WatchedDisks):
         self._note(Mark(what, value))
 
     def fail_with(self, disk: Path, number: int | None) -> None:
-        """Whatever would write to the disk fails with that errno from now on; None: it works again."""
+        """Let every write to the disk fail with that errno; None: the disk works again."""
         self._failing.pop(disk.name, None)
         if number is not None:
             self._failing[disk.name] = number
 
     def _may(self, inode: int, change: Change) -> None:
-        """OSError if that disk is told to fail."""
+        """OSError if the disk has to fail."""
         name = self._disk_name(inode)
         number = self._failing.get(name)
         if number is not None and change is not Change.GIVE:

@@ -1,23 +1,22 @@
-"""What a crash leaves of a recorded run, and whether the broker's own recovery makes it whole again.
+"""Images that a crash of a recorded run can leave, and the judgement of the broker's recovery on each.
 
-Theory of operation. The trace is walked from its beginning; before each operation every image is made that a kill of the process
+Theory of operation. The trace is walked from its beginning. Before each operation every image is made that a kill of the process
 or a power cut at that moment could leave (`kraftlab.checking.disk_model`), with each directory that the metadata may name by
-then: the one that is committed, and the one that has been asked for. Images that are alike are judged once, by the strictest
-of what is demanded of them.
+then: the committed one and the requested one. Equal images are judged once, by the strictest of their demands.
 
-On each image the real start runs: log directories are opened and recovered and the start-up plan is carried out; on those of
-kills (`thorough`: on all) a whole broker starts after that: the replica takes its part, moves are resumed and end, the controller
-is told. It must hold of every one, at once and again when it has settled:
+On each image the real start runs: log directories are opened and recovered, and the start-up plan is carried out. On images of
+kills (`thorough`: on all) a whole broker starts after that: the replica becomes leader or follower, moves are resumed and end,
+assignments are sent. These rules must hold at once, and again when the broker has settled:
 
-- the replica is served, from a directory of the plain name and no other;
-- it holds what was acknowledged, each batch once and in order, to the byte, and no other: all of it after a kill, what had been
-  on the disk after a loss of power;
-- its leader epochs are those of its batches, its high watermark is not below the checkpoint's;
+- the replica is served, from a directory of the plain name;
+- it holds the acknowledged batches, each once, in order, and to the byte, and no others: all of them after a kill, the durable
+  ones after a loss of power;
+- its leader epochs are those of its batches, and its high watermark is not below the checkpoint's;
 - it takes a new record;
-- when it has settled, one directory is left and the metadata names it, and a move to where it is changes nothing.
+- when it has settled, one directory is left, the metadata names it, and a move to that directory changes nothing.
 
-Images of kills are also started with one of the disks missing, and once more when that is back: whatever is served in between
-is complete, a replica whose directory is there is served, and in the end nothing is gone.
+Images of kills are also started with one of the disks missing, and once more when that disk is back: the log that is served in
+between is complete, a replica whose directory is there is served, and in the end nothing is lost.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ KILL, IN_ORDER, ANY_ORDER = "kill", "power, names in order", "power, names in an
 
 
 class Demand(NamedTuple):
-    """Of an image: so many batches of that branch of the log at least, and such a high watermark."""
+    """Demand on an image: at least so many batches of that branch of the log, and such a high watermark."""
 
     batches: int
     high_watermark: int
@@ -56,8 +55,8 @@ class Demand(NamedTuple):
 
 
 class Case(NamedTuple):
-    """An image, and where the metadata has the replica. `step` and `crash`: the first crash that leaves it, of kills if there is
-    one.
+    """An image, and the directory in which the metadata places the replica. `step` and `crash`: the first crash that leaves the
+    image, of kills if there is one.
     """
 
     tree: Tree
@@ -67,7 +66,7 @@ class Case(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """`fault` is what a case broke first. `without`: the disk that was missing, "" if none was."""
+    """`fault` is the first rule that a case broke. `without`: the disk that was missing, "" if none was."""
 
     case: Case
     fault: str
@@ -75,7 +74,7 @@ class Judged(NamedTuple):
 
 
 class _Moment:
-    """What the marks of the trace say up to some operation."""
+    """State of the marks at some operation of the trace."""
 
     def __init__(self) -> None:
         self.acked = self.durable = self.high_watermark = self.branch = 0
@@ -107,7 +106,7 @@ class _Moment:
 
 
 def cases(recorded: Recorded, crashes: Sequence[str] = (KILL, IN_ORDER, ANY_ORDER)) -> dict[Case, Demand]:
-    """Every image that differs, with the most that is demanded of it."""
+    """Return every different image, with the largest demand on it."""
     model, moment = DiskModel(recorded.disks), _Moment()
     found: dict[tuple[Tree, Uuid, int], tuple[Case, Demand]] = {}
     for step, operation in enumerate((*recorded.trace, Mark("end"))):
@@ -138,8 +137,8 @@ def _images(model: DiskModel, crashes: Sequence[str]) -> Iterator[tuple[str, Tre
 
 
 def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = False, limit: int | None = None) -> list[Judged]:
-    """The cases that break a rule; no more than `limit` are looked for. `thorough`: a whole broker settles on each of them, and
-    not only on what kills leave.
+    """Return the cases that break a rule, at most `limit`. `thorough`: a whole broker settles on every image, not only on those
+    of kills.
     """
     broken: list[Judged] = []
     with own_directory() as root, quiet():
@@ -152,7 +151,7 @@ def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = Fa
 
 
 def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
-    """The recovery of an image as a recorded run of its own, for crashes in the middle of it. What the image holds counts as
+    """Record the recovery of an image as a run of its own, for crashes in the middle of it. The content of the image counts as
     certain, which it is after a loss of power.
     """
     with own_directory() as root, quiet():
@@ -170,7 +169,7 @@ def recovering(recorded: Recorded, case: Case, demand: Demand) -> Recorded:
 
 
 class Broken(Exception):
-    """A rule does not hold; the text says which."""
+    """A broken rule; the text says which."""
 
 
 class _Judge:
@@ -205,7 +204,7 @@ class _Judge:
         return ""
 
     def _start(self, assigned: Uuid, demand: Demand) -> PartitionLog | None:
-        """The logs alone; what is served, as it was found."""
+        """Start the logs alone; return the log that is served, as it was found."""
         logs = start_logs(self._disks, assigned)
         try:
             with suppress(ReplicaOffline):
@@ -219,7 +218,7 @@ class _Judge:
             logs.abandon()
 
     def _start_without(self, case: Case, demand: Demand, without: str) -> None:
-        """With a disk missing."""
+        """Start with a disk missing."""
         missing, aside = self._root / without, self._root / f"{without}.aside"
         lies_on = {path.split("/")[0] for path, content in case.tree if content is None and path.endswith(f"/{PLAIN_NAME}")}
         missing.rename(aside)
@@ -232,7 +231,7 @@ class _Judge:
             aside.rename(missing)
 
     def _start_and_settle(self, assigned: Uuid, demand: Demand, *, is_damaged: bool) -> None:
-        """The whole broker. `is_damaged`: it has run without a disk before, so that a copy may have been set aside."""
+        """Start a whole broker. `is_damaged`: a start without a disk came before, so that a copy may have been set aside."""
 
         async def look(broker: OneBroker) -> None:
             self._check(broker.log, demand)
@@ -254,7 +253,7 @@ class _Judge:
         run(self._disks, assigned, NEXT_LEADER_EPOCH, lambda what, value: None, look)
 
     def _check(self, log: PartitionLog | None, demand: Demand) -> tuple[bytes, ...]:
-        """The batches that are there."""
+        """Check a log against the demand; return its batches."""
         if log is None:
             raise Broken("the replica is not served")
         if log.directory.name != PLAIN_NAME or not log.directory.is_dir():
@@ -291,7 +290,7 @@ def _epochs(batches: Sequence[bytes]) -> list[tuple[int, int]]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Brokers that recover thousands of times do not tell of each."""
+    """Silence the log of brokers, which recover thousands of times."""
     logger = logging.getLogger("kraftlab.broker")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

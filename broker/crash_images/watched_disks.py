@@ -1,9 +1,9 @@
-"""Directories of this machine as disks: every change is carried out, and then made in a disk model.
+"""Directories of this machine as disks: every change is carried out, and then repeated in a disk model.
 
-The broker's storage works through plain calls of `os`. Inside `watching` these are wrapped: a call that touches a path below one
-of the disks (real directories, best on tmpfs) is carried out and then noted as an operation of the disk model. So the code that
-is watched is the code that ships, with nothing in between. `check` compares the model with the real directories byte by byte, so
-a way to the disk that is not wrapped cannot go unnoticed.
+The broker's storage works through plain calls of `os`. Inside `watching` these calls are wrapped: a call that touches a path
+below one of the disks (real directories, best on tmpfs) is carried out and then noted as an operation of the disk model. So the
+code under test is exactly the product's code. `check` compares the model with the real directories byte by byte, so a call that
+is not wrapped cannot go unnoticed.
 
 Only for code that does its disk work on one thread. A subclass may refuse a change before it is made (`_may`).
 """
@@ -41,7 +41,7 @@ _WRAPPED = (
 
 
 class NotRecorded(Exception):
-    """The code under test reached its disks by a call that is not wrapped here; wrap it too."""
+    """The code under test reached its disks by a call that is not wrapped here."""
 
 
 def lay_out(root: Path, tree: Tree) -> None:
@@ -67,7 +67,7 @@ class Change(enum.Enum):
 
 
 class WatchedDisks:
-    """`disks` are directories of which everything is watched; what is in them now is certain to be there."""
+    """`disks` are the watched directories; their present content is certain to be there."""
 
     _wrapped: Sequence[str] = _WRAPPED
 
@@ -91,7 +91,7 @@ class WatchedDisks:
         self.settle(name)
 
     def settle(self, name: str) -> None:
-        """All that is on a disk is certain to be there."""
+        """Make all content of a disk certain."""
         root = self.model.roots[name]
         for inode in sorted(self.model.inodes()):
             if self.model.disk_of(inode) == root:
@@ -108,7 +108,7 @@ class WatchedDisks:
         return tuple(sorted(found, key=lambda item: item[0]))
 
     def check(self) -> None:
-        """NotRecorded if the disks are not what the model has of them."""
+        """NotRecorded if the disks differ from the model."""
         seen, real = self.model.as_seen(), self.tree()
         if seen != real:
             differing = sorted({path for path, _ in set(seen) ^ set(real)})
@@ -117,8 +117,8 @@ class WatchedDisks:
     # -- paths ------------------------------------------------------------------------------------------------------------------
 
     def _place(self, path: Any, directory: int | None = None) -> tuple[int, str] | None:
-        """(inode of the directory, name in it) of a path below a disk; "" is the disk itself. None: none of ours, or it lies in a
-        directory that is not there.
+        """Return (inode of the directory, name in it) of a path below a disk; "" is the disk itself. None: a path outside of the
+        disks, or in a directory that does not exist.
         """
         text = os.fspath(path)
         if not isinstance(text, str):
@@ -155,7 +155,7 @@ class WatchedDisks:
         return inode
 
     def _may(self, inode: int, change: Change) -> None:
-        """OSError, or what else ends the call, if this is not to happen to the file or in the directory."""
+        """Raise OSError, or another error that ends the call, to refuse a change of the file or directory."""
 
     def _disk_name(self, inode: int) -> str:
         disk = self.model.disk_of(inode)
@@ -165,7 +165,7 @@ class WatchedDisks:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Everything that is done to the disks inside is known, which is checked at the end. File systems are not synced as a
+        """Note every change of the disks inside the block, and check the result at its end. File systems are not synced as a
         whole meanwhile.
         """
         self._real = {name: getattr(os, name) for name in self._wrapped}

@@ -100,15 +100,15 @@ def broker_config(broker_id: int, disks: Sequence[Path], **settings: str) -> Bro
 
 
 class World:
-    """The metadata, the controller and the network of brokers. `note` gets the directory of each assignment that is "asked" for,
-    and again when it is "committed".
+    """Metadata, controller and network of some brokers. `note` gets the directory of each assignment when it is "asked" for, and
+    again when it is "committed".
     """
 
     def __init__(self, nursery: trio.Nursery, note: Callable[[str, object], None] = lambda what, value: None) -> None:
         self.nursery = nursery
         self.image: MetadataImage = EMPTY
         self.brokers: dict[int, Broker] = {}
-        """Brokers that run, by id."""
+        """Running brokers, by id."""
         self.made: list[Broker] = []
         self.unreachable: set[int] = set()
         self.controller_answers = trio.Event()
@@ -133,13 +133,13 @@ class World:
 
     @asynccontextmanager
     async def hold_publications(self) -> AsyncIterator[None]:
-        """Publish what is appended inside when the block ends."""
+        """Publish records that are appended inside the block when it ends."""
         async with self._publishing:
             yield
         await self.publish()
 
     async def publish(self) -> None:
-        """Publish what was appended, in order."""
+        """Publish appended records, in order."""
         async with self._publishing:
             while self._unpublished:
                 publication = self._unpublished.popleft()
@@ -147,21 +147,21 @@ class World:
                     await broker.publish(publication)
 
     def registration(self, broker: Broker) -> RegisterBroker:
-        """The next record, which registers a broker; its offset is the broker's epoch."""
+        """Make the next record, which registers a broker; its offset is the broker's epoch."""
         broker.epoch = self.image.provenance.offset
         directories = tuple(sorted(broker.logs.directory_ids().values()))
         listeners = (Listener("PEER", "memory", broker.broker_id + 1),)
         return RegisterBroker(0, broker.broker_id, random_uuid(), broker.epoch, listeners, fenced=False, log_dirs=directories)
 
     def close(self) -> None:
-        """End all brokers that there ever were, and give back what they hold open."""
+        """End all brokers, and give back everything that they hold open."""
         for broker in self.made:
             broker.crash()
 
     # -- network ----------------------------------------------------------------------------------------------------------------
 
     async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        """A broker asks another one."""
+        """Carry a request from one broker to another."""
         await trio.sleep(STEP_S / 2)
         broker_id = endpoint.port - 1
         if broker_id in self.unreachable or broker_id not in self.brokers:
@@ -170,7 +170,7 @@ class World:
         return await handler(PeerRequest(api, 0, ReplicaKey(-1), body, "User:ANONYMOUS", "memory"))
 
     async def controller(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        """A broker asks the controller, which takes every assignment of a directory."""
+        """Answer a broker's request as the controller, which takes every assignment of a directory."""
         assert api == Api.ASSIGN_REPLICAS_TO_DIRS, f"the controller takes no requests of API {api} here"
         request = msgspec.msgpack.decode(body, type=AssignReplicasToDirsRequest)
         for wanted in request.assignments:
@@ -241,11 +241,11 @@ class Broker:
         self.log_dirs_api = LogDirsApi(self.replicas, MetadataPublisher((), lambda: None))
 
     async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        """Ask the controller."""
+        """Send a request to the controller."""
         return await self.world.controller(api, body, timeout_ms=timeout_ms)
 
     async def start(self) -> None:
-        """Take up the replicas of the image; moves that were found go on."""
+        """Take up the replicas of the image; moves that were found are resumed."""
         await self.world.nursery.start(self._run)
         image = self.world.image
         self.logs.start(assigned_replicas(image, self.broker_id), 0)
@@ -282,6 +282,6 @@ class Broker:
         return answer.error_code, answer.error_message
 
     async def give_up(self, failure: LogDirFailed) -> None:
-        """Do what a broker does about a log directory that has failed."""
+        """Take a failed log directory offline."""
         self.logs.mark_offline(failure.log_dir, failure)
         await self.replicas.directory_failed(failure.log_dir)

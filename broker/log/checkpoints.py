@@ -1,9 +1,9 @@
-"""Small text files that outlive a restart: per log directory offsets by partition, per partition its topic id and, if long, its
-name.
+"""Small text files that outlive a restart: offsets by partition for each log directory; the topic id, and a long topic name, for
+each replica.
 
-Offset checkpoints hold recovery points (all below is fsynced), high watermarks and log start offsets, as `version 0`, a count,
-and `topic partition offset` lines. They are a help, never the truth: one that is missing or corrupt reads as if all offsets were
-0, which costs a scan of the log (recovery point) or a wait for the leader (high watermark), not data.
+Offset checkpoints hold recovery points (all records below are fsynced), high watermarks and log start offsets, as `version 0`, a
+count, and `topic partition offset` lines. The data do not depend on them: a checkpoint that is missing or corrupt reads as if all
+offsets were 0, which costs a scan of the log (recovery point) or a wait for the leader (high watermark).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
 
 
 def parse_offsets(path: Path, text: str) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint's text; CorruptFile names `path` and what is wrong."""
+    """Return the offsets in a checkpoint's text; CorruptFile names `path` and the fault."""
     lines = text.split("\n")
     offsets: dict[TopicPartition, int] = {}
     try:
@@ -53,7 +53,9 @@ def parse_offsets(path: Path, text: str) -> dict[TopicPartition, int]:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """The offsets at `path`; none if the file is missing, and none but a warning if it is corrupt. OSError if the disk fails."""
+    """Return the offsets at `path`. None are returned if the file is missing, or, with a warning, if it is corrupt. OSError if
+    the disk fails.
+    """
     try:
         return parse_offsets(path, path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -64,12 +66,12 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def write_partition_metadata(directory: Path, topic_id: Uuid) -> None:
-    """Say which topic the new partition directory belongs to (KIP-516)."""
+    """Write the topic id into a new partition directory (KIP-516)."""
     write_first(directory / PARTITION_METADATA, f"version: 0\ntopic_id: {to_text(topic_id)}\n")
 
 
 def read_partition_metadata(directory: Path) -> Uuid | None:
-    """The topic id in `directory`, None if there is no file. CorruptFile if it cannot be understood."""
+    """Return the topic id in `directory`, None if there is no file. CorruptFile if it cannot be read."""
     path = directory / PARTITION_METADATA
     try:
         fields = dict(line.split(": ", 1) for line in path.read_text(encoding="utf-8").splitlines() if line)
@@ -83,12 +85,12 @@ def read_partition_metadata(directory: Path) -> Uuid | None:
 
 
 def write_topic_name(directory: Path, topic: str) -> None:
-    """Keep a topic's whole name inside a new directory whose own name may have to be cut."""
+    """Write a topic's whole name into a new directory, whose own name may be truncated."""
     write_first(directory / TOPIC_NAME, topic + "\n")
 
 
 def read_topic_name(directory: Path) -> str | None:
-    """The whole topic name if the directory carries one."""
+    """Return the whole topic name if the directory holds one."""
     try:
         return (directory / TOPIC_NAME).read_text(encoding="utf-8").strip() or None
     except (FileNotFoundError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""What the log directories hold, for people and tools (KIP-113, KIP-827)."""
+"""Contents of the log directories, for people and tools (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .partition_log import PartitionLog
 
 
 class ReplicaDescription(msgspec.Struct, frozen=True):
-    """One log in a directory. `offset_lag`: of a future log what the current one has more, -1 if there is no current one; of a
-    current log what it lacks to its high watermark.
+    """One log in a directory. `offset_lag` of a future log: offsets that only the current log has, -1 if there is no current log.
+    `offset_lag` of a current log: offsets that it lacks up to its high watermark.
     """
 
     topic: str
@@ -28,7 +28,7 @@ class ReplicaDescription(msgspec.Struct, frozen=True):
 
 
 class StrayDescription(msgspec.Struct, frozen=True):
-    """A directory that was set aside; a person may look at it and remove it."""
+    """A directory that was set aside. A person may inspect and remove it."""
 
     path: Path
     topic: str
@@ -37,7 +37,9 @@ class StrayDescription(msgspec.Struct, frozen=True):
 
 
 class DirDescription(msgspec.Struct, frozen=True):
-    """A configured log directory (KIP-113, KIP-827). Offline: `error` says why, the sizes are -1 and nothing is listed."""
+    """A configured log directory (KIP-113, KIP-827). If it is offline, `error` gives the reason, the sizes are -1 and nothing is
+    listed.
+    """
 
     path: Path
     directory_id: Uuid | None
@@ -49,7 +51,7 @@ class DirDescription(msgspec.Struct, frozen=True):
 
 
 def describe_replicas(logs: Iterable[tuple[PartitionLog, PartitionLog | None]]) -> tuple[ReplicaDescription, ...]:
-    """Descriptions by name of logs, each given with its replica's current log."""
+    """Describe logs, each given with its replica's current log; sorted by name."""
     described = (describe_replica(log, current) for log, current in logs)
     return tuple(sorted(described, key=lambda replica: (replica.topic, replica.partition, replica.is_future)))
 
@@ -64,7 +66,7 @@ def describe_replica(log: PartitionLog, current: PartitionLog | None) -> Replica
 
 
 def log_bytes_in(path: Path) -> int:
-    """Sum of the segment files' sizes in a replica's directory, which a person may be about to remove."""
+    """Sum of the sizes of the segment files in a replica's directory. A file that a person removes meanwhile counts as 0."""
     size_bytes = 0
     for file in path.glob("*.log"):
         with suppress(FileNotFoundError):

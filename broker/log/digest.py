@@ -1,8 +1,7 @@
-"""What a log holds, in a few numbers: equal digests mean equal batches, whoever led when they were written and however segments
-are cut.
+"""Digests of logs: equal digests mean equal batches, under any leaders and any segmentation.
 
-The digest runs over the batches' bytes in order with the leader-epoch field zeroed: another cluster's leader stamps another epoch
-on the same data.
+The digest runs over the batches' bytes in order, with the leader-epoch field zeroed: the leader of another cluster stamps another
+epoch on the same data.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class LogDigest(msgspec.Struct, frozen=True):
 
 
 class Digesting:
-    """A digest of the whole batches within [`start_offset`, `end_offset`), while it is made of one piece after the other."""
+    """A digest of the whole batches within [`start_offset`, `end_offset`), made piece by piece."""
 
     def __init__(self, start_offset: int, end_offset: int) -> None:
         self._start_offset, self._end_offset = start_offset, end_offset
@@ -43,7 +42,7 @@ class Digesting:
         self._first = self._end = -1
 
     def take(self, origin: int, data: bytes, batches: Batches) -> None:
-        """The next batches, which stand in `data`; that begins at position `origin` of their file."""
+        """Add the next batches, which lie in `data`; `origin` is the position of `data` in their file."""
         start_offset, end_offset = self._start_offset, self._end_offset
         chosen = [pair for pair in batches if pair[1].base_offset >= start_offset and pair[1].end_offset <= end_offset]
         if not chosen:

@@ -3,15 +3,15 @@
 =========================================  ==========================================================
 `<topic>-<partition>`                      current replica
 `<topic>-<partition>.<32 hex>-future`      being built by a move between log directories
-`<topic>-<partition>.<32 hex>-delete`      given up, waits for its files to be removed
-`<topic>-<partition>.<32 hex>-stray`       not this broker's any more by the metadata; kept until a person removes it
+`<topic>-<partition>.<32 hex>-delete`      its files wait to be removed
+`<topic>-<partition>.<32 hex>-stray`       not in the metadata of this broker; kept until a person removes it
 =========================================  ==========================================================
 
 The hex id lets several directories of one partition lie side by side. A file name has at most 255 bytes and a topic name at most
-249, so the last three may not fit. Kafka cuts `-delete` and `-stray` names and refuses to move such topics. Here all three are
-cut, and a topic whose names may have to be cut keeps its whole name in a file `topic-name` inside the directory, written when the
-directory is created; whoever scans a log directory prefers that file. So topics of any legal length can be moved. A name that is
-not cut is Kafka's exactly.
+249, so the last three may not fit. Kafka truncates `-delete` and `-stray` names and refuses to move such topics. Here all three
+are truncated. A directory of a topic with such a long name holds the whole name in a file `topic-name`, written when the
+directory is created; a scan of a log directory prefers that file. So topics of any legal length can be moved. A name that is not
+truncated is exactly Kafka's.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NAME_MAX_BYTES = 255
 UNIQUE_CHARACTERS = 32
 PARTITION_DIGITS_MAX = 10
 CREATING_PREFIX = ".creating-"
-"""A directory that is being made; it is removed if it is found at start."""
+"""A directory in the making; removed if it is found at start."""
 
 
 class DirKind(enum.Enum):
-    """What a replica's directory is for; the value is the name's suffix."""
+    """Purpose of a replica's directory; the value is the name's suffix."""
 
     CURRENT = ""
     FUTURE = "-future"
@@ -42,7 +42,7 @@ TRANSIENT = (DirKind.FUTURE, DirKind.DELETE, DirKind.STRAY)
 
 
 class DirName(NamedTuple):
-    """A parsed name. `topic` may be cut for kinds other than CURRENT."""
+    """A parsed name. `topic` may be truncated for kinds other than CURRENT."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class DirName(NamedTuple):
 
 
 def parse(name: str) -> DirName | None:
-    """What `name` says, None if it is no replica's directory."""
+    """Parse the name of a replica's directory; None for other names."""
     kind = next((kind for kind in TRANSIENT if name.endswith(kind.value)), DirKind.CURRENT)
     if kind is not DirKind.CURRENT:
         name, dot, unique = name.removesuffix(kind.value).rpartition(".")
@@ -71,17 +71,21 @@ def current_name(topic: str, partition: int) -> str:
 
 
 def transient_name(topic: str, partition: int, kind: DirKind) -> str:
-    """A fresh name of `kind`; the topic is cut if it does not fit."""
+    """Make a fresh name of `kind`; the topic is truncated if it does not fit."""
     ending = f"-{partition}.{uuid.uuid4().hex}{kind.value}"
     return topic[: NAME_MAX_BYTES - len(ending)] + ending
 
 
 def fits_future_name(topic: str, partition: int) -> bool:
-    """Whether a move's directory can be named without cutting the topic; Kafka moves no others, and its clients know that."""
+    """Return True if the directory of a move can be named without truncation. Kafka moves no other topics, and its clients expect
+    that.
+    """
     return len(f"{topic}-{partition}.".encode()) + UNIQUE_CHARACTERS + len(DirKind.FUTURE.value) <= NAME_MAX_BYTES
 
 
 def keeps_name_inside(topic: str) -> bool:
-    """True if one of the topic's directory names may have to be cut, so that the directory carries the whole name inside."""
+    """Return True if one of the topic's directory names may have to be truncated, so that the directory holds the whole name in a
+    file.
+    """
     longest_ending = 1 + PARTITION_DIGITS_MAX + 1 + UNIQUE_CHARACTERS + max(len(kind.value) for kind in TRANSIENT)
     return len(topic) + longest_ending > NAME_MAX_BYTES

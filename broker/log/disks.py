@@ -1,5 +1,6 @@
-"""Blocking work on log directories, off the event loop: a few threads per directory, so that a slow disk holds up only
-itself, and more for new replicas that may go to any."""
+"""Blocking work on log directories, off the event loop. Each directory has a few threads, so that a slow disk delays only its own
+work; new replicas, which may go to any directory, have more.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ from .errors import LogDirFailed, NoSpace
 logger = logging.getLogger("kraftlab.broker.disks")
 
 FULL_DISK_REMINDER_S = 60.0
-"""A full disk is told again after this long, not with every append that it refuses."""
+"""A full disk is logged again after this time, not with every append that it refuses."""
 THREADS_PER_DIRECTORY = 4
 THREADS_FOR_ANY_DIRECTORY = 32
-"""For new replicas, which do little but wait for fsyncs; a file system answers those of many threads at once."""
+"""For new replicas, which mostly wait for fsyncs; a file system answers the fsyncs of many threads at once."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 class InThread(Protocol):
-    """Runs what blocks where it does not hold up the event loop. Who cancels it waits until it is done."""
+    """Runs blocking work so that it does not delay the event loop. A cancelled caller waits until the work is done."""
 
     async def __call__(
         self,
@@ -43,14 +44,14 @@ async def in_thread(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> Result:
-    """In a worker thread."""
+    """Run work in a worker thread."""
     return await trio.to_thread.run_sync(partial(work, *args, **kwargs), limiter=limiter)
 
 
 async def look_after_each(
     directories: Callable[[], Iterable[Path]], interval_ms: int, work: Callable[[Path], Awaitable[object]]
 ) -> None:
-    """Calls `work` with each directory that there is, again and again. Each goes by itself: one that hangs holds up no other."""
+    """Call `work` with each directory, again and again. A directory whose work hangs does not delay the others."""
     busy: set[Path] = set()
 
     async def look(log_dir: Path) -> None:
@@ -69,22 +70,21 @@ async def look_after_each(
 
 
 class Disks:
-    """Runs functions in worker threads, bounded per directory, and tells `on_failed` of a directory that failed (each time it
-    is met). `in_thread` is how.
+    """Runs functions in worker threads, bounded per directory. Calls `on_failed` each time a directory fails.
 
-    Work that has begun is never abandoned: cancelling the caller waits for it.
+    Work that has begun is never abandoned: a cancelled caller waits for it.
     """
 
     def __init__(self, on_failed: Callable[[LogDirFailed], None], in_thread: InThread = in_thread) -> None:
         self.failed = on_failed
         self.in_thread = in_thread
         self._limiters: dict[Path | None, trio.CapacityLimiter] = {}
-        self._told_full_at: dict[Path, float] = {}
+        self._full_logged_at: dict[Path, float] = {}
 
     async def run(
         self, log_dir: Path | None, work: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """What `work` returns or raises. `log_dir` is the directory it touches; None: any of them."""
+        """Return the result of `work`, or raise its error. `log_dir` is the directory that it touches; None: any of them."""
         limiter = self._limiters.get(log_dir)
         if limiter is None:
             threads = THREADS_FOR_ANY_DIRECTORY if log_dir is None else THREADS_PER_DIRECTORY
@@ -95,11 +95,11 @@ class Disks:
             self.failed(error)
             raise
         except NoSpace as error:
-            self._tell_full(error)
+            self._log_full(error)
             raise
 
-    def _tell_full(self, error: NoSpace) -> None:
+    def _log_full(self, error: NoSpace) -> None:
         now = trio.current_time()
-        if now >= self._told_full_at.get(error.log_dir, -FULL_DISK_REMINDER_S) + FULL_DISK_REMINDER_S:
-            self._told_full_at[error.log_dir] = now
+        if now >= self._full_logged_at.get(error.log_dir, -FULL_DISK_REMINDER_S) + FULL_DISK_REMINDER_S:
+            self._full_logged_at[error.log_dir] = now
             logger.error("%s", error)

@@ -1,7 +1,7 @@
-"""What can go wrong with a broker's logs, and whose fault it is.
+"""Errors of a broker's logs.
 
-`LogDirFailed` condemns a whole log directory; the disk is not asked again. `NoSpace` and `TooManyOpenFiles` do not: the append
-was rolled back and may be tried again. Everything else concerns one log and one call.
+`LogDirFailed` takes a whole log directory offline; its disk is not used again. `NoSpace` and `TooManyOpenFiles` do not: the
+append was rolled back and may be tried again. Every other error concerns one log and one call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class LogError(Exception):
 
 
 class CorruptBatch(LogError):
-    """Bytes that should be a record batch are not. `position` is where the batch begins, in the buffer or file that was read."""
+    """Invalid bytes in the place of a record batch. `position` is the beginning of the batch in the buffer or file."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"corrupt record batch at position {position}: {reason}")
@@ -27,11 +27,13 @@ class CorruptBatch(LogError):
 
 
 class CorruptLog(LogError):
-    """A segment that was good when it was opened is no longer. Stop the broker; on the next start the log is scanned and cut."""
+    """A segment that was valid when it was opened is no longer valid. Stop the broker; the next start scans and truncates the
+    log.
+    """
 
 
 class CorruptFile(LogError):
-    """A checkpoint or metadata file cannot be understood; names the file and what is wrong in it."""
+    """A checkpoint or metadata file cannot be read; the text names the file and the fault."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -40,7 +42,7 @@ class CorruptFile(LogError):
 
 
 class OffsetOutOfRange(LogError):
-    """The offset asked for is not in [start, end] of the log."""
+    """The requested offset is not in [start, end] of the log."""
 
     def __init__(self, name: str, offset: int, start: int, end: int) -> None:
         super().__init__(f"offset {offset} is not in {name}, which spans {start} to {end}")
@@ -54,11 +56,11 @@ class UnexpectedOffset(LogError):
 
 
 class LogClosed(LogError):
-    """The log object was closed, deleted or replaced by a move. Ask the log manager for the current one and try again."""
+    """The log object was closed, deleted or replaced by a move. Get the current one from the log manager and try again."""
 
 
 class LogDirFailed(LogError):
-    """An I/O error in a log directory: it is offline until the broker restarts."""
+    """An I/O error in a log directory, which is offline until the broker restarts."""
 
     def __init__(self, log_dir: Path, cause: OSError) -> None:
         super().__init__(
@@ -69,18 +71,18 @@ class LogDirFailed(LogError):
 
 
 class NoSpace(LogError):
-    """The disk is full. Nothing was lost: the append was taken back."""
+    """The disk is full. Nothing was lost: the append was rolled back."""
 
     def __init__(self, log_dir: Path, free_bytes: int) -> None:
         super().__init__(
-            f"no space left in {log_dir} ({free_bytes} bytes free); the append was taken back. Free space or move replicas away"
+            f"no space left in {log_dir} ({free_bytes} bytes free); the append was rolled back. Free space or move replicas away"
         )
         self.log_dir = log_dir
         self.free_bytes = free_bytes
 
 
 class TooManyOpenFiles(LogError):
-    """The process may not open more files; the disk is not to blame."""
+    """The process has reached its limit of open files; the disk is not at fault."""
 
 
 class LogDirInUse(LogError):
@@ -88,15 +90,15 @@ class LogDirInUse(LogError):
 
 
 class StartupRefused(LogError):
-    """The directories contradict each other in a way that only a person can settle; nothing was changed."""
+    """The directories contradict each other in a way that only a person can resolve; nothing was changed."""
 
 
 class ReplicaOffline(LogError):
-    """The replica may exist in a log directory that is offline, so it is not created anew."""
+    """The replica may exist in an offline log directory, so it is not created again."""
 
 
 class ReplicaConflict(LogError):
-    """The request contradicts what is there: a log that is absent, a move that exists, a name that is taken."""
+    """The request contradicts the present state: a missing log, an existing move, a name in use."""
 
 
 class TopicNameTooLong(LogError):
@@ -108,7 +110,7 @@ _NO_FILES = {errno.EMFILE, errno.ENFILE}
 
 
 def free_bytes(log_dir: Path) -> int:
-    """Bytes an unprivileged process may still write in `log_dir`; -1 if it cannot be told."""
+    """Bytes that an unprivileged process may still write in `log_dir`; -1 if unknown."""
     try:
         status = os.statvfs(log_dir)
     except OSError:
@@ -117,7 +119,7 @@ def free_bytes(log_dir: Path) -> int:
 
 
 def translate(log_dir: Path, error: OSError) -> LogError:
-    """What an OSError met in `log_dir` means for the broker."""
+    """Return the error that an OSError in `log_dir` means for the broker."""
     if error.errno in _NO_SPACE:
         return NoSpace(log_dir, free_bytes(log_dir))
     if error.errno in _NO_FILES:
@@ -127,7 +129,7 @@ def translate(log_dir: Path, error: OSError) -> LogError:
 
 @contextmanager
 def disk_errors(log_dir: Path) -> Iterator[None]:
-    """Turn an OSError inside the block into the error that says what it means for `log_dir`."""
+    """Translate an OSError inside the block into the error that it means for `log_dir`."""
     try:
         yield
     except OSError as error:

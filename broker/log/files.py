@@ -1,9 +1,9 @@
 """Small durable file operations. A name is durable once the directory that holds it has been fsynced.
 
-Many new directories are made durable together: one `syncfs` writes what is dirty on their file system in one transaction of its
-journal, where an fsync of each file and of each directory would be two transactions each. It also writes what others have left
-dirty there, so a few directories are fsynced one by one. Where there is no `syncfs` that tells of errors (it does so from Linux
-5.8 on), all of them are.
+Many new directories are made durable together: one `syncfs` writes all dirty data of their file system in one transaction of its
+journal, where an fsync of each file and of each directory would be two transactions each. Since it also writes the dirty data of
+other programs, a few directories are fsynced one by one. All directories are where there is no `syncfs` that reports errors (it
+does from Linux 5.8 on).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SYNCED_TOGETHER_MIN = 8
-"""From so many new directories on, the file system is synced as a whole."""
+"""For at least so many new directories the file system is synced as a whole."""
 
 
 def fsync_directory(path: Path) -> None:
@@ -47,8 +47,8 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def write_first(path: Path, text: str) -> None:
-    """Write a file into a new directory that nobody reads before it gets its name: no need to be atomic. Not durable before
-    `sync_new_directories`.
+    """Write a file into a new directory that is not read before it gets its final name, so the write need not be atomic. Not
+    durable before `sync_new_directories`.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
@@ -58,7 +58,7 @@ def write_first(path: Path, text: str) -> None:
 
 
 def sync_new_directories(directories: Sequence[Path]) -> None:
-    """Make new directories of one parent durable, with the files in them. Their own names need another fsync of the parent."""
+    """Make new directories of one parent durable, and the files in them. Their own names need another fsync of the parent."""
     if not directories:
         return
     sync = syncfs()
@@ -77,7 +77,7 @@ def sync_new_directories(directories: Sequence[Path]) -> None:
 
 @functools.cache
 def syncfs() -> Callable[[int], None] | None:
-    """syncfs(2), None where it is missing or may hide errors."""
+    """Return syncfs(2), None where it is missing or may hide errors."""
     release = re.match(r"(\d+)\.(\d+)", platform.release())
     if platform.system() != "Linux" or release is None or (int(release[1]), int(release[2])) < (5, 8):
         return None
@@ -103,8 +103,8 @@ def rename_new(source: Path, target: Path) -> None:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Rename a directory and make both parents' names durable. OSError if `target` exists, or if that fails: then it has its old
-    name again, as far as the disk still does what it is told.
+    """Rename a directory and make both parents' names durable. OSError if `target` exists, or if an fsync fails: then the
+    directory gets its old name back, as far as the disk still works.
     """
     rename_new(source, target)
     try:

@@ -1,10 +1,9 @@
-"""Which leader epoch began at which offset: the table that tells a follower where its log parts from the leader's (KIP-101,
-KIP-320).
+"""Start offsets of leader epochs: a follower finds with them where its log diverges from the leader's (KIP-101, KIP-320).
 
-Entries rise in both columns. They stand in `leader-epoch-checkpoint` (text: version 0, count, `epoch start` lines). The file need
-only be durable up to the recovery point: whatever lies above it is read again from the batches after a crash, and a lost or
-corrupt file is rebuilt from all of them. An epoch that begins at the log's end has no record yet; whoever opens the log drops it,
-so that it is no reason to write the file: thousands of new replicas that get a leader cost nothing.
+Entries rise in both columns. They are stored in `leader-epoch-checkpoint` (text: version 0, count, `epoch start` lines). The file
+need only be durable up to the recovery point: entries above it are read from the batches after a crash, and a lost or corrupt
+file is rebuilt from all batches. An epoch that begins at the log's end has no record yet. Opening the log drops it, so the file
+need not be written for it: a new leader costs no write, also for thousands of new replicas.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The table in memory. The owner (one partition log) serialises changes and writes them to disk; questions may come from any
-    thread at any time, since a change replaces the entries as a whole.
+    """The table in memory. Its owner (one partition log) serialises changes and writes them to disk. Any thread may read it at
+    any time, since a change replaces the entries as a whole.
     """
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
@@ -44,11 +43,11 @@ class LeaderEpochs:
         return self._entries
 
     def restore(self, entries: tuple[EpochEntry, ...]) -> None:
-        """Have the entries of a while ago again; the file may have been written since."""
+        """Bring former entries back; the file may have been written since."""
         self._replace(entries)
 
     def is_dirty_below(self, end_offset: int) -> bool:
-        """True if the file does not say what the table says of the records below `end_offset`."""
+        """Return True if the file differs from the table for records below `end_offset`."""
         if self._entries is self._written:
             return False
         return _below(self._entries, end_offset) != _below(self._written, end_offset)
@@ -62,8 +61,7 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` begins at `start_offset`, unless it is known already. True if the table changed.
 
-        Entries that did not get a record (their start is not below the new one's) fall out. An epoch below the latest changes
-        nothing.
+        Entries without a record (their start is not below the new one's) are dropped. An epoch below the latest changes nothing.
         """
         if epoch < 0 or epoch <= self.latest_epoch:
             return False

@@ -1,4 +1,6 @@
-"""Reading a log directory at start: every current and future log is opened and recovered, the others are only noted."""
+"""Reading a log directory at start: every current and future log is opened and recovered; the other directories are
+only noted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from .partition_log import LogConfig, PartitionLog
 from .startup import FoundDir
 
 NAMED_MAX = 5
-"""Of many replicas, the log names so many."""
+"""Number of replicas that a log line names."""
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 logger = logging.getLogger(__name__)
@@ -36,8 +38,8 @@ class LoadedDir(msgspec.Struct, frozen=True):
 
 
 def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None]) -> list[LoadedDir]:
-    """Open the logs in `log_dir`. OSError or LogError if that cannot be done: then the whole directory is offline.
-    TooManyOpenFiles: the disk is not to blame.
+    """Open the logs in `log_dir`. OSError or LogError mean that the whole directory is offline, TooManyOpenFiles that the disk is
+    not at fault.
     """
     loaded: list[LoadedDir] = []
     for path, name in log_dir.scan():
@@ -64,8 +66,8 @@ def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable
 
 
 def _compare_with_the_stop(log_dir: LogDir, loaded: list[LoadedDir]) -> None:
-    """A clean stop left everything durable and said so. If something of that is missing, the stop is not claimed as a clean one:
-    the broker must not lead before others that have it (KIP-966).
+    """Take the mark of a clean shutdown back if records are missing that were durable then: the broker must not lead before
+    replicas that have them (KIP-966).
     """
     ends: dict[TopicPartition, int] = {}
     for item in loaded:
@@ -77,19 +79,19 @@ def _compare_with_the_stop(log_dir: LogDir, loaded: list[LoadedDir]) -> None:
         log_dir.previous_broker_epoch = UNKNOWN_EPOCH
         first = ", ".join(f"{topic}-{number}" for topic, number in sorted(lost)[:NAMED_MAX])
         logger.warning(
-            "%s was shut down cleanly, but records of %d replicas are missing since (%s): that does not count; check the disk",
+            "%s was shut down cleanly, but records of %d replicas are missing now (%s): treated as a crash; check the disk",
             *(log_dir, len(lost), first),
         )
 
 
 def _topic(path: Path, name: DirName) -> str:
-    """The whole name: as the file inside says, if it goes on where the directory's own name was cut."""
+    """Return the whole name: the one in the file inside, if it continues the truncated name of the directory."""
     inside = checkpoints.read_topic_name(path)
     if inside is None or inside == name.topic:
         return name.topic
     if name.kind is not DirKind.CURRENT and inside.startswith(name.topic) and _LEGAL.fullmatch(inside):
         return inside
-    logger.warning("%s says that its topic is %r, which does not fit; the directory's own name counts", path, inside)
+    logger.warning("%s names the topic %r, which does not match; the directory's own name is used", path, inside)
     return name.topic
 
 
@@ -97,7 +99,7 @@ def _topic_id(path: Path) -> Uuid | None:
     try:
         return checkpoints.read_partition_metadata(path)
     except CorruptFile as error:
-        logger.warning("the topic of %s is not known: %s", path, error)
+        logger.warning("the topic of %s is unknown: %s", path, error)
         return None
 
 

@@ -1,6 +1,6 @@
 """One log directory: its lock, its identity, its checkpoints, and the mark of a clean shutdown.
 
-`.lock` is held as long as the process uses the directory. `meta.properties` says whose it is. `.kafka_cleanshutdown` is written
+`.lock` is held as long as the process uses the directory. `meta.properties` names its owner. `.kafka_cleanshutdown` is written
 last, when everything is flushed, and removed before anything is opened: if it is there, the files can be trusted.
 """
 
@@ -31,7 +31,7 @@ METADATA_LOG_DIR = "__cluster_metadata-0"
 UNKNOWN_EPOCH = -1
 
 Logs = Callable[[], Iterable[PartitionLog]]
-"""Those that lie in a directory now."""
+"""Returns the logs that lie in a directory now."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,21 +44,21 @@ class LogDir:
         self.directory_id = directory_id
         self.was_clean = False
         self.previous_broker_epoch = UNKNOWN_EPOCH
-        """The broker's epoch when it was shut down cleanly the last time; -1 after anything else, or if records went missing."""
+        """The broker's epoch at its last clean shutdown; -1 after a crash, or if records went missing."""
         self.recovery_points: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self._written: dict[str, frozenset[TopicPartition]] = {}
-        """Whose offsets stand in each checkpoint on the disk."""
+        """Replicas whose offsets each checkpoint on the disk holds."""
         self._lock_descriptor = lock
         self._checkpoint_lock = Lock()
 
     @classmethod
     def open(cls, path: Path, *, node_id: int, cluster_id: str) -> LogDir:
-        """Lock the directory and read what it says; nothing is changed before `begin_use`.
+        """Lock the directory and read its files; nothing is changed before `begin_use`.
 
-        LogDirInUse and StartupRefused end the broker; OSError and ConfigError (a meta.properties that cannot be read) mean that
-        this directory is offline.
+        LogDirInUse and StartupRefused end the broker; OSError and ConfigError (an unreadable meta.properties) mean that this
+        directory is offline.
         """
         path.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
@@ -88,8 +88,8 @@ class LogDir:
         return log_dir
 
     def begin_use(self) -> None:
-        """Before anything in it is opened, and after all that may refuse the start: from now on it is clean only once it has been
-        shut down. OSError: this directory is offline.
+        """Begin to change the directory, after every check that may refuse the start: from now on it is clean only after another
+        clean shutdown. OSError: this directory is offline.
         """
         self.take_clean_mark()
 
@@ -103,13 +103,13 @@ class LogDir:
         try:
             self.previous_broker_epoch = int(json.loads(content)["brokerEpoch"])
         except (ValueError, KeyError, TypeError):
-            logger.warning("%s says that the shutdown was clean, but not in which broker epoch", mark)
+            logger.warning("%s marks a clean shutdown but holds no broker epoch", mark)
         mark.unlink()
         fsync_directory(self.path)
 
     def scan(self) -> list[tuple[Path, DirName]]:
-        """Replicas' directories, by name; what a crash left half created is removed, unknown directories are left alone with a
-        warning.
+        """Return replicas' directories, by name. Directories that a crash left half created are removed; unknown directories
+        stay, with a warning.
         """
         found: list[tuple[Path, DirName]] = []
         for path in sorted(self.path.iterdir()):
@@ -119,7 +119,7 @@ class LogDir:
             if path.name.startswith(CREATING_PREFIX):
                 shutil.rmtree(path)
             elif name is None:
-                logger.warning("%s is not a replica's directory (TOPIC-PARTITION); it is left alone", path)
+                logger.warning("%s does not have the name of a replica's directory (TOPIC-PARTITION) and is ignored", path)
             else:
                 found.append((path, name))
         return found
@@ -139,9 +139,10 @@ class LogDir:
         )
 
     def _write(self, name: str, offsets: Callable[[], Iterable[tuple[PartitionLog, int]]]) -> None:
-        """Replaces a checkpoint. On a full disk it goes instead, since one that is missing is safe where an old one may not be.
+        """Replace a checkpoint. On a full disk it is removed instead, since a missing checkpoint is safe where an old one may not
+        be.
 
-        Asks for the offsets once it is its turn: whoever has lowered one, and written it, must not see it rise again.
+        The offsets are read under the lock: an offset that was lowered and written must not rise again.
 
         LogDirFailed, or TooManyOpenFiles: nothing was written.
         """
@@ -160,14 +161,16 @@ class LogDir:
             self._written[name] = frozenset(by_partition)
 
     def forget_checkpoints(self, replica: TopicPartition, logs: Logs) -> None:
-        """Before a replica is created: no offset of an earlier one of its name may be taken for its own after a crash."""
+        """Remove the offsets of a former replica of that name, before a replica is created: after a crash they would count as the
+        new replica's own.
+        """
         with self._checkpoint_lock:
             is_written = any(replica in written for written in self._written.values())
         if is_written:
             self.write_checkpoints(logs)
 
     def write_clean_mark(self, broker_epoch: int) -> None:
-        """The last thing that a clean shutdown writes."""
+        """Write the mark of a clean shutdown, after everything else."""
         try:
             write_durably(self.path / CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}))
         except OSError as error:
@@ -175,7 +178,7 @@ class LogDir:
 
     @property
     def total_bytes(self) -> int:
-        """Size of the volume, -1 if it cannot be told. Log directories on one volume report the same."""
+        """Size of the volume, -1 if unknown. Log directories on one volume report the same."""
         try:
             status = os.statvfs(self.path)
         except OSError:
@@ -184,11 +187,11 @@ class LogDir:
 
     @property
     def usable_bytes(self) -> int:
-        """Bytes that may still be written to the volume, -1 if it cannot be told."""
+        """Bytes that may still be written to the volume, -1 if unknown."""
         return free_bytes(self.path)
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock_descriptor >= 0:
             os.close(self._lock_descriptor)
             self._lock_descriptor = -1

@@ -1,30 +1,31 @@
-"""All logs of a broker: where they lie, how they come, move and go.
+"""All logs of a broker: their places, and how they are created, moved and deleted.
 
-`open` locks the log directories, recovers what is in them and says which work; a directory that cannot be read is offline and the
-others go on. Once the broker knows the metadata, `start` carries out the start-up plan (`startup.py`), and from then on the maps
-here say which log is a replica's current one and which is being built by a move.
+`open` locks the log directories and recovers their contents; a directory that cannot be read is offline and the others go on.
+Once the broker knows the metadata, `start` carries out the start-up plan (`startup.py`). From then on the maps here hold the
+current log of each replica, and the log that a move is building.
 
-A replica's directory appears whole: it is made under another name, with its topic id in it, made durable, and renamed; then the
-new name is made durable. Of replicas that appear together, all directories are made, then all made durable at once, then all
-renamed, then their parent fsynced. Whatever the moment of a crash, the next start finds one of these, for each of them by itself:
+A replica's directory appears whole: it is made under a temporary name, with its topic id in it, made durable, and renamed; then
+the new name is made durable. Of replicas that are created together, all directories are made, then all are made durable at once,
+then all are renamed, then their parent is fsynced. Whatever the moment of a crash, the next start finds one of these states, for
+each replica by itself:
 
-- before the directories are durable: nothing, or a directory under the passing name with anything in it, which is removed;
+- before the directories are durable: no directory, or one under the temporary name with any content, which is removed;
 - before the renames: the same;
-- between two renames, or before the parent's fsync: the passing name or the final one, and under the final name everything that
-  was made durable before. A replica without its directory is created anew, empty (it was new: what was appended to it meanwhile
-  was not fsynced either, and its leader, or the other replicas, have it).
+- between two renames, or before the parent's fsync: the temporary name or the final one, and under the final name everything that
+  was made durable before. A replica without its directory is created again, empty: it was new, records that were appended to it
+  meanwhile were not fsynced either, and its leader, or the other replicas, have them.
 
 Only the renaming needs the manager's lock.
 
-A move's end, `swap`, renames the old directory to -delete and then the future one to the plain name, each rename fsynced, both
-logs locked: at every moment at least one of the two is found by the next start, and the plan there says which (KIP-113's order).
-Directories to delete are renamed first and removed later by `remove_expired`.
+`swap`, the end of a move, renames the old directory to -delete and then the future one to the plain name. Each rename is fsynced,
+with both logs locked: at every moment the next start finds at least one of the two, and the plan there says which one is served
+(KIP-113's order). Directories to delete are renamed first and removed later by `remove_expired`.
 
-Any I/O error condemns its log directory: the call raises LogDirFailed, and whoever runs the broker calls `mark_offline` with it,
-once, and then tells the controller. A directory stays offline until the broker restarts.
+Any I/O error takes its log directory offline: the call raises LogDirFailed, and the broker calls `mark_offline` with it, once,
+and then reports it to the controller. A directory stays offline until the broker restarts.
 
-Threads: the maps are read without a lock; whatever changes them, or directories' names, holds the manager's lock. It is taken
-before logs' locks. Calls block on disks: make them from worker threads.
+Threads: the maps are read without a lock; every change of them, or of directories' names, is made under the manager's lock. It is
+taken before logs' locks. Calls block on disks: make them from worker threads.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class _Deletion(NamedTuple):
 
 
 class LogManager:
-    """See the module's docstring. Made by `open`; `start` comes before anything but `directory_ids` and `offline_dirs`."""
+    """Made by `open`; `start` comes before anything but `directory_ids` and `offline_dirs`."""
 
     def __init__(self, config: LogConfig, *, delete_delay_ms: int, stray_grace_ms: int) -> None:
         self.config = config
@@ -113,13 +114,13 @@ class LogManager:
         self._futures: dict[ReplicaId, PartitionLog] = {}
         self._unclaimed: dict[ReplicaId, tuple[int, PartitionLog]] = {}
         self._kept: list[PartitionLog] = []
-        """Copies whose replica is offline: open only so that their checkpoints are not forgotten."""
+        """Copies whose replica is offline: open only so that their checkpoints stay."""
         self._strays: list[StrayDescription] = []
         self._deletions: list[_Deletion] = []
         self._destinations: dict[tuple[str, int], Path] = {}
         self._cordoned: frozenset[Path] = frozenset()
         self._counted: Counter[Path] | None = None
-        """How many logs are open in each directory, None if that has to be counted anew."""
+        """Number of open logs in each directory, None if they have to be counted again."""
         self._lock = threading.RLock()
 
     # Starting and stopping
@@ -135,8 +136,9 @@ class LogManager:
         delete_delay_ms: int = DELETE_DELAY_MS_DEFAULT,
         stray_grace_ms: int = STRAY_GRACE_MS_DEFAULT,
     ) -> LogManager:
-        """Lock, read and recover the log directories. LogDirInUse, or StartupRefused if none works, one is another node's, or
-        there are too many files.
+        """Lock, read and recover the log directories.
+
+        LogDirInUse, or StartupRefused if none works, one belongs to another node, or too many files are open.
         """
         manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
@@ -158,7 +160,7 @@ class LogManager:
             twin = next((other for other, known in self._known_ids.items() if known == log_dir.directory_id), None)
             self._online[path] = log_dir
             if twin is not None:
-                raise StartupRefused(f"{path} and {twin} have the same directory.id; one is a copy: format one of them anew")
+                raise StartupRefused(f"{path} and {twin} have the same directory.id; one is a copy: format one of them again")
             self._known_ids[path] = log_dir.directory_id
         for path, log_dir in list(self._online.items()):
             try:
@@ -173,10 +175,10 @@ class LogManager:
             raise StartupRefused(f"none of the log directories works: {reasons}")
 
     def start(self, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
-        """Carry out the start-up plan for the replicas that the metadata gives to this broker; returns the plan.
+        """Carry out the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
 
-        StartupRefused: directories contradict each other, nothing was changed; or too many files are open. A directory that fails
-        meanwhile goes offline; its replicas are then missing here.
+        StartupRefused: directories contradict each other and nothing was changed; or too many files are open. A directory that
+        fails meanwhile goes offline; its replicas are then missing here.
         """
         with self._lock:
             loaded = {(item.found.log_dir, item.found.name): item for item in self._loaded}
@@ -212,7 +214,7 @@ class LogManager:
         subject, other = item_of(action.subject), item_of(action.other)
         if subject is None or subject.log_dir.path not in self._online:
             return
-        # The other one's directory may have failed since the plan was made.
+        # The directory of the other log may have failed since the plan was made.
         log, other_log = subject.log, other.log if other is not None and other.log_dir.path in self._online else None
         key = (subject.found.topic_id or b"", action.partition)
         match action.verb, log:
@@ -245,7 +247,9 @@ class LogManager:
                 raise AssertionError(f"no way to carry out {action!r}")
 
     def _end_move(self, key: ReplicaId, current: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
-        """As planned. If the target fails, the current log is the replica's still; if it is only full, the move goes on later."""
+        """End a move as planned. If the target fails, the current log stays the replica's; if the target is only full, the move
+        goes on later.
+        """
         if current is not None:
             self._currents[key] = current
             try:
@@ -260,7 +264,7 @@ class LogManager:
         self._currents[key] = future
 
     def close(self, broker_epoch: int = UNKNOWN_EPOCH) -> None:
-        """Flush everything, write the checkpoints and the mark of a clean shutdown, and give the directories back."""
+        """Flush everything, write the checkpoints and the mark of a clean shutdown, and release the directories."""
         with self._lock:
             for log_dir in list(self._online.values()):
                 logs = self._logs_in(log_dir.path)
@@ -276,7 +280,7 @@ class LogManager:
             self.abandon()
 
     def abandon(self) -> None:
-        """Give the directories back as they are, as a crash would."""
+        """Release the directories as they are, as a crash would."""
         with self._lock:
             for log_dir in self._online.values():
                 for log in self._logs_in(log_dir.path):
@@ -288,28 +292,26 @@ class LogManager:
 
     @property
     def offline_dirs(self) -> dict[Path, str]:
-        """Directories that failed, and why."""
+        """Directories that failed, and the reasons."""
         return dict(self._offline)
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch this broker had when it was shut down cleanly, -1 if it was not, in any of its directories."""
+        """The epoch of this broker at its last clean shutdown, -1 if that was not clean in all its directories."""
         epochs = {log_dir.previous_broker_epoch for log_dir in self._online.values()}
         return epochs.pop() if len(epochs) == 1 and not self._offline else UNKNOWN_EPOCH
 
     def directory_ids(self) -> dict[Path, Uuid]:
-        """Ids of the directories that work, in the configured order: what the broker registers."""
+        """Ids of the working directories, in the configured order, as the broker registers them."""
         found = ((path, self._online.get(path)) for path in self.log_dirs)
         return {path: log_dir.directory_id for path, log_dir in found if log_dir is not None}
 
     def directory_id_of(self, path: Path) -> Uuid | None:
-        """The id of a configured directory, even if it failed since; None if it was never read."""
+        """The id of a configured directory, even if it has failed; None if it was never read."""
         return self._known_ids.get(path)
 
     def mark_offline(self, path: Path, error: Exception) -> None:
-        """Take a failed directory out: its logs answer with the error from now on. The second call for a directory changes
-        nothing.
-        """
+        """Take a failed directory out: its logs answer with the error from now on. A second call changes nothing."""
         with self._lock:
             log_dir = self._online.pop(path, None)
             if log_dir is None:
@@ -342,12 +344,14 @@ class LogManager:
         return list(self._currents.values())
 
     def futures(self) -> list[PartitionLog]:
-        """Moves that are under way, those resumed at start included."""
+        """Logs of running moves, including those resumed at start."""
         return list(self._futures.values())
 
     def remember_destination(self, topic: str, partition: int, log_dir: Path) -> None:
-        """Where the replica is to be created, should it come. Kept in memory until it is created (KIP-113), or until many others
-        were remembered after it: replicas that never come must not fill the memory.
+        """Remember where to create the replica.
+
+        The destination is kept in memory until the replica is created (KIP-113), or until many later ones are remembered:
+        replicas that never come must not fill the memory.
         """
         with self._lock:
             self._destinations.pop((topic, partition), None)
@@ -365,7 +369,7 @@ class LogManager:
         return self._cordoned
 
     def cordon(self, log_dirs: frozenset[Path]) -> None:
-        """Directories that get no new replicas as long as there are others (KIP-1066). Waits for nobody."""
+        """Set the directories that get no new replicas as long as there are others (KIP-1066). Does not block."""
         self._cordoned = log_dirs
 
     def get_or_create(
@@ -379,12 +383,14 @@ class LogManager:
         is_counted_on: bool = False,
         config: LogConfig | None = None,
     ) -> PartitionLog:
-        """The replica's current log, created if there is none: in the remembered destination, else in the assigned directory,
-        else where there are fewest replicas, and among those where most bytes are free. Cordoned directories come last.
+        """Return the replica's current log, created if there is none.
 
-        `is_new`: the broker is known not to have had the replica before; `is_counted_on`: others believe that it has records.
+        It is created in the remembered destination, otherwise in the assigned directory, otherwise in the one with the fewest
+        replicas, and of those the one with the most free bytes. Cordoned directories come last.
+
+        `is_new`: the broker certainly never had the replica; `is_counted_on`: other nodes believe that the replica has records.
         ReplicaOffline: it may exist in a directory that is offline. LogDirFailed, NoSpace: the chosen directory could not take
-        it; after `mark_offline` another one is chosen. ReplicaConflict: something else has its name there.
+        it; after `mark_offline` another one is chosen. ReplicaConflict: the name is in use there.
         """
         key = (topic_id, partition)
         known = self._claim(key)
@@ -397,8 +403,8 @@ class LogManager:
         return self._currents[key]
 
     def create_together(self, wanted: Sequence[NewReplica]) -> list[LogError]:
-        """Creates the logs of those that have none, as `get_or_create` does; why some of them could not be, or why the new names
-        in a directory are perhaps not durable.
+        """Create missing logs as `get_or_create` does. Return the errors of replicas that could not be created, and of
+        directories whose new names may not be durable.
         """
         refused: list[LogError] = []
         placed: list[tuple[NewReplica, LogDir]] = []
@@ -428,14 +434,14 @@ class LogManager:
         return refused
 
     def _claim(self, key: ReplicaId) -> PartitionLog | None:
-        """The replica's current log if there is one; one that nobody had claimed is its own from now on."""
+        """Return the replica's current log, None if there is none; an unclaimed log becomes the current one."""
         with self._lock:
             if key not in self._currents and key in self._unclaimed:
                 self._currents[key] = self._unclaimed.pop(key)[1]
             return self._currents.get(key)
 
     def _place(self, replica: NewReplica) -> LogDir:
-        """Where its log goes; ones that are placed at the same time see it there already."""
+        """Choose the directory of a new log, and count the log there."""
         log_dir = self._chosen(replica)
         self._count(log_dir)
         return log_dir
@@ -469,27 +475,27 @@ class LogManager:
         return self._counted
 
     def _count(self, log_dir: LogDir) -> None:
-        """A log is about to be there."""
+        """Count a log that is about to be created."""
         if self._counted is not None:
             self._counted[log_dir.path] += 1
 
     def create_future(self, topic_id: Uuid, partition: int, log_dir: Path) -> PartitionLog:
-        """Begin a move of the replica to `log_dir`: an empty log that starts where the current one does.
+        """Begin a move of the replica to `log_dir`: make an empty log that starts where the current one does.
 
-        ReplicaConflict if there is no current log, if it is there already, or if another move is under way. A directory that is
-        offline elsewhere does not matter.
+        ReplicaConflict if there is no current log, the replica is there already, or another move is under way. Other directories
+        may be offline.
         """
         with self._lock:
             current = self._current(topic_id, partition)
             target = self._online.get(log_dir)
             if target is None:
-                raise ReplicaConflict(f"{log_dir} is not a log directory that works; {current.name} cannot move there")
+                raise ReplicaConflict(f"{log_dir} is not a working log directory; {current.name} cannot move there")
             if current.log_dir == log_dir or (topic_id, partition) in self._futures:
-                raise ReplicaConflict(f"{current.name} is in {log_dir} or on a move already; cancel that move first")
+                raise ReplicaConflict(f"{current.name} is in {log_dir} already or is being moved; cancel the move first")
             replica = NewReplica(current.topic, topic_id, partition, target.directory_id, False, current.config)
             name = transient_name(current.topic, partition, DirKind.FUTURE)
             self._count(target)
-            # Checkpoints know both by their name only.
+            # In checkpoints, both would have the same name.
             self._make_way(log_dir / current_name(current.topic, partition))
             refused: list[LogError] = []
             made = self._prepare_together(target, [replica], refused)
@@ -507,19 +513,19 @@ class LogManager:
             return log
 
     def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
-        """End a move: the future log becomes the current one, the old one is deleted later; returns the new current log.
+        """End a move: the future log becomes the current one, the old one is deleted later. Return the new current log.
 
-        Appends to the old log answer LogClosed from then on. ReplicaConflict, nothing changed: the logs do not end alike yet, the
-        name is taken, or there is no move. LogDirFailed: if the target failed, the old log is the current one still.
+        Appends to the old log raise LogClosed from then on. ReplicaConflict, nothing changed: the logs do not end alike yet, the
+        name is in use, or there is no move. LogDirFailed: if the target failed, the old log is still the current one.
         """
         caught_up = self._futures.get((topic_id, partition))
         if caught_up is not None:
-            caught_up.flush()  # That takes long: others need not wait for it.
+            caught_up.flush()  # This takes long; other callers need not wait for it.
         with self._lock:
             current = self._current(topic_id, partition)
             future = self._futures.get((topic_id, partition))
             if future is None:
-                raise ReplicaConflict(f"{current.name} is not on a move")
+                raise ReplicaConflict(f"{current.name} is not being moved")
             with current.exclusive(), future.exclusive():
                 if (current.log_end_offset, current.latest_epoch) != (future.log_end_offset, future.latest_epoch):
                     raise ReplicaConflict(
@@ -528,7 +534,7 @@ class LogManager:
                 plain = future.log_dir / current_name(future.topic, future.partition)
                 self._make_way(plain)
                 if os.path.exists(plain):
-                    raise ReplicaConflict(f"{plain} exists already, and not by this broker's doing; move it away")
+                    raise ReplicaConflict(f"{plain} exists already and was not made by this broker; move it away")
                 self._inherit(current, future)
                 source = self._online[current.log_dir]
                 self._promote(current, future, now_ms)
@@ -541,8 +547,8 @@ class LogManager:
             return future
 
     def _inherit(self, current: PartitionLog, future: PartitionLog) -> None:
-        """What belongs to the replica and is not in its records: where its log begins, and its high watermark. Durable before the
-        future log takes the current one's place.
+        """Copy the log start and the high watermark, which are not in the records. Both are durable before the future log
+        replaces the current one.
         """
         future.advance_log_start(current.log_start_offset)
         future.high_watermark = current.high_watermark
@@ -551,7 +557,7 @@ class LogManager:
         target.write_checkpoints(partial(self._logs_in, target.path))
 
     def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
-        """The two renames of a move's end, in KIP-113's order."""
+        """Make the two renames at the end of a move, in KIP-113's order."""
         plain = future.log_dir / current_name(future.topic, future.partition)
         self._make_way(plain)
         if old is None:
@@ -577,7 +583,7 @@ class LogManager:
             return future is not None
 
     def delete(self, topic_id: Uuid, partition: int, now_ms: int) -> bool:
-        """The replica is not this broker's any more: its logs are deleted later. False if there was none."""
+        """Give the replica up: its logs are deleted later. False if there was none."""
         with self._lock:
             current = self._currents.pop((topic_id, partition), None)
             try:
@@ -590,13 +596,15 @@ class LogManager:
     def _current(self, topic_id: Uuid, partition: int) -> PartitionLog:
         current = self._currents.get((topic_id, partition))
         if current is None:
-            raise ReplicaConflict(f"partition {partition} of topic {to_text(topic_id)} has no log on this broker that works")
+            raise ReplicaConflict(f"partition {partition} of topic {to_text(topic_id)} has no working log on this broker")
         return current
 
     def _prepare_together(
         self, log_dir: LogDir, replicas: Iterable[NewReplica], refused: list[LogError]
     ) -> list[tuple[NewReplica, LogDir, Path]]:
-        """Durable directories under passing names; why some could not be made is noted. LogError: none of them is durable."""
+        """Make durable directories under temporary names; note the errors of those that could not be made. LogError: none of them
+        is durable.
+        """
         made: list[tuple[NewReplica, LogDir, Path]] = []
         for replica in replicas:
             with _noting(refused):
@@ -607,8 +615,8 @@ class LogManager:
         return made
 
     def _make_directory(self, log_dir: LogDir, topic: str, topic_id: Uuid) -> Path:
-        """A directory under a passing name, with what a replica's directory holds from the start. Not durable yet. It needs no
-        lock.
+        """Make a directory under a temporary name, with the files that a replica's directory has from the start. Not durable yet.
+        Needs no lock.
         """
         directory = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
         with _removing_on_error([directory]), disk_errors(log_dir.path):
@@ -619,9 +627,9 @@ class LogManager:
         return directory
 
     def _open_new(self, log_dir: LogDir, prepared: Path, name: str, replica: NewReplica, *, start_offset: int) -> PartitionLog:
-        """Opens the log in a prepared directory and gives that its name. The caller makes the name durable then."""
+        """Open the log in a prepared directory and give the directory its name, which the caller makes durable."""
         if self._online.get(log_dir.path) is not log_dir:
-            raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was given back")))
+            raise LogDirFailed(log_dir.path, OSError(self._offline.get(log_dir.path, "it was released")))
         with _removing_on_error([prepared]):
             log_dir.forget_checkpoints((replica.topic, replica.partition), partial(self._logs_in, log_dir.path))
             with disk_errors(log_dir.path):
@@ -651,7 +659,7 @@ class LogManager:
         self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, log.directory))
 
     def _make_way(self, plain: Path) -> None:
-        """A replica that nobody has claimed, for instance of a deleted topic of the same name, gives its name up."""
+        """Set an unclaimed replica aside that has the name, for instance of a deleted topic of the same name."""
         for other, (_, unclaimed) in list(self._unclaimed.items()):
             if unclaimed.directory == plain:
                 self._set_aside(self._unclaimed.pop(other)[1])
@@ -661,12 +669,14 @@ class LogManager:
         log.close(LogClosed(f"{log.name} in {log.log_dir} was set aside"))
         self._counted = None
         self._strays.append(StrayDescription(log.directory, log.topic, log.partition, log.size_bytes))
-        logger.warning("%s is not this broker's by the metadata; its files are kept in %s", log.name, log.directory)
+        logger.warning("%s is not assigned to this broker; its files are kept in %s", log.name, log.directory)
 
-    # What happens from time to time
+    # Upkeep
 
     def remove_expired(self, now_ms: int) -> int:
-        """Remove directories whose delay is over, and set aside replicas nobody claimed since the start; returns how many."""
+        """Remove directories whose delay is over, and set aside replicas that were not claimed since the start; return their
+        number.
+        """
         with self._lock:
             overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
             for key in overdue:
@@ -680,7 +690,7 @@ class LogManager:
         return len(overdue) + len(expired)
 
     def next_expiry_ms(self) -> int | None:
-        """When `remove_expired` has something to do again, None if nothing waits."""
+        """Time at which `remove_expired` has something to do, None if nothing waits."""
         with self._lock:
             deadlines = [item.deadline_ms for item in self._deletions] + [
                 deadline_ms for deadline_ms, _ in self._unclaimed.values()
@@ -688,8 +698,9 @@ class LogManager:
             return min(deadlines, default=None)
 
     def write_checkpoints(self, path: Path | None = None) -> None:
-        """Flush segments that are full, and write the offset checkpoints of one directory (None: of every one). Raises the first
-        LogDirFailed, after the rest; what a full disk refuses is tried again the next time.
+        """Flush full segments and write the offset checkpoints of one directory (None: of every one).
+
+        Raises the first LogDirFailed, after the rest. Checkpoints that a full disk refuses are written the next time.
         """
         failure: LogDirFailed | None = None
         for log_dir in [log_dir for log_dir in list(self._online.values()) if path in (None, log_dir.path)]:
@@ -706,7 +717,9 @@ class LogManager:
             raise failure
 
     def write_log_start_offsets(self, path: Path) -> None:
-        """Makes durable where the logs of one directory begin. LogDirFailed, TooManyOpenFiles; nothing if it is offline."""
+        """Make the log start offsets of one directory durable. LogDirFailed, TooManyOpenFiles. Does nothing if the directory is
+        offline.
+        """
         log_dir = self._online.get(path)
         if log_dir is not None:
             log_dir.write_log_start_offsets(partial(self._logs_in, path))
@@ -719,12 +732,12 @@ class LogManager:
         return [log for log in self._logs() if log.log_dir == path]
 
     def _logs(self) -> Iterable[PartitionLog]:
-        """Current logs last: of two that checkpoints know by the same name, theirs are the offsets that count."""
+        """Every open log, current ones last: of two logs of one name, checkpoints hold the offsets of the current one."""
         logs = [*self._kept, *(item.log for item in self._loaded if item.log is not None)]
         logs += [*(log for _, log in list(self._unclaimed.values())), *self._futures.values(), *self._currents.values()]
         return {id(log): log for log in logs}.values()
 
-    # What there is
+    # Descriptions
 
     def describe(self) -> list[DirDescription]:
         """Every configured directory, in order, with its logs by name (KIP-113's DescribeLogDirs)."""
@@ -748,7 +761,7 @@ class LogManager:
 
 @contextmanager
 def _removing_on_error(directories: Sequence[Path]) -> Iterator[None]:
-    """Directories under passing names go if what is done with them fails."""
+    """Remove directories under temporary names if the block fails."""
     try:
         yield
     except LogError:
@@ -758,7 +771,7 @@ def _removing_on_error(directories: Sequence[Path]) -> Iterator[None]:
 
 
 def _unmake(log: PartitionLog, passing: Path) -> None:
-    """A new log goes again. If its files cannot be removed now, the next start does it, by the passing name."""
+    """Remove a new log. If its files cannot be removed now, the next start does it, by the temporary name."""
     log.close()
     with suppress(OSError):
         os.rename(log.directory, passing)
@@ -767,7 +780,7 @@ def _unmake(log: PartitionLog, passing: Path) -> None:
 
 @contextmanager
 def _noting(refused: list[LogError]) -> Iterator[None]:
-    """One replica's error is noted; the others go on."""
+    """Note the error of one replica; the others go on."""
     try:
         yield
     except LogError as error:
@@ -775,13 +788,13 @@ def _noting(refused: list[LogError]) -> Iterator[None]:
 
 
 def _while_open(work: Callable[[], None]) -> None:
-    """Run `work` on a log that may have been closed meanwhile, or whose disk is full: others must not wait for it."""
+    """Run `work` on a log that may be closed meanwhile, or whose disk may be full: other logs must not wait for it."""
     with suppress(LogClosed, NoSpace):
         work()
 
 
 def _remove_tree(path: Path) -> None:
-    """Remove a directory; what is gone already, or goes meanwhile, is no error."""
+    """Remove a directory that may be gone already, or be removed meanwhile."""
     while path.exists():
         with suppress(FileNotFoundError):
             shutil.rmtree(path)

@@ -1,18 +1,18 @@
-"""The log of one replica: segments, leader epochs, offsets, and the rules of appending, reading and cutting.
+"""The log of one replica: segments, leader epochs, offsets, and the rules of appending, reading and truncating.
 
 One lock per log; properties and `end_offset_for` answer without it. Appends hold it while they write to the page cache. A read
-holds it only to note which segments there are and how far they reach, then pins the log and reads beside appends; truncation,
-closing and renaming wait until no pin is left (`exclusive`). Durability is replication plus recovery, as in Kafka: an append is
-not fsynced. `flush` fsyncs and raises the recovery point, below which a start after a crash trusts the files; before a truncation
-lowers it, the checkpoint on disk is lowered (`before_truncation`), so that bytes written again later are never mistaken for those
-that had been fsynced.
+holds it only to note the segments and their sizes; then it pins the log and reads beside appends. Truncation, closing and
+renaming wait until no pin is left (`exclusive`). Durability is replication plus recovery, as in Kafka: an append is not fsynced.
+`flush` fsyncs and raises the recovery point, below which a start after a crash trusts the files. Before a truncation lowers it,
+the checkpoint on disk is lowered (`before_truncation`), so that bytes written later are never mistaken for those that had been
+fsynced.
 
-Offsets: log start <= high watermark <= log end. The log end is the end of the last batch that is there: offsets that compaction
-has left empty count as present only when a batch stands after them. Truncation never splits a batch: one that reaches over the
-wanted offset goes.
+Offsets: log start <= high watermark <= log end. The log end is the end of the last batch: offsets that compaction has left empty
+count as present only if a batch follows them. Truncation never splits a batch: one that reaches over the wanted offset is
+removed.
 
-A failed append leaves the log as it was, or, if even the repair fails, condemns the directory. After a failed fsync nothing is
-known about the disk, so the directory is condemned too (LogDirFailed), and the log answers everything with that error.
+A failed append leaves the log as it was, or, if even the rollback fails, takes the directory offline. After a failed fsync the
+state of the disk is unknown, so the directory goes offline too (LogDirFailed), and the log answers every call with that error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SEGMENT_BYTES_DEFAULT = 1024 * 1024 * 1024
 
 
 class LogConfig(msgspec.Struct, frozen=True):
-    """What a topic may set. -1 means no limit."""
+    """Settings of a topic. -1 means no limit."""
 
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
     retention_bytes: int = -1
@@ -62,7 +62,7 @@ class LogConfig(msgspec.Struct, frozen=True):
 
 
 class LogView(msgspec.Struct, frozen=True):
-    """What a pinned reader sees: the segments, the size the last one had, and the offsets between which it may read."""
+    """State of the log for a pinned reader: the segments, the size of the last one, and the offsets between which to read."""
 
     segments: tuple[Segment, ...]
     active_size_bytes: int
@@ -79,7 +79,7 @@ class LogView(msgspec.Struct, frozen=True):
 
 
 class PartitionLog:
-    """See the module's docstring. Every method may raise LogClosed and LogDirFailed; `directory` changes when a move ends."""
+    """Every method may raise LogClosed and LogDirFailed; `directory` changes when a move ends."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PartitionLog:
         self.topic_id = topic_id
         self.directory = directory
         self.log_dir = directory.parent
-        """The log directory that the replica's directory lies in; it stays there under all its names."""
+        """The log directory that holds the replica's directory, under all its names."""
         self.directory_id = directory_id
         self.config = config
         self.recovery: RecoveryReport = opened.report
@@ -115,7 +115,7 @@ class PartitionLog:
         self._waiting_for_pins = 0
         self._exclusive_thread: int | None = None
         self._cuts = 0
-        """How often something was taken away from the log's end."""
+        """Number of times that records were removed from the log's end."""
         self._refusal: LogError | None = None
         self._names_are_durable = False
         self._log_end_offset = self._segments[-1].end_offset
@@ -163,7 +163,7 @@ class PartitionLog:
             log._recovery_point = log.log_end_offset
         return log
 
-    # What it is
+    # Properties
 
     @property
     def name(self) -> str:
@@ -179,7 +179,7 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """All below is durable."""
+        """All records below are durable."""
         return self._recovery_point
 
     @property
@@ -194,7 +194,7 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The epoch of the last batch (or of the leader that has not written yet); -1 for an empty log."""
+        """The epoch of the last batch (or of a leader that has not written yet); -1 for an empty log."""
         return self._epochs.latest_epoch
 
     @property
@@ -207,8 +207,8 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in self._segments)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch` in this log, its end offset); (-1, start of what is known) if there is none (KIP-101,
-        KIP-279).
+        """Return (largest epoch <= `epoch` in this log, its end offset); (-1, start of the known epochs) if there is none
+        (KIP-101, KIP-279).
         """
         return self._epochs.end_offset_for(epoch, log_start_offset=self._log_start_offset, log_end_offset=self.log_end_offset)
 
@@ -261,7 +261,7 @@ class PartitionLog:
         return failure
 
     def _fail(self, error: OSError) -> LogDirFailed:
-        """For operations that cannot be undone: any error condemns the directory."""
+        """Take the directory offline, for operations that cannot be undone."""
         failure = LogDirFailed(self.log_dir, error)
         self._refusal = self._refusal or failure
         return failure
@@ -269,13 +269,13 @@ class PartitionLog:
     # Appending
 
     def start_epoch(self, epoch: int) -> None:
-        """This replica leads from now on: `epoch` begins at the log's end."""
+        """Begin `epoch` at the log's end, as its leader."""
         with self._lock:
             self._check_open()
             self._epochs.assign(epoch, self.log_end_offset)
 
     def try_start_epoch(self, epoch: int) -> bool:
-        """The same, for who must not wait; False if another thread is at the log."""
+        """As `start_epoch`, without blocking; False if another thread holds the log."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -285,10 +285,10 @@ class PartitionLog:
         return True
 
     def append_as_leader(self, batches: bytes, leader_epoch: int, *, keep_offsets: bool = False) -> tuple[int, int]:
-        """Append whole batches stamped with the next offsets and `leader_epoch`; returns (base offset, end offset).
+        """Append whole batches stamped with the next offsets and `leader_epoch`; return (base offset, end offset).
 
-        `keep_offsets` (import): the batches' own offsets stay; they must rise and begin at or after the log end, gaps allowed.
-        CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
+        `keep_offsets` (import): the batches keep their own offsets, which must rise and begin at or after the log end; gaps are
+        allowed. CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
         """
         headers = [header for _, header in validate(batches)]
         data = bytearray(batches)
@@ -312,11 +312,10 @@ class PartitionLog:
             return stamped[0].base_offset, self.log_end_offset
 
     def append_as_follower(self, batches: bytes) -> int:
-        """Append whole batches as the leader stored them, offsets and epochs kept; returns the log end offset.
+        """Append whole batches as the leader stored them, with offsets and epochs; return the log end offset.
 
-        They must continue the log (a gap, left by compaction, is allowed). An empty log may begin within the first of them:
-        records were deleted up to there, and batches are copied whole. CorruptBatch, UnexpectedOffset, NoSpace: nothing was
-        appended.
+        They must continue the log (a gap, left by compaction, is allowed). An empty log may begin within the first batch: records
+        were deleted up to there, and batches are copied whole. CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
         """
         headers = [header for _, header in validate(batches)]
         with self._lock:
@@ -333,12 +332,12 @@ class PartitionLog:
         return not self.size_bytes and header.base_offset < self._log_start_offset == self.log_end_offset < header.end_offset
 
     def _begin_segments_at(self, offset: int) -> None:
-        """Have the empty log's segments begin before its first record. Start and end stay what they are."""
+        """Let the empty log's segments begin before its first record. Log start and log end stay the same."""
         with self.exclusive():
             self._recreate_at(offset, recovery_point=offset)
 
     def _append(self, data: bytes | bytearray, headers: Sequence[BatchHeader]) -> None:
-        """Write all or nothing, rolling as needed. The lock is held."""
+        """Write all batches or none, and roll as needed. The lock is held."""
         if not headers:
             raise CorruptBatch(0, "there is no batch to append")
         next_offset = self._segments[-1].end_offset
@@ -368,7 +367,9 @@ class PartitionLog:
         self._log_end_offset = next_offset
 
     def _run(self, headers: Sequence[BatchHeader], first: int) -> tuple[int, int]:
-        """(count, bytes) of the batches from `first` that go into the active segment, which is rolled if not even one does."""
+        """Return (count, bytes) of the batches from `first` that fit into the active segment, which is rolled if it has no room
+        for one.
+        """
         active = self._segments[-1]
         relative = headers[first].last_offset - active.base_offset
         if relative > MAX_RELATIVE_OFFSET or (
@@ -384,8 +385,10 @@ class PartitionLog:
         return count, run_bytes
 
     def _roll(self, header: BatchHeader) -> Segment:
-        """Begin the segment that takes the batch. It begins where the one before ends, also if the batch does not: that is how a
-        start after a crash knows that nothing is missing in between. The names of the others are durable before it has one.
+        """Begin the segment that takes the batch.
+
+        The new segment begins where the one before ends, even if the batch begins later: a start after a crash then knows that no
+        records are missing in between. The names of the other segments are made durable first.
         """
         active = self._segments[-1]
         active.flush_index()
@@ -402,8 +405,8 @@ class PartitionLog:
         return following
 
     def _pass_gaps(self, segments: Sequence[Segment]) -> None:
-        """Have the recovery point stand above the last gap that no relative offset could reach over: a start after a crash takes
-        it for a hole otherwise. What is below is durable since the roll.
+        """Raise the recovery point above the last gap that is too large for relative offsets: otherwise a start after a crash
+        takes it for lost records. All records below are durable since the roll.
         """
         begun = [after.base_offset for before, after in pairwise(segments) if after.base_offset > before.end_offset]
         if begun:
@@ -412,7 +415,7 @@ class PartitionLog:
                 self._before_truncation()
 
     def _take_back(self, segments: tuple[Segment, ...], size_bytes: int, end_offset: int) -> None:
-        """Undo a failed append: only `segments` remain, the last with its former size."""
+        """Roll back a failed append: only `segments` remain, the last with its former size."""
         try:
             for segment in self._segments[len(segments) :]:
                 segment.delete()
@@ -425,7 +428,8 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, upto: int | None = None, min_one_batch: bool = True) -> bytes:
-        """Whole batches from the one that holds `offset` (or the first after it), all below offset `upto` (None: the log's end).
+        """Return whole batches from the one that holds `offset` (or the first after it), all below offset `upto` (None: the log's
+        end).
 
         At most `max_bytes`, but one batch at least if `min_one_batch`. Empty at the log's end. OffsetOutOfRange outside [start,
         end].
@@ -456,7 +460,7 @@ class PartitionLog:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def bytes_from(self, offset: int) -> int:
-        """Bytes of the batches from the one that holds `offset` to the log's end: what a copy up to `offset` still lacks."""
+        """Bytes of the batches from the one that holds `offset` to the log's end: what a copy up to `offset` lacks."""
         with self._pinned() as view, self._disk():
             total = 0
             for index, segment in enumerate(view.segments_from(offset)):
@@ -466,10 +470,10 @@ class PartitionLog:
             return total
 
     def digest(self, end_offset: int | None = None) -> LogDigest:
-        """Digest of the whole batches from the log start to `end_offset` (None: log end), as they all were there at one time.
+        """Digest of the whole batches from the log start to `end_offset` (None: log end), as they were at one time.
 
-        The log is pinned for each piece alone, so that nobody who cuts it has to wait for the whole. If that takes away what was
-        digested already, or is still to come, it begins anew.
+        The log is pinned for each piece alone, so that a truncation does not wait for the whole digest. A truncation of batches
+        that were digested, or are still to come, restarts it.
         """
         while True:
             digest = self._digest_of_one_time(end_offset)
@@ -494,22 +498,22 @@ class PartitionLog:
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
-        """What an error met while reading means."""
+        """Translate errors met while reading."""
         try:
             yield
         except OSError as error:
             raise self._translate(error) from error
         except CorruptBatch as error:
             raise CorruptLog(
-                f"{self.directory} was damaged while it was open: {error}; restart the broker to have it checked and cut"
+                f"{self.directory} was damaged while it was open: {error}; restart the broker, which checks and truncates it"
             ) from error
 
-    # Cutting
+    # Truncating
 
     def truncate_to(self, offset: int) -> int:
-        """Remove every batch that reaches to or over `offset`; returns the log end offset, which may be lower than `offset`.
+        """Remove every batch that reaches to or over `offset`; return the log end offset, which may be lower than `offset`.
 
-        An epoch that has begun at the log's end, and has no record, goes in any case.
+        An epoch without a record, at the log's end, is removed in any case.
         """
         with self.exclusive():
             self._check_open()
@@ -532,8 +536,8 @@ class PartitionLog:
             return self.log_end_offset
 
     def _end_after_truncation(self, offset: int) -> int:
-        """Where the log will end: below `offset` if that lies within a batch, or behind a gap. What is appended from there on is
-        not durable, so that the recovery point may not be higher.
+        """The log end after a truncation: below `offset` if that lies within a batch, or after a gap. Later appends begin there
+        and are not durable, so the recovery point may not be higher.
         """
         for segment in reversed(self._segments):
             found = segment.locate(offset)
@@ -544,7 +548,7 @@ class PartitionLog:
         return self._segments[0].base_offset
 
     def _truncate_segments(self, offset: int) -> None:
-        """Whole segments go newest first, so that a crash in between leaves a log without a hole."""
+        """Remove whole segments, newest first, so that a crash in between leaves a log without a hole."""
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             self._segments[-1].delete()
             self._segments = self._segments[:-1]
@@ -597,14 +601,12 @@ class PartitionLog:
                 try:
                     self._before_truncation()
                 except LogError:
-                    # Nothing is cut: the next attempt has to write it again.
+                    # Nothing is truncated: the next attempt has to write the checkpoint again.
                     self._recovery_point = before
                     raise
 
     def advance_log_start(self, offset: int) -> None:
-        """Records below `offset` are gone for readers; segments wholly below it are deleted. OffsetOutOfRange beyond the log's
-        end.
-        """
+        """Remove records below `offset` for readers; delete segments wholly below it. OffsetOutOfRange beyond the log's end."""
         with self.exclusive():
             self._check_open()
             if offset > self.log_end_offset:
@@ -621,7 +623,7 @@ class PartitionLog:
                 self._segments = self._segments[1:]
 
     def delete_old_segments(self, now_ms: int | None = None) -> int:
-        """Retention: drop the oldest segments that the limits no longer cover, below the high watermark; returns how many went.
+        """Delete the oldest segments that the retention limits no longer cover, below the high watermark; return their number.
 
         The active segment always stays.
         """
@@ -642,11 +644,13 @@ class PartitionLog:
                 self.advance_log_start(self._segments[count].base_offset)
             return count
 
-    # Durability and end
+    # Durability and closing
 
     def flush(self) -> None:
-        """Make all that is appended so far durable and raise the recovery point to it. An I/O error condemns the directory; on a
-        full disk (NoSpace) and without free file descriptors the recovery point stays, and it may be tried again.
+        """Make all appended records durable and raise the recovery point to the log end.
+
+        An I/O error takes the directory offline. On a full disk (NoSpace), or without free file descriptors, the recovery point
+        stays and the flush may be tried again.
         """
         self._flush(through_active=True)
 
@@ -678,7 +682,7 @@ class PartitionLog:
             self._recovery_point = max(self._recovery_point, reached)
 
     def _flush_beside(self, segments: Sequence[Segment], reached: int) -> None:
-        """What can be written again if it fails: indexes, leader epochs, names."""
+        """Make indexes, leader epochs and names durable, which can be written again if that fails."""
         for segment in segments:
             segment.flush_index()
         with self._lock:
@@ -693,7 +697,7 @@ class PartitionLog:
                 raise
 
     def rename(self, directory: Path) -> None:
-        """Give the replica's directory another name; open files stay open. LogDirFailed if that fails."""
+        """Rename the replica's directory; open files stay open. LogDirFailed."""
         with self.exclusive():
             try:
                 rename_durably(self.directory, directory)
@@ -702,15 +706,15 @@ class PartitionLog:
             self._lies_in(directory)
 
     def name_new(self, directory: Path) -> None:
-        """The same for a log that nobody knows yet: whoever made its directory makes the name durable too.
+        """As `rename`, for a log that is not in use yet; the maker of the directory makes the name durable.
 
-        ReplicaConflict if the name is taken: that is no fault of the disk.
+        ReplicaConflict if the name is in use: the disk is not at fault.
         """
         with self.exclusive(), disk_errors(self.log_dir):
             try:
                 rename_new(self.directory, directory)
             except FileExistsError as error:
-                raise ReplicaConflict(f"{directory} exists already, and not by this broker's doing; move it away") from error
+                raise ReplicaConflict(f"{directory} exists already and was not made by this broker; move it away") from error
             self._lies_in(directory)
 
     def _lies_in(self, directory: Path) -> None:
@@ -719,14 +723,14 @@ class PartitionLog:
             segment.directory = directory
 
     def close(self, reason: LogError | None = None) -> None:
-        """Close the files. Whoever still holds the log gets `reason` (LogClosed by default). Does not flush."""
+        """Close the files. Later calls raise `reason` (LogClosed by default). Does not flush."""
         with self.exclusive():
             self._refusal = self._refusal or reason or LogClosed(f"{self.name} in {self.log_dir} is closed")
             for segment in self._segments:
                 segment.close()
 
     def abandon(self, reason: LogError) -> None:
-        """As `close`, for a directory that failed: does not wait for anyone. Files that are in use stay open."""
+        """As `close`, for a directory that failed, without waiting. Files in use stay open."""
         self._refusal = self._refusal or reason
         if self._lock.acquire(blocking=False):
             try:
@@ -741,8 +745,8 @@ class PartitionLog:
 
 
 def _batches_from(view: LogView, offset: int) -> tuple[int, bytes, Batches] | None:
-    """Position, bytes and headers of some batches, the first of which holds `offset` or is the first after it; None if there are
-    none.
+    """Return position, bytes and headers of some batches, the first of which holds `offset` or is the first after it; None if
+    there are none.
     """
     for segment in view.segments_from(offset):
         size_bytes = view.size_of(segment)

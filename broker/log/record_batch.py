@@ -9,7 +9,7 @@ A batch is a 61-byte big-endian header and its records::
 it: the leader stamps both in place without reading the records, which stay opaque here, compressed or not. A compacted batch
 keeps its offset range and may hold fewer records than the range is wide, even none.
 
-What is checked: magic, length, counts, CRC. What is not: the records themselves, and that producers count their sequence right.
+Checked: magic, length, counts, CRC. Not checked: the records themselves, and the sequences of producers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LENGTH_FROM = 12
 """Bytes of a batch that `length` does not count."""
 EPOCH_FROM = 12
 CRC_FROM = 21
-"""Where the bytes that the CRC covers begin."""
+"""First byte that the CRC covers."""
 MAX_BATCH_BYTES = 12 * 1024 * 1024
-"""So that one batch always fits a peer frame of 16 MiB. Kafka's default limit is 1 MiB."""
+"""One batch always fits a peer frame of 16 MiB. Kafka's default limit is 1 MiB."""
 CODEC_MASK = 0x07
 TRANSACTIONAL = 1 << 4
 CONTROL = 1 << 5
@@ -43,7 +43,7 @@ _EPOCH = struct.Struct(">i")
 
 
 class BatchHeader(NamedTuple):
-    """One batch's header. `size_bytes` is the whole batch's size, header included; timestamps are ms since 1970."""
+    """Header of one batch. `size_bytes` is the whole batch's size, header included; timestamps are ms since 1970."""
 
     base_offset: int
     size_bytes: int
@@ -73,7 +73,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> str:
-        """Name of the compression codec; CorruptBatch-free: unknown numbers read `codec-N`."""
+        """Name of the compression codec; an unknown number reads `codec-N`."""
         number = self.attributes & CODEC_MASK
         return CODECS[number] if number < len(CODECS) else f"codec-{number}"
 
@@ -83,7 +83,7 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as a producer hands it in."""
+    """A record from a producer."""
 
     key: bytes | None
     value: bytes | None
@@ -92,7 +92,7 @@ class Record(NamedTuple):
 
 
 class StoredRecord(NamedTuple):
-    """A record as it stands in a log."""
+    """A record in a log."""
 
     offset: int
     key: bytes | None
@@ -102,8 +102,8 @@ class StoredRecord(NamedTuple):
 
 
 def read_header(data: bytes | bytearray | memoryview, position: int = 0, *, origin: int = 0) -> BatchHeader:
-    """The header at `position`, its CRC not checked. `origin` is where `data` begins in its file, for the message of
-    CorruptBatch.
+    """Read the header at `position` without a check of its CRC. `origin` is the position of `data` in its file, for the message
+    of CorruptBatch.
     """
     at = origin + position
     if len(data) - position < HEADER_BYTES:
@@ -123,7 +123,7 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0, *, orig
 
 
 def iterate(data: bytes | bytearray | memoryview, position: int = 0, *, origin: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch in `data`, CRCs not checked. CorruptBatch where a batch is cut short."""
+    """Yield (position, header) of each batch in `data`, CRCs not checked. CorruptBatch where a batch is cut short."""
     while position < len(data):
         header = read_header(data, position, origin=origin)
         if position + header.size_bytes > len(data):
@@ -133,7 +133,7 @@ def iterate(data: bytes | bytearray | memoryview, position: int = 0, *, origin: 
 
 
 def check_crc(data: bytes | bytearray | memoryview, position: int, header: BatchHeader, *, origin: int = 0) -> None:
-    """CorruptBatch if the CRC of the batch at `position` does not hold."""
+    """CorruptBatch if the CRC of the batch at `position` is wrong."""
     crc = google_crc32c.value(bytes(data[position + CRC_FROM : position + header.size_bytes]))
     if crc != header.crc:
         raise CorruptBatch(
@@ -143,8 +143,8 @@ def check_crc(data: bytes | bytearray | memoryview, position: int, header: Batch
 
 
 def validate(data: bytes | bytearray | memoryview, *, origin: int = 0) -> list[tuple[int, BatchHeader]]:
-    """(position, header) of each batch in `data`, which must hold whole batches with good CRCs and nothing else; CorruptBatch if
-    not.
+    """Return (position, header) of each batch in `data`. CorruptBatch unless `data` holds whole batches with valid CRCs and
+    nothing else.
     """
     batches = []
     for position, header in iterate(data, origin=origin):
@@ -160,7 +160,7 @@ def stamp(data: bytearray, position: int, *, base_offset: int, leader_epoch: int
 
 
 def mask_epochs(data: bytearray, batches: Iterable[tuple[int, BatchHeader]]) -> None:
-    """Zero the leader epoch of `batches` in place, so that equal data compare equal whoever led."""
+    """Zero the leader epoch of `batches` in place, so that equal data compare equal under any leader."""
     for position, _ in batches:
         _EPOCH.pack_into(data, position + EPOCH_FROM, 0)
 
@@ -175,7 +175,9 @@ def build_batch(
     base_sequence: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """An uncompressed batch of `records` at consecutive offsets. ValueError if there are none or the batch is over the limit."""
+    """Build an uncompressed batch of `records` at consecutive offsets. ValueError if there are none or the batch is over the
+    limit.
+    """
     if not records:
         raise ValueError("a batch needs at least one record")
     first_ms = records[0].timestamp_ms
@@ -208,7 +210,7 @@ def build_batch(
 
 
 def decode_records(data: bytes | bytearray | memoryview) -> Iterator[StoredRecord]:
-    """The records of the uncompressed data batches in `data`, CRCs checked; control batches are passed over.
+    """Yield the records of the uncompressed data batches in `data`, CRCs checked; skip control batches.
 
     ValueError names the codec of a compressed batch: this package does not decompress. CorruptBatch if a batch cannot be read.
     """
@@ -224,8 +226,8 @@ def decode_records(data: bytes | bytearray | memoryview) -> Iterator[StoredRecor
 
 
 def records_of(header: BatchHeader, records: bytes, position: int = 0) -> Iterator[StoredRecord]:
-    """The records of one data batch, given without its header and not compressed (any more). CorruptBatch, which says `position`,
-    if they cannot be read.
+    """Yield the records of one data batch, without its header and decompressed. CorruptBatch, which names `position`, if they
+    cannot be read.
     """
     at = 0
     try:

@@ -1,12 +1,12 @@
-"""Opening a partition's directory: which files count, what is checked, what is cut.
+"""Opening a partition's directory: the files that count, the checks, the truncation.
 
-After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end. After anything else
-every segment that reaches above the recovery point is read batch by batch with its CRCs; at the first bad byte the segment is cut
-and all later segments are deleted, and so are segments above the recovery point that do not begin where the one before ends: a
-loss of power may have kept them and not what came before. A batch of a lower epoch than one before it ends the log, too: it was
-truncated, something else was appended in its place, and a loss of power has kept that and not the truncation. What is cut had not
-been fsynced, so a replica that counted on it (the in-sync replicas) has it elsewhere and it is fetched again. Bytes below the
-recovery point are not read: rot there is found by whoever reads them.
+After a clean shutdown the segments are trusted: only the newest headers are walked to find the log's end. After a crash every
+segment that reaches above the recovery point is read batch by batch with its CRCs. At the first bad byte the segment is truncated
+and all later segments are deleted. Segments above the recovery point that do not begin where the one before ends are deleted too:
+a loss of power may have kept them and not the records before. A batch of a lower epoch than one before it ends the log, too: it
+was truncated, other records were appended in its place, and a loss of power has kept the append and not the truncation. Truncated
+records had not been fsynced, so the in-sync replicas have them elsewhere and they are fetched again. Bytes below the recovery
+point are not read: damage there is found by the next reader.
 
 Leader epochs above the scanned part are taken from the batches; a missing or corrupt epoch file is rebuilt from all headers.
 """
@@ -30,11 +30,13 @@ logger = logging.getLogger(__name__)
 JUNK_SUFFIXES = (".deleted", ".cleaned", ".tmp")
 SWAP_SUFFIX = ".swap"
 HOLE_MAX_OFFSETS = MAX_RELATIVE_OFFSET + 1
-"""What a segment can have lost. Offsets that were never given may be more: then what came before is durable (`_roll`)."""
+"""Largest number of offsets that a segment can have lost. A larger gap was never written: then the records before it are durable
+(`_roll`).
+"""
 
 
 class RecoveryReport(msgspec.Struct, frozen=True):
-    """What opening a log cost. `reason` is None if nothing had to be cut."""
+    """Cost of opening a log. `reason` is None if nothing was truncated."""
 
     scanned_bytes: int = 0
     cut_bytes: int = 0
@@ -55,7 +57,7 @@ def new_segments(directory: Path, start_offset: int) -> OpenedLog:
 
 
 def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_offset: int) -> OpenedLog:
-    """Open all segments of the log in `directory`, creating an empty one at `start_offset` if there is none.
+    """Open all segments of the log in `directory`, and create an empty one at `start_offset` if there is none.
 
     `start_offset` is the checkpointed log start: a log that ends below it is wiped and begins there. OSError if the disk fails.
     """
@@ -79,14 +81,16 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
     recovered.truncate_from_end(segments[-1].end_offset)
     if report.reason:
         logger.warning(
-            "%s was cut to offset %d, %d bytes and %d later segments lost: %s",
+            "%s was truncated to offset %d, %d bytes and %d later segments lost: %s",
             *(directory, segments[-1].end_offset, report.cut_bytes, len(report.deleted_segments), report.reason),
         )
     return OpenedLog(tuple(segments), recovered, report)
 
 
 def tidy(directory: Path) -> None:
-    """Finish or undo what a crash left half done: junk goes, `.swap` files of a finished cleaning come in, lone indexes go."""
+    """Finish or undo work that a crash left half done: remove junk and lone indexes, take in `.swap` files of a finished
+    cleaning.
+    """
     cleaned = [base for path in directory.glob("*.cleaned") if (base := base_offset_of(path.name)) is not None]
     for path in list(directory.iterdir()):
         if path.suffix in JUNK_SUFFIXES:
@@ -113,7 +117,7 @@ def _read_epochs(directory: Path) -> LeaderEpochs | None:
 def _open_all(
     directory: Path, bases: list[int], epochs: LeaderEpochs, *, clean: bool, recovery_point: int
 ) -> tuple[list[Segment], RecoveryReport, int]:
-    """The segments that stand, what it cost, and the base offset of the first that was scanned (whose epochs are noted)."""
+    """Return the segments that stay, the cost, and the base offset of the first that was scanned (whose epochs are noted)."""
     segments: list[Segment] = []
     scanned_bytes = cut_bytes = 0
     scanned_from = 2**63
@@ -150,7 +154,7 @@ def _open_all(
 
 
 def _take(epochs: LeaderEpochs, header: BatchHeader) -> str | None:
-    """Why the batch cannot stand here: it was given up before the crash."""
+    """Note the epoch of a batch, or return the reason why the batch was truncated before the crash."""
     if 0 <= header.leader_epoch < epochs.latest_epoch:
         here = f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}"
         return f"{here}, after epoch {epochs.latest_epoch} has begun"
@@ -162,13 +166,13 @@ def _load(segment: Segment) -> bool:
     try:
         segment.load()
     except CorruptBatch as error:
-        logger.warning("%s was trusted but cannot be read, it is scanned: %s", segment.log_path, error)
+        logger.warning("%s was trusted but cannot be read and is scanned: %s", segment.log_path, error)
         return False
     return True
 
 
 def _assign_all(epochs: LeaderEpochs, segments: Iterable[Segment], all_segments: list[Segment]) -> None:
-    """Rebuild the table from the headers of `segments`, then what the scan of the later ones had already found."""
+    """Rebuild the table from the headers of `segments`, then add the entries that the scan of the later ones had found."""
     found = epochs.entries
     epochs.clear()
     for segment in segments:

@@ -1,12 +1,13 @@
 """One segment of a partition's log: `<20-digit base offset>.log` and its sparse offset index `.index`.
 
-The log file is nothing but record batches one after another. The index has one 8-byte entry (int32 offset relative to the base,
-int32 position) for a batch about every 4096 bytes: the batch's *last* offset and where it begins. A lookup takes the largest
-entry not above the wanted offset and walks headers from there. The index is a help only: it lives in memory, is appended to its
-file by `flush_index`, and is rebuilt from the log when the file is missing or does not fit.
+The log file holds record batches one after another and nothing else. The index has one 8-byte entry (int32 offset relative to the
+base, int32 position) for a batch about every 4096 bytes: the batch's *last* offset and its position. A lookup takes the largest
+entry not above the wanted offset and walks headers from there. The data do not depend on the index: it lives in memory, is
+appended to its file by `flush_index`, and is rebuilt from the log when the file is missing or does not match.
 
-`size_bytes` is what counts: bytes beyond it are a failed append's, cut off at once or at the next recovery. The owner (one
-partition log) serialises changes; `read`, `locate` and `chunks` may run beside appends, but not beside truncation or close.
+`size_bytes` is the valid size: bytes beyond it belong to a failed append and are removed at once or at the next recovery. The
+owner (one partition log) serialises changes; `read`, `locate` and `chunks` may run beside appends, but not beside truncation or
+close.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def base_offset_of(name: str) -> int | None:
-    """What a file's name says, None if it is not named after an offset."""
+    """The base offset in a file's name, None if there is none."""
     digits = name.partition(".")[0]
     return int(digits) if re.fullmatch("[0-9]{20}", digits) else None
 
 
 class Segment:
-    """A segment that is open. `end_offset` is the offset after its last batch, or its base offset while it is empty."""
+    """An open segment. `end_offset` is the offset after its last batch, or its base offset while it is empty."""
 
     def __init__(self, directory: Path, base_offset: int, descriptor: int, size_bytes: int) -> None:
         self.directory = directory
@@ -63,13 +64,13 @@ class Segment:
 
     @classmethod
     def create(cls, directory: Path, base_offset: int) -> Segment:
-        """A new, empty segment. OSError if one exists."""
+        """Create an empty segment. OSError if one exists."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return cls(directory, base_offset, os.open(directory / file_name(base_offset, LOG_SUFFIX), flags, 0o644), 0)
 
     @classmethod
     def open_file(cls, directory: Path, base_offset: int) -> Segment:
-        """The segment as it lies on disk; call `load` or `recover` before anything else."""
+        """Open a segment without reading it; call `load` or `recover` before anything else."""
         descriptor = os.open(directory / file_name(base_offset, LOG_SUFFIX), os.O_RDWR | os.O_CLOEXEC)
         return cls(directory, base_offset, descriptor, os.fstat(descriptor).st_size)
 
@@ -84,9 +85,9 @@ class Segment:
     # Opening
 
     def load(self) -> None:
-        """Trust the log file, take the index if it fits, and find the end offset from the headers of the tail.
+        """Trust the log file, take the index if it matches, and find the end offset from the headers of the tail.
 
-        CorruptBatch if the tail does not hold whole batches: then the segment wants `recover`.
+        CorruptBatch if the tail does not hold whole batches: then the segment needs `recover`.
         """
         if not self._read_index():
             self._rebuild_index()
@@ -98,10 +99,10 @@ class Segment:
             self.end_offset = header.end_offset
 
     def recover(self, take: Callable[[BatchHeader], str | None]) -> CorruptBatch | None:
-        """Check every batch by its CRC, rebuild the index, and cut the file at the first bad byte.
+        """Check every batch by its CRC, rebuild the index, and truncate the file at the first bad byte.
 
-        `take` is called for each good batch, and says why it cannot stand here after all, None if it can. Returns what was wrong
-        after those that stand, None if the whole file is good.
+        `take` is called for each valid batch, and returns a reason to truncate there all the same, or None. Return the fault
+        after the last batch that stays, None if the whole file is valid.
         """
         self._clear_index()
         size_bytes, self.size_bytes = self.size_bytes, 0
@@ -141,7 +142,7 @@ class Segment:
             raise CorruptBatch(position, f"it ends at offset {header.last_offset}, which this segment cannot reach")
 
     def _account(self, position: int, header: BatchHeader) -> None:
-        """Take a batch that lies at `position` into index, size and end."""
+        """Add a batch at `position` to index, size and end."""
         if self._bytes_since_entry > INDEX_INTERVAL_BYTES:
             self._index_positions.append(position)  # first: a reader that finds the offset looks for the position
             self._index_offsets.append(header.last_offset)
@@ -155,7 +156,7 @@ class Segment:
     # Reading
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """Exactly `size_bytes` from `position`; CorruptBatch if the file ends before."""
+        """Return exactly `size_bytes` from `position`; CorruptBatch if the file ends before."""
         data = os.pread(self._descriptor, size_bytes, position)
         while len(data) < size_bytes:
             more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
@@ -165,7 +166,7 @@ class Segment:
         return data
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from `position` to `end`, reading little more than the headers."""
+        """Yield (position, header) of the batches from `position` to `end`, reading little more than the headers."""
         end = self.size_bytes if end is None else end
         window, origin = b"", position
         while position < end:
@@ -178,7 +179,7 @@ class Segment:
             position += header.size_bytes
 
     def chunks(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes, Batches]]:
-        """(position, bytes, batches with their positions in the file): whole batches, about a MiB at a time."""
+        """Yield (position, bytes, batches with their positions in the file): whole batches, about a MiB at a time."""
         end = self.size_bytes if end is None else end
         while position < end:
             data = self.read(position, min(CHUNK_BYTES, end - position))
@@ -203,8 +204,8 @@ class Segment:
             position += used
 
     def locate(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
-        """(position, header) of the first batch whose last offset is `offset` or later, None if there is none below position
-        `end`.
+        """Return (position, header) of the first batch whose last offset is `offset` or later, None if there is none below
+        position `end`.
         """
         index = bisect_right(self._index_offsets, offset)
         start = self._index_positions[index - 1] if index else 0
@@ -214,10 +215,10 @@ class Segment:
         return None
 
     def end_of_batches(self, position: int, limit: int, upto: int, end: int) -> int:
-        """Where the last whole batch ends that begins at or after `position`, ends at or before position `limit` and below offset
-        `upto`.
+        """Return the end of the last whole batch that begins at or after `position` and ends at or before position `limit` and
+        below offset `upto`; `position` if there is no such batch.
 
-        `end` is the size of the segment when the read began. Returns `position` if there is no such batch.
+        `end` is the size of the segment when the read began.
         """
         if limit >= end and upto >= self.end_offset:
             return end
@@ -229,7 +230,7 @@ class Segment:
         return end
 
     def indexed_position(self, position: int) -> int:
-        """Where a batch begins that begins at or before `position`, at most some 4096 bytes and a batch away."""
+        """Return the position of a batch that begins at or before `position`, at most about 4096 bytes and a batch away."""
         index = bisect_right(self._index_positions, position)
         return self._index_positions[index - 1] if index else 0
 
@@ -245,8 +246,8 @@ class Segment:
     # Changing
 
     def append(self, data: bytes | memoryview, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches at the end. On OSError the file is as before (unless that fails too: then the OSError is of the
-        repair).
+        """Write whole batches at the end. On OSError the file is as before, unless the rollback fails too: then the OSError is of
+        the rollback.
         """
         start = self.size_bytes
         try:

@@ -1,19 +1,17 @@
-"""What to do with the replica directories that a broker finds when it starts: one pure function over one table (KIP-113,
-KIP-858).
+"""Start-up plan for the replica directories of a broker: one pure function over one table (KIP-113, KIP-858).
 
-A crash may fall between any two steps of creating, moving and deleting, and a disk may be missing. What is found is first reduced
-to at most one current and one future directory for each replica (duplicates are told apart by the metadata and by their leader
-epochs), then the table `ROWS` decides; the first row that matches counts, and the last row of each shape matches always, so the
+A crash may fall between any two steps of creating, moving and deleting, and a disk may be missing. The directories are first
+reduced to at most one current and one future directory for each replica (the metadata and the leader epochs decide between
+several). Then the table `ROWS` decides: the first row that matches counts, and the last row of each shape matches always, so the
 function is total.
 
-The rules it keeps: a directory that the metadata does not know is set aside, not deleted. Of a replica's data, something is
-deleted only when another directory of the same topic id stays that has all of it, or from which it was being copied. A future
-directory takes the current one's place only if both are there and end alike, or if no current one can exist. That the metadata
-names the future one's log directory is not enough: it does so before the last records are copied, and while a move that was
-dropped is not yet taken back.
-When two directories contradict each other nothing is changed and the broker refuses to start.
+The rules: a directory that the metadata does not know is set aside, not deleted. Data of a replica are deleted only when another
+directory of the same topic id stays that has all of them, or from which they were being copied. A future directory replaces the
+current one only if both are there and end alike, or if no current one can exist. That the metadata names the future one's log
+directory is not enough: it does so before the last records are copied, and while a dropped move is not yet taken back. When two
+directories contradict each other nothing is changed and the broker refuses to start.
 
-It does not judge whether the metadata is fresh: call it once the broker has caught up with the metadata log.
+The plan does not judge if the metadata is fresh: make it once the broker has caught up with the metadata log.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from .record_batch import NO_EPOCH
 
 
 class FoundDir(msgspec.Struct, frozen=True):
-    """A replica's directory on a log directory that works. Offsets and epochs are known for current and future directories."""
+    """A replica's directory on a working log directory. Offsets and epochs are known for current and future directories."""
 
     log_dir: Uuid
     name: str
@@ -50,13 +48,13 @@ class FoundDir(msgspec.Struct, frozen=True):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Orders logs of one partition by how far they got: last epoch, then end offset."""
+        """Orders logs of one partition by their progress: last epoch, then end offset."""
         return self.epochs[-1].epoch if self.epochs else NO_EPOCH, self.log_end_offset
 
 
 class AssignedReplica(msgspec.Struct, frozen=True):
-    """A replica that the metadata gives to this broker, and the log directory it names. `is_counted_on`: others believe that it
-    has records, so that it must not begin anew, empty, where its log may only be out of reach.
+    """A replica that the metadata assigns to this broker, with its log directory. `is_counted_on`: other nodes believe that the
+    replica has records, so that it must not be created empty while its log may only be out of reach.
     """
 
     topic: str
@@ -79,8 +77,8 @@ class Verb(enum.Enum):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One thing to do. `subject` is the directory it is about: the current one for SERVE and RESUME_MOVE (`other` is the future
-    one), the future one for PROMOTE (`other` is the current one it replaces, if any). CREATE and OFFLINE have none.
+    """One action. `subject` is its directory: the current one for SERVE and RESUME_MOVE (`other` is the future one), the future
+    one for PROMOTE (`other` is the current one that it replaces, if any). CREATE and OFFLINE have none.
     """
 
     verb: Verb
@@ -98,19 +96,19 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class Home(enum.Enum):
-    """Which directory the metadata names for the replica."""
+    """The directory that the metadata names for the replica."""
 
     CURRENT = enum.auto()
     FUTURE = enum.auto()
     GOOD = enum.auto()
-    """Another one that works."""
+    """Another working directory."""
     UNASSIGNED = enum.auto()
     ELSEWHERE = enum.auto()
-    """None that works: it is offline, lost, unknown, or was never reported."""
+    """Not a working directory: it is offline, lost, unknown, or was never reported."""
 
 
 class Case(NamedTuple):
-    """A replica of this broker, reduced. `level`: future and current log end alike."""
+    """State of one replica of this broker. `level`: future and current log end alike."""
 
     has_current: bool
     has_future: bool
@@ -121,7 +119,7 @@ class Case(NamedTuple):
 
 
 class Row(NamedTuple):
-    """None matches anything."""
+    """A row of the table; None matches anything."""
 
     has_current: bool
     has_future: bool
@@ -138,28 +136,27 @@ class Row(NamedTuple):
         )
 
 
-MAY_BE_OFFLINE = "its current directory may be on the log directory that is offline"
+MAY_BE_OFFLINE = "its current directory may be on the offline log directory"
 
 ROWS: tuple[Row, ...] = (
     Row(True, False, Verb.SERVE),
-    Row(True, True, Verb.PROMOTE, home=Home.FUTURE, level=True, reason="the metadata has the move done and the logs end alike"),
+    Row(True, True, Verb.PROMOTE, home=Home.FUTURE, level=True, reason="the metadata names the target and the logs end alike"),
     Row(True, True, Verb.RESUME_MOVE),
     Row(False, True, Verb.PROMOTE, has_bad_dirs=False, reason="the swap was cut short"),
     Row(False, True, Verb.OFFLINE, reason=MAY_BE_OFFLINE),
     Row(False, False, Verb.CREATE, has_bad_dirs=False),
     Row(False, False, Verb.CREATE, home=Home.GOOD, is_counted_on=False),
     Row(False, False, Verb.CREATE, home=Home.UNASSIGNED, is_counted_on=False),
-    Row(False, False, Verb.OFFLINE, reason="it may be on the log directory that is offline"),
+    Row(False, False, Verb.OFFLINE, reason="it may be on the offline log directory"),
 )
 
 
 def plan_startup(
     found: Iterable[FoundDir], assigned: Iterable[AssignedReplica], *, good_dirs: Sequence[Uuid], has_bad_dirs: bool
 ) -> list[Action]:
-    """All actions, replica by replica. Never raises; a plan with a REFUSE in it must not be carried out at all.
+    """Return all actions, replica by replica. Never raises; a plan with a REFUSE in it must not be carried out at all.
 
-    `good_dirs`: ids of the log directories that work, in the configured order. `has_bad_dirs`: some configured directory is
-    offline.
+    `good_dirs`: ids of the working log directories, in the configured order. `has_bad_dirs`: a configured directory is offline.
     """
     by_replica: dict[tuple[Uuid, int], list[FoundDir]] = defaultdict(list)
     foreign: dict[tuple[str, int, Uuid | None], list[FoundDir]] = defaultdict(list)
@@ -182,7 +179,7 @@ def plan_startup(
 def plan_replica(
     found: Sequence[FoundDir], replica: AssignedReplica, *, good_dirs: Sequence[Uuid], has_bad_dirs: bool
 ) -> list[Action]:
-    """The actions for one replica of this broker, whose directories `found` carry its topic id."""
+    """Return the actions for one replica of this broker; the directories `found` have its topic id."""
     actions: list[Action] = []
     current = _choose_current(_of_kind(found, DirKind.CURRENT), replica, actions)
     future = _choose_future(_of_kind(found, DirKind.FUTURE), replica, current, actions)
@@ -208,7 +205,7 @@ def plan_replica(
 
 
 def is_prefix(shorter: FoundDir, longer: FoundDir) -> bool:
-    """True if everything in `shorter` is in `longer` too, judged by leader epochs, where both have records."""
+    """Return True if everything in `shorter` is in `longer` too, by the leader epochs where both have records."""
     if shorter.log_end_offset > longer.log_end_offset:
         return False
     start = max(shorter.log_start_offset, longer.log_start_offset)
@@ -217,8 +214,8 @@ def is_prefix(shorter: FoundDir, longer: FoundDir) -> bool:
 
 
 def _choose_current(currents: list[FoundDir], replica: AssignedReplica, actions: list[Action]) -> FoundDir | None:
-    """Of several, the one where the metadata places the replica, else the one that got furthest; the others must be prefixes of
-    it.
+    """Choose the current directory where the metadata places the replica, otherwise the one with the most progress; the others
+    must be prefixes of it.
     """
     if not currents:
         return None
@@ -242,8 +239,8 @@ def _choose_current(currents: list[FoundDir], replica: AssignedReplica, actions:
 def _choose_future(
     futures: list[FoundDir], replica: AssignedReplica, current: FoundDir | None, actions: list[Action]
 ) -> FoundDir | None:
-    """Of several, the one where the metadata places the replica, else the one that got furthest. Not one beside the current
-    directory.
+    """Choose the future directory where the metadata places the replica, otherwise the one with the most progress; never one
+    beside the current directory.
     """
     if current is not None:
         actions += [_about(Verb.DELETE, item, "beside its source") for item in futures if item.log_dir == current.log_dir]
@@ -255,21 +252,21 @@ def _choose_future(
         if other is not chosen:
             is_spare = current is not None or other.log_end_offset <= chosen.log_end_offset
             verb = Verb.DELETE if is_spare else Verb.SET_ASIDE
-            actions.append(_about(verb, other, f"the move to log directory {to_text(chosen.log_dir)} counts"))
+            actions.append(_about(verb, other, f"the move to log directory {to_text(chosen.log_dir)} is kept"))
     return chosen
 
 
 def _plan_foreign(group: list[FoundDir]) -> list[Action]:
-    """Directories that the metadata does not give to this broker, of one partition and topic id."""
+    """Plan for directories of one partition and topic id that the metadata does not assign to this broker."""
     has_current = any(item.kind is DirKind.CURRENT for item in group)
     actions: list[Action] = []
     for item in group:
         if item.kind is DirKind.DELETE:
             actions.append(_about(Verb.DELETE, item, "deletion goes on"))
         elif item.kind is DirKind.FUTURE and has_current and item.topic_id is not None:
-            actions.append(_about(Verb.DELETE, item, "a move of a replica that is not this broker's any more"))
+            actions.append(_about(Verb.DELETE, item, "a move of a replica that has left this broker"))
         else:
-            actions.append(_about(Verb.SET_ASIDE, item, "not this broker's by the metadata"))
+            actions.append(_about(Verb.SET_ASIDE, item, "not assigned to this broker"))
     return actions
 
 

@@ -1,12 +1,11 @@
 """The life of one move between two log directories of a broker (KIP-113, KIP-858), as a table.
 
 A move copies the current log into a future log in the target directory. When it first catches up the broker does not swap: it
-tells the controller where the replica is about to be (AssignReplicasToDirs) and waits until the metadata log says so. Only
-then may the future log take the current one's place. So wherever a crash falls, the metadata names a directory that holds a
-log, and a restart knows which of the two was decided. A move that is dropped after the controller may have been told has to
-tell it again that the replica stays.
+reports the target directory to the controller (AssignReplicasToDirs) and waits until the metadata log names it. Only then may the
+future log replace the current one. So at every crash, the metadata names a directory that holds a log, and a restart knows which
+of the two was decided. A move that is dropped after its report may have reached the controller reports that the replica stays.
 
-`None` of KIP-858's names is called COPYING here.
+KIP-858's state `None` is called COPYING here.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ MOVE_TABLE: dict[tuple[MoveState, MoveEvent], MoveStep] = {
 
 
 def next_step(state: MoveState, event: MoveEvent) -> MoveStep:
-    """The row for an event. ValueError for one that cannot happen in that state."""
+    """Return the row for an event. ValueError for an event that cannot happen in that state."""
     try:
         return MOVE_TABLE[state, event]
     except KeyError:

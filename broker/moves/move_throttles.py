@@ -1,9 +1,9 @@
 """Throttles that belong to moves: read from the metadata, gone with the move (KIP-73's limits, without its configuration).
 
 The moves of one request share their throttle: each broker takes in at most that many bytes per second for all replicas that those
-moves add to it. What is in sync is never held back, nor a replica that fell out of sync for another reason, since it is not being
-added. Nothing is configured for it, so nothing is left behind when the move completes, is cancelled, or its throttle expires: the
-next image simply does not have it any more. Where the broker's own throttle covers the replica as well, both hold.
+moves add to it. Replicas in sync are never throttled, nor is a replica that fell out of sync for another reason, since it is not
+being added. No configs are written, so none are left when the move completes, is cancelled, or its throttle expires: the next
+image does not have the throttle. Where the broker's own throttle covers the replica as well, both hold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MoveThrottles:
         self._limits: dict[TopicPartition, Limit] = {}
 
     def update(self, publication: Publication) -> bool:
-        """Takes over what the new image says; True if it concerns this broker's replicas."""
+        """Take over the throttles of the new image; True if they changed for this broker's replicas."""
         before, after = publication.before, publication.after
         if after.moves.running is before.moves.running and not self._limits:
             return False
@@ -49,7 +49,7 @@ class MoveThrottles:
         return bool(self._limits)
 
     def gate_of(self, replica: TopicPartition) -> ByteGate | None:
-        """What the copying of that replica has to pass through, None if its move owns no throttle."""
+        """The throttle of that replica's copy, None if its move has none."""
         limit = self._limits.get(replica)
         return None if limit is None else self._gates[limit]
 

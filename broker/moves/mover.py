@@ -1,18 +1,17 @@
 """Moves replicas between the log directories of this broker (KIP-113, KIP-858).
 
-Theory of operation. A move copies the current log into a future log in the target directory, chunk by chunk through one
-throttle, while the replica goes on leading or following. Each chunk begins by making sure that the future log is a prefix of
-the current one (by leader epochs), so a log that was cut meanwhile, or while the broker was down, cannot leave records
-behind. When the ends meet, `move_state.py` says what is next: first the controller is told, and only when the metadata names
-the target does the future log take over. For that the last chunk is copied under the partition's lock, so that a busy
+Theory of operation. A move copies the current log into a future log in the target directory, chunk by chunk through one throttle,
+while the replica goes on as leader or follower. Each chunk begins by making the future log a prefix of the current one (by leader
+epochs): if the current log was truncated meanwhile, or while the broker was down, the copy loses the same records. When the ends
+meet, `move_state.py` decides the next step: first the target is reported to the controller, and only when the metadata names the
+target does the future log become the current one. For that the last chunk is copied under the partition's lock, so that a busy
 producer cannot keep the ends apart for ever.
 
-A copy that fails is parked with its reason, which DescribeLogDirs shows, and tried again after a growing pause; a new request
-for the same directory tries again at once. As many moves copy at a time as there are mover threads, first come first served;
-one that only waits for the controller holds no place.
+A copy that fails is parked with its reason, which DescribeLogDirs shows, and tried again after a growing pause; a new request for
+the same directory retries it at once. At most as many moves copy at a time as there are mover threads, in the order of their
+requests; a move that only waits for the controller takes no thread.
 
-Not done here: creating and dropping future logs on request (`log_dirs_api.py`), and the files themselves
-(`log/log_manager.py`).
+Not done here: creating and dropping future logs on request (`api/log_dirs.py`), and the files themselves (`log/log_manager.py`).
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ BACKOFF_MAX_S = 30.0
 
 
 class FutureLogs(Protocol):
-    """What the mover asks of the log manager; all of it blocks."""
+    """The part of the log manager that moves use; all of it blocks."""
 
     def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
-        """The future log becomes the current one; the old one's directory is set aside for deletion."""
+        """Make the future log the current one; the old one's directory is set aside for deletion."""
 
     def drop_future(self, topic_id: Uuid, partition: int, now_ms: int) -> bool: ...
 
@@ -64,21 +63,21 @@ class Move:
         self.filling = Filling()
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.stirred = trio.Event()
-        """Set when a parked or waiting move should look again."""
+        self.woken = trio.Event()
+        """Set when a parked or waiting move should continue."""
         self.dropped: trio.Event | None = None
-        """There once somebody wants it to end; set when it has, and its future log is gone."""
+        """Made by the request to drop the move; set when the move has ended and its future log is gone."""
 
-    def stir(self) -> None:
-        self.stirred.set()
-        self.stirred = trio.Event()
+    def wake(self) -> None:
+        self.woken.set()
+        self.woken = trio.Event()
 
     def __repr__(self) -> str:
         return f"{self.partition} to {self.target_dir} ({self.state.value})"
 
 
 class Mover:
-    """All moves of a broker. `assign` tells the controller (some time) in which directory a replica is."""
+    """All moves of a broker. `assign` reports a replica's directory to the controller, some time later."""
 
     def __init__(
         self, disks: Disks, logs: FutureLogs, gate: ByteGate, assign: Callable[[Uuid, int, Uuid], None], threads: int
@@ -102,7 +101,7 @@ class Mover:
                 self._has_ended = True
 
     def begin(self, partition: Partition, future: PartitionLog) -> Move:
-        """Copies the partition's log into `future` from now on; from the next start on if the broker is ending."""
+        """Copy the partition's log into `future`; from the next start on if the broker is ending."""
         assert partition.id not in self.moves, f"{partition} is being moved already"
         move = Move(partition, partition.online_log().directory_id, future.directory_id, future.log_dir)
         partition.future = future
@@ -112,17 +111,18 @@ class Mover:
         return move
 
     def directory_named(self, replica: ReplicaId, directory_id: Uuid) -> bool:
-        """The metadata names `directory_id` for the replica; True if a move sees to it that this is, or stays, no error.
+        """Note that the metadata names `directory_id` for the replica. True if a move makes sure that this becomes, or stays,
+        correct.
 
-        While a move waits for its target to be named, any other name makes it ask again: what it asked may have been overtaken
-        by an older wish.
+        A move that waits for its target to be named reports the target again at any other name: its report may have been
+        overtaken by an older one.
         """
         move = self.moves.get(replica)
         if move is None:
             return False
         if move.target_id == directory_id:
             self._step(move, MoveEvent.TARGET_COMMITTED)
-            move.stir()
+            move.wake()
             return True
         if move.state is MoveState.QUEUED:
             self._assign(*replica, move.target_id)
@@ -130,14 +130,13 @@ class Mover:
         return move.state is MoveState.ACCEPTED
 
     def retry(self, replica: ReplicaId) -> None:
-        """Tries again now if the move is parked."""
-        self.moves[replica].stir()
+        """Retry the move now if it is parked."""
+        self.moves[replica].wake()
 
     async def drop(self, replica: ReplicaId, *, keep_files: bool = False) -> None:
-        """Ends the replica's move, if there is one, and drops its future log. `keep_files`: the target directory failed.
+        """End the replica's move, if there is one, and drop its future log. `keep_files`: the target directory failed.
 
-        Who is cancelled meanwhile, as a slow disk has let a client's time run out, does not leave a move that nobody carries: it
-        is dropped all the same.
+        The move is dropped even if the caller is cancelled meanwhile, since the client's time is over on a slow disk.
         """
         move = self.moves.get(replica)
         if move is None:
@@ -166,17 +165,17 @@ class Mover:
         except LogError as error:
             logger.warning("%s: its files could not be set aside: %s", move, error)
         finally:
-            # Until now, whoever wants another move has found this one, and waited.
+            # Until now, a request for another move has found this one, and waited.
             del self.moves[replica]
 
     def _start_soon(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Nothing once the broker ends: what a slow disk has kept from asking until then goes on where the files lie."""
+        """Start a task unless the broker ends: a move that a slow disk kept from starting goes on after the next start."""
         assert self._nursery is not None, "the mover is not running"
         if not self._has_ended:
             self._nursery.start_soon(task, *arguments)
 
     def _step(self, move: Move, event: MoveEvent) -> MoveAction:
-        """Walks the table; assignments are queued here, a swap is left to the caller."""
+        """Walk the table; assignments are queued here, a swap is left to the caller."""
         before = move.state
         move.state, action = next_step(before, event)
         if move.state is not before:
@@ -194,22 +193,22 @@ class Mover:
         try:
             with move.scope:
                 while move.state is not MoveState.EFFECTIVE:
-                    stirred = move.stirred
+                    woken = move.woken
                     try:
-                        await self._advance(move, stirred)
+                        await self._advance(move, woken)
                         backoff_s = BACKOFF_S
                     except LogError as error:
                         logger.warning("%s: %s; the move is parked for %.0f s", move, error, backoff_s)
                         move.filling.error = str(error)
                         with trio.move_on_after(backoff_s):
-                            await stirred.wait()
+                            await woken.wait()
                         backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
                 del self.moves[move.partition.id]
         finally:
             move.ended.set()
 
-    async def _advance(self, move: Move, stirred: trio.Event) -> None:
-        """Copies until the ends meet, then takes the next step; waits if there is nothing to do."""
+    async def _advance(self, move: Move, woken: trio.Event) -> None:
+        """Copy until the ends meet, then take the next step; wait if there is none."""
         changed = trio.Event()
         with move.partition.watched_by(changed):
             async with self._turns:
@@ -219,10 +218,10 @@ class Mover:
                 if not await self._swap(move):
                     await trio.lowlevel.checkpoint()
                 return
-            if move.state is MoveState.ACCEPTED or stirred.is_set():
+            if move.state is MoveState.ACCEPTED or woken.is_set():
                 return
             async with trio.open_nursery() as nursery:
-                for event in (changed, stirred):
+                for event in (changed, woken):
                     nursery.start_soon(_wait_and_cancel, event, nursery.cancel_scope)
 
     async def _copy_until_caught_up(self, move: Move) -> None:
@@ -240,13 +239,13 @@ class Mover:
                     return
 
     async def _copy_chunk(self, move: Move, max_bytes: int) -> tuple[int, int]:
-        """(bytes copied, bytes left). `move_lock` is held."""
+        """Return (bytes copied, bytes left). `move_lock` is held."""
         current, future = move.partition.online_log(), move.partition.future
         assert future is not None, f"{move} has no future log"
         return await self._disks.run(move.target_dir, copy_chunk, current, future, max_bytes)
 
     async def _swap(self, move: Move) -> bool:
-        """The last chunk and the swap, while nothing else touches the log; False if too much was left."""
+        """Copy the last chunk and swap, with the log locked; False if too much was left."""
         partition = move.partition
         async with partition.move_lock, partition.lock:
             current, future = partition.online_log(), partition.future
@@ -260,18 +259,18 @@ class Mover:
                     claim.settle(0, copied)
             await self._copy_chunk(move, CHUNK_BYTES)
             swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
-            # A follower that has fetched meanwhile has raised that of the old log, and what it confirmed may be acknowledged.
+            # A fetch meanwhile may have raised the old log's high watermark, and the records below may be acknowledged.
             swapped.high_watermark = max(swapped.high_watermark, current.high_watermark)
             partition.log, partition.future = swapped, None
             self._step(move, MoveEvent.SWAPPED)
-            # The metadata may name the source again by now, if an older wish reached the controller late.
+            # The metadata may name the source again by now, if an older report reached the controller late.
             self._assign(*partition.id, move.target_id)
             partition.notify()
         return True
 
 
 def wall_clock_ms() -> int:
-    """For what must be told to the storage, whose delays outlive the process."""
+    """Time for the storage, whose delays outlive the process."""
     return int(time.time() * 1000)
 
 
@@ -281,14 +280,14 @@ async def _wait_and_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
 
 
 def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> tuple[int, int]:
-    """Makes `future` a prefix of `current` and appends the next batches: (bytes copied, bytes still to come). Blocks."""
+    """Make `future` a prefix of `current` and append the next batches: (bytes copied, bytes still to come). Blocks."""
     align(current, future)
     records = b""
     if future.log_end_offset < current.log_end_offset:
         try:
             records = current.read(future.log_end_offset, max_bytes)
         except OffsetOutOfRange:
-            # A fetch has just brought the news that the leader's log begins later.
+            # A fetch has just advanced the start of the current log.
             align(current, future)
     if records:
         future.append_as_follower(records)
@@ -296,13 +295,13 @@ def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> t
     if future.log_end_offset < current.log_end_offset:
         return len(records), current.bytes_from(future.log_end_offset)
     if future.latest_epoch != current.latest_epoch:
-        # An epoch that has begun and has no record yet.
+        # The latest epoch has no record yet.
         future.start_epoch(current.latest_epoch)
     return len(records), 0
 
 
 def align(current: PartitionLog, future: PartitionLog) -> None:
-    """Cuts what `future` has and `current` has not (by leader epochs and by both ends of the log). Blocks."""
+    """Truncate `future` where it differs from `current`, by leader epochs and by both ends of the log. Blocks."""
     if future.log_end_offset < current.log_start_offset:
         future.truncate_fully_and_start_at(current.log_start_offset)
     while True:

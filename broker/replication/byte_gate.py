@@ -1,4 +1,4 @@
-"""A `ByteBudget` for tasks: waiting for one's turn under trio, and waking when the rate changes."""
+"""A `ByteBudget` for tasks: waits for a grant under trio, and wakes when the rate changes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import trio
 from .throttle import ByteBudget
 
 TURN_PAUSE_S = 0.005
-"""How soon somebody looks again whose turn it was not."""
+"""Pause before a claimant tries again that was not the next in turn."""
 
 
 class ByteGate:
-    """One throttle of this broker. Owned by the event loop; every copy that must not go faster passes through it."""
+    """One throttle of this broker. Owned by the event loop; every throttled copy passes through it."""
 
     def __init__(self) -> None:
         self._budget = ByteBudget(None, trio.current_time())
@@ -37,7 +37,7 @@ class ByteGate:
 
     @contextmanager
     def claim(self, key: Hashable, weight: int = 1) -> Iterator[Claim]:
-        """`key` wants bytes for `weight` replicas, until the block ends. Shares are kept by key."""
+        """Claim bytes for `weight` replicas, until the block ends. Shares are kept by key."""
         self._budget.enter(key, weight, trio.current_time())
         try:
             yield Claim(self, self._budget, key)
@@ -48,7 +48,7 @@ class ByteGate:
         return self._budget.is_waiting(key)
 
     def ready_at(self) -> float:
-        """The time (trio's clock) at which the next claim may be granted something."""
+        """The time (trio's clock) at which the next claim may get a grant."""
         return self._budget.ready_at(trio.current_time())
 
     async def rate_changed(self) -> None:
@@ -56,7 +56,7 @@ class ByteGate:
 
 
 class Claim:
-    """A place among those who want bytes."""
+    """A place in the queue of a throttle."""
 
     def __init__(self, gate: ByteGate, budget: ByteBudget, key: Hashable) -> None:
         self._gate = gate
@@ -64,11 +64,11 @@ class Claim:
         self._key = key
 
     def try_take(self, wanted_bytes: int) -> int:
-        """Bytes granted now, 0 if none."""
+        """Return the bytes granted now, 0 if there are none."""
         return self._budget.take(self._key, wanted_bytes, trio.current_time())
 
     async def take(self, wanted_bytes: int) -> int:
-        """Waits until something is granted."""
+        """Wait for a grant."""
         while True:
             granted = self.try_take(wanted_bytes)
             if granted:
@@ -77,5 +77,5 @@ class Claim:
                 await self._gate.rate_changed()
 
     def settle(self, granted_bytes: int, used_bytes: int) -> None:
-        """What of a grant was really used."""
+        """Correct a grant by the bytes that were really used."""
         self._budget.settle(self._key, granted_bytes, used_bytes, trio.current_time())

@@ -1,20 +1,20 @@
-"""Answers fetches from followers and consumers: the leader's side of replication.
+"""Answers to fetches from followers and consumers: the leader's side of replication.
 
-Theory of operation. A fetch is looked at as a whole: what can be said at once (an error, a divergence, a newer high
-watermark) or read (records below the log end for followers, below the high watermark for consumers) is answered; otherwise
-the fetch is parked until one of its partitions changes or its wait is over. A follower's fetch offset says that it holds
-everything below: it is noted before anything else, and may raise the high watermark, which wakes the other followers' parked
-fetches. So a high watermark travels in one message after the fetch that raised it.
+Theory of operation. A fetch is answered as a whole. If there is an error, a divergence, a newer high watermark, or a record to
+read (below the log end for followers, below the high watermark for consumers), it is answered at once; otherwise it is parked
+until one of its partitions changes or its wait is over. A follower's fetch offset states that the follower holds all records
+below. It is noted first, and may raise the high watermark, which wakes the other followers' parked fetches. So a high watermark
+travels in one message after the fetch that raised it.
 
-What a follower wants is kept from fetch to fetch (`fetch_sessions.py`), and only that is looked at about which there may be
-something to say. A partition whose follower is in sync, and has everything, rests until it changes; one whose follower is out of
-sync is looked at in each fetch, since it may join for reasons that lie elsewhere. When a follower was heard from last is told to
-`Replicas`: who rests at a log's end counts as caught up until then.
+The positions of a follower are kept from fetch to fetch (`fetch_sessions.py`), and only partitions with possible news are looked
+at. A partition whose follower is in sync and has every record rests until it changes. A partition whose follower is out of sync
+is looked at in each fetch, since the follower may join for reasons outside of the partition. `Replicas` notes the time of each
+follower's last fetch: a follower that rests at a log's end counts as caught up until then.
 
-Followers that are throttled and out of sync get no more than the budget allows; while it is used up their records wait, not
-the others'. A newer fetch of the same replica and session ends the one that is parked: its sender has given it up.
+Followers that are throttled and out of sync get at most the bytes of the budget; while the budget is used up their records wait,
+not those of other followers. A newer fetch of the same replica and session ends a parked one, since its sender has given it up.
 
-Partitions about which there is nothing to say are left out of a follower's answer.
+A follower's answer leaves out partitions without news.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ BUDGET_PAUSE_S = 0.01
 
 
 class Replicas(Protocol):
-    """Where the service finds partitions, and what it must know about them."""
+    """The partitions of this broker."""
 
     disks: Disks
 
     def hosted(self, replica: ReplicaId) -> Partition:
-        """The partition if this broker hosts it; ReplicaError with the code that says why not."""
+        """Return the partition if this broker hosts it; ReplicaError otherwise."""
 
     def is_leader_throttled(self, partition: Partition, follower_id: int) -> bool:
-        """Listed in leader.replication.throttled.replicas and out of sync, while a rate is set."""
+        """Return True if the follower is out of sync and in leader.replication.throttled.replicas, while a rate is set."""
 
-    def follower_heard(self, follower_id: int) -> None:
-        """A fetch of that broker has come."""
+    def note_fetch(self, follower_id: int) -> None:
+        """Note the time of a fetch of that broker."""
 
 
 class _Readable(NamedTuple):
@@ -71,7 +71,7 @@ class _Readable(NamedTuple):
 
 
 class _Visit:
-    """A fetch while it is being answered."""
+    """A fetch that is being answered."""
 
     def __init__(self, session: FetchSession, deadline: float) -> None:
         self.session = session
@@ -79,7 +79,7 @@ class _Visit:
         self.is_over = False
 
     def end(self) -> None:
-        """A newer fetch has come; nobody waits for the answer to this one."""
+        """End the fetch: a newer one has come."""
         self.is_over = True
         self.session.changed.set()
 
@@ -94,11 +94,11 @@ class FetchService:
         self._visits: dict[tuple[int, int], _Visit] = {}
 
     async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-        """Waits up to `max_wait_ms` for something to say. Errors stand per partition, but for those of the session."""
+        """Wait up to `max_wait_ms` for an answer. Errors are in the partitions' answers, except those of the session."""
         now = trio.current_time()
         key = (request.replica_id, request.lane)
         if request.replica_id >= 0:
-            self._replicas.follower_heard(request.replica_id)
+            self._replicas.note_fetch(request.replica_id)
             if key in self._visits:
                 self._visits.pop(key).end()
         try:
@@ -144,9 +144,9 @@ class FetchService:
     # --- what can be said ----------------------------------------------------------------------------------------------------
 
     def _note_positions(self, request: ReplicaFetchRequest, session: FetchSession) -> dict[ReplicaId, FetchedPartition]:
-        """Checks each partition and notes how far the follower is; answers for those that need none of the log."""
+        """Check each partition and note the follower's position; return answers that need no read."""
         answers: dict[ReplicaId, FetchedPartition] = {}
-        for key in tuple(session.stirred):
+        for key in tuple(session.due):
             wanted = session.wanted[key]
             try:
                 answer = self._note_position(request, wanted)
@@ -179,11 +179,11 @@ class FetchService:
     def _look(
         self, request: ReplicaFetchRequest, session: FetchSession, answers: dict[ReplicaId, FetchedPartition]
     ) -> list[_Readable]:
-        """The partitions with records to read. What needs no read (news, or a partition that was lost) goes to `answers`; those
-        that may rest are left out from now on.
+        """Return the partitions with records to read. Answers that need no read (news, or a partition that was lost) go to
+        `answers`; partitions without news rest from now on.
         """
         readable: list[_Readable] = []
-        for key in tuple(session.stirred):
+        for key in tuple(session.due):
             if key in answers:
                 continue
             wanted = session.wanted[key]
@@ -207,16 +207,18 @@ class FetchService:
             elif is_follower and _has_news(wanted, log):
                 answers[key] = self._about(wanted, log, bytes_left=0)
             elif not out_of_sync:
-                session.settle(key)
+                session.rest(key)
         return readable
 
     def _claim_key(self, request: ReplicaFetchRequest, visit: _Visit) -> Hashable:
-        """The follower's, so that its share is kept from fetch to fetch; its own while one that was given up has not ended."""
+        """The follower's key, so that its share is kept from fetch to fetch; a separate one while a fetch that was given up has
+        not ended.
+        """
         key = (request.replica_id, request.lane)
         return (key, visit) if self._gate.is_waiting(key) else key
 
     def _complete(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> None:
-        """A consumer hears of every partition it asked for, if only where that one stands."""
+        """Add the offsets of every partition without news to a consumer's answer."""
         for wanted in request.partitions:
             key = (wanted.topic_id, wanted.partition)
             if key not in answers:
@@ -250,7 +252,9 @@ class FetchService:
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     async def _read(self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None) -> list[FetchedPartition]:
-        """Records in the order of the request until the response is full; throttled partitions as far as the budget goes."""
+        """Read records in the order of the request until the response is full; throttled partitions as far as the
+        budget goes.
+        """
         found: list[FetchedPartition] = []
         remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
         for part in readable:
@@ -260,9 +264,9 @@ class FetchService:
             granted = claim.try_take(wanted_bytes) if part.is_throttled and claim is not None else wanted_bytes
             if not granted:
                 continue
-            # Whoever is first, or is held back by the throttle alone, borrows for a whole batch rather than stand still.
+            # The first partition, and one that only the throttle limits, may borrow for a whole batch.
             answer = await self._read_one(part, granted, min_one_batch=not found or granted < wanted_bytes)
-            # What was borrowed may not fit any more: it waits until others, which are served last then, leave it the first place.
+            # A borrowed batch may not fit into the response: it waits until its partition comes first.
             has_room = not found or len(answer.records) <= remaining
             if part.is_throttled and claim is not None:
                 claim.settle(granted, len(answer.records) if has_room else 0)
@@ -286,7 +290,7 @@ class FetchService:
         except LogError as error:
             return FetchedPartition(wanted.topic_id, wanted.partition, code_of(error))
         if part.partition.role is not part.role:
-            # Deposed meanwhile: the log may have been cut, and what was read come from the next leader.
+            # Deposed meanwhile: the log may have been truncated, and the records may be those of the next leader.
             return FetchedPartition(wanted.topic_id, wanted.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._about(wanted, log, records=records, bytes_left=bytes_left)
 
@@ -298,5 +302,5 @@ def _epoch_error(asked: int, current: int) -> ErrorCode:
 
 
 def _has_news(wanted: FetchPartition, log: PartitionLog) -> bool:
-    """The follower could raise its high watermark or its log start."""
+    """Return True if the follower could raise its high watermark or its log start."""
     return min(log.high_watermark, wanted.fetch_offset) > wanted.high_watermark or log.log_start_offset > wanted.log_start_offset

@@ -1,20 +1,20 @@
-"""Copies partitions from their leaders: the follower's side of replication.
+"""Fetchers, which copy partitions from their leaders: the follower's side of replication.
 
-Theory of operation. For each broker that leads something here there are lanes, each with at most one fetch in flight, in a
-fetch session of its own (`fetch_sessions.py`): a fetch names only what has changed. The steady lane carries replicas that are in
+Theory of operation. For each broker that leads a partition here there are lanes, each with at most one fetch in flight, in a
+separate fetch session (`fetch_sessions.py`): a fetch names only changed positions. The steady lane carries replicas that are in
 sync or not throttled, and parks at the leader until there is news. Replicas that are out of sync and throttled, by
-follower.replication.throttled.replicas or by the move that adds them, go in a lane for their throttles, which asks only for what
-those budgets allow, so that filling a new replica never delays those in sync. A replica changes lanes by itself when it comes
-into the ISR or its throttle goes; a lane that nobody needs any more ends.
+follower.replication.throttled.replicas or by the move that adds them, go in a lane for their throttles. It asks only for the
+bytes that those budgets allow, so that filling a new replica never delays those in sync. A replica changes lanes by itself when
+it joins the ISR or its throttle goes; a lane without members ends.
 
-A source (a replica with its leader) that may stand elsewhere than its leader was told, or in the wrong lane, is stirred: by its
-partition (`Partition.watch`), by the end of its pause, by new throttles. Only stirred ones are looked at. A parked fetch is given
-up, and sent anew, if one of them has something to tell; while a lane takes in an answer, they wait for its end, so that
-no replica is ever in two fetches.
+A source (a replica with its leader) is marked as changed by its partition (`Partition.watch`), by the end of its pause, and by
+new throttles: then its position may differ from the one that the leader knows, or it may be in the wrong lane. Only changed
+sources are looked at. A parked fetch is cancelled, and sent again, if a source has a new position. While a lane handles an
+answer, its sources wait, so that no replica is ever in two fetches.
 
-A fetch offset is the log's end, and says that everything below is held. What comes back is appended, or the log is cut where
-the leader says that the two part (`divergence.py`), or the replica pauses if the leader refused: the metadata log, or the
-leader's, is about to catch up. The set of partitions and their leaders is changed by the replica manager only.
+A fetch offset is the log's end, and states that all records below are held. The answer's records are appended, or the log is
+truncated at the divergence from the leader's (`divergence.py`), or the replica pauses after an error: the metadata log, or the
+leader's, is about to catch up. Only the replica manager changes the set of partitions and their leaders.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from kraftlab.wire.transport import PeerError, PeerTimeout, PeerUnreachable
 from ..log.errors import LogError
 from .byte_gate import ByteGate
 from .divergence import truncation_offset
-from .fetch_sessions import ToldPositions
+from .fetch_sessions import SentPositions
 from .partition import FollowerRole, Partition, ReplicaId
 
 logger = logging.getLogger("kraftlab.broker.fetcher")
 
 Gates = tuple[ByteGate, ...]
-"""What a replica's bytes have to pass through; () if it is not throttled. Which lane it goes in."""
+"""Throttles that a replica's bytes have to pass; () if it is not throttled. The key of its lane."""
 STEADY: Gates = ()
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 1.0
@@ -61,20 +61,20 @@ PASSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What a leader answers while its metadata, or that of this broker, is behind: nobody has to hear of it."""
+"""Errors while the metadata of the leader, or of this broker, is out of date; they are not logged."""
 
 _encode = msgspec.msgpack.encode
 _response = Decoder(ReplicaFetchResponse)
 
 
 class Leaders(Protocol):
-    """Who carries a request to another broker."""
+    """The way to other brokers."""
 
     async def request(self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int) -> bytes: ...
 
 
 class FetchContext(Protocol):
-    """What fetchers must know of this broker."""
+    """The part of this broker that fetchers use."""
 
     broker_id: int
 
@@ -84,12 +84,12 @@ class FetchContext(Protocol):
         """The peer listener of a broker, None while the metadata does not name it."""
 
     def follower_gates(self, partition: Partition) -> Gates:
-        """The throttles of a replica that is out of sync: those of the broker's configuration and of the move that adds it."""
+        """Throttles of a replica that is out of sync: those of the broker's configuration and of the move that adds it."""
 
 
 class _Source:
-    """One leader epoch of one partition that is being followed. `retry_at`, `backoff_s`: its pause after an error.
-    `answered`: what the leader answered last.
+    """One leader epoch of one followed partition. `retry_at`, `backoff_s`: its pause after an error. `answered`: the leader's
+    last error.
     """
 
     def __init__(self, partition: Partition, leader_epoch: int) -> None:
@@ -102,9 +102,9 @@ class _Source:
         self.fetcher: _LeaderFetcher | None = None
 
     def set(self) -> None:
-        """The partition has changed."""
+        """Note that the partition has changed."""
         if self.fetcher is not None:
-            self.fetcher.stir(self)
+            self.fetcher.mark_changed(self)
 
     def pause(self) -> None:
         self.retry_at = trio.current_time() + self.backoff_s
@@ -116,7 +116,7 @@ class _Source:
         self.answered = ErrorCode.NONE
 
     def position(self, max_bytes: int) -> FetchPartition | None:
-        """What the leader has to know; None without a log."""
+        """The position for the leader; None without a log."""
         log = self.partition.log
         if log is None:
             return None
@@ -133,7 +133,7 @@ class _Source:
 
 
 class Fetchers:
-    """All fetchers of a broker. `run` owns their tasks; `follow` and `forget` are called by the replica manager."""
+    """All fetchers of a broker. `run` owns their tasks; the replica manager calls `follow` and `forget`."""
 
     def __init__(self, context: FetchContext, leaders: Leaders, config: BrokerConfig) -> None:
         self.context = context
@@ -150,7 +150,7 @@ class Fetchers:
             await trio.sleep_forever()
 
     def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        """Copies from that leader from now on, in that epoch."""
+        """Copy from that leader from now on, in that epoch."""
         self.forget(partition.id)
         assert self._nursery is not None, "the fetchers are not running"
         fetcher = self._by_leader.get(leader_id)
@@ -160,15 +160,15 @@ class Fetchers:
         fetcher.add(_Source(partition, leader_epoch))
 
     def forget(self, replica: ReplicaId) -> None:
-        """No longer copies that replica."""
+        """Stop copying that replica."""
         leader_id = self._leader_of.pop(replica, None)
         if leader_id is not None:
             self._by_leader[leader_id].remove(replica)
 
     def reconsider(self) -> None:
-        """Throttles, endpoints or the ISR changed: replicas may have to change lanes."""
+        """Check the lanes of all replicas, after a change of throttles, endpoints or the ISR."""
         for fetcher in self._by_leader.values():
-            fetcher.stir_all()
+            fetcher.mark_all_changed()
 
 
 class _Lane:
@@ -178,15 +178,15 @@ class _Lane:
         self.gates = gates
         self.number = number
         self.members: dict[ReplicaId, _Source] = {}
-        self.told = ToldPositions()
+        self.sent = SentPositions()
         self.wake = Signal()
         self.is_asking = False
-        """From the moment a fetch is made until its answer is taken in: nobody joins or leaves."""
+        """True from the moment a fetch is made until its answer is handled: meanwhile no source joins or leaves."""
         self.in_flight: trio.CancelScope | None = None
-        """What is given up when a source has something to tell: the steady fetch, or the wait for what throttles grant."""
+        """Cancelled when a source has a new position: the steady fetch, or the wait for grants of throttles."""
 
     def is_idle(self) -> bool:
-        """Whether sources may join and leave; if not, they soon may: a fetch that only waits is given up."""
+        """Return True if sources may join and leave. Otherwise cancel a fetch that only waits, so that they soon may."""
         if self.in_flight is not None:
             self.in_flight.cancel()
         return not self.is_asking
@@ -194,14 +194,14 @@ class _Lane:
     def join(self, source: _Source, position: FetchPartition) -> None:
         source.lane = self
         self.members[source.partition.id] = source
-        self.told.want(position)
+        self.sent.want(position)
         self.wake.set()
 
     def leave(self, source: _Source) -> None:
         source.lane = None
         if self.members.get(source.partition.id) is source:
             del self.members[source.partition.id]
-            self.told.forget(source.partition.id)
+            self.sent.forget(source.partition.id)
 
 
 class _LeaderFetcher:
@@ -212,7 +212,7 @@ class _LeaderFetcher:
         self._leader_id = leader_id
         self._nursery = nursery
         self._sources: dict[ReplicaId, _Source] = {}
-        self._stirred: dict[_Source, None] = {}
+        self._changed: dict[_Source, None] = {}
         self._paused: dict[_Source, None] = {}
         self._wake = Signal()
         self._lanes: dict[Gates, _Lane] = {}
@@ -223,46 +223,47 @@ class _LeaderFetcher:
         nursery.start_soon(self._keep_sorted)
 
     def add(self, source: _Source) -> None:
-        """Costs the same however many there are already: whole plans come one by one."""
+        """Add a source. The cost does not grow with the number of sources, since whole plans come one by one."""
         self._sources[source.partition.id] = source
         source.fetcher = self
-        self.stir(source)
+        self.mark_changed(source)
 
     def remove(self, replica: ReplicaId) -> None:
         source = self._sources.pop(replica, None)
         if source is not None:
             source.partition.unwatch(source)
-            self.stir(source)
+            self.mark_changed(source)
 
-    def stir(self, source: _Source) -> None:
-        """It may have something to tell, or be in the wrong lane. A lane that takes in an answer looks itself afterwards."""
-        self._stirred[source] = None
+    def mark_changed(self, source: _Source) -> None:
+        """Note that a source may have a new position, or be in the wrong lane. A lane that handles an answer sorts its sources
+        afterwards.
+        """
+        self._changed[source] = None
         lane = source.lane
         if lane is None or not lane.is_asking or lane.in_flight is not None:
             self._wake.set()
 
-    def stir_all(self) -> None:
-        """Throttles may have changed."""
+    def mark_all_changed(self) -> None:
         for source in self._sources.values():
-            self.stir(source)
+            self.mark_changed(source)
 
     async def _keep_sorted(self) -> None:
-        """Looks at stirred sources, and at paused ones when their pause is over."""
+        """Sort changed sources, and paused ones when their pause is over."""
         while True:
             with trio.move_on_at(min((source.retry_at for source in self._paused), default=float("inf"))):
                 await self._wake.wait()
             now = trio.current_time()
             for source in [source for source in self._paused if source.retry_at <= now]:
                 del self._paused[source]
-                self._stirred[source] = None
+                self._changed[source] = None
             self._sort()
 
     def _sort(self) -> None:
-        """Brings stirred sources in their lanes, and what they have to tell. Those that have to wait for a lane stay stirred."""
-        stirred, self._stirred = self._stirred, {}
-        for source in stirred:
+        """Move changed sources to their lanes, with their positions. Sources that have to wait for a lane stay changed."""
+        changed, self._changed = self._changed, {}
+        for source in changed:
             if not self._sort_one(source):
-                self._stirred[source] = None
+                self._changed[source] = None
 
     def _sort_one(self, source: _Source) -> bool:
         is_followed = self._sources.get(source.partition.id) is source
@@ -272,7 +273,7 @@ class _LeaderFetcher:
         if position is not None and source.retry_at > trio.current_time():
             if source not in self._paused:
                 self._paused[source] = None
-                # Whoever sorts, it is `_keep_sorted` that has to wait no longer than this pause.
+                # `_keep_sorted` has to wake at the end of this pause, whichever task sorts now.
                 self._wake.set()
             position = None
         before, lane = source.lane, None if position is None else self._lane_of(source)
@@ -280,7 +281,7 @@ class _LeaderFetcher:
             if not before.is_idle():
                 return False
             before.leave(source)
-        if lane is not None and position is not None and not (source.lane is lane and lane.told.is_told(position)):
+        if lane is not None and position is not None and not (source.lane is lane and lane.sent.is_sent(position)):
             if not lane.is_idle():
                 return False
             lane.join(source, position)
@@ -312,7 +313,7 @@ class _LeaderFetcher:
                 lane.is_asking = False
 
     async def _fetch_steady(self, lane: _Lane) -> None:
-        """One fetch; given up when a source has something to tell."""
+        """Send one fetch; it is cancelled when a source has a new position."""
         config = self._owner.config
         response: ReplicaFetchResponse | None = None
         with trio.CancelScope() as lane.in_flight:
@@ -322,7 +323,7 @@ class _LeaderFetcher:
             await self._take_in(lane, response)
 
     async def _fetch_throttled(self, lane: _Lane) -> None:
-        """One fetch of what every throttle of the lane grants."""
+        """Send one fetch for the bytes that every throttle of the lane grants."""
         config = self._owner.config
         with ExitStack() as claims:
             granted, taken = config.replica_fetch_response_max_bytes, []
@@ -334,7 +335,7 @@ class _LeaderFetcher:
                     taken.append((claim, granted))
             lane.in_flight = None
             if scope.cancelled_caught:
-                # A replica that is no longer throttled must not wait until a debt of others is paid.
+                # A replica that is no longer throttled must not wait for the debt of other replicas.
                 for claim, own_grant in taken:
                     claim.settle(own_grant, 0)
                 return
@@ -347,17 +348,17 @@ class _LeaderFetcher:
                 await self._take_in(lane, response)
 
     async def _ask(self, lane: _Lane, max_bytes: int, wait_max_ms: int) -> ReplicaFetchResponse | None:
-        """One request; None if it failed, after a pause, or if the leader wants to be told everything."""
-        owner, told = self._owner, lane.told
+        """Send one request; None if it failed, after a pause, or if the leader needs all positions."""
+        owner, sent = self._owner, lane.sent
         endpoint = owner.context.endpoint_of(self._leader_id)
         if endpoint is None:
             await self._pause(f"the metadata names no peer listener of broker {self._leader_id}")
             return None
-        begins = told.is_full
+        begins = sent.is_full
         if begins:
-            # Its answer names the session, which must not be lost: it comes at once.
+            # The answer names the session and must not get lost, so the leader does not wait.
             wait_max_ms = 0
-        session_id, session_epoch, partitions, forgotten = told.next_fetch()
+        session_id, session_epoch, partitions, forgotten = sent.next_fetch()
         request = ReplicaFetchRequest(
             owner.context.broker_id,
             owner.context.broker_epoch(),
@@ -376,16 +377,16 @@ class _LeaderFetcher:
             )
             response = _response.decode(body)
         except (PeerError, PeerTimeout, PeerUnreachable, msgspec.MsgspecError) as error:
-            told.start_over()
+            sent.start_over()
             await self._pause(str(error))
             return None
         if response.error != ErrorCode.NONE:
-            told.start_over()
+            sent.start_over()
             if begins:
                 await self._pause(f"it answered {response.error}: {response.message}")
             return None
         if begins:
-            told.began(response.session_id)
+            sent.began(response.session_id)
         if not self._is_reachable:
             logger.info("broker %d answers fetches again", self._leader_id)
         self._is_reachable, self._backoff_s = True, BACKOFF_S
@@ -401,7 +402,7 @@ class _LeaderFetcher:
     # --- answers -------------------------------------------------------------------------------------------------------------
 
     async def _take_in(self, lane: _Lane, response: ReplicaFetchResponse) -> None:
-        """Partitions are handled beside each other: a slow disk holds up only its own."""
+        """Handle the partitions beside each other: a slow disk delays only its own."""
         async with trio.open_nursery() as nursery:
             for part in sorted(response.partitions, key=lambda part: len(part.records)):
                 source = lane.members.get((part.topic_id, part.partition))
@@ -438,10 +439,10 @@ class _LeaderFetcher:
 
     def _pause_source(self, source: _Source) -> None:
         source.pause()
-        self.stir(source)
+        self.mark_changed(source)
 
     async def _return_to_range(self, source: _Source, part: FetchedPartition) -> None:
-        """The leader's log does not hold this replica's end: cut to the leader's end, or start over at its start."""
+        """Truncate to the leader's end, or start over at its log start: the leader's log does not hold this replica's end."""
         partition, log = source.partition, source.partition.log
         if log is None:
             return

@@ -1,4 +1,4 @@
-"""Progress of a replica that is being filled: bytes still to come, how fast, since when. For people and tools."""
+"""Progress of a replica that is being filled, for people and tools: bytes left, rate, start time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .throttle import RateMeter
 
 
 class Filling:
-    """`bytes_left` -1: not known yet. `started_ms` is wall clock; `error` says why nothing moves, "" if all is well."""
+    """`bytes_left` -1: unknown. `started_ms` is wall clock; `error` is the last error, "" if there is none."""
 
     def __init__(self) -> None:
         self.started_ms = int(time.time() * 1000)

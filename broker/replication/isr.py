@@ -1,16 +1,16 @@
-"""The in-sync set as a leader keeps it: who may join, who must leave, how far everyone has come. Pure functions over values.
+"""The in-sync set as a leader keeps it: members that may join or must leave, and the high watermark. Pure functions over values.
 
-Theory of operation. The committed ISR is what the metadata log says. A leader that wants another one asks the controller
-(AlterPartition) and, until the answer is certain, counts the *maximal* ISR: everyone in the committed set or in the asked-for
-one. The high watermark is the smallest log end among them, so that whichever of both sets turns out to be valid, each of its
-members holds everything below the high watermark. Therefore a growing set counts at once and a shrinking one only when it is
-committed (KIP-497).
+Theory of operation. The committed ISR is the one in the metadata log. A leader that wants another set asks the controller
+(AlterPartition) and, until the answer is certain, counts the *maximal* ISR: every member of the committed set or of the pending
+one. The high watermark is the smallest log end among them. So whichever of both sets turns out to be valid, each of its members
+holds all records below the high watermark. Therefore a growing set counts at once and a shrinking one only when it is committed
+(KIP-497).
 
-A follower is in sync while its log end reached the leader's within the last `replica.lag.time.max.ms`. One fetch cannot show
-that under steady writes: the follower asks for what the leader had when the last fetch was answered. So a fetch that reaches
-the leader's end *as of the fetch before* proves that it was caught up at that earlier time (KIP-16).
+A follower is in sync while its log end reached the leader's within the last `replica.lag.time.max.ms`. Under steady writes, one
+fetch cannot show that: its offset is the leader's end at the last fetch. So a fetch that reaches the leader's end *as of the
+fetch before* proves that the follower was caught up at that earlier time (KIP-16).
 
-Not decided here: whether the controller accepts a wish, and which of several wishes it saw last.
+Not decided here: if the controller accepts a pending set, and which of several pending sets it saw last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNKNOWN_OFFSET = -1
 
 
 class FollowerProgress(msgspec.Struct, frozen=True):
-    """What a leader knows of one follower. Offsets -1: it has not fetched since this leader took over."""
+    """Progress of one follower, as its leader knows it. Offsets -1: it has not fetched since this leader took over."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
@@ -39,7 +39,7 @@ class FollowerProgress(msgspec.Struct, frozen=True):
     def after_fetch(
         self, fetch_offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_s: float
     ) -> FollowerProgress:
-        """The progress once a fetch at `fetch_offset` has come: it says that everything below is held."""
+        """Return the progress after a fetch at `fetch_offset`, which states that all records below are held."""
         if fetch_offset >= leader_end_offset:
             caught_up_s = now_s
         elif self.leader_end_at_last_fetch != UNKNOWN_OFFSET and fetch_offset >= self.leader_end_at_last_fetch:
@@ -55,10 +55,9 @@ class FollowerProgress(msgspec.Struct, frozen=True):
 def may_join(
     progress: FollowerProgress, high_watermark: int, epoch_start_offset: int, registered_epoch: int | None, is_active: bool
 ) -> bool:
-    """Whether a follower outside the ISR may be proposed (KIP-841, KIP-903).
+    """Return True if a follower outside the ISR may be proposed (KIP-841, KIP-903).
 
-    `registered_epoch` is the broker epoch in the metadata (None: not registered), `is_active`: neither fenced nor shutting
-    down.
+    `registered_epoch` is the broker epoch in the metadata (None: not registered), `is_active`: neither fenced nor shutting down.
     """
     return (
         is_active
@@ -76,7 +75,7 @@ def lagging_members(
     now_s: float,
     lag_time_max_s: float,
 ) -> tuple[int, ...]:
-    """The members to propose for removal, sorted."""
+    """Return the members to propose for removal, sorted."""
     nothing = FollowerProgress()
     return tuple(
         sorted(
@@ -87,9 +86,9 @@ def lagging_members(
     )
 
 
-def maximal_isr(committed: Iterable[int], wish: Iterable[int] | None) -> frozenset[int]:
-    """Everyone who may be in the ISR, whichever way the pending wish (None: none) turns out."""
-    return frozenset(committed) | frozenset(wish or ())
+def maximal_isr(committed: Iterable[int], pending: Iterable[int] | None) -> frozenset[int]:
+    """Return every broker that may be in the ISR, whether the pending set (None: none) is accepted or not."""
+    return frozenset(committed) | frozenset(pending or ())
 
 
 def advance_high_watermark(
@@ -100,10 +99,10 @@ def advance_high_watermark(
     committed_isr_size: int,
     min_isr_size: int,
 ) -> int:
-    """The leader's next high watermark: monotone and within the log.
+    """Return the leader's next high watermark: monotone and within the log.
 
-    `follower_ends`: log ends (-1 unknown) of every follower that counts: the maximal ISR, and those caught up and allowed to
-    join. With fewer members than `min_isr_size` it stays (KIP-966), since what is written now is not yet as safe as was
+    `follower_ends`: log ends (-1 unknown) of every follower that counts: the maximal ISR, and followers that are caught up and
+    may join. With fewer members than `min_isr_size` the high watermark stays (KIP-966), since a new record is not yet as safe as
     promised.
     """
     floor = max(current, log_start_offset)
@@ -114,12 +113,12 @@ def advance_high_watermark(
 
 
 class Reaction(enum.Enum):
-    """What a leader does with the controller's answer for one partition."""
+    """The leader's reaction to the controller's answer for one partition."""
 
     ADOPT = "adopt the new state"
     RESET = "certainly not applied: go back to the committed ISR"
     WAIT = "outcome not certain: stay pending until the metadata log brings newer state"
-    RETRY = "ask again"
+    RETRY = "send the request again"
 
 
 _REACTIONS: dict[int, Reaction] = {
@@ -136,5 +135,5 @@ _REACTIONS: dict[int, Reaction] = {
 
 
 def reaction_to(error: int) -> Reaction:
-    """Row for one partition's error code in an AlterPartition answer."""
+    """The row for one partition's error code in an AlterPartition answer."""
     return _REACTIONS.get(error, Reaction.RETRY)

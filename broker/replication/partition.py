@@ -1,21 +1,20 @@
-"""One replica of this broker: its log, and its part in the replication of its partition.
+"""One replica of this broker: its log, and its role in the replication of its partition.
 
-Theory of operation. What the replica is comes from metadata images alone (`lead`, `follow`); the data plane may only ask. A
-leader keeps for each follower how far it has come (`isr.py`), raises the high watermark as followers fetch, and proposes ISR
-changes to the controller, one at a time. A follower appends what its fetcher brings and cuts its log where the leader says
-that they part. A replica whose log is not there (its directory is offline) has no role; whoever asks is answered
-KAFKA_STORAGE_ERROR.
+Theory of operation. The role of a replica follows from metadata images alone (`lead`, `follow`). A leader keeps the progress of
+each follower (`isr.py`), raises the high watermark as followers fetch, and proposes ISR changes to the controller, one at a time.
+A follower appends the records of its fetcher and truncates its log where it diverges from the leader's. A replica whose log is
+not there (its directory is offline) has no role; requests for it are answered with KAFKA_STORAGE_ERROR.
 
-Two locks guard the log, outer first. `move_lock`: truncation, and each step that copies into a future log, so that a future
-log never keeps what the current one lost. `lock`: everything that changes the log or the role. So an append sees one role
-from beginning to end, and a swap sees no append. Reads take neither: the log is safe for them, and a log that was swapped
-away says so and is asked for again.
+Two locks guard the log, outer first. `move_lock`: truncation, and each step that copies into a future log, so that a future log
+never keeps records that the current one lost. `lock`: every change of the log or the role. So an append sees one role from
+beginning to end, and a swap sees no append. Reads take neither: the log is safe for them, and a log that was swapped away raises
+LogClosed, so that the read is repeated on the current log.
 
-Whoever waits for news (fetch sessions, producers that asked for all, movers) leaves an event with `watch`; it is set at the next
-change, once.
+A task that waits for news (a fetch session, a producer with acks=all, a mover) leaves an event with `watch`; it is set at the
+next change, once.
 
-Followers that have everything say so once and then rest: their fetches do not name the partition any more. Before an append, who
-was at the log's end is noted as caught up as of its last fetch, whatever that was about.
+Followers that have all records send their position once and then rest: their fetches do not name the partition any more. Before
+an append, a follower at the log's end is noted as caught up as of its last fetch of any partition.
 
 Not kept here: which bytes are durable. As in Kafka an append counts once the log has it; replication makes it safe.
 """
@@ -62,48 +61,47 @@ ReplicaId = tuple[Uuid, int]
 
 
 class Surroundings(Protocol):
-    """What a partition needs to know of its broker."""
+    """The part of the broker that a partition uses."""
 
     broker_id: int
     disks: Disks
     lag_time_max_s: float
 
-    def heard_s(self, broker_id: int) -> float:
-        """When that broker fetched from this one last (trio's clock), whatever it asked for."""
+    def last_fetch_s(self, broker_id: int) -> float:
+        """Time of that broker's last fetch from this one, of any partition (trio's clock)."""
 
     def registered_epoch(self, broker_id: int) -> int | None:
         """The epoch of a broker's registration in the metadata, None if it is not registered."""
 
     def is_active(self, broker_id: int) -> bool:
-        """Registered, neither fenced nor shutting down."""
+        """Return True if the broker is registered, and neither fenced nor shutting down."""
 
     def min_insync_replicas(self, topic: str) -> int: ...
 
     def propose_isr(self, partition: Partition, change: IsrChange) -> None:
-        """Sends the change to the controller; the answer comes back to `isr_answered`."""
+        """Send the change to the controller; the answer comes back to `isr_answered`."""
 
     def withdraw_isr(self, partition: Partition) -> None: ...
 
 
 class Watcher(Protocol):
-    """Is told of the next change (`trio.Event` is one)."""
+    """Set at the next change (`trio.Event` is one)."""
 
     def set(self) -> None: ...
 
 
 class LeaderRole:
-    """State that only a leader has. `wish`: the ISR that was asked for and not answered, or answered without certainty."""
+    """State of a leader. `pending_isr`: an ISR that was proposed and not answered, or answered without certainty."""
 
     def __init__(self, epoch: int, epoch_start_offset: int) -> None:
         self.epoch = epoch
         self.epoch_start_offset = epoch_start_offset
         self.progress: dict[int, FollowerProgress] = {}
-        self.wish: tuple[int, ...] | None = None
+        self.pending_isr: tuple[int, ...] | None = None
 
 
 class FollowerRole:
-    """State that only a follower has. `leader_id` -1: nobody to follow. `filling`: what it still lacks, while it is out of
-    sync."""
+    """State of a follower. `leader_id` -1: no leader. `filling`: progress of a replica that is out of sync."""
 
     def __init__(self, epoch: int, leader_id: int) -> None:
         self.epoch = epoch
@@ -112,7 +110,7 @@ class FollowerRole:
 
 
 class Partition:
-    """See the module's docstring. All methods belong to the event loop."""
+    """All methods belong to the event loop."""
 
     def __init__(self, topic: str, topic_id: Uuid, number: int, state: PartitionImage, surroundings: Surroundings) -> None:
         self.topic = topic
@@ -134,7 +132,7 @@ class Partition:
     def id(self) -> ReplicaId:
         return self.topic_id, self.number
 
-    # --- who asks, and who waits ---------------------------------------------------------------------------------------------
+    # --- log, role and watchers ----------------------------------------------------------------------------------------------
 
     def leader_role(self) -> LeaderRole:
         """The role, if this replica leads. ReplicaError KAFKA_STORAGE_ERROR or NOT_LEADER_OR_FOLLOWER."""
@@ -152,7 +150,7 @@ class Partition:
 
     @contextmanager
     def watched_by(self, event: Watcher) -> Iterator[None]:
-        """`event` is set at the next change of log, high watermark or role."""
+        """Set `event` at the next change of log, high watermark or role."""
         self.watch(event)
         try:
             yield
@@ -160,7 +158,7 @@ class Partition:
             self.unwatch(event)
 
     def watch(self, event: Watcher) -> None:
-        """The same for who watches thousands of partitions; `unwatch` has to follow."""
+        """As `watched_by`, for a caller with thousands of partitions; `unwatch` has to follow."""
         self._watchers.add(event)
 
     def unwatch(self, event: Watcher) -> None:
@@ -174,7 +172,7 @@ class Partition:
     # --- roles, from the metadata --------------------------------------------------------------------------------------------
 
     async def lead(self, state: PartitionImage) -> bool:
-        """Leads as `state` says; True if a new leader epoch began here. The log must be there."""
+        """Become leader, or stay it, with that state; True if a new leader epoch began here. The log must be there."""
         async with self.lock:
             log = self.online_log()
             if self._is_new_epoch(state):
@@ -182,7 +180,7 @@ class Partition:
             return self._lead(state, log)
 
     def lead_now(self, state: PartitionImage) -> bool | None:
-        """The same if nothing has to be waited for; else None, and nothing was done."""
+        """As `lead` if that need not wait; otherwise return None and do nothing."""
         log = self.online_log()
         if self.lock.locked() or (self._is_new_epoch(state) and not log.try_start_epoch(state.leader_epoch)):
             return None
@@ -192,13 +190,13 @@ class Partition:
         return not isinstance(self.role, LeaderRole) or self.role.epoch != state.leader_epoch
 
     def _lead(self, state: PartitionImage, log: PartitionLog) -> bool:
-        """The epoch has begun in the log; nobody else is at it."""
+        """Take the role; the epoch has begun in the log, and the lock is free or held."""
         began = self._is_new_epoch(state)
         self._adopt(state)
         if began:
             self.role = LeaderRole(state.leader_epoch, log.log_end_offset)
             now_s = trio.current_time()
-            # A member of the ISR was caught up when this epoch began, as far as anybody knows.
+            # Members of the ISR count as caught up at the beginning of this epoch.
             self.role.progress = {
                 member: FollowerProgress(last_caught_up_s=now_s) for member in state.isr if member != self._around.broker_id
             }
@@ -207,12 +205,12 @@ class Partition:
         return began
 
     async def follow(self, state: PartitionImage) -> bool:
-        """Follows as `state` says; True if the leader or its epoch is new."""
+        """Become follower, or stay it, with that state; True if the leader or its epoch is new."""
         async with self.lock:
             return self._follow(state)
 
     def follow_now(self, state: PartitionImage) -> bool | None:
-        """The same if nothing has to be waited for; else None, and nothing was done."""
+        """As `follow` if that need not wait; otherwise return None and do nothing."""
         return None if self.lock.locked() else self._follow(state)
 
     def _follow(self, state: PartitionImage) -> bool:
@@ -231,38 +229,38 @@ class Partition:
         return changed
 
     async def retire(self) -> None:
-        """The replica goes, or its directory failed: no role, no log, everybody who waits is told."""
+        """Drop role and log: the replica leaves this broker, or its directory failed. Waiting tasks are woken."""
         async with self.move_lock, self.lock:
-            self._drop_wish()
+            self._drop_pending_isr()
             self.role = None
             self.log = None
             self.future = None
             self.notify()
 
     def _adopt(self, state: PartitionImage) -> None:
-        """Takes newer state. An answer of the controller may have brought it already: then it must not go back."""
+        """Take newer state. An answer of the controller may have brought newer state already, which must not be replaced."""
         if state.partition_epoch < self.state.partition_epoch and state.leader_epoch <= self.state.leader_epoch:
             return
         if state.partition_epoch > self.state.partition_epoch:
-            self._drop_wish()
+            self._drop_pending_isr()
         self._set_state(state)
 
     def _set_state(self, state: PartitionImage) -> None:
         if isinstance(self.role, LeaderRole):
             for dropped in set(self.state.isr) - set(state.isr):
-                # It was caught up, but may never fetch again: the high watermark waits for it only once it has.
+                # It was caught up, but may never fetch again: the high watermark waits for it only after its next fetch.
                 self.role.progress.pop(dropped, None)
         self.state = state
 
-    def _drop_wish(self) -> None:
-        if isinstance(self.role, LeaderRole) and self.role.wish is not None:
-            self.role.wish = None
+    def _drop_pending_isr(self) -> None:
+        if isinstance(self.role, LeaderRole) and self.role.pending_isr is not None:
+            self.role.pending_isr = None
             self._around.withdraw_isr(self)
 
     # --- leading -------------------------------------------------------------------------------------------------------------
 
     async def append_as_leader(self, batches: bytes, *, keep_offsets: bool) -> tuple[int, int, int]:
-        """Appends whole batches: (base offset, end offset, leader epoch). ReplicaError, or LogError of the storage."""
+        """Append whole batches: (base offset, end offset, leader epoch). ReplicaError, or LogError of the storage."""
         async with self.lock:
             role = self.leader_role()
             log = self.online_log()
@@ -275,21 +273,23 @@ class Partition:
             return base_offset, end_offset, role.epoch
 
     def _note_caught_up(self, role: LeaderRole, end_offset: int) -> None:
-        """Who rests at the log's end was there at its last fetch."""
+        """Note followers at the log's end as caught up at their last fetch."""
         for member, progress in role.progress.items():
-            heard_s = self._around.heard_s(member)
-            if progress.log_end_offset == end_offset and heard_s > progress.last_caught_up_s:
-                role.progress[member] = msgspec.structs.replace(progress, last_caught_up_s=heard_s)
+            last_fetch_s = self._around.last_fetch_s(member)
+            if progress.log_end_offset == end_offset and last_fetch_s > progress.last_caught_up_s:
+                role.progress[member] = msgspec.structs.replace(progress, last_caught_up_s=last_fetch_s)
 
     def follower_fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int) -> None:
-        """A follower holds everything below `fetch_offset`: note it, raise the high watermark, let it join if it may."""
+        """Note that a follower holds all records below `fetch_offset`; raise the high watermark, and propose the follower for the
+        ISR if it may join.
+        """
         role = self.leader_role()
         log = self.online_log()
         before = role.progress.get(follower_id, FollowerProgress())
         role.progress[follower_id] = after = before.after_fetch(
             fetch_offset, log_start_offset, broker_epoch, log.log_end_offset, trio.current_time()
         )
-        if follower_id not in self.state.isr and role.wish is None and self._may_join(role, log, follower_id, after):
+        if follower_id not in self.state.isr and role.pending_isr is None and self._may_join(role, log, follower_id, after):
             self._propose(role, (*self.state.isr, follower_id))
         if after.log_end_offset != before.log_end_offset:
             self._raise_high_watermark()
@@ -297,9 +297,9 @@ class Partition:
             self.notify()
 
     async def delete_records_before(self, offset: int) -> int:
-        """Lets the log begin at `offset` (-1: the high watermark), or where it does if that is later; segments below go.
+        """Advance the log start to `offset` (-1: the high watermark), unless it is later already; delete segments below.
 
-        The offset that was meant. ReplicaError OFFSET_OUT_OF_RANGE beyond the high watermark; LogError of the storage.
+        Return the resolved offset. ReplicaError OFFSET_OUT_OF_RANGE beyond the high watermark; LogError of the storage.
         """
         async with self.move_lock, self.lock:
             self.leader_role()
@@ -315,7 +315,7 @@ class Partition:
             return wanted
 
     def low_watermark(self) -> int:
-        """The lowest offset at which the log of a live replica begins, as the leader knows; -1 if one did not say yet."""
+        """The lowest log start offset of a live replica, as far as the leader knows; -1 if one is unknown."""
         role = self.leader_role()
         nothing = FollowerProgress()
         others = (member for member in self.state.replicas if member != self._around.broker_id)
@@ -323,7 +323,9 @@ class Partition:
         return min((self.online_log().log_start_offset, *starts))
 
     async def delete_old_segments(self) -> int:
-        """Retention; how many segments went. ReplicaError if the log is not there, LogError of the storage."""
+        """Apply retention; return the number of deleted segments. ReplicaError if the log is not there, LogError of the
+        storage.
+        """
         async with self.move_lock, self.lock:
             log = self.online_log()
             count: int = await self._around.disks.run(log.log_dir, log.delete_old_segments)
@@ -332,17 +334,17 @@ class Partition:
             return count
 
     def brokers_changed(self) -> None:
-        """Some are active now that were not, or the other way round: nobody waits any longer for one that is gone."""
+        """Reconsider the high watermark and waiting requests, since brokers became active or inactive."""
         if isinstance(self.role, LeaderRole) and self.log is not None:
             self._raise_high_watermark()
             self.notify()
 
     def check_lag(self) -> None:
-        """Proposes to drop members that have not kept up, and waits no longer for others that have not (every half of
+        """Propose to drop members that have not kept up, and stop waiting for other followers that have not (every half of
         replica.lag.time.max.ms).
         """
         self._raise_high_watermark()
-        if not isinstance(self.role, LeaderRole) or self.log is None or self.role.wish is not None:
+        if not isinstance(self.role, LeaderRole) or self.log is None or self.role.pending_isr is not None:
             return
         lagging = lagging_members(
             self.state.isr,
@@ -357,34 +359,38 @@ class Partition:
             self._propose(self.role, tuple(member for member in self.state.isr if member not in lagging))
 
     def isr_answered(self, result: IsrChangeResult) -> bool:
-        """The controller's answer to the wish; True if the wish is settled or waits for the metadata, False to ask again."""
+        """Handle the controller's answer; True if the proposal is settled or waits for the metadata, False to send it again."""
         role = self.role
-        if not isinstance(role, LeaderRole) or role.wish is None:
+        if not isinstance(role, LeaderRole) or role.pending_isr is None:
             return True
         match reaction_to(result.error):
             case Reaction.ADOPT:
                 if result.leader_epoch == role.epoch and not self._is_shrunk_ahead(result):
                     if result.partition_epoch >= self.state.partition_epoch:
                         self._set_state(_with_isr(self.state, result))
-                    role.wish = None
-                # Else the metadata will say it: it completed a reassignment and began a leader epoch, or the set is smaller.
+                    role.pending_isr = None
+                # Otherwise wait for the metadata: a reassignment was completed and a leader epoch began, or the set is smaller.
             case Reaction.RESET:
-                role.wish = None
+                role.pending_isr = None
             case Reaction.WAIT:
-                logger.info("%s: the controller answered %d to ISR %s", self, result.error, role.wish)
+                logger.info("%s: the controller answered with error %d to ISR %s", self, result.error, role.pending_isr)
             case Reaction.RETRY:
                 return False
         self._raise_high_watermark()
         return True
 
     def _is_shrunk_ahead(self, result: IsrChangeResult) -> bool:
-        """Whether the answer drops members and the metadata does not have it yet. With a smaller set it matters what the minimum
-        is at that place of the log: who is dropped below it must not miss anything that is committed from then on.
+        """Return True if the answer drops members and the metadata does not have it yet.
+
+        With a smaller set, the minimum at that place of the log matters: a member that is dropped below the minimum must not miss
+        any record that is committed from then on.
         """
         return result.partition_epoch > self.state.partition_epoch and not set(self.state.isr) <= set(result.isr)
 
     def is_below_min_isr(self) -> bool:
-        """Fewer committed ISR members than min.insync.replicas (or than replicas, if those are fewer)."""
+        """Return True if the committed ISR is smaller than min.insync.replicas (or than the replica set, if that is
+        smaller).
+        """
         return len(self.state.isr) < self._min_isr()
 
     def _min_isr(self) -> int:
@@ -400,7 +406,7 @@ class Partition:
         )
 
     def _propose(self, role: LeaderRole, isr: tuple[int, ...]) -> None:
-        role.wish = isr
+        role.pending_isr = isr
         members = []
         for member in isr:
             progress = role.progress.get(member)
@@ -415,7 +421,7 @@ class Partition:
         if not isinstance(role, LeaderRole) or log is None:
             return
         now_s = trio.current_time()
-        counting = set(maximal_isr(self.state.isr, role.wish))
+        counting = set(maximal_isr(self.state.isr, role.pending_isr))
         for follower_id, progress in role.progress.items():
             level = progress.is_caught_up(log.log_end_offset, now_s, self._around.lag_time_max_s)
             if level and self._may_join(role, log, follower_id, progress):
@@ -437,7 +443,7 @@ class Partition:
     # --- following -----------------------------------------------------------------------------------------------------------
 
     def _note_filling(self) -> None:
-        """Keeps count of what an out-of-sync replica lacks; forgets it once the replica is in sync."""
+        """Keep the progress of an out-of-sync replica; drop it once the replica is in sync."""
         if not isinstance(self.role, FollowerRole):
             return
         if self._around.broker_id in self.state.isr or self.role.leader_id < 0:
@@ -446,8 +452,9 @@ class Partition:
             self.role.filling = Filling()
 
     async def append_fetched(self, leader_epoch: int, fetched: FetchedPartition) -> None:
-        """Appends what the leader of `leader_epoch` gave; nothing if the replica has moved on meanwhile. LogError of the
-        storage."""
+        """Append a fetched answer of the leader of `leader_epoch`; do nothing if the role has changed meanwhile. LogError of the
+        storage.
+        """
         async with self.lock:
             role, log = self.role, self.log
             if not isinstance(role, FollowerRole) or log is None or role.epoch != leader_epoch:
@@ -467,21 +474,21 @@ class Partition:
             log.high_watermark = reached
 
     async def truncate(self, leader_epoch: int, offset: int) -> None:
-        """Cuts the log (and a future log) to `offset`, if this replica still follows `leader_epoch`."""
+        """Truncate the log (and a future log) to `offset`, if this replica still follows `leader_epoch`."""
         async with self.move_lock, self.lock:
             log = self._following_log(leader_epoch)
             if log is None:
                 return
             if offset < log.log_end_offset:
                 logger.info("%s: truncated from %d to %d", self, log.log_end_offset, offset)
-            # Even if no record has to go: an epoch that this replica began as leader, and never wrote in, does.
+            # Even without records to remove: an epoch that this replica began as leader, without a record, is removed.
             await self._around.disks.run(log.log_dir, log.truncate_to, offset)
             if self.future is not None and self.future.log_end_offset > offset:
                 await self._around.disks.run(self.future.log_dir, self.future.truncate_to, offset)
             self.notify()
 
     async def start_over_at(self, leader_epoch: int, offset: int) -> None:
-        """Drops everything and begins at the leader's log start, which has passed this log's end."""
+        """Drop everything and begin at the leader's log start, which has passed this log's end."""
         async with self.move_lock, self.lock:
             log = self._following_log(leader_epoch)
             if log is None:

@@ -1,4 +1,4 @@
-"""From the storage's errors to Kafka's codes."""
+"""Kafka's error codes for errors of the storage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CODES: dict[type[LogError], ErrorCode] = {
 
 
 def code_of(error: LogError | ReplicaError) -> ErrorCode:
-    """The code that an answer carries for `error`."""
+    """Return the code of `error` for an answer."""
     if isinstance(error, ReplicaError):
         return error.code
     return _CODES.get(type(error), ErrorCode.UNKNOWN_SERVER_ERROR)

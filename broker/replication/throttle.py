@@ -1,20 +1,18 @@
-"""The arithmetic of replication throttles: who is throttled, and how many bytes may go now (KIP-73, KIP-113). Pure: time is
-an argument.
+"""Arithmetic of replication throttles: throttled replicas, and grants of bytes (KIP-73, KIP-113). Pure: time is an argument.
 
-Theory of operation. A `ByteBudget` is an account in bytes that earns `rate` per second and is charged for every byte copied.
-Nothing is granted before a quantum (50 ms worth) has been earned, so a copy begins with an empty account: by time t after its
-beginning at most rate × t bytes have been granted, however small the replica is. A batch cannot be split: one that is larger
-than the grant is still taken whole, the account goes into debt, and nothing more is granted until the debt is paid. So over
-any copy the bytes stay within rate × time plus one batch, and the average holds where Kafka's windows let the first fetch
-take a mebibyte for free.
+Theory of operation. A `ByteBudget` is an account in bytes that earns `rate` per second and is charged for every byte copied. A
+grant needs at least a quantum (50 ms worth) on the account, so a copy begins with an empty account: by time t after its beginning
+at most rate × t bytes have been granted, however small the replica is. A batch cannot be split: one that is larger than the grant
+is still taken whole, the account goes into debt, and the next grant waits until the debt is paid. So over any copy the bytes stay
+within rate × time plus one batch, and the average holds where Kafka's windows let the first fetch take a mebibyte for free.
 
-Those who wait share by weight (the number of replicas that each asks for): whoever got least per replica comes first
-(start-time fair queueing), and gets no more than its share of what has been earned, so none starves. Who is at work with a
-grant does not wait: its turn comes once it has settled, or asks again, so that a leader that does not answer holds up no
-other. While somebody waits, up to half a second of earnings is kept, so that a late wake-up does not slow the copy down; once
-nobody has claimed for a quarter of a second nothing is kept.
+Waiting claimants share by weight (the number of replicas that each asks for): the one with the fewest bytes per replica comes
+first (start-time fair queueing), and gets at most its share of the earnings, so none starves. A claimant that works with a grant
+does not wait: its turn comes once it has settled, or asks again, so that a leader that does not answer delays no other claimant.
+While a claimant waits, up to half a second of earnings is kept, so that a late wake-up does not slow the copy down; after a
+quarter of a second without claimants nothing is kept.
 
-Not handled here: traffic that must never wait (replicas in sync). Whoever is in sync does not ask.
+Not handled here: traffic that must never wait. Replicas in sync make no claims.
 """
 
 from __future__ import annotations
@@ -23,20 +21,20 @@ from collections import deque
 from collections.abc import Hashable
 
 QUANTUM_S = 0.05
-"""A grant is at least what this long a time earns: fewer, larger reads."""
+"""A grant is at least the earnings of this time: fewer, larger reads."""
 CREDIT_S = 0.5
-"""What is earned but not used is kept up to this long a time's worth, while somebody waits."""
+"""Unused earnings are kept up to those of this time, while a claimant waits."""
 IDLE_S = 0.25
-"""After this long without a claimant, what was earned is forgotten; debts are not."""
+"""After this time without a claimant, earnings are dropped; debts are not."""
 METER_WINDOW_S = 3.0
 REMEMBERED_MAX = 1000
 
 
 class ByteBudget:
-    """One rate, shared by all claimants. `rate` in bytes per second; None: unlimited; 0: nothing moves.
+    """One rate, shared by all claimants. `rate` in bytes per second; None: unlimited; 0: no grants.
 
-    A claimant `enter`s under a key of its own, calls `take` at or after `ready_at` until it is granted something, does its
-    work, calls `settle` with what it really used, and `leave`s. Calls for one budget carry times that never go back.
+    A claimant `enter`s under a key of its own, calls `take` at or after `ready_at` until it gets a grant, does its work, calls
+    `settle` with the bytes that it really used, and `leave`s. Calls for one budget carry times that never go back.
     """
 
     def __init__(self, rate: float | None, now_s: float) -> None:
@@ -50,13 +48,13 @@ class ByteBudget:
         self._last_active_s = float("-inf")
 
     def set_rate(self, rate: float | None, now_s: float) -> None:
-        """A new rate, from now on. What was earned at the old one is forgotten, and so is a debt when the limit is lifted."""
+        """Change the rate. Earnings at the old one are dropped, and so is a debt when the limit is lifted."""
         self._earn(now_s)
         self._balance = 0.0 if rate is None else min(self._balance, 0.0)
         self.rate = rate
 
     def enter(self, key: Hashable, weight: int, now_s: float) -> None:
-        """`key` waits for bytes, for `weight` (> 0) replicas. It keeps its place if it was here a moment ago."""
+        """Wait for bytes under `key`, for `weight` (> 0) replicas. A key that was here a moment ago keeps its place."""
         self._earn(now_s)
         if not self._waiting and now_s - self._last_active_s > IDLE_S:
             self._balance = min(self._balance, 0.0)
@@ -76,7 +74,7 @@ class ByteBudget:
         self._last_active_s = now_s
 
     def ready_at(self, now_s: float) -> float:
-        """The earliest time at which `take` may grant something."""
+        """The earliest time at which `take` may grant bytes."""
         self._earn(now_s)
         if self.rate is None:
             return now_s
@@ -85,7 +83,9 @@ class ByteBudget:
         return now_s + max(0.0, self._quantum() - self._balance) / self.rate
 
     def take(self, key: Hashable, wanted_bytes: int, now_s: float) -> int:
-        """Bytes granted, charged at once, at most `wanted_bytes` (> 0); 0: not yet, or it is another one's turn."""
+        """Return the bytes granted, charged at once, at most `wanted_bytes` (> 0); 0: not yet, or it is another
+        claimant's turn.
+        """
         self._earn(now_s)
         if self.rate is None:
             return wanted_bytes
@@ -103,11 +103,11 @@ class ByteBudget:
         return granted
 
     def _next(self) -> Hashable:
-        """Whose turn it is: of those who wait, who got least."""
+        """The claimant whose turn it is: of the waiting ones, the one with the fewest bytes."""
         return min((key for key in self._waiting if key not in self._at_work), key=self._served.__getitem__)
 
     def settle(self, key: Hashable, granted_bytes: int, used_bytes: int, now_s: float) -> None:
-        """Corrects a grant by what was really used: less is given back, more becomes debt."""
+        """Correct a grant by the bytes that were really used: fewer are given back, more become debt."""
         self._earn(now_s)
         self._last_active_s = now_s
         self._at_work.discard(key)
@@ -129,7 +129,7 @@ class ByteBudget:
 
 
 class RateMeter:
-    """Bytes per second over the last few seconds, for people. Keeps one sample per tenth of a second at most."""
+    """Bytes per second over the last few seconds, for people. Keeps at most one sample per tenth of a second."""
 
     def __init__(self, now_s: float) -> None:
         self._samples: deque[tuple[float, int]] = deque()

@@ -68,7 +68,7 @@ class Breaker:
             return kind.carry_out(self, order, groups)
 
     def undo(self, number: int, *, drop: bool = False) -> None:
-        """Ends the order with that number, if it still stands; what its cuts held comes late, or is lost with `drop`."""
+        """End the order with that number, if it still stands; what its cuts held comes late, or is lost with `drop`."""
         with self._lock:
             timer = self._timers.pop(number, None)
             if timer is not None:
@@ -76,7 +76,7 @@ class Breaker:
             self._faults.end([order for order in self._faults.orders if order.number == number], drop=drop)
 
     def close(self) -> None:
-        """Undoes what stands, without starting what is down: the cluster is about to stop."""
+        """Undo what stands, without starting what is down: the cluster is about to stop."""
         with self._lock:
             self._closed = True
             for timer in self._timers.values():
@@ -135,7 +135,7 @@ class Breaker:
     def _stand(
         self, order: Order, text: str, kind: str, links: Links, shape: LinkShape | None = None, *, nodes: Group = ()
     ) -> Done:
-        """Puts an order in force and winds its clock."""
+        """Put an order in force and winds its clock."""
         number = next(self._numbers)
         faults = frozenset([*(Fault(kind, *link) for link in links), *(Fault(kind, node_id) for node_id in nodes)])
         until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
@@ -201,7 +201,7 @@ class Breaker:
         return Done(f"{self._names(groups[0])}: clocks have jumped {order.jump_ms / 1000:g} s ahead", nodes=names)
 
     def restart(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """Stops those that run, as one stops a node, and starts all; whatever was wrong with them is over. Brokers stop first,
+        """Stop those that run, as one stops a node, and starts all; whatever was wrong with them is over. Brokers stop first,
         and hand over their leaderships while controllers live.
         """
         nodes = groups[0]
@@ -281,7 +281,7 @@ class Breaker:
         return f"{self._names(groups[0])} {'→' if order.one_way else '↔'} {other}"
 
     def leader(self) -> int | None:
-        """Asks every controller that runs: one that is cut off goes on naming the past."""
+        """Ask every controller that runs: one that is cut off goes on naming the past."""
         with self._cluster.admin(timeout_ms=LEADER_TIMEOUT_MS) as admin, ThreadPoolExecutor() as pool:
             asked = [node_id for node_id in self._cluster.controller_ids if self._state(node_id) in ("running", "full")]
             return leader_of(pool.map(lambda node_id: self._ask_who_leads(admin, node_id), asked))

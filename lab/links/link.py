@@ -51,7 +51,7 @@ class Link:
         return self.cut is None and self.shape is PLAIN
 
     def change(self, cut: Cut | None, shape: LinkShape, *, drop: bool = False) -> None:
-        """Cuts, heals, shapes. `drop`: messages that wait are lost."""
+        """Cut, heals, shapes. `drop`: messages that wait are lost."""
         self.cut = cut
         self.shape = PLAIN if shape.is_plain else shape
         for pipe in list(self.pipes):
@@ -113,7 +113,7 @@ class Pipe:
         self._woken.set()
 
     def drop(self) -> None:
-        """Forgets the messages that wait; the end of the connection is none."""
+        """Forget the messages that wait; the end of the connection is none."""
         self._queue = [message for message in self._queue if not message.frame]
         self.waiting_bytes = 0
         self._drops += 1
@@ -125,7 +125,7 @@ class Pipe:
         return self._ended
 
     async def read(self) -> None:
-        """Passes on what comes until the source closes. FrameError at garbage."""
+        """Pass on what comes until the source closes. FrameError at garbage."""
         while True:
             await trio.lowlevel.wait_readable(self._source)
             try:

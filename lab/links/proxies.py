@@ -82,7 +82,7 @@ class LinkProxies:
         self._ready.wait()
 
     def add(self, ports: Mapping[int, tuple[int, int]]) -> None:
-        """Begins to serve nodes that are not served: (the port that others know, the node's own) by node id."""
+        """Begin to serve nodes that are not served: (the port that others know, the node's own) by node id."""
         self._call(lambda: self._add(ports))
 
     def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
@@ -112,7 +112,7 @@ class LinkProxies:
         )
 
     def close(self) -> None:
-        """Resets nothing, but ends every connection and the thread."""
+        """Reset nothing, but ends every connection and the thread."""
         with contextlib.suppress(ClusterError):
             self._call(self._stop)
         self._thread.join()

@@ -64,7 +64,7 @@ class NodeProxy:
                     await self._listen(nursery)
 
     async def _watch(self) -> None:
-        """Decides whether to listen, whenever there is a reason to."""
+        """Decide whether to listen, whenever there is a reason to."""
         pause_s = _TRY_S
         while True:
             self._looked = trio.Event()
@@ -214,7 +214,7 @@ class _Connection:
         self._scope.cancel()
 
     def reset(self) -> None:
-        """Breaks the connection, so that both ends see an error instead of an end."""
+        """Break the connection, so that both ends see an error instead of an end."""
         for end in (self._opener, self._node):
             if end is not None and end.fileno() >= 0:
                 with contextlib.suppress(OSError):

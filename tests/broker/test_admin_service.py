@@ -164,7 +164,7 @@ async def test_what_is_too_large_to_be_passed_on_is_refused_with_its_size(autoju
     assert response.header.error_code == ErrorCode.INVALID_REQUEST
     assert response.header.error_message == (
         "Not carried out, since it cannot be passed on: a frame of 20000000 bytes is over the limit of 16777216; "
-        "send less at once, or ask a controller."
+        "send less at once, or send it to a controller."
     )
     assert len(channel.passed_on) == 1
 

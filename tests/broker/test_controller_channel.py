@@ -78,7 +78,7 @@ async def test_a_request_to_a_controller_that_is_active_no_more_is_given_up(nurs
         channel.leader_changed()
 
     nursery.start_soon(elect)
-    with trio.fail_after(5), pytest.raises(PeerUnreachable, match="not the active one any more"):
+    with trio.fail_after(5), pytest.raises(PeerUnreachable, match="is no longer active"):
         await channel.request(63, b"?", timeout_ms=60_000)
     assert await channel.request(63, b"?", timeout_ms=5000) == b"3001?"
     nursery.cancel_scope.cancel()

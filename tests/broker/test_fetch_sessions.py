@@ -15,8 +15,8 @@ from kraftlab.broker.replication.fetch_sessions import (
     LAST_EPOCH,
     FetchSession,
     FetchSessions,
+    SentPositions,
     SessionRefused,
-    ToldPositions,
 )
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.peer_rpc import Api, FetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
@@ -141,44 +141,44 @@ STEP = st.one_of(
 @given(st.lists(STEP, max_size=40))
 def test_a_leader_that_answers_knows_what_its_follower_wants(steps: list[tuple[str, int, int]]) -> None:
     """The twin tells everything each time. Requests and answers get lost, leaders forget their sessions."""
-    sessions, told, wanted = FetchSessions(), ToldPositions(), dict[int, int]()
+    sessions, sent, wanted = FetchSessions(), SentPositions(), dict[int, int]()
 
     def send(*, arrives: bool, is_answered: bool) -> None:
-        begins = told.is_full
-        session_id, epoch, partitions, forgotten = told.next_fetch()
+        begins = sent.is_full
+        session_id, epoch, partitions, forgotten = sent.next_fetch()
         if not arrives:
             return
         try:
             session = sessions.session_of(fetch(session_id, epoch, *partitions, forgotten=forgotten), 0.0)
         except SessionRefused:
-            told.start_over()
+            sent.start_over()
             return
         assert offsets(session) == wanted
-        assert {(TOPIC, partition.partition) for partition in partitions} <= session.stirred.keys()
+        assert {(TOPIC, partition.partition) for partition in partitions} <= session.due.keys()
         if begins and is_answered:
-            told.began(session.id)
+            sent.began(session.id)
 
     for name, number, offset in steps:
         match name:
             case "want":
-                told.want(position(number, offset))
+                sent.want(position(number, offset))
                 wanted[number] = offset
             case "forget":
-                told.forget((TOPIC, number))
+                sent.forget((TOPIC, number))
                 wanted.pop(number, None)
             case "fetch" | "lose answer":
                 send(arrives=True, is_answered=name == "fetch")
             case "lose request":
                 send(arrives=False, is_answered=False)
-                told.start_over()
+                sent.start_over()
             case "give up unsent":
                 send(arrives=False, is_answered=False)
             case _:
                 sessions = FetchSessions()
     for _ in range(3):
         send(arrives=True, is_answered=True)
-    assert not told.is_full
-    assert told.next_fetch()[2:] == ((), ())
+    assert not sent.is_full
+    assert sent.next_fetch()[2:] == ((), ())
 
 
 # --- between brokers ---------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ def test_a_replica_of_which_only_an_unfinished_copy_is_there_does_not_begin_anew
     (broker.dirs[0] / "meta.properties").write_text("garbage")
     directory = {"the copy's": broker.ids[1], "another": broker.ids[2], "none": UNASSIGNED}[home]
     manager = broker.start(replica(broker, directory))
-    with pytest.raises(ReplicaOffline, match="is not created: its current directory may be on the log directory that is offline"):
+    with pytest.raises(ReplicaOffline, match="is not created: its current directory may be on the offline log directory"):
         manager.get_or_create("t", TOPIC, 0, directory)
     assert [broker.names(index) for index in (1, 2)] == [["t-0-future"], []]
     # Taken away and given again, it is another replica, and checkpoints beside the copy are its own.

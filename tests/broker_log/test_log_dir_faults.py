@@ -36,7 +36,7 @@ def test_a_directory_that_cannot_be_read_is_offline_and_the_others_go_on(broker:
     manager = broker.start()
     assert list(manager.offline_dirs) == [dead]
     assert list(manager.directory_ids().values()) == broker.ids
-    with pytest.raises(ReplicaOffline, match="may be on the log directory that is offline"):
+    with pytest.raises(ReplicaOffline, match="may be on the offline log directory"):
         manager.get_or_create("t", TOPIC, 0, random_uuid())
     assert manager.get_or_create("t", TOPIC, 0, random_uuid(), is_new=True).log_end_offset == 0
     assert manager.get_or_create("t", TOPIC, 1, UNASSIGNED).append_as_leader(batch(), 1) == (0, 1)

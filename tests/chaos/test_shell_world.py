@@ -121,7 +121,7 @@ def test_what_is_wrong_with_the_disks_of_brokers_costs_no_record() -> None:
     played = run_shell(workload_named("log-dirs"), options, on_brokers(*kinds))
     assert not bad("log-dirs", played), "\n".join(played.log)
     assert [(strike.kind, strike.error) for strike in played.run.strikes] == [(kind, "") for kind, _, _ in kinds]
-    cut = [line for line in played.log if "was cut to offset" in line]
+    cut = [line for line in played.log if "was truncated to offset" in line]
     assert any("broker-1" in line and "the header says" in line for line in cut), "rot"
     assert any("broker-0" in line and "cut short" in line for line in cut), "a torn batch"
 
