@@ -47,7 +47,7 @@ REGISTRATION_TIMEOUT_MS = 1_000
 BROKER_TURN_US = 300_000
 """Between two heartbeats of a broker, at most."""
 ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
-ENDS = frozenset({"mend", "boot", "set_clock", "setattr", "pop", "_stop"})
+ENDS = frozenset({"restore", "boot", "set_clock", "setattr", "pop", "_stop"})
 """Actions that a fault schedules as its end."""
 Play = Callable[[], Coroutine[object, object, None]]
 

@@ -1,6 +1,6 @@
-"""The state machine of one process and what it is fed: batches from the log up to the high watermark, as late as the options
-say, and notices of leadership in between (quorum/apply_order.py). Who waits for it (proposals, linearizable reads) hears when it
-has come so far. It is loaded from snapshots in snapshot_work.py.
+"""Feeds the state machine of one process: with batches from the log up to the high watermark, as late as the options say, and
+with notices of leadership between them (quorum/apply_order.py). Proposals and linearizable reads complete when the state machine
+has applied enough. snapshot_work.py loads snapshots into it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ APPLY_BYTES = 64 * 1024
 
 @lru_cache(maxsize=128)
 def batches_in(data: bytes) -> tuple[CommittedBatch, ...]:
-    """The batches of `data`, whose crcs are checked. All nodes apply the same ones, mostly."""
+    """Return the batches of `data`, after a check of their crcs. Cached, since most nodes apply the same data."""
     return tuple(committed_batches(data, check_all(data)))
 
 
@@ -37,16 +37,16 @@ class Applying(ApplyOrder):
         super().__init__(process.state_machine)
         self._process = process
         self._is_late = False
-        """It goes on some time later."""
+        """True if a delayed application is scheduled."""
         self._proposals: deque[tuple[int, int, int]] = deque()
-        """Base offset, end offset and crc of what is acknowledged when it is applied."""
+        """Batches to acknowledge when they are applied: (base offset, end offset, crc)."""
         self._reads: list[tuple[int, ReadDone]] = []
-        """Linearizable reads that may be answered once it has come so far."""
+        """Linearizable reads, each with the offset that the state machine has to reach first."""
 
-    # Who waits
+    # Waiting proposals and reads
 
     def acknowledge(self, base_offset: int, end_offset: int, crc: int) -> None:
-        """A batch of this process's, as soon as it is applied, unless the process resigns before."""
+        """Acknowledge a proposed batch as soon as it is applied, unless the process resigns before."""
         if end_offset <= self.applied_offset:
             self._acknowledged(base_offset, end_offset, crc)
         else:
@@ -57,25 +57,25 @@ class Applying(ApplyOrder):
         self._process.world.checkers.on_acknowledged(self._process, base_offset, end_offset, crc)
 
     def show(self, offset: int, then: ReadDone) -> None:
-        """`then` is called with True when the state machine has applied all below `offset`."""
+        """Call `then` with True when the state machine has applied everything below `offset`."""
         if self.applied_offset >= offset:
             then(True)
         else:
             self._reads.append((offset, then))
 
-    # What it is told
+    # Effects of the core
 
     def advance(self, effect: Apply) -> None:
         self._process.world.checkers.apply(self._process, effect.high_watermark)
         super().advance(effect)
 
     def resigned(self, effect: Resigned) -> None:
-        """Nothing is acknowledged any more that was proposed before."""
+        """Drop proposals that wait to be acknowledged."""
         self._proposals.clear()
         super().resigned(effect)
 
     def loaded(self, snapshot: OffsetAndEpoch) -> None:
-        """The state machine has everything below the end of `snapshot`."""
+        """Go on after the end of `snapshot`, which the state machine has loaded."""
         self._applied(snapshot.offset)
         self.go_on()
 
@@ -96,7 +96,7 @@ class Applying(ApplyOrder):
         self.go_on()
 
     def go_on(self) -> None:
-        """Outside a step."""
+        """Apply outside a step, where an error of the disk has to be handled."""
         try:
             self._apply()
         except (DiskFailed, LogCorrupt) as error:
@@ -114,7 +114,7 @@ class Applying(ApplyOrder):
                 then(True)
 
     def _apply_some(self) -> bool:
-        """One step: a notice or some batches. False if there is nothing to do now, or a snapshot must be loaded first."""
+        """Apply a notice or some batches. Return False if there is nothing to do, or a snapshot must be loaded first."""
         process = self._process
         if process.snapshots.is_loading:
             return False

@@ -1,8 +1,8 @@
-"""L7: a leader that no majority follows resigns, whoever else is elected or not (KIP-835's check quorum).
+"""L7: a leader without fetches from a majority resigns, even if no other leader is elected (KIP-835's check quorum).
 
-Looked at now and then, for every process that leads and is not standing still, by its own clock and its own notes of who has
-fetched. A period can end up to two timeouts after the earliest fetch that counted for it; some more is given. When the clock
-has jumped since the last look, a period begins. Who stood still until this very moment has not seen its timer ring yet.
+Every LOOK_US, each leader that is not paused is judged by its own clock and its own record of fetches. A period can end up to two
+timeouts after the earliest fetch that counted for it, and SLACK_MS is added. A period begins again if the clock has jumped since
+the last look. A process whose pause has just ended is not judged, since its timer has not fired yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ SLACK_MS = 200
 
 
 class _Reign(NamedTuple):
-    """What one process leads, and with whom. Its clock was `ahead_ms` of the world's when it was last looked at."""
+    """The epoch and voters that a process leads, and the start of the period. At the last look its clock was `ahead_ms` ahead of
+    the world's.
+    """
 
     epoch: int
     voters: tuple[int, ...]
@@ -29,7 +31,7 @@ class _Reign(NamedTuple):
 
 
 class CheckQuorum:
-    """Watches a world from `start` on."""
+    """Judges the leaders of a world from `start` on."""
 
     def __init__(self, world: Observed, after: Callable[[int, Callable[[], None]], None]) -> None:
         self._world = world

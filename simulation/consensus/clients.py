@@ -1,11 +1,10 @@
 """Clients of the simulated cluster: each appends to one of a few lists or reads it, one call after the other.
 
-The lists live in the log: an append is a batch, a read is a linearizable read of the state machine of whoever leads, or thinks
-so. A call ends as done, as refused (it certainly did nothing), or unknown: an append whose leader fell, or that takes longer than
-a client waits, may have happened, or may happen yet. When the cluster has come together, the content of the lists is the last
-word: every append that was acknowledged stands in them (S15), and the whole history, list by list, is linearizable (S16;
-depth_first.py). That judges what clients see, and knows nothing of epochs and offsets; the checkers in invariants.py judge
-the same run from within.
+The lists are in the log: an append is a batch, and a read is a linearizable read at a process that believes to lead. A call ends
+as done, as refused (it certainly did nothing) or as unknown: an append whose leader fell, or that takes longer than a client
+waits, can have happened or can still happen. The content of the lists decides when the cluster has come together: every
+acknowledged append is in them (S15), and the whole history is linearizable, list by list (S16; checking/depth_first.py). This
+judges the clients' view, without epochs and offsets; the checkers in invariants.py judge the same run from within.
 """
 
 from __future__ import annotations
@@ -30,30 +29,30 @@ from .state_machine import FrozenHash, HashingStateMachine, SimulatedStateMachin
 
 LISTS = 3
 PATIENCE_US = 2_000_000
-"""A client that has no answer by then takes the outcome for unknown, and goes on."""
+"""Time after which a client takes the outcome of a call for unknown, and goes on."""
 CALLS_MAX = 500
-"""Per seed; what a history costs to check grows with it."""
+"""Maximum number of calls of a seed. The cost of checking a history grows with it."""
 SEARCH_STEPS_MAX = 200_000
 VALUES_PER_BATCH = 16
-"""Of a snapshot."""
+"""Number of values in a batch of a snapshot."""
 _BODY_BYTES = 9
 _APPEND_MARK = 0xCD
 
 
 def append_body(value: int, key: int) -> bytes:
-    """A batch's body of two records: the value and the list."""
+    """Return the body of a batch with two records: the value and the list."""
     return b"\x92\xce" + value.to_bytes(4, "big") + b"\xcd" + key.to_bytes(2, "big")
 
 
 class LoadedLists(NamedTuple):
-    """A snapshot, read: what the chain was, and the lists."""
+    """The content of a snapshot: the position of the chain, and the lists."""
 
     position: tuple[int, int]
     lists: list[list[int]]
 
 
 class FrozenLists:
-    """The lists at one offset, behind what the chain was there; a few values to a batch."""
+    """A frozen state: the chain's position, then the lists with a few values in each batch."""
 
     def __init__(self, position: FrozenHash, lists: list[list[int]]) -> None:
         self._position = position
@@ -67,7 +66,7 @@ class FrozenLists:
 
 
 class ListsStateMachine(HashingStateMachine):
-    """The lists; everything else in the log only counts for the hash."""
+    """The state machine of the lists. Other records in the log only enter the hash."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +98,7 @@ class ListsStateMachine(HashingStateMachine):
         self._digests = [reduce(digest, values, 0) for values in self.lists]
 
     def read(self, key: int) -> tuple[int, int]:
-        """Length and digest."""
+        """Return length and digest of a list."""
         return len(self.lists[key]), self._digests[key]
 
 
@@ -108,7 +107,7 @@ def lists_state_machine(node_id: int) -> SimulatedStateMachine:
 
 
 class Call(msgspec.Struct):
-    """A call that has begun. `process` and `end_offset`: whom it was put to, and where an append then stands in the log."""
+    """A call that has begun. `process` got the call; an append of it ends at `end_offset` of the log."""
 
     client: int
     key: int
@@ -129,7 +128,7 @@ class Clients(Checker):
         self._calls = 0
         self.current: list[Call | None] = [None] * world.options.clients
         self._appends: dict[tuple[ObservedProcess, int, int], Call] = {}
-        """By process, end offset and crc: the same process may lead again later, and put something else there."""
+        """Appends by process, end offset and crc: the same process can lead again later, and write another batch there."""
         self.history: list[Operation] = []
         self.acknowledged: list[int] = []
         self.unknown = 0
@@ -202,7 +201,7 @@ class Clients(Checker):
         self._end(call, unknown)
 
     def _end(self, call: Call, operation: Operation | None) -> None:
-        """The call is over; without an operation it has left no trace that matters."""
+        """End the call. A call without an operation is left out of the history, since it changed nothing."""
         if operation is not None:
             self.history.append(operation)
         self.current[call.client] = None
@@ -211,7 +210,7 @@ class Clients(Checker):
     # The end
 
     def unanswered(self) -> str | None:
-        """A call that ought to have its answer: its process lives and leads as when it was asked, and all is applied."""
+        """Describe a call that should have its answer: its process still leads, and its batch is applied. None: no such call."""
         for call in self.current:
             if call is None or call.process.dead or not call.process.raft.is_leader:
                 continue
@@ -220,7 +219,7 @@ class Clients(Checker):
         return None
 
     def judge(self, process: SimulatedProcess) -> None:
-        """The cluster has come together and `process` shows what it came to. Violation of S15 or S16."""
+        """Judge the history by the final lists, which `process` has. Violation of S15 or S16."""
         state_machine = process.state_machine
         assert isinstance(state_machine, ListsStateMachine)
         for call in self.current:
@@ -239,5 +238,5 @@ class Clients(Checker):
 
 
 def _that_matter(operations: Iterable[Operation], there: set[int]) -> list[Operation]:
-    """Without the appends that did not happen before the end."""
+    """Return the operations without appends of unknown outcome that did not happen."""
     return [operation for operation in operations if not operation.is_unknown or operation.input[1] in there]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The simulated cluster as faults, operators, clients and the heal see it: a stage with machines that they may do things to."""
+"""The simulated cluster, as faults, operators, clients and the heal use it: a stage with machines that can be changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stage import Stage
 
 
 class VoterChanges(Protocol):
-    """The operators of a cluster as the faults know them; see operators.py."""
+    """The operators of a cluster, as faults use them; see operators.py."""
 
     def timeout_ms(self, random: Random) -> int: ...
 
@@ -32,7 +32,7 @@ class VoterChanges(Protocol):
 
 
 class Cluster(Stage, Protocol):
-    """Machines, the processes that lead, and what faults have left behind."""
+    """Machines, the processes that lead, and the effects of faults."""
 
     @property
     def machines(self) -> Sequence[Machine]: ...

@@ -1,4 +1,4 @@
-"""The committed log as the judges know it: whatever any node ever reported committed, as one sequence."""
+"""The committed log, as checkers know it: the batches that nodes have reported committed, as one sequence."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kraftlab.quorum.core.types import OffsetAndEpoch
 
 
 class CommittedHistory:
-    """Batch ends and crcs, with the epoch of the leader that first reported each end.
+    """Ends, crcs and epochs of batches, and the epoch of the leader that first reported each end.
 
-    Equal crcs at equal offsets mean equal prefixes. `digests` are the states that machines have come to, by offset.
+    Equal crcs at equal offsets mean equal prefixes. `digests` are the digests of state machines by offset.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class CommittedHistory:
         self.commit_epochs.append(commit_epoch)
 
     def end_before_epoch(self, epoch: int) -> int:
-        """The end of what leaders of epochs below `epoch` have committed."""
+        """Return the end offset of the log that leaders of epochs below `epoch` have committed."""
         position = len(self.ends) - 1
         while position > 0 and self.commit_epochs[position] >= epoch:
             position -= 1

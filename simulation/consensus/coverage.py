@@ -1,6 +1,6 @@
-"""What a run has met: which state transitions, and which fault struck a node in which state.
+"""The coverage of runs: the state transitions that happened, and the states of nodes in which each fault struck.
 
-Counters are plain dicts, small and picklable; those of many seeds are added up. A pair that no run can meet is not a hole: a
+Counters are plain dicts, small and picklable; counters of many seeds are added up. A pair that is impossible is not a gap: a
 fault that needs a process cannot strike a node that is down.
 """
 
@@ -16,7 +16,7 @@ from .faults import FAULTS
 
 DOWN = "down"
 STATES = ("unattached", "prospective", "candidate", "leader", "follower", "resigned", DOWN)
-"""Of the node that is struck."""
+"""States of a node that is struck."""
 
 
 def transition_name(source: str, target: str) -> str:
@@ -24,7 +24,7 @@ def transition_name(source: str, target: str) -> str:
 
 
 EPOCH_RELATIONS = {transition_name(row.source.name, row.target.name): row.epoch for row in TRANSITIONS}
-"""Every legal transition, and how its new epoch relates to the old one."""
+"""Every legal transition, with the relation of the new epoch to the old one."""
 
 
 def can_strike(fault: str, state: str) -> bool:
@@ -46,14 +46,14 @@ class Coverage(msgspec.Struct):
         self.transitions[name] = self.transitions.get(name, 0) + 1
 
     def struck(self, fault: str, states: Iterable[str]) -> None:
-        """A strike found its victims in these states."""
+        """Count a strike that hit nodes in these states."""
         counts = self.faults.setdefault(fault, {})
         for state in states:
             if can_strike(fault, state):
                 counts[state] = counts.get(state, 0) + 1
 
     def add(self, other: Coverage) -> None:
-        """The counts of another run on top."""
+        """Add the counts of another run."""
         for name, count in other.transitions.items():
             self.transitions[name] = self.transitions.get(name, 0) + count
         for fault, states in other.faults.items():
@@ -68,7 +68,7 @@ class Coverage(msgspec.Struct):
         return [(fault, state) for fault, state in POSSIBLE_PAIRS if not self.faults.get(fault, {}).get(state)]
 
     def line(self) -> str:
-        """Both in one line."""
+        """Return the coverage of transitions and of pairs as one line."""
         moves, pairs = len(EPOCH_RELATIONS), len(POSSIBLE_PAIRS)
         return (
             f"transitions {moves - len(self.missing_transitions())}/{moves}, "

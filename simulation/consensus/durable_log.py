@@ -1,4 +1,4 @@
-"""What the checkers know to be on a disk: the batches that a power cut now would leave behind."""
+"""The log that is certainly on a disk: the batches that would survive a power cut now."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kraftlab.quorum.storage.metadata_log import Taken
 
 
 class DurableLog:
-    """Batch ends, epochs and crcs behind `start`, the end of a snapshot; 0@0 if there is none.
+    """Ends, epochs and crcs of the batches after `start`, the end of a snapshot (0@0: there is no snapshot).
 
-    A cleaning does not move `start`: what a snapshot has replaced was here once, and still counts as held.
+    Cleaning does not move `start`: batches that a snapshot has replaced still count as held.
     """
 
     __slots__ = ("crcs", "ends", "epochs", "start", "start_crc")
@@ -32,7 +32,7 @@ class DurableLog:
 
     @property
     def last_position(self) -> tuple[int, int]:
-        """Epoch and end offset, as elections compare logs."""
+        """Epoch and end offset, by which elections compare logs."""
         return (self.epochs[-1], self.ends[-1]) if self.ends else (self.start.epoch, self.start.offset)
 
     def cut(self, offset: int) -> None:
@@ -44,7 +44,7 @@ class DurableLog:
         del self.epochs[keep:]
 
     def reset(self, start: OffsetAndEpoch, start_crc: int) -> None:
-        """A snapshot is all there is."""
+        """Replace the log by a snapshot."""
         self.start, self.start_crc = start, start_crc
         del self.ends[:], self.crcs[:], self.epochs[:]
 
@@ -55,7 +55,7 @@ class DurableLog:
         self.crcs.extend([header.crc for header in headers])
 
     def flushed(self, taken: Taken, crc_of: Callable[[int], int | None]) -> None:
-        """A flush has ended. `crc_of` knows the chain's crc at a committed offset."""
+        """Add the batches of a flush that has ended. `crc_of` returns the crc of the chain at a committed offset."""
         if taken.install is not None:
             self.reset(taken.install, crc_of(taken.install.offset) or 0)
         self.cut(taken.cut_offset)
@@ -70,11 +70,11 @@ class DurableLog:
         self.ends.append(taken.end_offset)
 
     def crc_at(self, offset: int) -> int | None:
-        """The crc of the batch that ends at `offset`; None if none does."""
+        """Return the crc of the batch that ends at `offset`; None if no batch does."""
         return self._at(offset, self.crcs, self.start_crc)
 
     def epoch_at_end(self, offset: int) -> int | None:
-        """The epoch of the batch that ends at `offset`; None if none does."""
+        """Return the epoch of the batch that ends at `offset`; None if no batch does."""
         return self._at(offset, self.epochs, self.start.epoch)
 
     def _at(self, offset: int, values: array[int], at_start: int) -> int | None:
@@ -87,9 +87,9 @@ class DurableLog:
         return values[position] if position < len(ends) and ends[position] == offset else None
 
     def holds(self, offset: int, crc: int | None) -> bool:
-        """Whether the committed batch that ends at `offset`, with this crc, is here or in the snapshot this log starts at."""
+        """Return True if this log, or the snapshot it starts at, holds the committed batch with this end and crc."""
         return offset < self.start.offset or self.crc_at(offset) == crc
 
     def crcs_after(self, offset: int) -> array[int]:
-        """The crcs of the batches that end above `offset`."""
+        """Return the crcs of the batches that end above `offset`."""
         return self.crcs[bisect_right(self.ends, offset) :]

@@ -1,11 +1,11 @@
-"""Where disks may be damaged or lost: never so that fewer than a majority of any voter set in force is left whole.
+"""The fault atlas: decides which disks can be damaged or lost. A majority of every voter set in force stays whole.
 
-Theory of operation. What is committed is on a majority; as long as a majority of disks is whole, one of those has it, and can be
-elected by the others. So before a disk is damaged or replaced, all voter sets that any node may act on are looked at: a voter
-whose disk is gone, rotten, or would be now counts as lost (the fault atlas of TigerBeetle's simulator, for whole disks). Rot goes
-where it must be told from a torn tail: into batches below a high watermark that another committed batch bears, into finished
-snapshots, or into the election state, which a start must refuse. What rots in the tail above that is taken for torn, and is
-not tried.
+Theory of operation. Committed records are on a majority of disks. As long as a majority of disks is whole, one of these has the
+records and can be elected by the others. So before a disk is damaged or replaced, all voter sets that a node can act on are
+checked: a voter whose disk is lost, rotten, or about to be counts as lost (as in TigerBeetle's simulator, for whole disks).
+
+Rot goes where it can be distinguished from a torn tail: into batches below a high watermark in another committed batch, into
+finished snapshots, or into the election state, which a start must refuse. Rot above that looks like a torn tail and is not tried.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .process import SimulatedProcess
 
 
 class Target(NamedTuple):
-    """Bytes `[start, end)` of a file, and what is known to be lost with them: the records at `unreadable`, of a log that is
-    committed below `until`.
+    """Bytes `[start, end)` of a file that can rot. The records at `unreadable` are lost with them, of a log that is committed
+    below `until`.
     """
 
     path: str
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 
 def sets_in_force(world: Cluster) -> list[VoterSet]:
-    """Every voter set that somebody acts on, or would after a restart."""
+    """Return every voter set that a node acts on, or would after a restart."""
     found = [world.voters.committed.latest]
     for machine in world.machines:
         found.append(world.voters.trail_of(machine.durable).latest)
@@ -65,7 +65,7 @@ def is_whole(machine: Machine | None) -> bool:
 
 
 def may_be_lost(world: Cluster, machine: Machine) -> bool:
-    """Whether majorities stay whole without this disk."""
+    """Return True if majorities stay whole without this disk."""
     for voters in sets_in_force(world):
         if voters.has(machine.key):
             others = [world.machine_of(voter.key) for voter in voters.voters if voter.key.node_id != machine.node_id]
@@ -75,7 +75,7 @@ def may_be_lost(world: Cluster, machine: Machine) -> bool:
 
 
 def targets(world: Cluster, machine: Machine) -> list[Target]:
-    """What may rot on this disk."""
+    """Return the parts of this disk that can rot."""
     directory, files = partition_directory(DIRECTORY), machine.file_system
     found: list[Target] = []
     batches: list[Found] = []
@@ -103,7 +103,7 @@ def _committed_batches(world: Cluster, machine: Machine, path: str, data: bytes)
     position = HEADER_PAGE_BYTES
     while position < len(data):
         try:
-            header = decode(data, position).header  # whole: of a torn one the header may stand there, and means nothing
+            header = decode(data, position).header  # decodes the whole batch: the header of a torn batch can look valid
         except CorruptBatch:
             break
         end_offset = header.base_offset + header.record_count
@@ -115,7 +115,7 @@ def _committed_batches(world: Cluster, machine: Machine, path: str, data: bytes)
 
 
 def damage(machine: Machine, target: Target, random: Random) -> None:
-    """Some bits flip."""
+    """Flip some bits of the target."""
     for _ in range(random.choice((1, 1, 3))):
         machine.file_system.flip(target.path, random.randrange(target.start, target.end), random.randrange(8))
     machine.rot = Rot(target.path, target.until, target.unreadable, target.is_fatal)
@@ -124,8 +124,8 @@ def damage(machine: Machine, target: Target, random: Random) -> None:
 
 
 def rot_newest_snapshot(world: Cluster, leader: SimulatedProcess, random: Random) -> None:
-    """It rots under the leader, and a node that nobody counts as a voter gets an empty disk, and needs it. Nothing happens where
-    there is no such node, or where too many disks are damaged already.
+    """Let the leader's newest snapshot rot, and give an empty disk to an observer, which needs the snapshot then. Nothing happens
+    without an observer, or if too many disks are damaged already.
     """
     machine = world.machines[leader.node_id]
     path = f"{partition_directory(DIRECTORY)}/{snapshot_name(leader.raft.snapshots[-1])}"

@@ -346,4 +346,4 @@ def cut_links(world: Cluster, pairs: list[tuple[int, int]], duration_us: int) ->
     world.note(f"cut {' '.join(f'{a}>{b}' for a, b in pairs)} for {duration_us // 1000} ms")
     for a, b in pairs:
         world.network.cut(a, b)
-        world.after(duration_us, world.network.mend, a, b)
+        world.after(duration_us, world.network.restore, a, b)

@@ -1,9 +1,9 @@
-"""What must hold after every event, one small checker per rule, each at a cost of what has changed.
+"""The rules that must hold after every event: one small checker for each rule, whose cost depends on what has changed.
 
-The simulator calls a checker only when something it judges has changed: an append, a truncation, a message that leaves, a stored
-election state, a risen high watermark, a new state. A broken rule raises Violation. The truth about disks comes from the machines
-(`durable`, `stored`), the truth about voters from the batches themselves (voter_trail.py), never from what a node believes.
-What concerns voters, snapshots and repair alone is judged in membership_invariants.py and snapshot_invariants.py.
+The simulator calls a checker only after a change that concerns its rule: an append, a truncation, a message that leaves, a stored
+election state, a risen high watermark, a new state. A broken rule raises Violation. Facts about disks come from the machines
+(`durable`, `stored`), and facts about voters from the batches (voter_trail.py), never from a node's own view. Rules of voters,
+snapshots and repair are in membership_invariants.py and snapshot_invariants.py.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from .voter_trail import VoterTrail
 
 
 class Violation(Exception):
-    """A rule of consensus is broken; starts with the rule's name."""
+    """A broken rule of consensus. The text starts with the name of the rule."""
 
 
 AppendedBatch = tuple[int, int, int]
-"""What identifies a batch: base offset, epoch, crc."""
+"""The identity of a batch: base offset, epoch, crc."""
 
 
 class Appended(NamedTuple):
-    """What is in the bytes of an append, whose crcs hold."""
+    """The batches in the bytes of an append, whose crcs are valid."""
 
     headers: list[BatchHeader]
     batches: list[AppendedBatch]
@@ -53,16 +53,16 @@ class Appended(NamedTuple):
 
 @lru_cache(maxsize=128)
 def appended(data: bytes) -> Appended:
-    """Checks the bytes. All nodes append the same ones, mostly."""
+    """Check the bytes of an append. Cached, since most nodes append the same bytes."""
     headers = check_all(data)
     batches = [(header.base_offset, header.epoch, header.crc) for header in headers]
     return Appended(headers, batches, any(header.is_control for header in headers))
 
 
 class Checker:
-    """Override what concerns the rule; only overridden methods are ever called.
+    """A rule. Subclasses override the hooks that concern the rule; only overridden hooks are called.
 
-    The code that runs at every step compares types by identity: isinstance of a Struct that is none takes a long way round.
+    Hooks that run at every step compare types by identity, since a failing isinstance of a Struct is slow.
     """
 
     def __init__(self, world: Observed) -> None:
@@ -71,7 +71,7 @@ class Checker:
     def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None: ...
 
     def on_step(self, process: ObservedProcess, event: Event, effects: Effects) -> None:
-        """The node has taken a step, none of whose effects is carried out so far."""
+        """Called after the node's step and before its effects are carried out."""
 
     def on_state(self, process: ObservedProcess) -> None: ...
 
@@ -80,31 +80,31 @@ class Checker:
     def on_truncate(self, process: ObservedProcess, to_offset: int) -> None: ...
 
     def on_voters(self, process: ObservedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
-        """A record that names voters is about to be appended; `process.voter_trail` does not have it yet."""
+        """Called before a record of voters is appended; `process.voter_trail` does not have the record yet."""
 
     def on_frozen(self, process: ObservedProcess, context: SnapshotContext) -> None:
-        """A snapshot of what is applied is about to be written."""
+        """Called before a snapshot of the applied state is written."""
 
     def on_snapshot(self, process: ObservedProcess, store: SnapshotStore, snapshot: OffsetAndEpoch) -> None:
-        """An own snapshot is finished, and the node has been told."""
+        """Called when an own snapshot is finished and the node knows it."""
 
     def on_refused(self, process: ObservedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
-        """The copy of a leader's snapshot does not hold."""
+        """Called when the copy of a leader's snapshot is invalid."""
 
     def on_install(self, process: ObservedProcess, effect: InstallSnapshot) -> None:
-        """A leader's snapshot is about to replace the log."""
+        """Called before a leader's snapshot replaces the log."""
 
     def on_sent(self, process: ObservedProcess, request: Request) -> None: ...
 
     def on_replied(self, process: ObservedProcess, response: Response) -> None: ...
 
     def on_vote(self, process: ObservedProcess, epoch: int, candidate: ReplicaKey) -> None:
-        """A standard vote leaves: granted to another, or its own with the request for votes. Comes after the other two."""
+        """Called after `on_sent` or `on_replied`, if the message carries a standard vote: a granted one, or a candidate's own."""
 
     def on_stored(self, machine: ObservedMachine, state: ElectionState) -> None: ...
 
     def on_flushed(self, process: ObservedProcess) -> None:
-        """A flush has ended, and the node has been told."""
+        """Called when a flush has ended and the node knows it."""
 
     def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None: ...
 
@@ -113,11 +113,11 @@ class Checker:
     def on_acknowledged(self, process: ObservedProcess, base_offset: int, end_offset: int, crc: int) -> None: ...
 
     def on_read(self, process: ObservedProcess, asked_at_offset: int, offset: int) -> None:
-        """A linearizable read is answered; when it was asked, everything below `asked_at_offset` was committed."""
+        """Called when a linearizable read is answered. When it arrived, everything below `asked_at_offset` was committed."""
 
 
 def crc_in_log(process: ObservedProcess, offset: int) -> int | None:
-    """The crc of the batch that ends at `offset` in the log as the node sees it; None if none does."""
+    """Return the crc of the batch that ends at `offset` in the node's view of its log; None if no batch does."""
     try:
         return process.local_log.view.crc_at(offset)
     except KeyError:
@@ -125,9 +125,9 @@ def crc_in_log(process: ObservedProcess, offset: int) -> int | None:
 
 
 class CommitsAreOneHistory(Checker):
-    """State machine safety: whatever any node ever reported committed is one sequence, the same for all (etcd's LogInv).
+    """S0, state machine safety: everything that nodes have ever reported committed is one sequence (etcd's LogInv).
 
-    Only a leader may extend it.
+    Only a leader may extend the sequence.
     """
 
     def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
@@ -156,7 +156,7 @@ class CommitsAreOneHistory(Checker):
 
 
 class OneLeaderPerEpoch(Checker):
-    """S1: in every epoch ever seen at most one node leads, and nobody believes in another."""
+    """S1: every epoch has at most one leader, and no node follows another leader in that epoch."""
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -169,7 +169,7 @@ class OneLeaderPerEpoch(Checker):
 
 
 class DurableEpochIsMonotone(Checker):
-    """S2: a node's stored epoch never falls, not even over a crash, and its epoch in memory is at least its log's last one."""
+    """S2: a node's stored epoch never falls, not even over a crash. Its epoch in memory is at least the last epoch of its log."""
 
     def on_stored(self, machine: ObservedMachine, state: ElectionState) -> None:
         if machine.stored is not None and state.epoch < machine.stored.epoch:
@@ -187,7 +187,7 @@ class DurableEpochIsMonotone(Checker):
 
 
 class OneVotePerEpoch(Checker):
-    """S3: a replica gives at most one standard vote per epoch, over all its incarnations; its own candidacy is a vote."""
+    """S3: a replica gives at most one standard vote per epoch, over all its incarnations. A candidacy is a vote for itself."""
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -200,7 +200,7 @@ class OneVotePerEpoch(Checker):
 
 
 class LogMatching(Checker):
-    """S4: the same (offset, epoch) is the same batch, with the same prefix, in every log. The crc chain covers the prefix."""
+    """S4: in all logs, the same (offset, epoch) is the same batch with the same prefix. The crc chain covers the prefix."""
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -216,7 +216,7 @@ class LogMatching(Checker):
 
 
 class LeaderIsAppendOnly(Checker):
-    """S5: who leads never truncates."""
+    """S5: a leader never truncates its log."""
 
     def on_truncate(self, process: ObservedProcess, to_offset: int) -> None:
         if process.raft.is_leader:
@@ -224,7 +224,7 @@ class LeaderIsAppendOnly(Checker):
 
 
 class LeaderCompleteness(Checker):
-    """S6: a leader's log contains everything that leaders of earlier epochs ever reported committed."""
+    """S6: a leader's log contains everything that leaders of earlier epochs have reported committed."""
 
     def on_state(self, process: ObservedProcess) -> None:
         if process.raft.is_leader:
@@ -243,7 +243,7 @@ class LeaderCompleteness(Checker):
 
 
 class HighWatermarkIsMonotone(Checker):
-    """S7: a high watermark never falls, neither in one process nor along the leaders of ever newer epochs."""
+    """S7: a high watermark never falls, neither in one process nor from a leader to the leader of a newer epoch."""
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -260,8 +260,8 @@ class HighWatermarkIsMonotone(Checker):
 
 
 class CommittedIsDurable(Checker):
-    """S8: what a leader reports committed is on the disks of a majority of the voters in force, byte for byte; a lost disk
-    counts with what it held, for its acknowledgements may still be on their way. What that costs is S6's business.
+    """S8: everything that a leader reports committed is on the disks of a majority of the current voters, byte for byte. A lost
+    disk counts with its last content, since its acknowledgements can still be on their way; S6 judges the consequences.
     """
 
     def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
@@ -277,9 +277,9 @@ class CommittedIsDurable(Checker):
 
 
 class CommittedSurvivesAnyElection(Checker):
-    """S6, looking ahead: were all machines to restart now, nobody without the committed data could win an election.
+    """S6, looking ahead: if all machines restarted now, no node without the committed data could win an election.
 
-    This is what the rule against committing older epochs by counting replicas is for (Raft §5.4.2, figure 8; KAFKA-12619).
+    This is the purpose of the rule against committing older epochs by counting replicas (Raft §5.4.2, figure 8; KAFKA-12619).
     """
 
     def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
@@ -308,8 +308,9 @@ class CommittedSurvivesAnyElection(Checker):
 
 
 class CommittedIsNeverTruncated(Checker):
-    """S9: nobody truncates below its own high watermark, nor anything that it holds and that leaders up to its own epoch have
-    committed. What a newer leader has committed without it may go: it follows one who is deposed and has not heard of that.
+    """S9: no node truncates below its own high watermark, or anything that leaders up to its own epoch have committed. Records
+    that a newer leader has committed without this node may go: the node follows a deposed leader that does not know of the newer
+    one.
     """
 
     def on_truncate(self, process: ObservedProcess, to_offset: int) -> None:
@@ -328,7 +329,7 @@ class CommittedIsNeverTruncated(Checker):
 
 
 class WrittenOnce(Checker):
-    """S10: a leader writes each (offset, epoch) once in the life of the cluster (KAFKA-10527)."""
+    """S10: leaders write each (offset, epoch) at most once in the life of the cluster (KAFKA-10527)."""
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
@@ -344,7 +345,7 @@ class WrittenOnce(Checker):
 
 
 class FollowersCommitAfterLeaders(Checker):
-    """S11: nobody but a leader is the first to call anything committed."""
+    """S11: only leaders are the first to report an offset committed."""
 
     def on_apply(self, process: ObservedProcess, high_watermark: int, leading: bool) -> None:
         if not leading and high_watermark > self.world.history.end_offset:
@@ -360,7 +361,7 @@ class EqualOffsetsEqualState(Checker):
 
 
 class AcknowledgedIsCommitted(Checker):
-    """S15: a batch that its proposer was told to be committed stands in the committed history at its place."""
+    """S15: a batch that was acknowledged to its proposer is in the committed history, at its place."""
 
     def on_acknowledged(self, process: ObservedProcess, base_offset: int, end_offset: int, crc: int) -> None:
         if self.world.history.crc_at(end_offset) != crc:
@@ -368,10 +369,10 @@ class AcknowledgedIsCommitted(Checker):
 
 
 class ReadsAreLinearizable(Checker):
-    """S16: a linearizable read reflects every write that may have been acknowledged before it was asked, and nothing uncommitted.
+    """S16: a linearizable read reflects every write that can have been acknowledged before the read, and nothing uncommitted.
 
-    What any leader ever reported committed counts as acknowledged, so the log is one register and its committed end is its value:
-    a read is linearizable if its offset lies between the ends at its asking and at its answer.
+    Everything that leaders have reported committed counts as acknowledged. So the log is one register whose value is its
+    committed end, and a read is linearizable if its offset is between the ends at its arrival and at its answer.
     """
 
     def on_read(self, process: ObservedProcess, asked_at_offset: int, offset: int) -> None:
@@ -384,10 +385,11 @@ class ReadsAreLinearizable(Checker):
 
 
 class ClaimsAreDurable(Checker):
-    """S17: no message leaves before the disk holds what it claims.
+    """S17: no message leaves before the disk holds everything that the message claims.
 
-    Fetch(o): the log through o. What a leader counts of its own: likewise. A granted vote, or a request for one: that vote.
-    BeginQuorumEpoch: the leadership. Any message: an epoch at least as high.
+    Fetch(o) claims the log through o, and so does a leader that counts its own log. A granted vote, or a request for votes,
+    claims that vote. BeginQuorumEpoch claims the leadership. Every message claims that the stored epoch is at least the
+    message's.
     """
 
     def on_sent(self, process: ObservedProcess, request: Request) -> None:
@@ -417,15 +419,15 @@ class ClaimsAreDurable(Checker):
             raise Violation(f"S17 n{process.node_id} takes its log for durable up to {believed}, but its disk ends at {durable}")
 
     def _check_fetch(self, process: ObservedProcess, request: FetchRequest) -> None:
-        """A fetch of an epoch that the node has left behind since speaks of a log that it may have cut meanwhile."""
+        """Check a fetch of the current epoch. After an earlier epoch the node can have truncated its log."""
         offset, durable = request.fetch_offset, process.machine.durable
         if offset > 0 and durable.epoch_at_end(offset) != request.last_fetched_epoch and request.epoch == process.quorum.epoch:
             raise Violation(f"S17 n{process.node_id} sends {request} but its disk ends at {durable.end_offset}")
 
 
 class DurableSurvives(Checker):
-    """Storage: a restart finds exactly what was durable; after a crash in the middle of a flush, at least that. Less is found
-    only once: when a damaged log is set aside, to be repaired.
+    """D1, D2: a restart finds exactly the durable log; after a crash during a flush, at least the durable log. It finds less only
+    when it sets a damaged log aside to be repaired.
     """
 
     def on_boot(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
@@ -450,7 +452,7 @@ class DurableSurvives(Checker):
             )
 
     def _check_rotten(self, machine: ObservedMachine, log: DurableLog, store: MetadataStore) -> None:
-        """A damaged log must not be taken for a short one."""
+        """Check that a damaged log is not taken for a short one."""
         assert machine.rot is not None
         if store.boot.repair_until < machine.rot.until and log.end_offset < min(machine.rot.until, machine.durable.end_offset):
             raise Violation(
@@ -479,7 +481,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     ClaimsAreDurable,
     DurableSurvives,
 )
-"""In the order in which they judge; S11 and S8 look at the history before this event extends it."""
+"""The checkers in their order: S11 and S8 look at the history before the event extends it."""
 
 
 class Checkers(Checker):
@@ -497,7 +499,7 @@ class Checkers(Checker):
             self.add(checker(world))
 
     def add(self, checker: Checker) -> None:
-        """One more, that a world brings along."""
+        """Add a checker."""
         self.all.append(checker)
         for name, hooks in self._hooks.items():
             if getattr(type(checker), name) is not getattr(Checker, name):
@@ -505,7 +507,7 @@ class Checkers(Checker):
 
     @property
     def watch_steps(self) -> bool:
-        """Whether anybody wants to see every step: then `on_step` is to be called."""
+        """True if a checker overrides `on_step`, which must then be called."""
         return bool(self._hooks["on_step"])
 
     def append(self, process: ObservedProcess, effect: Append) -> None:

@@ -1,12 +1,12 @@
-"""What is demanded once everything has gone wrong: the heal, the conditions L1 to L6, and the excuses.
+"""Liveness after the fault phase: the heal, the conditions L1 to L6, and the excuses.
 
 Theory of operation. When the fault phase ends, either everything heals, or only a *core*: a random set of nodes with a majority
-of the voters (the manner of TigerBeetle's simulator). What is outside the core stays broken for ever, each node in its own
-way: down, cut off, deaf, mute, without a link to the leader, standing still, or with a full disk; and the core has to get along.
-Then the conditions are looked at now and then, in the order of the table, until all are met. The first that is not when the time
-is over is the violation, unless the world itself shows that it could not be met. Such an excuse is computed from the disks, the
-links and the membership, never assumed, and the result names it. A core that has come together is watched for a while longer:
-nothing may disturb it (L5).
+of the voters (as in TigerBeetle's simulator). The nodes outside the core stay broken for ever, each in its own way: down, cut
+off, deaf, mute, without a link to the leader, paused, or with a full disk. The core has to get along without them.
+
+Then the conditions are checked at intervals, in the order of the table, until all are met. A condition that is not met in time
+is a violation, unless an excuse shows that it cannot be met. An excuse is computed from the disks, the links and the membership,
+never assumed, and the result names it. A core that has come together is watched for a while longer: nothing may disturb it (L5).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ POLL_US = 50_000
 STABLE_MS = 3_000
 CORES_TRIED = 20
 LOOKS_BEFORE_ROT = 20
-"""At most, for the leader to have a snapshot of all there is."""
+"""Number of checks within which the leader must have a snapshot of its whole log, or nothing rots."""
 FOR_EVER_US = 1 << 50
 
 
 class Liveness:
-    """One run's second phase. `core` are the machines of which something is demanded."""
+    """The second phase of a run. `core` are the machines that must come together."""
 
     def __init__(self, world: Cluster) -> None:
         self.world = world
@@ -44,22 +44,22 @@ class Liveness:
         self.outside: list[Machine] = []
         self.healed_at_us: int | None = None
         self.final_offset: int | None = None
-        """Where the log of the core's leader ends, with one batch proposed after the heal; None: not yet."""
+        """End of the leader's log, with one batch that was proposed after the heal; None before that."""
         self.excuse: str | None = None
         self._prospective_since_us: dict[int, int] = {}
         self.to_miss_the_leader: list[Machine] = []
         self._together_at_us: int | None = None
-        """When all conditions were met first."""
+        """Time at which all conditions were met first."""
         self._epoch = 0
         self._led_by: SimulatedProcess | None = None
-        """The newest leader that was seen."""
+        """The newest known leader."""
         self._raises = 0
         self._waits_from_us = 0
         self._looks_before_rot = LOOKS_BEFORE_ROT if world.options.rots_in_the_end else 0
 
     @property
     def waited_ms(self) -> int:
-        """Since the heal, or since a newer epoch began after the core had come together (which may happen a few times: L5)."""
+        """Time since the heal, or since the newest epoch began after the core had come together (L5 allows a few)."""
         return (self.world.now_us - self._waits_from_us) // 1000
 
     @property
@@ -100,13 +100,13 @@ class Liveness:
         self.outside = [machine for machine in world.machines if machine.node_id not in ids]
 
     def _shrink(self, ids: set[int]) -> None:
-        """To as few voters as are enough."""
+        """Remove nodes until no voter can be spared."""
         for node_id in sorted(ids):
             if self._has_majorities(ids - {node_id}):
                 ids.discard(node_id)
 
     def _has_majorities(self, ids: set[int]) -> bool:
-        """Whether these nodes have a majority of every voter set that somebody acts on, on disks that are whole."""
+        """Return True if these nodes have a majority of every voter set in force, on disks that are whole."""
         world = self.world
         for voters in sets_in_force(world):
             there = [v for v in voters.voters if v.key.node_id in ids and is_whole(world.machine_of(v.key))]
@@ -114,10 +114,10 @@ class Liveness:
                 return False
         return True
 
-    # The demands
+    # The conditions
 
     def _look(self) -> None:
-        # Who was about to stop as all healed may meet its rot only now.
+        # A node that was about to stop at the heal can find its rot only now.
         self.core = [machine for machine in self.core if not machine.is_gone]
         self._note_prospective()
         leader = self.leader()
@@ -139,8 +139,8 @@ class Liveness:
         self.world.after(POLL_US, self._look)
 
     def _let_rot(self) -> None:
-        """The leader takes a snapshot of all there is, which then rots under it, and somebody needs it. Nothing newer comes: all
-        must come together once more, with what the leader makes of that.
+        """Let the leader take a snapshot of its whole log, let it rot, and let a node need it. No newer snapshot comes: the
+        leader has to write this one again before all can come together once more.
         """
         leader = self.leader()
         self._looks_before_rot -= 1
@@ -152,7 +152,7 @@ class Liveness:
             rot_newest_snapshot(self.world, leader, self._random)
 
     def _first_unmet(self) -> str | None:
-        """What is missing; None if nothing is. Raises if its time is over and nothing excuses it."""
+        """Return the first condition that is not met; None if all are. Raises Violation if its time is over without an excuse."""
         for condition in CONDITIONS:
             missing = condition.missing(self)
             if missing is None:
@@ -169,16 +169,14 @@ class Liveness:
         return None
 
     def _is_held_up(self, limit_ms: int) -> bool:
-        """Whether that is the work of a disk which was slow before the heal: what was on its way to it then takes the time it was
-        given, and who waits for it says nothing.
-        """
+        """Return True if a disk that was slow before the heal can be the reason: its operations still take their time."""
         return self.world.now_us <= self.world.slow_until_us + limit_ms * 1000
 
     def _cut_links_to_leader(self) -> None:
-        """They and the leader do not hear each other any more, all others hear both: the chain that broke etcd at Cloudflare."""
+        """Cut the links between the leader and some nodes that all others still hear: the chain that broke etcd at Cloudflare."""
         leader = self.leader()
         if not self._has_majorities({machine.node_id for machine in self.core}):
-            return  # Nodes outside have made themselves voters meanwhile.
+            return  # Meanwhile nodes outside have become voters.
         for machine in self.to_miss_the_leader:
             if leader is not None and leader.machine is not machine:
                 self.world.note(f"n{machine.node_id} and the leader n{leader.node_id} do not hear each other from now on")
@@ -186,8 +184,8 @@ class Liveness:
                 self.world.network.cut_for_good(machine.node_id, leader.node_id)
 
     def _watch_epochs(self) -> None:
-        """A node that was cut off may bring one epoch that the core had not heard of; the core itself needs none, unless who led
-        it from outside has died, by its rot for instance.
+        """Count new epochs after the core has come together. Each node that was cut off may bring one newer epoch. The core needs
+        no other, unless a leader outside it has died, for instance of its rot.
         """
         epoch, before = self._epoch_of_core(), self._led_by
         self._led_by = self.leader() or before
@@ -212,8 +210,8 @@ class Liveness:
         self._prospective_since_us = {node_id: since_us.get(node_id, now_us) for node_id in asking}
 
     def leader(self) -> SimulatedProcess | None:
-        """Who leads the highest epoch that anybody in the core knows. It may be a node outside: a full disk is noticed late. One
-        that stands still for good leads nobody.
+        """Return the leader of the highest epoch that is known in the core. A node outside can lead, as one whose disk is full
+        and that has not noticed. A leader that is paused for good does not count.
         """
         epoch = self._epoch_of_core()
         for process in self.world.leaders:
@@ -222,7 +220,7 @@ class Liveness:
         return None
 
     def _epoch_of_core(self) -> int:
-        """The highest that anybody in it knows."""
+        """Return the highest epoch that is known in the core."""
         return max([machine.process.quorum.epoch for machine in self.core if machine.process is not None], default=0)
 
     def stuck_prospective(self) -> str | None:
@@ -241,7 +239,7 @@ class Liveness:
 
 
 class Condition(NamedTuple):
-    """`missing` says what is not so yet, None if all is well; it has to be so `limit_ms` after the heal."""
+    """A condition of liveness. `missing` describes why it is not met, None if it is; it must be met `limit_ms` after the heal."""
 
     name: str
     about: str
@@ -268,7 +266,7 @@ def _not_caught_up(liveness: Liveness) -> str | None:
 
 
 def _change_under_way(liveness: Liveness) -> str | None:
-    """No change is pending, and the newest voter set is committed."""
+    """Describe a pending change of voters, or an uncommitted voter set; None if there is neither."""
     leader = liveness.leader()
     state = leader.quorum.state if leader is not None else None
     if leader is None or not isinstance(state, Leader):
@@ -286,20 +284,22 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("L3", "no change of the voters is under way", _change_under_way, _to_catch_up),
     Condition("L6", "every call of a client has returned", lambda liveness: liveness.world.unanswered(), _to_catch_up),
 )
-"""In the order in which they are looked at. L5, the calm after that, is watched by `_watch_epochs`."""
+"""The conditions in the order of the checks. `_watch_epochs` checks L5, the calm afterwards."""
 
 
 # Excuses
 
 
 def _can_vote(machine: Machine) -> bool:
-    """Whether it is whole; rot below a process that runs keeps that from voting only when it has started anew, to repair it."""
+    """Return True if the machine's disk is whole, or a process runs that does not repair it. Rot keeps a process from voting only
+    after a restart, which finds the rot.
+    """
     return is_whole(machine) or (machine.process is not None and not machine.process.raft.is_repairing)
 
 
 def _electors(liveness: Liveness, machine: Machine) -> tuple[VoterSet, list[int]]:
-    """The voters in that node's log, and which nodes of the core could vote for it: there, able to, with no longer log, and
-    found where the log says that they are.
+    """Return the voters in that node's log, and the nodes of the core that could vote for it: they can vote, their log is not
+    longer, and they are at the endpoint that the log names.
     """
     world = liveness.world
     process = machine.process
@@ -316,7 +316,7 @@ def _electors(liveness: Liveness, machine: Machine) -> tuple[VoterSet, list[int]
 
 
 def _nobody_can_be_elected(liveness: Liveness) -> str | None:
-    """A leader outside the core that nobody in it hears is none."""
+    """Excuse a core that cannot elect a leader. A leader outside that no node of the core hears does not count."""
     leader, network = liveness.leader(), liveness.world.network
     if leader is not None and any(
         machine is leader.machine or not network.is_cut(leader.node_id, machine.node_id) for machine in liveness.core
@@ -352,7 +352,7 @@ def _committed_data_is_gone(liveness: Liveness) -> str | None:
 
 
 def _led_from_outside(liveness: Liveness) -> str | None:
-    """A node outside that reaches enough of the voters may lead for ever, although it can not reach every node of the core."""
+    """Excuse a core with a leader outside that reaches a majority of voters, and so leads for ever, but not every node inside."""
     leader, network = liveness.leader(), liveness.world.network
     if leader is None or leader.machine in liveness.core:
         return None
@@ -370,11 +370,11 @@ EXCUSES: tuple[tuple[str, Callable[[Liveness], str | None]], ...] = (
     ("committed-data-is-gone", _committed_data_is_gone),
     ("led-from-outside", _led_from_outside),
 )
-"""Name, and what makes it impossible for the core to come together, None if that is not so."""
+"""Excuses by name. Each function describes why the core cannot come together; None if the excuse does not apply."""
 
 
 def find_excuse(liveness: Liveness) -> str | None:
-    """The first excuse that the world bears out, with its reason."""
+    """Return the first excuse that applies, with its reason."""
     for name, holds in EXCUSES:
         reason = holds(liveness)
         if reason is not None:
@@ -382,7 +382,7 @@ def find_excuse(liveness: Liveness) -> str | None:
     return None
 
 
-# What stays broken outside the core
+# Nodes outside the core
 
 
 def _is_down(liveness: Liveness, machine: Machine) -> None:
@@ -406,7 +406,7 @@ def _is_mute(liveness: Liveness, machine: Machine) -> None:
 
 
 def _will_miss_the_leader(liveness: Liveness, machine: Machine) -> None:
-    """All is well until the core has come together and nothing is left to do: only then is its log as good as the others'."""
+    """Cut the node off from the leader later, when the core has come together: only then its log is as good as the others'."""
     liveness.to_miss_the_leader.append(machine)
 
 
@@ -430,7 +430,7 @@ AFFLICTIONS: dict[str, Callable[[Liveness, Machine], None]] = {
 
 
 def break_for_good(liveness: Liveness, machine: Machine, random: Random) -> None:
-    """Something is wrong with this machine, and stays so."""
+    """Break this machine for good, in a random way."""
     affliction = "will miss the leader" if random.random() < 0.3 else random.choice(tuple(AFFLICTIONS))
     liveness.world.note(f"n{machine.node_id} {affliction} from now on")
     AFFLICTIONS[affliction](liveness, machine)

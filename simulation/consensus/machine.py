@@ -1,8 +1,8 @@
-"""A machine: a disk and a clock that outlive processes, and what the checkers know to be on that disk.
+"""A machine: a disk and a clock that outlive processes, and the data that checkers know to be on the disk.
 
-A crash may catch a flush or a store of the election state half-way: then the real storage code runs up to some operation,
-the power goes, and the simulated disk forgets what it may. The next boot runs the real recovery on the rest, and may itself
-be cut short.
+A crash can interrupt a flush or a store of the election state. Then the real storage code runs up to some operation, power goes,
+and the simulated disk loses some of its unsynced data. The next boot runs the real recovery on the rest, and can be cut short as
+well.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ CLUSTER_ID = "simulated"
 ANCHOR_MS = 1_000_000
 """Virtual time zero on every node's clock."""
 CUT_SHORT_AFTER = (0, 1, 1, 2, 2, 3, 4, 6)
-"""Operations of a flush or a store that still happen when the power goes, or:"""
+"""Number of operations of a flush or a store that still succeed before power goes."""
 CUT_SHORT_AFTER_SYNCS = (0, 0, 0, 1, 1, 2)
-"""Syncs that still happen. At the next one something is written and not yet synced; if batches, they leave a torn tail."""
+"""Number of syncs that still succeed before power goes. Data written before the next sync is half-way to the disk: batches
+leave a torn tail.
+"""
 FIRST_PORT = 9093
 FULL_RATE = 1_000
+"""A clock's rate in thousandths: 1000 is the right rate."""
 MILLISECOND = 1000 * FULL_RATE
-"""Of a clock: so many of its smallest parts."""
-"""A clock's rate in thousandths: 1000 runs true."""
+"""One millisecond in the units of a clock's arithmetic: microseconds times the rate."""
 
 
 def _directory_id(node_id: int, disks: int) -> bytes:
@@ -42,7 +44,7 @@ def _directory_id(node_id: int, disks: int) -> bytes:
 
 
 class Machine:
-    """`process` is None while it is down."""
+    """A machine; `process` is None while it is down."""
 
     def __init__(self, world: Stage, node_id: int) -> None:
         self.world = world
@@ -50,28 +52,28 @@ class Machine:
         self.boots = 0
         self.process: SimulatedProcess | None = None
         self.disks = 0
-        """Disks that this machine has lost so far: each has a directory id of its own."""
+        """Number of disks that this machine has lost. Each disk has a directory id of its own."""
         self.identity = LogIdentity(CLUSTER_ID, _directory_id(node_id, 0))
         self.key = ReplicaKey(node_id, self.identity.directory_id)
         self.file_system = SimulatedFileSystem(world.options.random(f"file-system/{node_id}"))
         self.port = FIRST_PORT
-        """Where its peers find it, if voters have endpoints; another one after a move."""
+        """The port of its endpoint, which changes with a move."""
         self.paused_until_us = 0
         self.durable = DurableLog()
         self.stored: ElectionState | None = None
         self.possibly_stored: ElectionState | None = None
-        """An election state that a crash caught half-way: the disk may hold it."""
+        """An election state whose store a crash has interrupted: the disk can hold it."""
         self.is_durable_exact = True
-        """False after a crash in the middle of a flush: the disk may hold more than `durable` says."""
+        """False after a crash during a flush: the disk can hold more than `durable`."""
         self.possible_install: OffsetAndEpoch | None = None
-        """A snapshot whose installation a crash caught half-way: the disk may hold it, or what was there before."""
+        """A snapshot whose installation a crash has interrupted: the disk holds the snapshot, or the log before it."""
         self.rot: Rot | None = None
-        """What was damaged on this disk and not seen to be whole again."""
+        """Damage of this disk that was not repaired so far."""
         self.before_rot: DurableLog | None = None
-        """What this disk held before the start that found the rot, while it is repaired."""
+        """During a repair, the log before the start that found the rot."""
         self.cut_at_boot: int | None = None
         self.is_gone = False
-        """It never boots again."""
+        """True if the machine never boots again."""
         self.disk_random = world.options.random(f"disk/{node_id}")
         self._random = world.options.random(f"machine/{node_id}")
         self._clock_random = world.options.random(f"clock/{node_id}")
@@ -79,7 +81,7 @@ class Machine:
         self._rate = self._usual_rate
         self._anchor_ms = ANCHOR_MS
         self._anchor_us = 0
-        """The clock showed `_anchor_ms` at this virtual time, and has run at `_rate` since."""
+        """Virtual time at which the clock showed `_anchor_ms`; it has run at `_rate` since."""
         self._origin = 0
         self._anchored()
 
@@ -89,16 +91,16 @@ class Machine:
 
     @property
     def voter(self) -> Voter:
-        """As it would stand in a voter set."""
+        """The machine's entry in a voter set."""
         return Voter(self.key, self.endpoints)
 
     def format(self, voters: VoterSet) -> None:
-        """Before the first boot: the voters that a quorum with its voters in the log begins with."""
+        """Write the first voters, before the first boot of a quorum that has its voters in the log."""
         self.file_system.make_directory(DIRECTORY)
         write_bootstrap(self.file_system, DIRECTORY, CLUSTER_ID, voters)
 
     def wipe(self, reason: str) -> None:
-        """The disk is replaced by an empty one, formatted anew: another directory id, another replica."""
+        """Replace the disk by an empty, formatted one. The new directory id makes it another replica."""
         self.world.note(f"n{self.node_id} gets a new disk: {reason}")
         self.crash(power_cut=True, reason="its disk is gone")
         self.world.lost_disks[self.key] = self.held
@@ -113,20 +115,20 @@ class Machine:
 
     @property
     def has_rotten_log(self) -> bool:
-        """Whether rot explains that a batch or a snapshot does not hold. What befalls the election state does not."""
+        """True if rot can explain an invalid batch or snapshot. Rot in the election state cannot."""
         return self.rot is not None and not self.rot.is_fatal
 
     def found_sound(self) -> None:
-        """Nothing on this disk is rotten, or nothing that matters any more."""
+        """Forget the rot: the damaged data was repaired or is not needed any more."""
         self.rot = self.before_rot = None
 
     @property
     def held(self) -> tuple[DurableLog, ...]:
-        """What this disk holds, and what it held before it rotted, if it is being repaired."""
+        """The log on this disk and, during a repair, the log before the disk rotted."""
         return (self.durable,) if self.before_rot is None else (self.durable, self.before_rot)
 
     def segments(self) -> list[bytes]:
-        """The log's files as a start finds them: after a mere kill, also what the page cache alone holds."""
+        """Return the log's files as a start finds them. After a kill that includes unsynced data in the page cache."""
         directory, files = partition_directory(DIRECTORY), self.file_system
         return [files.read(f"{directory}/{name}") for name in files.names(directory) if name.endswith(".log")]
 
@@ -139,16 +141,16 @@ class Machine:
         return (self._origin + self.world.now_us * self._rate) // MILLISECOND
 
     def _anchored(self) -> None:
-        """The clock's anchor or its rate is another one now."""
+        """Compute the clock's origin after its anchor or its rate has changed."""
         self._origin = self._anchor_ms * MILLISECOND - self._anchor_us * self._rate
-        """What the clock showed at virtual time zero, or would have shown, in thousandths of a microsecond."""
+        """The clock's reading at virtual time zero, in thousandths of a microsecond."""
 
     def time_us_at(self, now_ms: int) -> int:
-        """The first virtual microsecond at which this machine's clock shows `now_ms`."""
+        """Return the first virtual microsecond at which this machine's clock shows `now_ms`."""
         return self._anchor_us - ((self._anchor_ms - now_ms) * MILLISECOND // self._rate)
 
     def set_clock(self, *, jump_ms: int = 0, rate: int | None = None) -> None:
-        """The clock jumps forward, or runs at another rate in thousandths (None: its usual one). It never goes backwards."""
+        """Let the clock jump forward, or run at another rate in thousandths (None: its usual rate). It never goes backwards."""
         self._anchor_ms, self._anchor_us = self.now_ms() + jump_ms, self.world.now_us
         self._rate = self._usual_rate if rate is None else rate
         self._anchored()
@@ -156,7 +158,7 @@ class Machine:
             self.process.clock_changed()
 
     def boot(self) -> None:
-        """Start a process on what the disk holds; nothing to do if one runs."""
+        """Start a process on the disk, unless one runs or the machine is gone."""
         if self.process is not None or self.is_gone:
             return
         self.boots += 1
@@ -189,8 +191,8 @@ class Machine:
         self.possible_install = None
         if not store.boot.repair_until:
             self.found_sound()
-        mended = "".join(f"; {note}" for note in store.notes)
-        self.world.note(f"n{self.node_id} starts: {store.election or 'nothing stored'}, log to {store.log.end_offset}{mended}")
+        notes = "".join(f"; {note}" for note in store.notes)
+        self.world.note(f"n{self.node_id} starts: {store.election or 'nothing stored'}, log to {store.log.end_offset}{notes}")
         self.world.mended_logs += bool(store.notes)
         self.process = SimulatedProcess(self, store)
 
@@ -208,7 +210,7 @@ class Machine:
         )
 
     def heal(self) -> None:
-        """Nothing is wrong with this machine any more, and it runs."""
+        """End all faults of this machine, and start it."""
         self.paused_until_us = min(self.paused_until_us, self.world.now_us)
         self.cut_at_boot = None
         self.file_system.heal()
@@ -220,7 +222,7 @@ class Machine:
         self.boot()
 
     def crash(self, *, power_cut: bool, reason: str, down_us: int | None = None) -> None:
-        """End the process at once; it comes back after a while."""
+        """End the process at once, and schedule the next boot."""
         process = self.process
         if process is None:
             return
@@ -238,7 +240,7 @@ class Machine:
         self.world.after(down_us if down_us is not None else self._random.randint(20_000, 1_500_000), self.boot)
 
     def crash_process(self, process: Process, reason: str) -> None:
-        """Power goes, unless that process is gone already."""
+        """Cut the power, unless that process is dead already."""
         if not process.dead:
             self.crash(power_cut=True, reason=reason)
 
@@ -248,7 +250,7 @@ class Machine:
         self.possible_install = None
 
     def flush_was_cut_short(self, taken: Taken) -> None:
-        """Some of it may be on the disk, of the cut and of the rest."""
+        """Note that the disk can hold parts of an interrupted flush."""
         self.is_durable_exact = False
         if taken.install is not None:
             self.possible_install = taken.install
@@ -269,7 +271,7 @@ class Machine:
         self.file_system.operations_left = self.file_system.syncs_left = None
 
     def _let_power_go(self) -> None:
-        """Somewhere in what is written next."""
+        """Let power go at a random place of the next writes."""
         if self._random.random() < 0.5:
             self.file_system.operations_left = self._random.choice(CUT_SHORT_AFTER)
         else:
@@ -289,7 +291,7 @@ class Machine:
         self.file_system.operations_left = self.file_system.syncs_left = None
 
     def _cut_work_short(self, process: SimulatedProcess) -> None:
-        """A snapshot that is being written, copied or removed may be caught half-way."""
+        """Interrupt the writing, copying or removal of snapshots, each with a probability of one half."""
         for work in process.snapshots.under_way():
             if self._random.random() < 0.5:
                 self._let_power_go()
@@ -298,7 +300,7 @@ class Machine:
                 self.file_system.operations_left = self.file_system.syncs_left = None
 
     def stop(self, down_us: int) -> None:
-        """The end of a graceful stop: what is staged reaches the disk if it can, then the process is gone."""
+        """End a graceful stop: flush staged data if the disk is idle and well, then end the process."""
         process = self.process
         if process is not None and process.flush is None and process.storing is None and self.file_system.is_well:
             taken = process.log.begin_flush()

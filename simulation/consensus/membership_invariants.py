@@ -1,4 +1,4 @@
-"""What must hold of voters and of nodes under repair: S12 and S18. The truth about voter sets is voter_trail.py's."""
+"""The rules of voters and of nodes under repair: S12 and S18. Facts about voter sets come from voter_trail.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .voter_trail import differ_by_one
 
 
 class VotersChangeOneByOne(Checker):
-    """S12: consecutive voter sets differ by one voter; one uncommitted change at a time, and none before a leader has committed
-    in its own epoch (Ongaro, raft-dev 2015). The set that a new quorum's first leader copies into the log is no change.
+    """S12: consecutive voter sets differ by one voter. At most one change is uncommitted, and a leader makes none before it has
+    committed in its own epoch (Ongaro, raft-dev 2015). The first leader of a quorum copies the set into the log without a change.
     """
 
     def on_voters(self, process: ObservedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
@@ -27,7 +27,7 @@ class VotersChangeOneByOne(Checker):
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} and has not committed in its epoch {epoch}")
 
     def on_state(self, process: ObservedProcess) -> None:
-        """Who is not in its own set stands only if the set without it may never have been committed."""
+        """Check that a node outside its own voter set only stands if that set may be uncommitted."""
         if type(process.quorum.state) not in (Candidate, Prospective):
             return
         trail = process.voter_trail
@@ -38,8 +38,8 @@ class VotersChangeOneByOne(Checker):
 
 
 class RepairersDoNotVote(Checker):
-    """S18: who repairs a damaged log votes for nobody and does not lead before it durably holds everything again. Once it does,
-    that is over for good: a later leader may cut what was never committed.
+    """S18: a node that repairs a damaged log does not vote or lead before its disk holds the whole log again. The repair ends
+    then for good, since a later leader can truncate records that were never committed.
     """
 
     def _is_repairing(self, process: ObservedProcess) -> bool:

@@ -1,6 +1,6 @@
-"""Hunts for the planted bugs of the simulators: the seeds until an invariant breaks, and which one breaks.
+"""Hunts for the planted bugs of the simulators: plays seeds until an invariant breaks.
 
-The number of seeds measures the simulator (and luck: compare it over versions, not between bugs).
+The number of seeds measures the simulator, and luck. It can be compared between versions, but not between bugs.
 """
 
 from __future__ import annotations

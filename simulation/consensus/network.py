@@ -1,8 +1,8 @@
-"""The network between nodes: requests and responses that are delayed, reordered, lost, duplicated, replayed, cut off or refused.
+"""The network between nodes: delays, reorders, loses, duplicates, replays, cuts off and refuses requests and responses.
 
-A request to a machine without a process comes back as refused (the kernel answers for it), unless the way is cut. A response
-can be lost although its request was carried out. When a process dies, its callers hear of a broken connection or of nothing
-at all, and those it had called may hear that it hung up. Timeouts are the sender's own business.
+A request to a machine without a process is refused, as by a kernel, unless the link is cut. A response can be lost although its
+request was carried out. When a process dies, some of its callers see a broken connection and the others see nothing; some of the
+processes that it had called see that it hung up. Senders keep track of timeouts themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .stage import LISTENER, Inbound, Peer, Stage
 
 
 class SimulatedNetwork:
-    """One for the whole world; times in microseconds."""
+    """The network of a world; times are in microseconds."""
 
     def __init__(self, world: Stage) -> None:
         self._world = world
@@ -27,13 +27,15 @@ class SimulatedNetwork:
         self.be(options.network)
         self._has_endpoints = options.dynamic_voters
         self._named = range(options.voters + options.observers if options.dynamic_voters else options.voters)
-        """The nodes that everybody's configuration names; no others ever vote."""
+        """The nodes that every configuration names; other nodes never vote."""
         self._cuts: dict[tuple[int, int], int] = {}
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._last_arrival_us: dict[tuple[int, int], int] = {}
 
     def be(self, options: NetworkOptions) -> None:
-        """So good or bad from now on; cuts and what is held stay. Fractions are floats, like the draws they are compared with."""
+        """Set the quality of all links; cuts and held messages stay. Fractions are floats, like the draws they
+        are compared with.
+        """
         self._twice_delay_us = 2.0 * options.delay_us
         self._loss, self._response_loss = float(options.loss), float(options.response_loss)
         self._duplicates, self._replays = float(options.duplicates), float(options.replays)
@@ -41,31 +43,31 @@ class SimulatedNetwork:
 
     @property
     def held_until_us(self) -> int:
-        """When the last of the messages that are held goes on."""
+        """Time at which the last held message goes on."""
         return max(self._clogged_until_us.values(), default=0)
 
     def calm(self) -> None:
-        """Nothing goes wrong any more."""
+        """End all trouble of the network."""
         self.be(CALM)
         self._cuts.clear()
         self._clogged_until_us.clear()
 
     def cut(self, source: int, target: int) -> None:
-        """Messages from `source` to `target` vanish until `mend` was called as often."""
+        """Lose messages from `source` to `target`, until `restore` was called as often as `cut`."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
     def cut_for_good(self, source: int, target: int) -> None:
-        """Messages from `source` to `target` vanish; no `mend` that is still to come ends that."""
+        """Lose messages from `source` to `target` for ever; no later `restore` ends that."""
         self._cuts[source, target] = 1 << 30
 
     def is_cut(self, source: int, target: int) -> bool:
         return (source, target) in self._cuts
 
     def clog(self, source: int, target: int, until_us: int) -> None:
-        """Messages from `source` to `target` are held until then, and arrive after all: a connection that was down."""
+        """Hold messages from `source` to `target` until then, like a connection that was down for a while."""
         self._clogged_until_us[source, target] = until_us
 
-    def mend(self, source: int, target: int) -> None:
+    def restore(self, source: int, target: int) -> None:
         left = self._cuts.get((source, target), 0) - 1
         if left > 0:
             self._cuts[source, target] = left
@@ -108,9 +110,9 @@ class SimulatedNetwork:
             after(self._replay_us(), arrive, inbound, target)
 
     def _anybody(self, caller: Peer) -> int:
-        """Who is found at one of the endpoints in the caller's address book; -1: nobody any more.
+        """Return the node at one of the endpoints that the caller knows; -1: no node is there any more.
 
-        They are those that its configuration names, which is kept up to date, and those that its log names for the voters.
+        The caller knows the endpoints in its configuration, which are up to date, and the voters' endpoints in its log.
         """
         machines, voters = self._world.machines, caller.raft.voters
         others = [node_id for node_id in self._named if node_id != caller.node_id]
@@ -121,8 +123,8 @@ class SimulatedNetwork:
         return others[choice] if choice < len(others) else -1
 
     def _finds(self, caller: Peer, send: Send) -> bool:
-        """Whether the caller knows where its target is. If it does not, it learns that at once; if nobody listens there any more,
-        a little later.
+        """Return True if the caller knows the target's endpoint. A request without an endpoint fails at once, a request to an old
+        endpoint after a delay.
         """
         target = send.destination
         endpoint = caller.raft.endpoints_of(target).get(LISTENER)
@@ -155,11 +157,11 @@ class SimulatedNetwork:
             after(self._replay_us(), answered, correlation, source, response, True)
 
     def _replay_us(self) -> int:
-        """When a message comes once more: perhaps behind the next election."""
+        """Return the delay after which a message is replayed; it can be after the next election."""
         return 100_000 + int(self._draw() * 3_000_000)
 
     def process_died(self, process: Peer) -> None:
-        """Its connections break: some of the other ends notice."""
+        """Break the connections of a dead process. Some of the other ends notice."""
         for inbound in process.inbound.values():
             caller = inbound.caller
             way = (process.node_id, caller.node_id)

@@ -1,7 +1,7 @@
-"""The world as a judge sees it: nodes, disks and what is committed. Everything is read-only but the judges' own books.
+"""The world as a checker sees it: nodes, disks and the committed log. Everything is read-only but the records of the checkers.
 
-The rules in invariants.py and beside it are written against these protocols, so a judge can neither step a process nor touch a
-disk; the type checker sees to that.
+The rules in invariants.py and its siblings depend on these protocols alone. So the type checker makes sure that no checker can
+step a process or change a disk.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .voter_trail import Voters, VoterTrail
 
 
 class Rot(NamedTuple):
-    """`file` was damaged. Everything below `until` was known to be committed and was there. `unreadable`: offsets of records that
-    may be gone with it. `is_fatal`: a start must refuse.
+    """Damage of `file`. Everything below `until` was committed and on the disk. `unreadable` are the offsets of records that can
+    be lost. If `is_fatal`, a start must refuse the disk.
     """
 
     file: str
@@ -36,7 +36,7 @@ class Rot(NamedTuple):
 
 
 class ObservedMachine(Protocol):
-    """A disk and a clock; see machine.py for what each attribute says."""
+    """A disk and a clock; machine.py documents the attributes."""
 
     @property
     def node_id(self) -> int: ...
@@ -82,7 +82,7 @@ class ObservedRequest(Protocol):
 
 
 class ObservedProcess(Protocol):
-    """One incarnation of a node. The two books at the end are the judges' own."""
+    """One incarnation of a node. Checkers keep the two attributes at the end."""
 
     @property
     def node_id(self) -> int: ...
@@ -115,13 +115,13 @@ class ObservedProcess(Protocol):
     def is_leading(self) -> bool: ...
 
     voter_trail: VoterTrail
-    """The voter sets of this node's log, by the simulation's own reckoning."""
+    """The voter sets of this node's log, as the simulation has read them from batches."""
     repair_until: int
-    """Storage has found rot: what lies below must be fetched again first. 0 once it was."""
+    """Offset up to which the log must be fetched again, since storage has found rot; 0: nowhere."""
 
 
 class Observed(Protocol):
-    """The whole world. `history` and `voters` are books that the judges keep of what was committed."""
+    """The whole world. Checkers keep `history` and `voters`, their record of the committed log."""
 
     @property
     def options(self) -> SimulationOptions: ...

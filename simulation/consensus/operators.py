@@ -1,8 +1,8 @@
-"""Whoever runs the simulated cluster: adds, removes and replaces voters, hands the leadership over, and waits for answers.
+"""The operators of the simulated cluster: they add, remove and replace voters, transfer the leadership, and wait for answers.
 
-A change is asked of whoever leads, now and then of somebody else. It must be answered within its timeout as long as the asked
-process lives (L6), and what was answered as done must be committed (S12). A disk that was replaced is followed up until the new
-replica stands in the voter set in the place of the old one: unless the nodes do that by themselves (auto-join).
+A change is asked of the leader, and sometimes of another node. It must be answered within its timeout as long as that process
+lives (L6), and a change that was answered as done must be committed (S12). After a disk was replaced, operators ask for changes
+until the new replica has the place of the old one among the voters, unless the nodes do that by themselves (auto-join).
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from .process import SimulatedProcess
 
 TIMEOUTS_MS = (100, 600, 2_000, 2_000)
 GRACE_MS = 3_000
-"""An answer may wait for the disk."""
+"""Additional time for an answer that waits for the disk."""
 LEADERLESS_US = 100_000
 PATIENCE = 20
-"""How often a change is put off because nobody leads."""
+"""Number of times that a change is postponed because there is no leader."""
 FOLLOW_UP_US = 300_000
 FOLLOW_UPS_MAX = 30
 
 
 class Asked(NamedTuple):
-    """A change that was put to a process, by that machine's clock. `sets` of voters were committed by then."""
+    """A change that a process was asked for, with a deadline on its machine's clock. `sets`: number of voter sets that were
+    committed before.
+    """
 
     process: SimulatedProcess
     request: VoterChangeRequest
@@ -46,7 +48,7 @@ class Asked(NamedTuple):
 
 
 class Operators(Checker):
-    """All of one world."""
+    """The operators of one world."""
 
     def __init__(self, world: Cluster) -> None:
         super().__init__(world)
@@ -64,7 +66,9 @@ class Operators(Checker):
     def ask(
         self, request: VoterChangeRequest, timeout_ms: int, process: SimulatedProcess | None = None, left: int = PATIENCE
     ) -> None:
-        """Of that process, else of the newest leader or, one time in ten, anybody. While nobody leads it is mostly put off."""
+        """Ask that process; without one, the newest leader or, one time in ten, any process. Without a leader the request is
+        mostly postponed.
+        """
         if self._world.is_healed:
             return
         if process is None:
@@ -111,7 +115,7 @@ class Operators(Checker):
             raise Violation(f"S12 n{asked.process.node_id} answers {request} as done, and it is not committed")
 
     def unanswered(self) -> str | None:
-        """A change that ought to have its answer. Who stays broken for good, with a full disk perhaps, owes none."""
+        """Describe a change that should have its answer; None if there is none. Nodes that stay broken for good owe no answer."""
         for number, (process, request, due_ms, _) in list(self._waiting.items()):
             if process.dead:
                 del self._waiting[number]
@@ -124,7 +128,7 @@ class Operators(Checker):
     # Changes that come too early
 
     def be_hasty(self) -> None:
-        """The next leader is asked for a change before it can have committed anything."""
+        """Ask the next leader for a change before it can have committed anything."""
         self._hasty += 1
 
     def on_state(self, process: ObservedProcess) -> None:
@@ -142,7 +146,7 @@ class Operators(Checker):
     # Replaced disks
 
     def follow_up(self, machine: Machine, former: ReplicaKey, left: int = FOLLOW_UPS_MAX) -> None:
-        """See to it that `machine` votes again, under its new key."""
+        """Ask for changes until `machine` votes again, under its new key."""
         if not left or self._world.is_healed or self._world.options.auto_join or machine.key == former:
             return
         voters = self._world.newest_voters()

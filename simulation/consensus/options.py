@@ -1,6 +1,6 @@
-"""What a seed draws before it begins: who takes part, how bad the network and the disks are, and which faults strike.
+"""The options that a seed draws before it begins: nodes, quality of the network and the disks, and enabled faults.
 
-Swarm testing: a seed uses only some kinds of trouble, so that each kind is also seen without the others masking it.
+Swarm testing: a seed enables only some faults, because a fault can hide the effects of another one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class NetworkOptions(msgspec.Struct, frozen=True):
     response_loss: int = 0
     duplicates: int = 0
     replays: int = 0
-    """Messages that come once more, seconds later."""
+    """Messages that arrive once more, seconds later."""
     reordering: bool = False
 
 
@@ -27,7 +27,7 @@ CALM = NetworkOptions()
 
 
 class Strike(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One fault that strikes: when, which, and the how-manieth of its kind the seed drew."""
+    """One strike of a fault: time, name of the fault, and number among the strikes of that fault."""
 
     time_us: int
     fault: str
@@ -35,7 +35,7 @@ class Strike(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class RaftTuning(msgspec.Struct, frozen=True):
-    """RaftConfig's knobs where a seed turns them: what a constant hides, a drawn value shows (TigerBeetle's buggify)."""
+    """Settings of RaftConfig that a seed can draw: drawn values show bugs that a constant hides (TigerBeetle's buggify)."""
 
     election_timeout_ms: int = 300
     retry_backoff_ms: int = 20
@@ -58,7 +58,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     apply_delay_us: int
     propose_interval_us: int
     read_interval_us: int
-    """Between two linearizable reads, asked of everybody who believes to lead; 0: none."""
+    """Interval between two linearizable reads, of every process that believes to lead; 0: no reads."""
     clock_drift: bool
     fetch_max_bytes: int
     segment_bytes: int
@@ -69,28 +69,28 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     short_reads: int = 0
     """Log reads for a follower, per thousand, that return one batch although there are more."""
     clients: int = 0
-    """Clients that append and read, one call after the other, and whose history is checked."""
+    """Number of clients that append and read, one call after the other, and whose history is checked."""
     client_interval_us: int = 50_000
     snapshot_interval_us: int = 0
-    """Mean time between two snapshots of a node's own; 0: none are taken."""
+    """Mean time between two snapshots of a node; 0: nodes take no snapshots."""
     snapshots_kept: int = 2
     snapshot_chunk_bytes: int = 1024 * 1024
     dynamic_voters: bool = False
-    """The voters live in the log: `voters` of them to begin with, and every other node may become one."""
+    """True if the voters are in the log: `voters` of them at first, and every other node can become one."""
     auto_join: bool = False
-    """Nodes that are no voters make themselves voters."""
+    """True if observers make themselves voters."""
     heals_everything: bool = True
-    """False: only a random core with a majority heals, what is wrong outside stays so for ever."""
+    """False: only a random core with a majority heals, and all other nodes stay broken for ever."""
     rots_in_the_end: bool = False
-    """When everything has healed and come together, the leader's newest snapshot rots, and a node needs just that."""
+    """True if the leader's newest snapshot rots after all nodes have come together, and a node needs that snapshot."""
 
     def random(self, component: str) -> Random:
-        """The component's own generator: another component that draws more or less does not shift its draws."""
+        """Return the component's own generator, whose draws do not depend on the draws of other components."""
         return Random(f"{self.seed}/{component}")
 
 
 def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms: int | None = None) -> SimulationOptions:
-    """The options of `seed`."""
+    """Draw the options of `seed`."""
     random = Random(f"{seed}/options")
     network = NetworkOptions(
         delay_us=random.choice((200, 1_000, 5_000, 20_000)),
@@ -141,7 +141,7 @@ def draw_options(seed: int | str, fault_names: Iterable[str], *, fault_phase_ms:
 
 
 def _milder(options: SimulationOptions, random: Random) -> SimulationOptions:
-    """Leaders that last: a change of the voters takes a while, and where hardly anybody leads hardly any is made."""
+    """Return milder options, with leaders that last: a change of the voters takes a while, and needs a leader."""
     network = options.network
     return msgspec.structs.replace(
         options,

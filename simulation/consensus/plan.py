@@ -1,11 +1,10 @@
-"""The trouble of a run as data: what is drawn before it begins, and the list of strikes that hit it.
+"""The plan of a run as data: the options that are drawn before it begins, and the list of strikes.
 
-Theory of operation. A seed draws its options and then its strikes: when which fault strikes. A strike is a time, the fault's name
-and a number; whatever the fault draws while it strikes comes from a generator of its own, named by the seed, the fault and
-that number. So a strike can be left out and the others still do what they did, as far as the world still is the same. A run is
-therefore a *plan* — options, strikes, perhaps an end — that can be kept in a file, played again, and shrunk (shrink.py)
-to the few strikes that matter. A kept plan holds the drawn values, not the seed they came from: it means the same when later
-versions draw differently.
+Theory of operation. A seed draws its options and then its strikes. A strike is a time, the name of a fault and a number. The
+fault draws everything else from a generator of its own, named by the seed, the fault and that number. So a strike can be left out
+and the others still do the same, as far as the world is still the same. A run is therefore a *plan* (options, strikes, perhaps an
+end) that can be kept in a file, played again, and shrunk (shrink.py) to the few strikes that matter. A plan holds the drawn
+values and not their seed, so it stays valid when later versions draw differently.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ VERSION = 1
 
 
 class PlanError(ValueError):
-    """A file that is no plan; says what is wrong and what to do."""
+    """An invalid plan file; the text says what is wrong and what to do."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A run. `world` is "consensus" or "metadata"; `mutant` is planted first; `until_us`, if given, ends the run there without
-    a verdict on what comes later; `asks` leaves out all but some of what leaders would be asked for (World.asks). `rule` is the
-    invariant that this plan is kept for, "" if none. `refine`: every step is held against the model (reference/).
+    """A run. `world` is "consensus" or "metadata", and `mutant` is planted first. `until_us` ends the run without a verdict on
+    later events. `asks` limits the proposals and reads of the workload (World.asks). `rule` is the invariant that the plan
+    breaks, "" if it breaks none. With `refine`, every step is compared with the model (reference/).
     """
 
     version: int = VERSION
@@ -45,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw_strikes(options: SimulationOptions) -> tuple[Strike, ...]:
-    """All strikes of the fault phase, by time."""
+    """Draw all strikes of the fault phase, in the order of time."""
     strikes: list[Strike] = []
     end_us = options.fault_phase_ms * 1000
     for name in options.faults:
@@ -62,22 +61,22 @@ def draw_strikes(options: SimulationOptions) -> tuple[Strike, ...]:
 
 
 def strike_seed(options: SimulationOptions, strike: Strike) -> str:
-    """The seed of the strike's own generator."""
+    """Return the seed of the strike's own generator."""
     return f"{options.seed}/fault/{strike.fault}/{strike.number}"
 
 
 def encode(plan: Plan) -> bytes:
-    """A plan as a JSON document for people: indented, with a newline at its end."""
+    """Return a plan as an indented JSON document with a newline at its end."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
 
 
 def decode(data: bytes, source: str) -> Plan:
-    """The plan in a JSON document. PlanError names `source`, what is wrong, and the next step."""
+    """Return the plan in a JSON document. PlanError names `source`, the error and the next step."""
     try:
         plan = decode_json(data, Plan)
     except BadJson as error:
         raise PlanError(
-            f"{source} is no fault plan: {error}. Make one with: kraftlab sim --seed S --shrink --write-plan FILE"
+            f"{source} is not a fault plan: {error}. Make one with: kraftlab sim --seed S --shrink --write-plan FILE"
         ) from error
     if plan.version != VERSION:
         raise PlanError(f"{source} is a fault plan of version {plan.version}, this is version {VERSION}: shrink its seed again")

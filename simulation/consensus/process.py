@@ -1,10 +1,10 @@
 """One incarnation of a node: a RaftNode with the real outbox and the real storage code, driven as the real driver drives them.
 
-`step` hands the node one event and carries out its effects in order; between any two of them the process can be made to die
-(`crash_in_effects`), or while a flush or an election state is on its way to the disk (`crash_in_flush_of_bytes`,
-`crash_in_store`). The log is appended to at once and flushed behind: one flush at a time, which takes what is staged when it
-begins and is durable when it ends. Election states are stored the same way, the newest one standing for those before it. How
-the state machine is fed is in applying.py, what concerns snapshots in snapshot_work.py.
+`step` hands the node one event and carries out its effects in order. Faults can end the process between two effects
+(`crash_in_effects`), during a flush (`crash_in_flush_of_bytes`) or during the store of an election state (`crash_in_store`).
+Appends reach memory at once and the disk later: one flush at a time takes everything that is staged when it begins, and the data
+is durable when it ends. Election states are stored the same way; the newest one replaces earlier ones that still wait. The state
+machine is fed in applying.py, and snapshots are in snapshot_work.py.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ EVENT_KINDS: dict[type, int] = {kind: number for number, kind in enumerate(Event
 
 
 class SimulatedProcess:
-    """Made by Machine.boot; `dead` for ever once it has crashed or stopped."""
+    """A process that Machine.boot has started. A process that has crashed or stopped is `dead` for ever."""
 
     def __init__(self, machine: Host, store: MetadataStore) -> None:
         world = machine.world
@@ -80,23 +80,23 @@ class SimulatedProcess:
         self.outbox = Outbox()
         self.inbound: dict[int, Inbound] = {}
         self.asked: dict[int, Answered] = {}
-        """Changes of voters that were asked of this very process, and who waits."""
+        """By token, the callbacks for changes of voters that this process was asked for."""
         self.state_machine = world.make_state_machine(self.node_id)
         self.applying = Applying(self)
         self.crash_in_effects: int | None = None
         self.crash_in_flush_of_bytes: int | None = None
-        """Power goes during the next flush that writes at least so much, or installs a snapshot."""
+        """Power goes during the next flush that writes at least so many bytes or installs a snapshot; None: it does not."""
         self.crash_in_store = False
         self.flush: tuple[Taken, int] | None = None
         self.storing: StoreElectionState | None = None
         self.election_store = store.election_store
         self.is_leading = False
-        """Whether it led when the newest step began (during the step) or ended."""
+        """True if the process led before the current step, or after the newest step."""
         self.key = machine.key
         self.voter_trail: VoterTrail = world.voters.trail_of(machine.durable)
-        """The voter sets of this node's log, by the simulation's own reckoning."""
+        """The voter sets of this node's log, as the simulation has read them from batches."""
         self.repair_until = store.boot.repair_until
-        """Storage has found rot: whatever lies below must be fetched again first."""
+        """Offset up to which the log must be fetched again, since storage has found rot; 0: nowhere."""
         self._latency = machine.disk_random
         self._short_reads = world.options.short_reads
         self._next_token = 1
@@ -107,9 +107,9 @@ class SimulatedProcess:
         self._to_store: StoreElectionState | None = None
         self._has_rubbish = False
         self.reads: dict[int, tuple[int, ReadDone | None]] = {}
-        """Linearizable reads without an answer so far: token → what was committed when they were asked, and who asked."""
+        """Linearizable reads without an answer so far: token → (committed offset when it was asked, callback)."""
         self._timer_ms = NEVER_MS
-        """The deadline of the timer that is armed; NEVER_MS: none."""
+        """The deadline of the armed timer; NEVER_MS: no timer is armed."""
         self._timer_us = 0
         self._seen: object = None
         self._local: deque[Event] = deque()
@@ -124,7 +124,7 @@ class SimulatedProcess:
         self.snapshots = SnapshotWork(self, self.applying, store)
         self.snapshots.load_newest()
         self.quorum, self.local_log = self.raft.quorum, self.raft.local_log
-        """Two parts of the node, for who looks at them at every step."""
+        """Two parts of the node that every step looks at."""
         self._record = world.transcript.gathered.append
         self._checkers = world.checkers
         self._network = world.network
@@ -132,11 +132,11 @@ class SimulatedProcess:
         self._trace = TraceWriter(world.trace, self.raft, world.now_us) if world.trace is not None else None
         self._is_watched = world.transcript.is_read or self._trace is not None or world.checkers.watch_steps
         self._deadline_ms = self.raft.next_deadline_ms()
-        """As of the newest step."""
+        """The core's next deadline after the newest step."""
         self._arm_timer(self._deadline_ms)
 
     def _handlers(self) -> dict[type[Effect], Callable[[Any], None]]:
-        """The handler of each type of effect."""
+        """Return the handler of each type of effect."""
         return Shell(
             log=self,
             applier=self.applying,
@@ -156,7 +156,7 @@ class SimulatedProcess:
     # Steps
 
     def step(self, event: Event) -> Effects:
-        """One event and everything it leads to without time passing. The effects of this one event."""
+        """Hand the node one event, and everything that follows without delay. Return the effects of the event itself."""
         if self.dead:
             return []
         effects = self._step(event)
@@ -200,7 +200,7 @@ class SimulatedProcess:
         return effects
 
     def _show(self, event: Event, effects: Effects) -> None:
-        """To who reads the transcript or the trace, or judges every step."""
+        """Show the step to the transcript, the trace and checkers of every step."""
         world = self.world
         if world.transcript.is_read:
             world.transcript.show(world.now_us, self.node_id, event, self.quorum.state, self.local_log, effects)
@@ -209,7 +209,7 @@ class SimulatedProcess:
         world.checkers.on_step(self, event, effects)
 
     def _crashes_here(self) -> bool:
-        """Power goes if as many effects as the fault has drawn were carried out."""
+        """Count down to the effect at which power goes. Return True if the process is dead."""
         assert self.crash_in_effects is not None
         self.crash_in_effects -= 1
         if self.crash_in_effects < 0:
@@ -217,7 +217,7 @@ class SimulatedProcess:
         return self.dead
 
     def end_of(self, error: DiskFailed | LogCorrupt) -> None:
-        """A disk that fails for good ends the process. If an fsync did, what was not synced may be gone as well."""
+        """End the process because its disk fails. After a failed fsync, unsynced data can be lost as well."""
         if isinstance(error, LogCorrupt) and not self.machine.has_rotten_log:
             raise error
         self.machine.crash(power_cut=isinstance(error, FsyncFailed), reason=str(error))
@@ -227,9 +227,9 @@ class SimulatedProcess:
             self.world.moved(trace.move.source, trace.move.target)
 
     def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
-        """True if the process is dead or stands still: the action comes never, or later.
+        """Return True if the process is dead, or paused: then the action runs when the pause ends.
 
-        What happens all the time looks first whether the machine has ever been paused.
+        Callers on hot paths check first if the machine was ever paused.
         """
         if self.dead:
             return True
@@ -242,7 +242,7 @@ class SimulatedProcess:
     # Time
 
     def _arm_timer(self, deadline_ms: int) -> None:
-        """For an earlier deadline than that of the timer that is armed; NEVER_MS and later ones need none."""
+        """Arm the timer, unless it is armed for an earlier time. NEVER_MS needs no timer."""
         if deadline_ms >= NEVER_MS:
             return
         world = self.world
@@ -269,7 +269,7 @@ class SimulatedProcess:
             raise AssertionError(f"{self.raft!r} still wants a timer at {self._deadline_ms} after it fired at {now_ms}")
 
     def clock_changed(self) -> None:
-        """The machine's clock jumped, or runs at another rate: the timer that is armed rings at the wrong time."""
+        """Arm the timer again, since the machine's clock has jumped or changed its rate."""
         self._timer_ms = NEVER_MS
         self._arm_timer(self._deadline_ms)
 
@@ -284,7 +284,7 @@ class SimulatedProcess:
         self.step(RequestReceived(token, inbound.caller.key, inbound.request))
 
     def answered(self, correlation: int, source: int, response: Response, again: bool = False) -> None:
-        """An answer, or one `again`: the shell lets that through, to see what the core makes of it."""
+        """Receive an answer. A repeated answer (`again`) reaches the core as well, which must ignore it."""
         if self.dead or (self.machine.paused_until_us and self.is_still(self.answered, correlation, source, response, again)):
             return
         if self._outstanding.pop(correlation, None) is not None or again:
@@ -316,7 +316,7 @@ class SimulatedProcess:
             self._release_send(send)
 
     def _time_out(self, timeout_ms: int) -> None:
-        """The oldest request with this timeout may be overdue; those that were answered need no event of their own."""
+        """Fail the oldest request with this timeout if it is overdue. Answered requests are dropped here."""
         if self.dead or (self.machine.paused_until_us and self.is_still(self._time_out, timeout_ms)):
             return
         waiting = self._timeouts[timeout_ms]
@@ -340,7 +340,7 @@ class SimulatedProcess:
         if self.outbox.put(reply):
             self._release_reply(reply)
 
-    # A message leaves; whatever it claims must be on disk by now.
+    # Messages leave here: everything that they claim must be on the disk by now.
 
     def _release_send(self, send: Send) -> None:
         self._checkers.sent(self, send)
@@ -476,17 +476,19 @@ class SimulatedProcess:
         if not self.is_still(self._read_done, event):
             self.step(event)
 
-    # What is asked of it
+    # Requests
 
     def ask(self, request: VoterChangeRequest, then: Answered) -> None:
-        """A change of the voters, asked of this process as the driver's `ask` does. `then` gets the answer, unless it dies."""
+        """Ask this process for a change of the voters, as the driver's `ask` does. `then` gets the answer, unless the process
+        dies.
+        """
         token = self._next_token
         self._next_token += 1
         self.asked[token] = then
         self.step(RequestReceived(token, self.key, request))
 
     def propose(self, body: bytes, record_count: int) -> bool:
-        """Append a batch as leader; acknowledged when this process applies it while it still leads."""
+        """Append a batch as leader. It is acknowledged when this process applies it while it still leads."""
         if self.dead or self.machine.paused_until_us > self.world.now_us:
             return False
         for effect in self.step(Propose(self.quorum.epoch, body, record_count)):
@@ -497,8 +499,8 @@ class SimulatedProcess:
         return False
 
     def read(self, then: ReadDone | None = None) -> None:
-        """A linearizable read, of a process that may be wrong about its leadership, or stand still first. `then` is called with
-        True when the state machine shows what the read may see, with False if the read is refused, never if the process ends.
+        """Ask for a linearizable read. The process can be wrong about its leadership, or paused. `then` is called with True when
+        the state machine has applied enough, with False if the read is refused, and never if the process ends.
         """
         if self.is_still(self.read, then):
             return
@@ -519,7 +521,7 @@ class SimulatedProcess:
             self.applying.show(effect.offset, then)
 
     def shut_down(self, linger_us: int, down_us: int) -> None:
-        """Graceful stop: tell the others, stay a moment, end; come back after `down_us`."""
+        """Stop gracefully: notify the other nodes, wait for `linger_us`, end, and start again after `down_us`."""
         self.is_stopping = True
         if not self.is_still(self.shut_down, linger_us, down_us):
             self.step(ShutdownAsked())

@@ -1,7 +1,7 @@
-"""Runs seeds and says what came of them: the plain functions behind `kraftlab sim`.
+"""Plays seeds and plans, and returns their results: the functions of `kraftlab sim`.
 
-`run_seed` plays one seed in this process, `run_plan` what a seed has drawn or a file holds; `run_many` plays many seeds, over
-several processes if asked, and yields results in the order of the seeds. A result is small and picklable.
+`run_seed` plays one seed in this process, and `run_plan` a plan that was drawn or read from a file. `run_many` plays many seeds,
+in several processes if asked, and yields results in the order of the seeds. A result is small and picklable.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ def game_of(world: str) -> Game:
 
 
 OWN_RULES = frozenset(error.__name__ for error in (InvariantViolation, LogTruncationRefused, CorruptBatch, LogCorrupt))
-"""Errors by which core and storage say that a rule of theirs is broken."""
+"""Errors that core and storage raise when one of their own rules is broken."""
 
 
 class SeedResult(NamedTuple):
-    """What one seed did. `violations` is empty if all is well; then `tail`, the last lines of its transcript, is, too. Real times
-    are not determined by the seed.
+    """The result of one seed. `violations` is empty if no rule broke; then `tail`, the last lines of the transcript, is empty as
+    well. Real times are not determined by the seed.
     """
 
     seed: int
     trace_hash: str
     steps: int
     ended_us: int
-    """The virtual time at which the run ended: if a rule broke, when."""
+    """The virtual time at which the run ended or a rule broke."""
     voters: int
     observers: int
     faults: tuple[str, ...]
@@ -76,7 +76,8 @@ class SeedResult(NamedTuple):
     acknowledged: int
     reads: int
     asked: int
-    """Of the workload: proposals, linearizable reads and calls of clients; with controllers, what their administrator did."""
+    """Size of the workload: proposals, linearizable reads and calls of clients; with controllers, the administrator's requests.
+    """
     epochs: int
     mended_logs: int
     violations: tuple[str, ...]
@@ -85,11 +86,11 @@ class SeedResult(NamedTuple):
     processor_s: float
     coverage: Coverage
     calls: int
-    """Calls of clients whose history was checked."""
+    """Number of clients' calls whose history was checked."""
     excuse: str | None
-    """Why less than liveness could be demanded after the heal, computed from the world; None: all of it was."""
+    """The reason why liveness was impossible after the heal, computed from the world; None: liveness was shown."""
     plan: Plan
-    """What was played, to play it again."""
+    """The plan of the run, to play it again."""
 
     @property
     def simulated_ms(self) -> int:
@@ -97,12 +98,12 @@ class SeedResult(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """The invariant that was broken: what a violation begins with; "" if none was."""
+        """The broken invariant, with which the violation begins; "" if none was broken."""
         return self.violations[0].partition(" ")[0].rstrip(":") if self.violations else ""
 
     @property
     def breaks_invariant(self) -> bool:
-        """True if a rule of ours was broken, by a checker's word or that of the code under test; False after a mere crash."""
+        """True if a checker, or the code under test itself, found a broken rule; False after another exception."""
         return bool(re.fullmatch(r"[SLDM]\d+", self.rule)) or self.rule in OWN_RULES
 
     @property
@@ -170,11 +171,9 @@ def run_seed(
     refine: bool = False,
     make_world: WorldFactory | None = None,
 ) -> SeedResult:
-    """Play one seed. `faults` limits what may be drawn, `write` gets one line per step, `trace` NDJSON, `mutant` plants a bug.
-
-    With `refine`, or a bug that only it sees, every step is held against the model (reference/).
-
-    Another `make_world` runs another state machine, or has another workload.
+    """Play one seed. `faults` limits the faults that are drawn, `write` gets one line per step, `trace` NDJSON, `mutant` plants a
+    bug. With `refine`, or a bug that needs it, every step is compared with the model (reference/). Another `make_world` runs
+    another state machine or workload.
     """
     game = game_of(world)
     bug = game.mutants[mutant] if mutant else None
@@ -187,7 +186,7 @@ def run_seed(
 def options_for(
     bug: Mutant[Seeds] | None, seed: int, faults: Iterable[str] | None, fault_phase_ms: int | None = None
 ) -> SimulationOptions:
-    """What the seed draws, in the weather that the bug needs."""
+    """Draw the options of a seed, in the weather that the bug needs."""
     options = draw_options(seed, FAULTS if faults is None else faults, fault_phase_ms=fault_phase_ms)
     return options if bug is None or bug.limits.weather is None else bug.limits.weather(options)
 
@@ -200,7 +199,7 @@ def run_plan(
     with_mutant: bool = True,
     with_tail: bool = True,
 ) -> SeedResult:
-    """Play what a plan says, with or without the bug that it plants."""
+    """Play a plan, with or without the bug that it plants."""
     with planted(game_of(plan.world).mutants[plan.mutant] if plan.mutant and with_mutant else None):
         return play(plan.options, world=plan.world, plan=plan, write=write, trace=trace, refine=plan.refine, with_tail=with_tail)
 
@@ -217,9 +216,8 @@ def play(
     make_world: WorldFactory | None = None,
     with_tail: bool = True,
 ) -> SeedResult:
-    """Play a world with these options, with the strikes they draw or those of `plan`. `mutant` is only noted in the result.
-
-    A run that broke a rule is played once more for its `tail`, unless that is not wanted.
+    """Play a world with these options and the strikes of `plan`; without a plan, the options draw them. `mutant` is only noted in
+    the result. With `with_tail`, a run that broke a rule is played once more for its last lines.
     """
     make = make_world or game_of(world).make_world
 
@@ -282,7 +280,7 @@ def _play(
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """A world makes hardly any cycles until it ends, and is short-lived: nothing is collected before it is all garbage."""
+    """Keep the garbage collector off during a run: a world is short-lived, and makes hardly any cycles before it ends."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -293,7 +291,7 @@ def collector_at_rest() -> Iterator[None]:
 
 
 def _run(world: World) -> tuple[str, ...]:
-    """The violations."""
+    """Run the world and return its violations."""
     try:
         world.run()
     except Violation as error:
@@ -315,7 +313,7 @@ def run_many(
     mutant: str | None = None,
     refine: bool = False,
 ) -> Iterator[SeedResult]:
-    """Play seeds, in this process or in several; results come in the order of the seeds."""
+    """Play seeds in this process or in several. Results come in the order of the seeds."""
     run = partial(run_seed, world=world, faults=None if faults is None else tuple(faults), mutant=mutant, refine=refine)
     return done_by(processes, run, seeds)
 

@@ -1,14 +1,15 @@
-"""From a failing run to the few faults that matter: delta debugging on the plan.
+"""Shrinks the plan of a failing run to the few faults that matter, by delta debugging.
 
-Theory of operation. A plan is smaller if it strikes less often, then if fewer nodes take part for a shorter time, less is asked
-of them, and less is wrong with their network, disks and clocks. A candidate is played and kept if it breaks the *same* rule;
-what it breaks later or elsewhere does not count. Every run ends soon after the time at which the rule broke in the plan kept
-last (the bound on steps), so a candidate that breaks nothing costs little. The order pays: first no strikes at all, then a
-simpler world, since that is played faster, then kinds of strikes by delta debugging (checking/ddmin.py), then single strikes
-likewise, then milder ones in their place, then the world again. Rounds repeat until one brings nothing; a plan that was played
-in vain is not played again. Since every strike draws from its own generator, leaving one out does not change what the others are.
+Theory of operation. A plan is smaller if it has fewer strikes, then if it has fewer nodes, a shorter time, less workload, and a
+better network, disks and clocks. A candidate is played, and kept if it breaks the *same* rule; other rules do not count. Every
+run ends soon after the time at which the newest kept plan broke the rule, so a candidate that breaks nothing costs little.
 
-The result is minimal in the sense that no single strike, and no single simplification, can be left out; there may be others.
+The order saves time: first no strikes at all, then a simpler world, which is played faster. Then come kinds of strikes and single
+strikes by delta debugging (checking/ddmin.py), milder strikes in their place, and the world again. Rounds repeat until one
+changes nothing. A plan that was played without success is not played again. Every strike draws from its own generator, so leaving
+one out does not change the others.
+
+The result is minimal in the sense that no single strike and no single simplification can be left out. There can be other minima.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from .plan import Plan
 from .runner import SeedResult
 
 GRACE_US = 500_000
-"""A candidate may break the rule so much later than the plan it came from."""
+"""Time by which a candidate can break the rule later than the plan it came from."""
 HEAL_AFTER_MS = 200
-"""So long after the last strike everything may heal."""
+"""Time after the last strike until the heal."""
 ROUNDS_MAX = 8
 
 Play = Callable[[Plan], SeedResult]
@@ -35,8 +36,8 @@ Simpler = Callable[[SimulationOptions], SimulationOptions]
 
 
 class Shrunk(NamedTuple):
-    """`plan` breaks the rule as `result` shows; `runs` were played to find it. `is_least`: nothing of it can go alone; False if
-    the search was ended.
+    """The smallest plan that was found, its result, and the number of runs that were played. `is_least`: nothing of the plan can
+    be left out alone; False if the search was ended early.
     """
 
     plan: Plan
@@ -54,7 +55,7 @@ def _options(**changes: object) -> Simpler:
 
 
 def _rarely(name: str, interval_us: int) -> Simpler:
-    """An interval of at least so long; 0 is never."""
+    """Return a simplification that makes an interval at least so long; 0 means never."""
 
     def rarer(options: SimulationOptions) -> SimulationOptions:
         now_us = getattr(options, name)
@@ -74,7 +75,7 @@ CALMER: tuple[tuple[str, Simpler], ...] = (
     ("everything heals", _options(heals_everything=True)),
     ("nothing rots in the end", _options(rots_in_the_end=False)),
 )
-"""The troubles that a world has all the time, each with the change that ends it."""
+"""The permanent troubles of a world, each with the change that ends it."""
 SIMPLER: tuple[tuple[str, Simpler], ...] = (
     ("a good network", _options(network=CALM)),
     *CALMER,
@@ -111,19 +112,19 @@ MILDER = {
     "replace-disk": "kill",
     "clock-rate": "pause",
 }
-"""The milder fault that may take the place of a fault."""
+"""The milder fault that can replace a fault."""
 
 
 def weather(options: SimulationOptions) -> tuple[str, ...]:
-    """The troubles of a world that are not strikes, each by the name of its absence: "no request is lost"."""
+    """Return the permanent troubles of a world, each by the name of its absence: "no request is lost"."""
     return tuple(name for name, calmer in CALMER if calmer(options) != options)
 
 
 class _Shrinking:
-    def __init__(self, result: SeedResult, play: Play, tell: Callable[[str], None], is_over: Callable[[], bool]) -> None:
+    def __init__(self, result: SeedResult, play: Play, report: Callable[[str], None], is_over: Callable[[], bool]) -> None:
         self.rule = result.rule
         self.play = play
-        self.tell = tell
+        self.report = report
         self.is_over = is_over
         self.runs = 0
         self.asked = result.asked
@@ -132,7 +133,7 @@ class _Shrinking:
         self._in_vain: set[bytes] = set()
 
     def takes(self, candidate: Plan) -> bool:
-        """Play it; if it breaks the same rule it is the plan from now on."""
+        """Play the candidate, and keep it as the plan if it breaks the same rule."""
         key = msgspec.msgpack.encode(candidate)
         if key in self._in_vain or self.is_over():
             return False
@@ -156,7 +157,7 @@ class _Shrinking:
             self._make_simpler(SIMPLER, halvings=len(SIMPLER))
             self._make_smaller()
             self._ask_less()
-            self.tell(f"{len(self.plan.strikes)} strikes after {self.runs} runs")
+            self.report(f"{len(self.plan.strikes)} strikes after {self.runs} runs")
             if is_least := self.plan == before and not self.is_over():
                 break
             if self.is_over():
@@ -167,7 +168,7 @@ class _Shrinking:
         return msgspec.structs.replace(self.plan, strikes=tuple(strikes))
 
     def _drop_strikes(self) -> None:
-        """Kinds, then single ones."""
+        """Drop kinds of strikes, then single strikes."""
         kinds = tuple(dict.fromkeys(strike.fault for strike in self.plan.strikes))
         smallest(kinds, lambda left: self.takes(self._with(strike for strike in self.plan.strikes if strike.fault in left)))
         smallest(self.plan.strikes, lambda left: self.takes(self._with(left)))
@@ -180,7 +181,7 @@ class _Shrinking:
                 self.takes(self._with(taken if other == strike else other for other in self.plan.strikes))
 
     def _make_simpler(self, steps: Sequence[tuple[str, Simpler]], halvings: int) -> None:
-        """Apply all of the steps at once, or what can be had of each half, and so on."""
+        """Apply all of the steps at once; if that fails, try each half of them, and so on."""
         options = self.plan.options
         for _, simpler in steps:
             options = simpler(options)
@@ -195,7 +196,7 @@ class _Shrinking:
             next((candidate for candidate in smaller(self.plan) if self.takes(candidate)), None)
 
     def _ask_less(self) -> None:
-        """Nothing, or the shortest stretch of what leaders are asked for that is found by halving what goes at either end."""
+        """Drop the workload; if that fails, cut it shorter at both ends, by ever smaller steps."""
         if not self.asked or self._asks(0, 0):
             return
         first, last = self.plan.asks or (0, self.asked)
@@ -212,7 +213,7 @@ class _Shrinking:
         return first <= last and self.takes(msgspec.structs.replace(self.plan, asks=(first, last)))
 
     def _trimmed(self, is_least: bool) -> Shrunk:
-        """The plan ends where the rule breaks, and lists only the faults that strike."""
+        """Return the plan with its end at the time of the violation, and with only the faults that strike."""
         kinds = tuple(sorted({strike.fault for strike in self.plan.strikes}))
         result = self.play(_with_options(self.plan, faults=kinds))
         plan = msgspec.structs.replace(result.plan, until_us=result.ended_us + 1)
@@ -220,7 +221,7 @@ class _Shrinking:
 
 
 def _cut_off(plan: Plan, ended_us: int) -> Plan:
-    """The plan of a run that ended then: later strikes never came, and a candidate need not be played for much longer."""
+    """Return the plan of a run that ended then, without later strikes and with an end soon after that."""
     until_us = ended_us + GRACE_US
     strikes = tuple(strike for strike in plan.strikes if strike.time_us <= ended_us)
     return msgspec.structs.replace(plan, strikes=strikes, until_us=min(until_us, plan.until_us or until_us))
@@ -231,12 +232,12 @@ def _with_options(plan: Plan, **changes: object) -> Plan:
 
 
 def _fewer(name: str) -> Callable[[Plan], Iterator[Plan]]:
-    """Plans with fewer nodes or clients of a kind, from 1 on."""
+    """Return a function that yields plans with fewer nodes or clients of a kind, from 1 on."""
     return lambda plan: (_with_options(plan, **{name: number}) for number in range(1, getattr(plan.options, name)))
 
 
 def _shorter(plan: Plan) -> Iterator[Plan]:
-    """Everything heals soon after the last strike."""
+    """Yield plans in which everything heals soon after the last strike."""
     last_us = max((strike.time_us for strike in plan.strikes), default=0)
     for wait_ms in (HEAL_AFTER_MS, 10 * HEAL_AFTER_MS):
         phase_ms = last_us // 1000 + wait_ms
@@ -245,7 +246,7 @@ def _shorter(plan: Plan) -> Iterator[Plan]:
 
 
 def _sooner(plan: Plan) -> Iterator[Plan]:
-    """All strikes earlier by as much, so that less is asked before."""
+    """Yield plans with all strikes earlier, so that the workload before them is smaller."""
     first_us = min((strike.time_us for strike in plan.strikes), default=0)
     for earlier_us in (first_us * 3 // 4, first_us // 2, first_us // 4):
         if earlier_us > 100_000:
@@ -254,21 +255,21 @@ def _sooner(plan: Plan) -> Iterator[Plan]:
 
 
 SMALLER = (_fewer("voters"), _fewer("observers"), _fewer("clients"), _shorter, _sooner)
-"""Fewer nodes and less time, each as candidates from the smallest on."""
+"""Reductions of nodes and time. Each yields candidates from the smallest on."""
 
 
 def shrink(
     result: SeedResult,
     play: Play,
-    tell: Callable[[str], None] = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Shrunk:
-    """The smallest plan found that breaks the rule that `result` broke. `play` plays a plan; `tell` hears of progress; once
-    `is_over` says so, what was found until then is the result.
+    """Return the smallest plan found that breaks the rule that `result` broke. `play` plays a plan, and `report` gets lines about
+    the progress. The search ends once `is_over` returns True.
     """
     if result.ok:
         raise ValueError(f"seed {result.seed} breaks no rule: there is nothing to shrink")
-    return _Shrinking(result, play, tell, is_over).run()
+    return _Shrinking(result, play, report, is_over).run()
 
 
 TEST = '''\
@@ -294,7 +295,7 @@ FOR_A_PLANTED_BUG = """assert run_plan(decode(PLAN, __file__)).rule == "{rule}",
 
 
 def regression_test(plan: Plan, violation: str) -> str:
-    """The text of a pytest module that plays the plan and demands that no rule breaks."""
+    """Return the text of a pytest module that plays the plan and checks that no rule breaks."""
     body = FOR_A_PLANTED_BUG.format(rule=plan.rule) if plan.mutant else FOR_A_BUG
     document = msgspec.json.format(msgspec.json.encode(plan), indent=2).decode().replace("\\", "\\\\")
     return TEST.format(

@@ -1,14 +1,13 @@
-"""A disk that keeps exactly what POSIX promises, and at a power cut forgets the rest.
+"""A simulated disk that keeps exactly the data that POSIX promises to keep. A power cut can lose all other data.
 
-Files are those of the disk model (`kraftlab.checking.disk_model`). A power cut reverts every 512-byte sector that was written
-since the last `fdatasync`, independently: lost, kept, or torn in the middle of a page. A directory entry that was created,
-renamed or removed and not fsynced is kept or lost by itself, but a rename loses no file: it keeps its old name, or has the new
-one, or both. A kill without a power cut (the process dies, the machine goes on) loses nothing but the open handles.
+Files are those of the disk model (`kraftlab.checking.disk_model`). A power cut treats every 512-byte sector that was written
+since the last `fdatasync` by itself: lost, kept, or torn in the middle of a page. A directory entry that was created, renamed or
+removed and not fsynced is kept or lost by itself. A rename loses no file: it has the old name, the new name, or both. A kill
+without a power cut (the process dies, the machine goes on) loses only open handles.
 
-Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and takes the dirty pages with it, a disk on
-which everything fails, a directory that refuses renames and removals.
-Bits rot where the fault atlas says (fault_atlas.py). Not modelled: misdirected writes, and sectors that keep an older unsynced
-version.
+Faults on demand: a power cut at the n-th operation, a full disk, an fsync that fails and loses the dirty pages, a disk on which
+everything fails, a directory that refuses renames and removals. The fault atlas decides where bits rot (fault_atlas.py). Not
+modelled: misdirected writes, and sectors that keep an older unsynced version.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kraftlab.quorum.storage.errors import DiskFailed, FsyncFailed, StorageFull
 
 
 class PowerCut(Exception):
-    """The operation that was asked for did not happen: the machine is off. Call `crash` next."""
+    """Power is gone, and the operation did not happen. `crash` must be called next."""
 
 
 class SimulatedFile:
@@ -35,7 +34,7 @@ class SimulatedFile:
         self._boot = file_system.boots
 
     def _operation(self, needs_space: bool = False) -> SimulatedFileSystem:
-        """Account for one operation on this file; raises what the file system was told to."""
+        """Count one operation on this file. Raises the errors of `SimulatedFileSystem.operation`."""
         file_system = self._file_system
         if self._boot != file_system.boots:
             raise AssertionError(f"{self.path}: used after the crash of the process that opened it")
@@ -71,11 +70,11 @@ class SimulatedFile:
         return len(self._inode.data)
 
     def close(self) -> None:
-        """Nothing to give up: handles die with the process."""
+        """Do nothing: handles die with the process."""
 
 
 class SimulatedFileSystem:
-    """Directories are created durably (storage creates them once); everything else follows the module's docstring."""
+    """The file system of one disk. Directories are durable at once, since storage creates them once."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -83,39 +82,41 @@ class SimulatedFileSystem:
         self._durable_names: dict[str, FileModel] = {}
         self._directories: dict[str, set[str]] = {}
         self._unsynced_names: dict[str, set[str]] = {}
-        """By directory: paths whose entry has changed since the directory was synced."""
+        """By directory, the paths whose entry has changed since the directory was synced."""
         self._renamed: dict[str, FileModel] = {}
-        """By old path: files that were renamed since, which keep the old name or get the new one."""
+        """By old path, files that were renamed since: each keeps the old name or gets the new one."""
         self.boots = 0
         self.operations = 0
         self.operations_left: int | None = None
-        """Operations that still succeed before the power goes; None: it stays."""
+        """Number of operations that still succeed before power goes; None: power stays."""
         self.syncs_left: int | None = None
-        """The same of fdatasync alone: what was written since the last one is then half-way to the platter."""
+        """Number of calls of fdatasync that still succeed before power goes; data written since the last one is half-way to the
+        disk then.
+        """
         self.full = False
         self.fsync_fails = False
         self.broken = False
-        """Every operation and every read fails for good."""
+        """True if every operation and every read fails."""
         self.refuses_names = False
-        """Renames and removals fail."""
+        """True if renames and removals fail."""
 
     @property
     def is_well(self) -> bool:
         return not (self.full or self.fsync_fails or self.broken or self.refuses_names)
 
     def heal(self) -> None:
-        """Nothing fails any more."""
+        """End all faults."""
         self.full = self.fsync_fails = self.broken = self.refuses_names = False
 
     def sync(self, path: str) -> None:
-        """Account for one of the fdatasyncs that still succeed."""
+        """Count one fdatasync. PowerCut if no more succeed."""
         assert self.syncs_left is not None
         if self.syncs_left <= 0:
             raise PowerCut(path)
         self.syncs_left -= 1
 
     def operation(self, path: str, needs_space: bool = False) -> None:
-        """Account for one operation; raises what it was told to."""
+        """Count one operation. PowerCut if no more succeed; DiskFailed or StorageFull if a fault is on."""
         self.operations += 1
         if self.operations_left is not None:
             if self.operations_left <= 0:
@@ -137,7 +138,7 @@ class SimulatedFileSystem:
         return SimulatedFile(self, path, inode)
 
     def read(self, path: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         inode = self._names.get(path)
         if inode is None:
             raise FileNotFoundError(path)
@@ -193,7 +194,7 @@ class SimulatedFileSystem:
         unsynced.clear()
 
     def crash(self, *, power_cut: bool) -> None:
-        """The process is gone; with a power cut, so is some of what was not synced. Handles from before are dead."""
+        """End the process: handles die. A power cut also loses some of the unsynced data and names."""
         self.boots += 1
         self.operations_left = self.syncs_left = None
         self.fsync_fails = False
@@ -219,14 +220,14 @@ class SimulatedFileSystem:
             unsynced.clear()
 
     def durable_bytes(self, path: str) -> bytes:
-        """The durable content of a file; empty if it has no durable name."""
+        """Return the durable content of a file; empty if its name is not durable."""
         inode = self._durable_names.get(path)
         return bytes(inode.durable()) if inode is not None and self._names.get(path) is inode else b""
 
     def flip(self, path: str, position: int, bit: int) -> None:
-        """One bit rots, of what programs see and of what the platter holds."""
+        """Flip one bit of a file's data, in memory and on the disk."""
         self._names[path].data[position] ^= 1 << bit
 
     def snapshot(self) -> dict[str, bytes]:
-        """Every file's bytes as programs see them, for tests."""
+        """Return the content of every file, as programs see it, for tests."""
         return {path: bytes(inode.data) for path, inode in sorted(self._names.items())}

@@ -1,4 +1,4 @@
-"""What must hold of snapshots: S13. What comes of loading them is S14's business."""
+"""The rules of snapshots: S13 and D3. S14 judges the state after a snapshot was loaded."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .observed import Observed, ObservedProcess
 
 
 class SnapshotsAreCommitted(Checker):
-    """S13: a snapshot ends at a committed position that its node knows to be committed; the log starts at the oldest kept; and
-    its bytes are the state at that position, the chain's crc there and the voters then in force.
+    """S13: a snapshot ends at a position that its node knows to be committed. Its content is the state at that position, the crc
+    of the chain and the voters there. The log starts at the oldest snapshot that is kept.
     """
 
     def __init__(self, world: Observed) -> None:
@@ -35,7 +35,7 @@ class SnapshotsAreCommitted(Checker):
         self._check_start(process)
 
     def on_install(self, process: ObservedProcess, effect: InstallSnapshot) -> None:
-        """What comes in has been verified, but must also be the right one."""
+        """Check that the verified snapshot is the committed one."""
         crc = self.world.history.crc_at(effect.id.offset)
         if not self.world.history.is_position(effect.id) or crc != effect.last_crc:
             raise Violation(f"S13 n{process.node_id} installs {effect.id} with crc {effect.last_crc:08x}, the chain's is {crc}")
@@ -44,7 +44,7 @@ class SnapshotsAreCommitted(Checker):
             raise Violation(f"S13 n{process.node_id} installs {effect.id}: its voters are {process.raft.voters}, not {committed}")
 
     def on_refused(self, process: ObservedProcess, snapshot: OffsetAndEpoch, reason: str) -> None:
-        """What comes from a leader holds as long as no snapshot has rotted; logs may have."""
+        """Check that a copy is only refused if a snapshot has rotted; rot in logs does not matter."""
         if self.world.has_equal_snapshots and not self.world.has_rotten_snapshots:
             raise Violation(f"D3 n{process.node_id} refuses its copy of {snapshot}, and no snapshot has rotted: {reason}")
 

@@ -1,9 +1,9 @@
-"""What a simulated process does with snapshots: takes its own, copies a leader's, reads pieces for others, loads the newest.
+"""The snapshots of a simulated process: takes snapshots, copies a leader's, reads chunks for followers, and loads the newest.
 
-As in the driver: own snapshots are frozen between two applies and then written batch by batch while everything else goes on; a
-copy is one sequence of open, store and verify; pieces for others are read in any order; the state machine goes on from the newest
-finished snapshot whenever the log begins beyond what it has applied; one that can not be read any more is written again. Every
-step takes its time, and power may go between any two of them, or in the middle of one.
+Everything is done as in the driver. An own snapshot is frozen between two applications and then written batch by batch while
+everything else goes on. A copy is a sequence of open, store and verify. Chunks for followers are read in any order. The state
+machine loads the newest finished snapshot whenever the log begins beyond its position. A snapshot that cannot be read any more is
+written again. Every step takes time, and power can go between two steps or during one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RETRY_US = 30_000
 
 
 class Writing:
-    """An own snapshot on its way to the disk: a file, its batches, its name."""
+    """An own snapshot that is being written: a file, then its batches, then its name."""
 
     def __init__(self, store: MetadataStore, context: SnapshotContext, frozen: FrozenState) -> None:
         self.id = context.id
@@ -42,10 +42,10 @@ class Writing:
         self._batches: Iterator[tuple[bytes, int]] = frozen.batches()
         self.writer: SnapshotWriter | None = None
         self.is_finished: bool | None = None
-        """Whether it counts; None: not there yet."""
+        """True if the finished file counts as a snapshot, None before it is finished."""
 
     def go_on(self) -> None:
-        """The next step."""
+        """Carry out the next step."""
         if self.writer is None:
             self.writer = self._store.writer(self.id, self._control)
             return
@@ -57,7 +57,7 @@ class Writing:
 
 
 class SnapshotWork:
-    """Of one process; see the module's docstring."""
+    """The snapshots of one process; see the module's docstring."""
 
     def __init__(self, process: Process, applying: Applying, store: MetadataStore) -> None:
         machine = process.machine
@@ -72,14 +72,14 @@ class SnapshotWork:
         self._is_ending_repair = False
         self._append_time_ms = 0
         self._to_replace: OffsetAndEpoch | None = None
-        """The newest, if it can not be read and another is to take its place as soon as there can be one."""
+        """The newest snapshot, if it cannot be read and has to be replaced as soon as possible; None: nothing to replace."""
         self.is_loading = False
         interval_us = self._world.options.snapshot_interval_us
         if interval_us:
             self._world.after(1 + int(self._random.random() * 2 * interval_us), self._take_now_and_then)
 
     def under_way(self) -> list[Callable[[], object]]:
-        """What is on its way to the disk right now: the next step of each."""
+        """Return the next step of each operation that is writing to the disk."""
         work: list[Callable[[], object]] = []
         if self._copying is not None:
             work.append(partial(self._store.snapshots.carry_out, self._copying))
@@ -92,21 +92,21 @@ class SnapshotWork:
     def _later(self, action: Callable[..., object], *arguments: object) -> None:
         self._world.after(self._process.latency_us(), action, *arguments)
 
-    # Own ones
+    # Own snapshots
 
     def applied(self, append_time_ms: int) -> None:
-        """The time of the newest batch that the state machine has."""
+        """Note the time of the newest applied batch."""
         self._append_time_ms = append_time_ms
 
     def rewrite(self, effect: RewriteSnapshot) -> None:
-        """Another is to take the place of one that can not be read."""
+        """Replace a snapshot that cannot be read."""
         is_news = self._to_replace is None
         self._to_replace = effect.id
         if is_news:
             self._later(self._replace)
 
     def _replace(self) -> None:
-        """Now or, as long as that can not be, again and again."""
+        """Take a snapshot, and try again until one replaces the unreadable one."""
         process = self._process
         if process.is_still(self._replace):
             return
@@ -117,7 +117,7 @@ class SnapshotWork:
             self._to_replace = None
 
     def _replaced(self, snapshot: OffsetAndEpoch) -> None:
-        """The file of `snapshot` is another one now, and sound."""
+        """Note that a new, sound file of `snapshot` was written."""
         if self._to_replace == snapshot:
             self._to_replace = None
         machine = self._process.machine
@@ -133,7 +133,7 @@ class SnapshotWork:
             self._world.after(1 + int(self._random.random() * 2 * interval_us), self._take_now_and_then)
 
     def take(self) -> bool:
-        """Begin a snapshot of what is applied, if there can be one now."""
+        """Begin a snapshot of the applied state. Return False if that is impossible now."""
         process = self._process
         if self._writing is not None or self.is_loading:
             return False
@@ -184,10 +184,10 @@ class SnapshotWork:
             except DiskFailed as error:
                 self._process.end_of(error)
 
-    # Others'
+    # Chunks for followers, and copies
 
     def read(self, effect: ReadSnapshot) -> None:
-        """A piece for a follower."""
+        """Read a chunk for a follower."""
         self._later(self._read_done, effect)
 
     def _read_done(self, effect: ReadSnapshot) -> None:
@@ -201,7 +201,7 @@ class SnapshotWork:
         process.step(SnapshotRead(effect.read_id, size_bytes, data))
 
     def _check(self, snapshot: OffsetAndEpoch) -> None:
-        """Who asks for the first piece will copy the whole: what has rotted is not served."""
+        """Check the whole snapshot before its first chunk is served, so that a rotten snapshot is not copied."""
         try:
             self._store.snapshots.check(snapshot)
         except SnapshotInvalid as error:
@@ -210,7 +210,7 @@ class SnapshotWork:
                 raise LogCorrupt(str(error)) from error
 
     def copy(self, effect: CopyStep) -> None:
-        """The next step of a copy; each is answered by one event, one after the other."""
+        """Queue the next step of a copy. Steps run one after the other, and each is answered by one event."""
         self._copies.append(effect)
         self._begin_copy()
 
@@ -241,7 +241,7 @@ class SnapshotWork:
     # Loading
 
     def load_newest(self) -> None:
-        """The state machine goes on from the newest snapshot, if there is one with a name on the disk."""
+        """Load the newest snapshot into the state machine, if it is on the disk under its name."""
         snapshot = self._newest()
         if snapshot is not None and not self.is_loading:
             self.is_loading = True

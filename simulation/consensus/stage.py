@@ -1,6 +1,6 @@
-"""The stage that everything simulated stands on: time, chance and links; and its actors as they know each other.
+"""Interfaces between the parts of a simulation: time, random generators and links, and the view that each part has of the others.
 
-The network, the processes and the machines are written against these protocols and know no world; world.py puts them together.
+The network, the processes and the machines depend on these protocols and not on the world; world.py puts them together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LISTENER = "CONTROLLER"
 
 
 class Peer(ObservedProcess, Protocol):
-    """A process as the network knows it."""
+    """A process, as the network uses it."""
 
     @property
     def inbound(self) -> Mapping[int, Inbound]: ...
@@ -53,7 +53,7 @@ class Inbound(msgspec.Struct, frozen=True):
 
 
 class Links(Protocol):
-    """The network as processes and machines know it."""
+    """The network, as processes and machines use it."""
 
     def send(self, caller: Peer, send: Send) -> None: ...
 
@@ -63,7 +63,7 @@ class Links(Protocol):
 
 
 class Station(ObservedMachine, Protocol):
-    """A machine as the network knows it. `port` is where its peers find it; another one after a move."""
+    """A machine, as the network uses it. A move changes its `port`."""
 
     @property
     def process(self) -> Peer | None: ...
@@ -76,7 +76,7 @@ class Station(ObservedMachine, Protocol):
 
 
 class Stage(Observed, Protocol):
-    """Time, chance and links; the judges; and what a run is counted by."""
+    """Time, random generators and links; checkers; and counters of the run."""
 
     trace: Callable[[str], object] | None
     acknowledged: int
@@ -126,7 +126,7 @@ class Stage(Observed, Protocol):
 
 
 class Host(ObservedMachine, Protocol):
-    """A machine as its process knows it."""
+    """A machine, as its process uses it."""
 
     stored: ElectionState | None
     possibly_stored: ElectionState | None
@@ -159,7 +159,7 @@ class Host(ObservedMachine, Protocol):
 
 
 class SnapshotPart(Protocol):
-    """The snapshots of a process as the feeding of its state machine knows them."""
+    """The snapshots of a process, as the feeding of its state machine uses them."""
 
     @property
     def is_loading(self) -> bool: ...
@@ -170,7 +170,7 @@ class SnapshotPart(Protocol):
 
 
 class Process(Peer, Protocol):
-    """A process as its own parts know it."""
+    """A process, as its own parts use it."""
 
     @property
     def machine(self) -> Host: ...

@@ -1,4 +1,4 @@
-"""The state machine as the simulation knows it: the protocol of quorum/state_machine.py, and a digest to compare nodes by."""
+"""State machines of the simulation: the protocol of quorum/state_machine.py, with a digest to compare nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ENDED = object()
 
 
 class SimulatedStateMachine(StateMachine, Protocol):
-    """Its coroutines must end without ever waiting: virtual time stands still while they run."""
+    """A state machine whose coroutines never wait: virtual time stands still while they run."""
 
     def digest(self) -> int:
-        """Equal on all nodes that have applied the same batches."""
+        """Return a digest that is equal on all nodes that have applied the same batches."""
 
 
 class FrozenHash:
@@ -34,7 +34,7 @@ class FrozenHash:
 
 
 class HashingStateMachine:
-    """The default: chains a crc over everything it is told to apply."""
+    """Chains a crc over all applied batches."""
 
     def __init__(self) -> None:
         self._digest = 0
@@ -44,27 +44,27 @@ class HashingStateMachine:
     async def apply(self, batches: list[CommittedBatch], high_watermark: int) -> None:
         for base_offset, end_offset, epoch, append_time_ms, body in batches:
             if base_offset != self.end_offset or end_offset > high_watermark:
-                raise AssertionError(f"{base_offset}..{end_offset} applied behind {self.end_offset}, hw {high_watermark}")
+                raise AssertionError(f"{base_offset}..{end_offset} applied after {self.end_offset}, hw {high_watermark}")
             position = _POSITION.pack(base_offset, end_offset, epoch, append_time_ms)
             self._digest = zlib.crc32(position + body, self._digest)
             self.end_offset = end_offset
 
     async def leader_changed(self, epoch: int, leader_id: int, endpoints: dict[str, Endpoint]) -> None:
-        """Nothing depends on it."""
+        """Do nothing."""
 
     async def became_leader(self, epoch: int) -> None:
         if epoch <= self.active_epoch:
-            raise AssertionError(f"told to lead epoch {epoch} after epoch {self.active_epoch}")
+            raise AssertionError(f"leads epoch {epoch} after epoch {self.active_epoch}")
         self.active_epoch = epoch
 
     async def resigned(self, epoch: int, reason: str) -> None:
-        """Nothing depends on it."""
+        """Do nothing."""
 
     def freeze(self) -> Any:
         return FrozenHash(self._digest, self.end_offset)
 
     def read_snapshot(self, bodies: Iterable[bytes]) -> Any:
-        """The digest and the offset it belongs to."""
+        """Return the digest and its offset."""
         [body] = bodies
         [state] = msgspec.msgpack.decode(body, type=list[tuple[int, int]])
         return state
@@ -72,7 +72,7 @@ class HashingStateMachine:
     async def load_snapshot(self, position: OffsetAndEpoch, append_time_ms: int, state: Any) -> None:
         digest, end_offset = state
         if end_offset != position.offset or end_offset < self.end_offset:
-            raise AssertionError(f"a snapshot of {end_offset} is loaded as {position}, behind {self.end_offset}")
+            raise AssertionError(f"a snapshot of {end_offset} is loaded as {position}, after {self.end_offset}")
         self._digest, self.end_offset = digest, end_offset
 
     def digest(self) -> int:

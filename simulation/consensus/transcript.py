@@ -1,8 +1,8 @@
-"""What happened, one line per step, and its hash.
+"""The transcript of a run, one line per step, and its hash.
 
-The hash takes in every step's time, node, event kind and resulting state, whether or not lines are kept: two runs with the same
-hash did the same things in the same order. Steps gather first and are hashed in bulk. Lines are kept, and made, only when
-somebody reads them: the end of a run that broke a rule is seen by playing it again.
+The hash covers the time, node, kind of event and resulting state of every step, with or without lines: two runs with the same
+hash did the same things in the same order. Steps are gathered first and hashed in bulk. Lines are made only if a reader wants
+them. The last lines of a run that broke a rule come from playing it again.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Transcript:
         self._write = write
         self._tail: deque[StepEntry] = deque(maxlen=tail_lines)
         self.is_read = write is not None or tail_lines > 0
-        """Whether anybody wants lines: then `show` is to be called at every step."""
+        """True if lines are wanted: then `show` must be called at every step."""
         self._hash = hashlib.blake2b(digest_size=16)
         self.gathered: list[bytes] = []
-        """The newest steps, packed and not hashed yet."""
+        """The newest steps, packed, which are not in the hash so far."""
         self._steps_hashed = 0
 
     @property
@@ -63,17 +63,17 @@ class Transcript:
         return self._steps_hashed + len(self.gathered)
 
     def hash_steps(self) -> None:
-        """Take in what has gathered."""
+        """Add the gathered steps to the hash."""
         self._hash.update(b"".join(self.gathered))
         self._steps_hashed += len(self.gathered)
         self.gathered.clear()
 
     def show(self, time_us: int, node_id: int, event: object, state: State, log: LocalLog, effects: Effects) -> None:
-        """One step of one node, for who reads lines."""
+        """Add a line for one step of one node."""
         self._add(StepEntry(time_us, node_id, event, state, log.view.end_offset, log.high_watermark, effects))
 
     def note(self, time_us: int, text: str) -> None:
-        """Something that no node did: a fault, a restart, the heal."""
+        """Add a line for an event of the world: a fault, a restart, the heal."""
         self.hash_steps()
         self._hash.update(f"{time_us} {text}".encode())
         if self.is_read:

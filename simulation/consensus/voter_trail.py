@@ -1,7 +1,7 @@
-"""Who votes, by the simulation's own reckoning: read off the batches that went into logs, and never asked of a node.
+"""The voters of every log, as the simulation reads them from batches, never from a node's own view.
 
-Every batch that is appended anywhere passes by here once; what it says of voters is remembered under its crc. A crc stands for a
-batch and everything before it, so the voter sets of any log are those of the batches it holds. The committed ones form one trail.
+Every appended batch is read here once, and its records of voters are kept under its crc. A crc identifies a batch with everything
+before it, so the voter sets of a log follow from its batches. The committed voter sets form one trail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .durable_log import DurableLog
 
 
 class VoterTrail:
-    """Voter sets by the offsets of their records, behind a base at offset -1."""
+    """Voter sets by the offsets of their records, after a base at offset -1."""
 
     __slots__ = ("entries",)
 
@@ -34,11 +34,11 @@ class VoterTrail:
         return self.entries[-1][0]
 
     def previous_has(self, key: ReplicaKey) -> bool:
-        """Whether the set before the one in force has that replica."""
+        """Return True if the set before the current one has that replica."""
         return len(self.entries) > 1 and self.entries[-2][1].has(key)
 
     def at(self, offset: int) -> VoterSet:
-        """In force for a log that ends at `offset`."""
+        """Return the voters of a log that ends at `offset`."""
         return self.entries[max(1, bisect_left(self.entries, offset, key=lambda entry: entry[0])) - 1][1]
 
     def append(self, offset: int, voters: VoterSet) -> None:
@@ -50,27 +50,27 @@ class VoterTrail:
 
 
 class Voters:
-    """Of one world. `base`: the static voters, or those that the quorum was formatted with."""
+    """The voter sets of one world. `base`: the static voters, or the voters that the quorum was formatted with."""
 
     def __init__(self, base: VoterSet) -> None:
         self.committed = VoterTrail(base)
         self._batches: dict[int, tuple[int, list[tuple[int, VoterSet]]]] = {}
 
     def record(self, crc: int, end_offset: int, control: Sequence[tuple[int, ControlRecord]]) -> list[tuple[int, VoterSet]]:
-        """What a control batch that ends at `end_offset` says of voters, with offsets."""
+        """Keep and return the voter sets in a control batch that ends at `end_offset`, with their offsets."""
         entries = [(offset, record.voters) for offset, record in control if isinstance(record, KRaftVoters)]
         if entries:
             self._batches[crc] = (end_offset, entries)
         return entries
 
     def commit(self, crc: int) -> None:
-        """The batch is committed; batches come in their order."""
+        """Note that a batch is committed. Batches come in the order of the log."""
         found = self._batches.get(crc)
         if found is not None:
             self.committed.entries.extend(found[1])
 
     def trail_of(self, log: DurableLog) -> VoterTrail:
-        """The voter sets of that log."""
+        """Return the voter sets of that log."""
         start = log.start.offset
         trail = VoterTrail(self.committed.at(start))
         if self._batches:
@@ -79,7 +79,7 @@ class Voters:
         return trail
 
     def standing_in(self, segments: Iterable[bytes]) -> VoterTrail:
-        """The voter sets of the batches that stand whole in segments, whatever is broken between them."""
+        """Return the voter sets of the batches that are whole in segments, even if there is damage between them."""
         segments = list(segments)
         found = [entries for crc, (_, entries) in self._batches.items() if any(_stands_in(data, crc) for data in segments)]
         return VoterTrail(
@@ -100,6 +100,6 @@ def _stands_in(segment: bytes, crc: int) -> bool:
 
 
 def differ_by_one(before: VoterSet, after: VoterSet) -> bool:
-    """Whether the two sets of replicas differ by at most one that was added, removed or replaced in its endpoints."""
+    """Return True if the sets of replicas differ by at most one addition or removal. Endpoints do not count."""
     old, new = {voter.key for voter in before.voters}, {voter.key for voter in after.voters}
     return len(old ^ new) <= 1

@@ -1,8 +1,8 @@
-"""The simulated world: actions by virtual time, a heap of those times, and everything the actions happen to.
+"""The simulated world: actions by virtual time, a heap of those times, and the machines, network and clients they act on.
 
-A run has two phases. In the fault phase everything that the seed has drawn may go wrong while a workload proposes batches to
-whoever leads, and asks it for linearizable reads; clients do both as well, and keep a history. Then everything heals for good, or
-enough of it, and liveness is demanded (liveness.py). Nothing here reads a clock, a hash or a thread: a seed is a run.
+A run has two phases. In the fault phase, faults that the seed has drawn strike, while a workload proposes batches to every leader
+and asks leaders for linearizable reads. Clients do both as well, and keep a history. Then everything heals for good, or enough of
+it, and the checks of liveness begin (liveness.py). Nothing here reads a clock, a hash or a thread: a seed is a run.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ HEALTHY_DISK_US = 200
 TIMES_MAX = 3_000_000
 TIMES_AT_ONCE = 200
 BURSTS = (1, 1, 1, 1, 4)
-"""Batches proposed at once; several of them travel and reach the disk together."""
+"""Batches proposed at once. Batches of one burst travel and reach the disk together."""
 BODY_BYTES = (0, 10, 200, 900, 3_000)
 
 StateMachineFactory = Callable[[int], SimulatedStateMachine]
 
 
 class World:
-    """`run` plays the seed to its end; a broken rule leaves it as an exception."""
+    """A simulated cluster. `run` plays the seed to its end, and raises an exception if a rule is broken."""
 
     def __init__(
         self,
@@ -63,52 +63,52 @@ class World:
         self.make_state_machine = make_state_machine
         self.now_us = 0
         self.strikes = draw_strikes(options)
-        """What will strike when; may be replaced before `run`."""
+        """The strikes of the run; can be replaced before `run`."""
         self.until_us: int | None = None
-        """Where a run ends without a verdict on what would come later."""
+        """Time at which the run ends, without a verdict on later events; None: when liveness is shown."""
         self.trace: Callable[[str], object] | None = None
-        """Gets a line of NDJSON for every core transition (quorum/trace.py)."""
+        """Called with a line of NDJSON for every core transition (quorum/trace.py)."""
         self.coverage = Coverage()
         self.acknowledged = 0
         self.asks: tuple[int, int] | None = None
-        """Of the proposals and reads that leaders would be asked for, only those from the first number to below the second."""
+        """Range of the proposals and reads that leaders are asked for, by number; the others are left out. None: all of them."""
         self.asked = 0
-        """How many that were."""
+        """Number of proposals and reads that leaders were asked for."""
         self._ask_number = 0
         self.reads = 0
-        """Linearizable reads that were answered."""
+        """Number of linearizable reads that were answered."""
         self.mended_logs = 0
-        """Boots that found a torn tail or a half-made segment."""
+        """Number of boots that found a torn tail or a half-made segment."""
         self.lost_disks: dict[ReplicaKey, tuple[DurableLog, ...]] = {}
-        """What was on disks that are gone, also before they rotted, by whose they were."""
+        """By replica, the logs of disks that were replaced: the last one, and the one before the disk rotted."""
         self.disk_slowness: dict[int, int] = {}
         self.slow_until_us = 0
-        """When at latest a disk has done what was asked of it while it was slow."""
+        """Time by which every operation that began on a slow disk has ended."""
         self.bootstrap_ids = tuple(range(options.voters))
-        """Whom a node asks that knows nobody: the voters that the cluster begins with."""
+        """The voters that the cluster begins with."""
         self.network = SimulatedNetwork(self)
         self.snapshots_taken = self.snapshots_loaded = self.repairs = 0
         self.has_rotten_snapshots = False
-        """Whether any snapshot has ever rotted."""
+        """True if a snapshot has ever rotted."""
         self.has_equal_snapshots = make_state_machine is lists_state_machine
-        """Whether two snapshots at the same offset are the same bytes."""
+        """True if two snapshots at the same offset have the same bytes."""
         self.history = CommittedHistory()
         self.checkers: Checkers = Checkers(self, (*SNAPSHOT_CHECKERS, *MEMBERSHIP_CHECKERS))
         self.machines: list[Machine] = [Machine(self, node_id) for node_id in range(options.voters + options.observers)]
         self.leaders: tuple[SimulatedProcess, ...] = ()
-        """The processes that lead, each of its own epoch, by node id."""
+        """The processes that believe to lead, in the order of node ids. Each leads an epoch of its own."""
         self._tuning = msgspec.structs.asdict(options.tuning)
         self.static_voters = VoterSet(())
-        """Those that the configuration names; nobody if they live in the log."""
+        """The voters that the configuration names; empty if the voters are in the log."""
         self.voters: Voters = Voters(self._first_voters())
         self._times_us: list[int] = []
-        """A heap of the times at which anything is due, each once: integers are quickly compared."""
+        """A heap of the times at which actions are due. Each time is in the heap once, since integers compare fast."""
         self._due: dict[int, list[tuple[Callable[..., object], tuple[object, ...]]]] = {}
-        """What is due at each of them, in the order of the calls."""
+        """By time, the actions that are due, in the order in which they were scheduled."""
         self._workload = options.random("workload")
         self._readers = options.random("readers")
         self._strike_random = options.random("strikes")
-        """Seeded anew for each strike, which keeps nothing of it."""
+        """Seeded for each strike."""
         self.liveness = Liveness(self)
         self.clients: Clients | None = None
         if options.clients and make_state_machine is lists_state_machine:
@@ -142,29 +142,31 @@ class World:
         )
 
     def machine_of(self, key: ReplicaKey) -> Machine | None:
-        """The machine whose disk is that replica's; None if the disk is gone."""
+        """Return the machine that has the replica's disk; None if the disk was replaced."""
         machine = self.machines[key.node_id]
         return machine if machine.key.matches(key) else None
 
     def has_held(self, key: ReplicaKey, offset: int, crc: int | None) -> bool:
-        """Whether the disk of that voter holds the committed batch that ends there, or did before it was lost or rotted."""
+        """Return True if the voter's disk holds the committed batch that ends at `offset`, or did before it was
+        lost or rotted.
+        """
         machine = self.machine_of(key)
         held = machine.held if machine is not None else self.lost_disks[key]
         return any(log.holds(offset, crc) for log in held)
 
     def newest_voters(self) -> VoterSet:
-        """The set in force, as the newest leader's log says; if nobody leads, the newest that is committed."""
+        """Return the voters in the newest leader's log. Without a leader, return the newest committed voters."""
         leader = max(self.leaders, key=lambda process: process.quorum.epoch, default=None)
         return leader.voter_trail.latest if leader is not None else self.voters.committed.latest
 
     def refused_to_start(self, node_id: int, error: LogCorrupt) -> None:
-        """What this disk holds can not be trusted. If rot has done that, its operator replaces the disk, where that is safe.
+        """Handle a start that refuses its damaged disk. If rot is the reason, an operator replaces the disk where that is safe.
 
-        A node that once was the only voter takes itself for that if rot has eaten the record that says otherwise.
+        A node that was once the only voter still takes itself for the only voter if the later record of voters has rotted.
         """
         machine = self.machines[node_id]
         if machine.rot is not None and self._is_alone(machine):
-            # The atlas knows the voters of the moment of a strike. All others were removed since, and nobody saw the rot.
+            # The atlas looked at the voters at the time of the strike. All others were removed later, and no node saw the rot.
             self.note(f"n{machine.node_id} refuses to start: {error}")
             self.liveness.excuse = f"only-voter-has-rotted: n{machine.node_id} refuses to start"
             self.finish()
@@ -179,12 +181,12 @@ class World:
             machine.is_gone = True
 
     def _explains(self, machine: Machine, rot: Rot, error: LogCorrupt) -> bool:
-        """Whether this rot makes a start refuse with that error."""
+        """Return True if this rot makes a start refuse with that error."""
         return rot.file in str(error) if rot.is_fatal else self._seems_alone(machine, rot)
 
     def _is_alone(self, machine: Machine) -> bool:
-        """Whether the node is the only voter. Its disk may say so in what was not known to be durable, but has survived the end
-        of its process, or a loss of power: no other can be elected without a voter that has this record.
+        """Return True if the node is the only voter. The record of that can be on its disk alone, not known to be durable: no
+        other node can be elected then, since that takes a voter with this record.
         """
         alone = (machine.node_id,)
         survived = self.voters.standing_in(machine.segments())
@@ -193,13 +195,13 @@ class World:
         )
 
     def _seems_alone(self, machine: Machine, rot: Rot) -> bool:
-        """Whether the newest voter set that this disk still tells of is the node alone."""
+        """Return True if the node is the only member of the newest voter set that can be read from its disk."""
         trail = self.voters.trail_of(machine.before_rot or machine.durable)
         readable = [voters.ids() for offset, voters in trail.entries if offset not in rot.unreadable]
         return self.options.dynamic_voters and [self.bootstrap_ids, *readable][-1] == (machine.node_id,)
 
     def after(self, delay_us: int, action: Callable[..., object], *arguments: object) -> None:
-        """Schedule an action; equal times keep the order of the calls."""
+        """Schedule an action. Actions of the same time run in the order in which they were scheduled."""
         time_us, due = self.now_us + delay_us, self._due
         if time_us in due:
             due[time_us].append((action, arguments))
@@ -208,16 +210,16 @@ class World:
             heappush(self._times_us, time_us)
 
     def process_died(self, process: Process) -> None:
-        """Whoever is connected with it may notice."""
+        """Break the connections of a process that has ended."""
         self.network.process_died(process)
 
     def leaders_changed(self) -> None:
-        """A process has begun to lead, or no longer does."""
+        """Update `leaders`: a process has begun to lead, or has stopped."""
         processes = [machine.process for machine in self.machines]
         self.leaders = tuple(process for process in processes if process is not None and process.is_leading)
 
     def moved(self, source: str, target: str) -> None:
-        """A node has gone from one state to another."""
+        """Count a node's transition from one state to another."""
         self.coverage.moved(source, target)
 
     def is_given_up(self, machine: ObservedMachine) -> bool:
@@ -225,7 +227,7 @@ class World:
         return machine in self.liveness.outside
 
     def unanswered(self) -> str | None:
-        """A call of a client, or a change of the voters, that ought to have its answer."""
+        """Describe a client's call, or a change of the voters, that should have its answer by now; None if there is none."""
         missing = self.clients.unanswered() if self.clients is not None else None
         return missing or self.operators.unanswered()
 
@@ -243,11 +245,11 @@ class World:
 
     @property
     def is_healed(self) -> bool:
-        """Nothing goes wrong any more, and the workload has ended."""
+        """True once the heal has begun: no fault strikes any more, and the workload has ended."""
         return self.liveness.healed_at_us is not None
 
     def run(self) -> None:
-        """Both phases. Raises Violation or whatever the code under test raises."""
+        """Play both phases. Raises Violation, or an exception of the code under test."""
         self.note(f"{self.options}")
         CheckQuorum(self, self.after).start()
         self.begin()
@@ -259,7 +261,7 @@ class World:
         raise Violation(f"L0 {TIMES_MAX} times without an end")
 
     def begin(self) -> None:
-        """Schedules what happens of the world's own accord."""
+        """Schedule the boots, the workload, the strikes and the heal."""
         for machine in self.machines:
             self.after(0, machine.boot)
         self.after(self.options.propose_interval_us, self._propose)
@@ -274,9 +276,9 @@ class World:
             self.after(self.until_us, self.finish)
 
     def _go_on(self) -> None:
-        """What is due next, for so many times that what it leaves behind for the transcript does not grow large.
+        """Run the actions of the next TIMES_AT_ONCE times. The bound keeps the steps that wait to be hashed few.
 
-        An action that is due at once runs behind all that were due by then: it finds its time gone, and makes it anew.
+        An action that is scheduled without delay runs after all others of that time, as an entry of its own in the heap.
         """
         times_us, take = self._times_us, self._due.pop
         for _ in repeat(None, TIMES_AT_ONCE):
@@ -300,18 +302,20 @@ class World:
         self.after(1 + int(random.random() * 2 * self.options.propose_interval_us), self._propose)
 
     def _is_to_ask(self) -> bool:
-        """Whether the next of what leaders are asked for is not left out."""
+        """Return False if `asks` leaves out the next proposal or read."""
         self._ask_number += 1
         is_left_out = self.asks is not None and not self.asks[0] < self._ask_number <= self.asks[1]
         self.asked += not is_left_out
         return not is_left_out
 
     def work(self, process: SimulatedProcess) -> None:
-        """One piece of the workload, for a process that leads. A world with state machines of its own asks those."""
+        """Put one piece of the workload to a leader. A world with other state machines overrides this."""
         process.propose(*self._body())
 
     def _read(self) -> None:
-        """Reads stop when everything heals: after that each must have its answer, or there is no convergence."""
+        """Ask each leader for a linearizable read. Reads stop at the heal, and all must be answered for the
+        cluster to converge.
+        """
         if self.liveness.healed_at_us is not None:
             return
         for process in self.leaders:
@@ -320,7 +324,10 @@ class World:
         self.after(1 + int(self._readers.random() * 2 * self.options.read_interval_us), self._read)
 
     def _body(self) -> tuple[bytes, int]:
-        """One MessagePack array of integers and a blob: body and record count. No two are equal, and a lost sector is missed."""
+        """Return a body, a MessagePack array of integers and a blob, and its record count.
+
+        No two bodies are equal, and no sector is all zeros, so that a lost sector shows.
+        """
         random = self._workload
         count, size = random.choice((1, 1, 1, 2, 5)), random.choice(BODY_BYTES)
         records = b"".join(b"\xce" + random.randrange(1 << 32).to_bytes(4, "big") for _ in range(count - 1))
@@ -334,26 +341,26 @@ class World:
         self.coverage.struck(strike.fault, [states[node_id] for node_id in self.strike_with(strike)])
 
     def strike_with(self, strike: Strike) -> tuple[int, ...]:
-        """Whom it hit."""
+        """Carry out the strike and return the nodes that it has hit."""
         self._strike_random.seed(strike_seed(self.options, strike))
         return FAULTS[strike.fault].strike(self, self._strike_random)
 
     # The end
 
     def finish(self) -> None:
-        """The run ends here."""
+        """End the run."""
         self._is_done = True
 
     def converged(self) -> None:
-        """All that liveness demands is there: the clients' history can be judged."""
+        """Judge the clients' history, since all conditions of liveness are met, and end the run."""
         process = self.liveness.core[0].process
         if self.clients is not None and process is not None:
             self.clients.judge(process)
         self.finish()
 
     def has_converged(self, offset: int) -> bool:
-        """Every node of the core is there to stay, has committed and applied through `offset` and ended all reads; all states
-        are equal.
+        """Return True if every node of the core runs on, has committed and applied through `offset`, and has ended all reads.
+        Raises Violation if their states differ.
         """
         digests: list[int] = []
         for machine in self.liveness.core:

@@ -131,8 +131,8 @@ def test_mistakes_are_told(arguments: tuple[str, ...], says: str, capsys: pytest
 def test_a_file_that_is_no_plan_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plan.json"
     for text, says in (
-        ("{", "is no fault plan"),
-        ('{"options": 3, "strikes": []}', "is no fault plan"),
+        ("{", "is not a fault plan"),
+        ('{"options": 3, "strikes": []}', "is not a fault plan"),
     ):
         path.write_text(text)
         assert run("--plan", str(path)) == 1

@@ -29,7 +29,7 @@ MUTANTS: Table[Seeds] = Table()
 
 
 def _clocks_that_jump_on_long_ways(options: SimulationOptions) -> SimulationOptions:
-    """Elections that are over for the candidate, whose clock says so, while answers to it are still on their way."""
+    """Elections that are over by the candidate's clock, while answers to it are still on their way."""
     return msgspec.structs.replace(
         options,
         voters=5,

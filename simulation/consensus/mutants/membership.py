@@ -1,4 +1,4 @@
-"""Bugs of membership: who votes from when on, what a change must wait for, and who counts."""
+"""Bugs of membership: when a voter set is in force, the gates of a change, and the replicas that count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of replication: who holds what, what is committed, where logs part."""
+"""Bugs of replication: positions of replicas, commits, and divergence of logs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MUTANTS: Table[Seeds] = Table()
 
 
 def _two_voters_and_late_messages(options: SimulationOptions) -> SimulationOptions:
-    """Two voters and late messages: once an old fetch of a replica comes in again, no other replica has what it seems to lack."""
+    """Two voters and late messages: after an old fetch of a replica has arrived again, no other replica can replace it."""
     return msgspec.structs.replace(
         options,
         voters=2,

@@ -1,4 +1,4 @@
-"""Bugs of snapshots and of repair: what they stand for, what takes whose place, and what a damaged log may claim."""
+"""Bugs of snapshots and of repair: their content, cleaning and installation, and the claims of a damaged log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of the disk: what is written, synced, cut and recovered."""
+"""Bugs of storage: writes, syncs, truncations and recovery."""
 
 from __future__ import annotations
 

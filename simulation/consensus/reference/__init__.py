@@ -1,20 +1,18 @@
-"""A second opinion: Raft as this project means it, written once more, small, and apart from the code under test, with which it
-shares the formats of batches and messages alone.
+"""A model of Raft, small and separate from the code under test. They share only the formats of batches and messages.
 
-Theory of operation. The model knows replicas (replica.py), each an immutable value: its role, epoch, leader and vote, the log as
-it sees it, what of that is on its disk, what is stored of the election, and its high watermark. An *action* makes the next value
-out of one, and has a guard: it refuses unless Raft allows the step (actions.py). Beside the replicas there is what only an
-onlooker can know (ghosts.py): every batch ever written, as a tree; who has ever led an epoch; what is committed; and of every
-message that left a node, what its sender was at that moment.
+Theory of operation. The model has replicas (replica.py), each an immutable value: role, epoch, leader and vote, the log, its
+durable part, the stored election state, and the high watermark. An *action* makes the next value out of one. It has a guard, and
+refuses a step that Raft does not allow (actions.py). Beside the replicas there are facts that no single node knows (ghosts.py):
+every batch ever written, as a tree; the leader of each epoch; the committed log; and the state of the sender of every message.
 
-Refinement (refinement.py) runs in lock step with the simulation. Each step of a real node must be none or more actions of the
-model, in the order of its effects: what the node has heard first, then what it did about it. After every step the model's
-replica and the real one must agree, variable by variable. So a run is judged by what Raft allows, not only by what is broken in
-the end: a majority that was counted wrongly is refused at the count, even if nothing ever comes of it.
+Refinement (refinement.py) runs in lock step with the simulation. Each step of a real node must be a sequence of actions of the
+model, maybe an empty one: first the event that the node received, then its effects in their order. After every step the replica
+of the model and the real node must agree, variable by variable. So a run is judged by Raft's rules, and not only by its outcome:
+a majority that was counted wrongly is refused at the count, even if it does no harm later.
 
-What the model leaves out: time (anybody may stand at any moment), how messages travel (any message that was sent may arrive, as
-often and as late as it likes), snapshots as files (a log that is cleaned, or replaced by a snapshot, is still the whole log
-here), and reads (S16 judges those).
+The model leaves out time (a replica can stand at any moment), the transport of messages (a sent message can arrive at any time,
+any number of times), snapshots as files (a log that is cleaned, or replaced by a snapshot, is still the whole log here), and
+reads (S16 judges them).
 """
 
 from .refinement import Refinement

@@ -1,6 +1,6 @@
-"""What a replica may do: one function for each action, which makes the replica's next value or refuses.
+"""The actions of a replica: each function returns the replica's next value, or refuses the action.
 
-The guards are Raft's rules, as KIP-595, KIP-853 and KIP-996 have them. A guard that does not hold raises Refused, which says why.
+The guards are Raft's rules in the form of KIP-595, KIP-853 and KIP-996. A guard that does not hold raises Refused with a reason.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NOBODY = -1
 
 
 class Refused(Exception):
-    """Raft does not allow this."""
+    """An action that Raft does not allow."""
 
 
 # Elections
 
 
 def begin(replica: Replica, ghosts: Ghosts, role: str, epoch: int, leader: int, voted: ReplicaKey | None) -> Replica:
-    """A process starts with what its disk holds. It never begins as one that asks for votes or leads."""
+    """Start a process from its disk. It never starts as a candidate or a leader."""
     stored = replica.stored or ElectionState(0, NOBODY, None)
     led = stored.leader_id == replica.key.node_id
     if epoch not in (stored.epoch, replica.log.epoch, stored.epoch + led):
@@ -54,15 +54,15 @@ def begin(replica: Replica, ghosts: Ghosts, role: str, epoch: int, leader: int, 
     return replace(replica, role=role, epoch=epoch, leader=leader, voted=voted)
 
 
-def see_epoch(replica: Replica, ghosts: Ghosts, epoch: int, heard: frozenset[int]) -> Replica:
-    """It learns of a higher epoch, or opens the next because the one it led is over."""
+def see_epoch(replica: Replica, ghosts: Ghosts, epoch: int, named: frozenset[int]) -> Replica:
+    """Adopt a higher epoch that a message has `named`, or open the next epoch after resigning."""
     if epoch <= replica.epoch:
         raise Refused(f"it goes from epoch {replica.epoch} back to {epoch}")
-    if replica.role == "resigned" and epoch == replica.epoch + 1 and epoch not in heard:
+    if replica.role == "resigned" and epoch == replica.epoch + 1 and epoch not in named:
         ghosts.epochs.add(epoch)
     else:
-        if epoch not in heard:
-            raise Refused(f"it goes to epoch {epoch}, of which it has not heard: {sorted(heard)}")
+        if epoch not in named:
+            raise Refused(f"it goes to epoch {epoch}, and no message has named that: {sorted(named)}")
         if epoch not in ghosts.epochs:
             raise Refused(f"it goes to epoch {epoch}, which nobody has opened")
     return _in_epoch(replica, epoch, "unattached")
@@ -75,7 +75,7 @@ def _in_epoch(replica: Replica, epoch: int, role: str) -> Replica:
 
 
 def follow(replica: Replica, ghosts: Ghosts, epoch: int, leader: int, named: frozenset[tuple[int, int]]) -> Replica:
-    """It learns who leads, or goes back to the leader it knows."""
+    """Follow the leader that a message has named, or the known leader again."""
     if ghosts.leaders.get(epoch) != leader:
         raise Refused(f"it follows {leader} in epoch {epoch}, which {ghosts.leaders.get(epoch)} leads")
     if leader == replica.key.node_id:
@@ -87,21 +87,21 @@ def follow(replica: Replica, ghosts: Ghosts, epoch: int, leader: int, named: fro
     if replica.leader not in (NOBODY, leader):
         raise Refused(f"it follows {leader} in epoch {epoch}, but {replica.leader} leads that")
     if replica.leader != leader and (epoch, leader) not in named:
-        raise Refused(f"nobody has told it that {leader} leads epoch {epoch}")
+        raise Refused(f"it follows {leader} in epoch {epoch}, and no message has named that leader")
     if replica.role in ("leader", "resigned"):
         raise Refused(f"it follows {leader} in the epoch in which it is {replica.role}")
     return replace(replica, role="follower", leader=leader)
 
 
 def lose_leader(replica: Replica) -> Replica:
-    """It gives up looking for its leader, or asking for pre-votes; epoch, leader and vote stay."""
+    """Stop looking for the leader, or asking for pre-votes. Epoch, leader and vote stay."""
     if replica.role not in ("follower", "prospective", "unattached"):
         raise Refused(f"it becomes unattached as {replica.role}")
     return replace(replica, role="unattached")
 
 
 def vote(replica: Replica, candidate: ReplicaKey, asked: tuple[int, int, int] | None) -> Replica:
-    """It votes for `candidate`, who has asked: (epoch, last epoch, end offset)."""
+    """Vote for `candidate`, which has `asked`: (epoch, last epoch, end offset)."""
     if asked is None:
         raise Refused(f"it votes for {candidate}, who has not asked for a vote")
     epoch, last_epoch, end = asked
@@ -125,7 +125,7 @@ def is_up_to_date(replica: Replica, last_epoch: int, end: int) -> bool:
 
 
 def stand(replica: Replica) -> Replica:
-    """It asks whether it could win an election."""
+    """Ask for pre-votes."""
     if replica.role not in ("unattached", "follower", "candidate"):
         raise Refused(f"it stands as {replica.role}")
     if not replica.may_stand:
@@ -134,7 +134,7 @@ def stand(replica: Replica) -> Replica:
 
 
 def campaign(replica: Replica, ghosts: Ghosts, does_not_know_pre_votes: bool) -> Replica:
-    """A majority would vote for it: it opens the next epoch with its own vote."""
+    """Open the next epoch with a vote for itself, after a majority of pre-votes."""
     if replica.role != "prospective":
         raise Refused(f"it campaigns as {replica.role}")
     if not does_not_know_pre_votes and not _has_majority(replica, True, replica.votes):
@@ -143,8 +143,8 @@ def campaign(replica: Replica, ghosts: Ghosts, does_not_know_pre_votes: bool) ->
     return replace(_in_epoch(replica, replica.epoch + 1, "candidate"), voted=replica.key)
 
 
-def hear_grant(replica: Replica, source: ReplicaKey, pre_vote: bool) -> Replica:
-    """A vote, or the promise of one, in this epoch."""
+def count_grant(replica: Replica, source: ReplicaKey, pre_vote: bool) -> Replica:
+    """Count a vote or a pre-vote of this epoch."""
     voter = replica.voters.get(source.node_id)
     if voter is None or not source.matches(voter.key):
         return replica
@@ -159,7 +159,7 @@ def _has_majority(replica: Replica, pre_vote: bool, counts_itself: bool) -> bool
 
 
 def lead(replica: Replica, ghosts: Ghosts) -> Replica:
-    """A majority has voted for it, itself included if it votes and its vote is on its disk."""
+    """Lead after a majority of votes. Its own vote counts if it is a voter and the vote is on its disk."""
     if replica.role != "candidate":
         raise Refused(f"it begins to lead as {replica.role}")
     counts_itself = replica.votes and replica.has_stored_vote(replica.epoch, replica.key)
@@ -185,7 +185,7 @@ def resign(replica: Replica) -> Replica:
 
 
 def write(replica: Replica, ghosts: Ghosts, header: BatchHeader, data: bytes) -> Replica:
-    """A leader appends a batch of its own."""
+    """Append a leader's own batch."""
     if replica.role != "leader":
         raise Refused(f"it writes {header} as {replica.role}")
     if header.epoch != replica.epoch:
@@ -216,7 +216,7 @@ def _continues(log: Entry, header: BatchHeader) -> bool:
 
 
 def copy(replica: Replica, ghosts: Ghosts, headers: list[BatchHeader], source: Entry) -> Replica:
-    """A follower appends what its leader, whose log was `source`, has sent."""
+    """Append batches that the leader, whose log was `source`, has sent to a follower."""
     if replica.role != "follower":
         raise Refused(f"it copies batches as {replica.role}")
     log = replica.log
@@ -235,7 +235,7 @@ def copy(replica: Replica, ghosts: Ghosts, headers: list[BatchHeader], source: E
 
 
 def truncate(replica: Replica, to_offset: int, source: Entry) -> Replica:
-    """A follower drops what its leader, whose log was `source`, does not have; and nothing that both have."""
+    """Drop a follower's records that the leader, whose log was `source`, does not have, and no others."""
     if replica.role != "follower":
         raise Refused(f"it truncates as {replica.role}")
     if to_offset >= replica.log.end:
@@ -251,20 +251,20 @@ def truncate(replica: Replica, to_offset: int, source: Entry) -> Replica:
 
 
 def cut_promises(replica: Replica, to_offset: int) -> Replica:
-    """What lies above `to_offset` does not count as durable any more, on the disk or on its way."""
+    """Forget that records above `to_offset` are durable, or will be after the writes in progress."""
     writing = tuple((write_id, entry.cut(to_offset)) for write_id, entry in replica.writing)
     return replace(replica, durable=replica.durable.cut(to_offset), writing=writing)
 
 
 def flush(replica: Replica, durable: Entry, writing: tuple[tuple[int, Entry], ...]) -> Replica:
-    """The disk has `durable`. A repair that is over is over for good: what a later leader cuts was never committed."""
+    """Note that the disk has `durable`. A repair that has ended stays ended: a later leader cuts only uncommitted records."""
     repair_until = 0 if durable.end >= replica.repair_until else replica.repair_until
     return replace(replica, durable=durable, writing=writing, repair_until=repair_until)
 
 
 def install(replica: Replica, ghosts: Ghosts, end: int, crc: int) -> Replica:
-    """The log is replaced by what a snapshot stands for, which must be committed. Not the log that has all of that and goes on:
-    its end may have been acknowledged (Raft §7).
+    """Replace the log by a committed snapshot. A log that continues beyond the snapshot must stay, since its end can have been
+    acknowledged (Raft §7).
     """
     entry = ghosts.find(end, crc)
     if entry is None:
@@ -278,12 +278,12 @@ def install(replica: Replica, ghosts: Ghosts, end: int, crc: int) -> Replica:
     return replace(cut_promises(replica, max(0, replica.high_watermark)), log=entry)
 
 
-# What is committed
+# Commits
 
 
 def acknowledge(replica: Replica, sender: ReplicaKey, offset: int, last_epoch: int, promised: Entry) -> Replica:
-    """A fetch from `offset` tells a leader that its sender holds what lies below, if it is of the same log. `promised`: what of
-    its log the sender had on its disk.
+    """Note a fetch from `offset`: it acknowledges everything below, if it is of the leader's log. `promised` is the log on the
+    sender's disk.
     """
     entry = replica.log.at(offset)
     if replica.role != "leader" or entry is None or entry.epoch != last_epoch:
@@ -294,8 +294,8 @@ def acknowledge(replica: Replica, sender: ReplicaKey, offset: int, last_epoch: i
     return replace(replica, acknowledged=(*others, (sender, max(offset, replica.end_of(sender)))))
 
 
-def commit(replica: Replica, ghosts: Ghosts, offset: int, told: int) -> Replica:
-    """The high watermark rises. `told`: what the leader has said it to be, to who follows; -1: nothing."""
+def commit(replica: Replica, ghosts: Ghosts, offset: int, of_leader: int) -> Replica:
+    """Raise the high watermark. `of_leader` is the high watermark in the leader's answer to a follower, -1 if unknown."""
     if offset <= replica.high_watermark:
         raise Refused(f"its high watermark goes from {replica.high_watermark} to {offset}")
     entry = replica.log.at(offset)
@@ -312,8 +312,8 @@ def commit(replica: Replica, ghosts: Ghosts, offset: int, told: int) -> Replica:
             raise Refused(f"it commits {entry}, and {ghosts.committed} is committed")
         ghosts.commits(replica.epoch, entry)
     else:
-        if told >= 0 and offset > told:
-            raise Refused(f"it commits {offset}, and its leader has told it {told}")
+        if of_leader >= 0 and offset > of_leader:
+            raise Refused(f"it commits {offset}, and its leader's high watermark is {of_leader}")
         if not ghosts.committed.holds(entry):
             raise Refused(f"it commits {entry}, and leaders only {ghosts.committed}")
     return replace(replica, high_watermark=offset)

@@ -1,8 +1,8 @@
-"""What only an onlooker knows: every batch that was ever written, who led which epoch, what is committed, what was sent.
+"""Facts that no single node knows: every batch ever written, the leader of each epoch, the committed log, and sent messages.
 
-A batch is a node of a tree: its parent is the batch before it. A log is its last batch, and with it the whole path to the root,
-so that to cut or to append makes no copy, and logs are compared by walking up. The chain of crcs makes a batch's end and crc its
-name.
+A batch is a node of a tree, and its parent is the batch before it. A log is represented by its last batch, with the path to the
+root. So truncations and appends make no copy, and logs are compared by walking up. Since crcs are chained, the end and crc of a
+batch are its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kraftlab.quorum.core.types import ReplicaKey, VoterSet
 
 
 class Config(NamedTuple):
-    """Who votes, by the record at `offset`, and who did before. `offset` -1: no record, the set the node was configured with."""
+    """The voters by the record at `offset`, and the voters before. `offset` -1: the node's configuration, without a record."""
 
     voters: VoterSet
     offset: int
@@ -24,7 +24,7 @@ class Config(NamedTuple):
 
 
 class Entry:
-    """One batch and all before it. `config` None: no batch up to here names voters. The root stands for the empty log."""
+    """One batch and all batches before it. `config` None: no batch up to this one names voters. The root is the empty log."""
 
     __slots__ = ("config", "crc", "end", "epoch", "parent")
 
@@ -36,30 +36,30 @@ class Entry:
         self.config = config
 
     def path(self) -> Iterator[Entry]:
-        """This batch, the one before it, and so on up to the root."""
+        """Yield this batch, the batch before it, and so on up to the root."""
         entry: Entry | None = self
         while entry is not None:
             yield entry
             entry = entry.parent
 
     def at(self, offset: int) -> Entry | None:
-        """The batch of this log that ends at `offset`; None if none does."""
+        """Return the batch of this log that ends at `offset`; None if no batch does."""
         found = self.cut(offset)
         return found if found.end == offset else None
 
     def cut(self, offset: int) -> Entry:
-        """This log without the batches that end above `offset`."""
+        """Return this log without the batches that end above `offset`."""
         entry = self
         while entry.end > offset and entry.parent is not None:
             entry = entry.parent
         return entry
 
     def holds(self, other: Entry) -> bool:
-        """Whether `other` is a prefix of this log."""
+        """Return True if `other` is a prefix of this log."""
         return self.cut(other.end) is other
 
     def shared_with(self, other: Entry) -> Entry:
-        """The longest common prefix."""
+        """Return the longest common prefix."""
         one, two = self, other
         while one is not two:
             if one.end >= two.end and one.parent is not None:
@@ -69,7 +69,7 @@ class Entry:
         return one
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch of this log that is at most `epoch`, and where it ends: (end, epoch)."""
+        """Return end and number of the largest epoch of this log that is at most `epoch`: (end, epoch)."""
         return next((entry.end, entry.epoch) for entry in self.path() if entry.epoch <= epoch)
 
     def __repr__(self) -> str:
@@ -77,8 +77,8 @@ class Entry:
 
 
 class Sent(NamedTuple):
-    """A message, who sent it, and the sender's log: of a request what was on the disk when it left, of an answer all there was
-    when it was made. The message is kept: its identity is its name.
+    """A message, its sender, and the sender's log: the durable log when a request left, the whole log when an answer was made.
+    The message is kept, since it is identified by its `id`.
     """
 
     message: object
@@ -87,30 +87,30 @@ class Sent(NamedTuple):
 
 
 class Ghosts:
-    """See the module's docstring. Grows with the run."""
+    """The facts of one run; see the module's docstring."""
 
     def __init__(self) -> None:
         self.root = Entry(0, 0, NO_PREVIOUS_CRC, None, None)
         self.committed = self.root
-        """The longest log that any leader has called committed."""
+        """The longest log that a leader has reported committed."""
         self._committed_in: dict[int, Entry] = {}
-        """The longest one that the leader of each epoch has."""
+        """By epoch, the longest log that its leader has reported committed."""
         self.leaders: dict[int, int] = {}
-        """Who has begun to lead which epoch."""
+        """Leaders by epoch."""
         self.epochs = {0}
-        """Every epoch that somebody has opened."""
+        """Every epoch that a replica has opened."""
         self._entries = {(0, NO_PREVIOUS_CRC): self.root}
         self._sent: dict[int, Sent] = {}
 
     # Batches
 
     def find(self, end: int, crc: int) -> Entry | None:
-        """The batch of that name, if anybody ever wrote it."""
+        """Return the batch with that end and crc, None if it was never written."""
         return self._entries.get((end, crc))
 
     @staticmethod
     def entry(header: BatchHeader, data: bytes, parent: Entry, base: VoterSet) -> Entry:
-        """The batch that a leader, whose own configuration is `base`, makes behind `parent`; `data` is all of its bytes."""
+        """Return the batch that a leader with the configuration `base` appends to `parent`; `data` are its bytes."""
         config = parent.config
         if header.is_control:
             records = control_of([header], data)
@@ -120,25 +120,27 @@ class Ghosts:
         return Entry(header.end_offset, header.epoch, header.crc, parent, config)
 
     def written(self, entry: Entry) -> Entry:
-        """It is there from now on."""
+        """Add a batch to the tree."""
         self._entries[entry.end, entry.crc] = entry
         return entry
 
     @staticmethod
     def is_forced(header: BatchHeader, data: bytes) -> bool:
-        """Whether an operator who has given up a majority wrote this batch."""
+        """Return True if this batch was written by an operator who has given up a majority (ForcedStandalone)."""
         return header.is_control and any(isinstance(record, ForcedStandalone) for _, record in control_of([header], data))
 
-    # What is committed
+    # Commits
 
     def commits(self, epoch: int, entry: Entry) -> None:
-        """The leader of `epoch` calls `entry` committed."""
+        """Note that the leader of `epoch` reports `entry` committed."""
         self._committed_in[epoch] = entry
         if entry.end > self.committed.end:
             self.committed = entry
 
     def committed_before(self, epoch: int) -> Entry:
-        """What leaders of earlier epochs have called committed; one of a later epoch may be ahead of who is elected late."""
+        """Return the longest log that leaders of earlier epochs have committed. A leader that is elected late can lack records
+        that a leader of a later epoch has committed.
+        """
         earlier = (entry for other, entry in self._committed_in.items() if other < epoch)
         return max(earlier, key=lambda entry: entry.end, default=self.root)
 
@@ -148,5 +150,5 @@ class Ghosts:
         self._sent[id(message)] = Sent(message, sender, log)
 
     def origin(self, message: object) -> Sent | None:
-        """Who sent it; None if nobody did."""
+        """Return the record of a sent message; None if it was never sent."""
         return self._sent.get(id(message))

@@ -1,8 +1,8 @@
-"""S19: whatever a node does, the model may do as well, and then both are the same.
+"""S19: the model allows every step of a node, and model and node agree after the step.
 
-A step comes as the event and its effects. The event is heard: an answer counts, a fetch acknowledges, the disk is done with
-something. Then each effect that changes what Raft is about becomes the action it claims to be; the state transitions are told by
-the Trace effects' moves. Last, the model's replica is held against the node's own variables.
+A step is an event and its effects. First the event takes effect: an answer counts, a fetch acknowledges, a disk operation ends.
+Then each effect of Raft becomes an action of the model; the moves of Trace effects are the state transitions. Last, the replica
+of the model is compared with the node's variables.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from .replica import Replica
 
 
 class Refinement(Checker):
-    """S19, of one world. Add it before the world begins."""
+    """S19 in one world. Must be added before the world begins."""
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)
         self.steps = 0
-        """That were found to be the model's."""
+        """Number of steps that the model has allowed."""
         self._ghosts = Ghosts()
         self._replicas: dict[int, Replica] = {}
 
@@ -81,7 +81,7 @@ class Refinement(Checker):
         replica = self._replicas[process.node_id]
         done: Effect | Event = event
         try:
-            replica = self._hear(replica, event)
+            replica = self._receive(replica, event)
             for effect in effects:
                 done = effect
                 replica = self._carry_out(replica, process, event, effect)
@@ -92,7 +92,7 @@ class Refinement(Checker):
         self.steps += 1
 
     def on_sent(self, process: ObservedProcess, request: Request) -> None:
-        """A request leaves."""
+        """Note a request that leaves, with the sender's durable log."""
         self._ghosts.sent(request, process.key, self._on_disk(process.machine, process.machine.durable))
 
     def _on_disk(self, machine: ObservedMachine, log: DurableLog) -> Entry:
@@ -102,13 +102,13 @@ class Refinement(Checker):
             raise Violation(f"S19 n{machine.node_id} has a log up to {end} with crc {crc:08x} on its disk, which nobody wrote")
         return entry
 
-    # What is heard
+    # Events
 
-    def _hear(self, replica: Replica, event: Event) -> Replica:
+    def _receive(self, replica: Replica, event: Event) -> Replica:
         if type(event) is RequestReceived:
-            return self._hear_request(replica, event)
+            return self._receive_request(replica, event)
         if type(event) is ResponseReceived:
-            return self._hear_response(replica, event)
+            return self._receive_response(replica, event)
         if type(event) is StorageCompleted:
             done = [entry for write_id, entry in replica.writing if write_id <= event.append_id]
             left = tuple(pair for pair in replica.writing if pair[0] > event.append_id)
@@ -119,7 +119,7 @@ class Refinement(Checker):
             return replace(replica, stored=stored[-1], storing=left_to_store) if stored else replica
         return replica
 
-    def _hear_request(self, replica: Replica, event: RequestReceived) -> Replica:
+    def _receive_request(self, replica: Replica, event: RequestReceived) -> Replica:
         request = event.request
         if type(request) is not FetchRequest:
             return replica
@@ -132,16 +132,16 @@ class Refinement(Checker):
             return replica
         return actions.acknowledge(replica, request.replica, request.fetch_offset, request.last_fetched_epoch, sent.log)
 
-    def _hear_response(self, replica: Replica, event: ResponseReceived) -> Replica:
+    def _receive_response(self, replica: Replica, event: ResponseReceived) -> Replica:
         response = event.response
         sent = self._ghosts.origin(response)
         if sent is None or sent.sender.node_id != event.source:
             raise Refused("nobody has sent this")
         if type(response) is VoteResponse and response.granted and response.leader.epoch == replica.epoch:
-            return actions.hear_grant(replica, sent.sender, response.pre_vote)
+            return actions.count_grant(replica, sent.sender, response.pre_vote)
         return replica
 
-    # What is done
+    # Effects
 
     def _carry_out(self, replica: Replica, process: ObservedProcess, event: Event, effect: Effect) -> Replica:
         if type(effect) is Trace:
@@ -157,7 +157,7 @@ class Refinement(Checker):
             replica = actions.install(replica, self._ghosts, effect.id.offset, effect.last_crc)
             return replace(replica, writing=(*replica.writing, (effect.append_id, replica.log)))
         if type(effect) is Apply:
-            return actions.commit(replica, self._ghosts, effect.high_watermark, _told(replica, event))
+            return actions.commit(replica, self._ghosts, effect.high_watermark, _high_watermark_in(replica, event))
         if type(effect) is Send:
             self._claims(replica, effect.request)
         elif type(effect) is Reply:
@@ -209,7 +209,7 @@ class Refinement(Checker):
         return replace(replica, writing=(*replica.writing, (effect.append_id, replica.log)))
 
     def _leaders_log(self, replica: Replica, event: Event) -> Entry:
-        """That of the leader whose answer this is, when it was made."""
+        """Return the log that the leader had when it made this answer."""
         answer = _fetched(event)
         sent = self._ghosts.origin(answer)
         if answer is None or sent is None:
@@ -218,10 +218,10 @@ class Refinement(Checker):
             raise Refused("this is not from its leader")
         return sent.log
 
-    # What is said
+    # Claims of messages
 
     def _claims(self, replica: Replica, request: Request) -> None:
-        """A request is made: what it says is so."""
+        """Check the claims of a request."""
         log, is_so = replica.log, True
         if type(request) is FetchRequest:
             claimed = (request.fetch_offset, request.last_fetched_epoch, request.high_watermark)
@@ -236,12 +236,12 @@ class Refinement(Checker):
             raise Refused(f"it sends {request!r}")
 
     def _answers(self, replica: Replica, request: Request, response: Response) -> None:
-        """An answer is made: what it says is so."""
+        """Check the claims of an answer."""
         self._ghosts.sent(response, replica.key, replica.log)
         view = response.leader
         if view.epoch != replica.epoch:
             raise Refused(f"it answers {response!r}")
-        if type(request) in _SPEAK_OF_EPOCHS and response.error not in _NOT_HEARD and view.epoch < request.epoch:
+        if type(request) in _RAISE_EPOCHS and response.error not in _IGNORED and view.epoch < request.epoch:
             raise Refused(f"it answers {response!r} to {request!r}, and stays in its epoch")
         if view.leader_id not in (NOBODY, self._ghosts.leaders.get(view.epoch)):
             raise Refused(f"it answers {response!r}")
@@ -257,7 +257,7 @@ class Refinement(Checker):
             self._serves(replica, request, response)
 
     def _serves(self, replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
-        """A leader answers a fetch."""
+        """Check a leader's answer to a fetch."""
         if (replica.role, replica.epoch) != ("leader", request.epoch):
             raise Refused(f"it serves {request!r}")
         is_known = replica.high_watermark > replica.epoch_start
@@ -284,11 +284,11 @@ class Refinement(Checker):
 
 
 _OF_LEADERS = (BeginQuorumEpochRequest, EndQuorumEpochRequest)
-"""What only the leader of an epoch says."""
-_SPEAK_OF_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest)
-"""Who hears one of these, of a higher epoch than its own, is in that epoch when it answers (Raft §5.1, KIP-595)."""
-_NOT_HEARD = (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_VOTER_KEY, ErrorCode.BROKER_NOT_AVAILABLE)
-"""The answers of who refuses to listen: this is nonsense, or for another disk, or it is about to end."""
+"""Requests that only the leader of an epoch sends."""
+_RAISE_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest)
+"""Requests after which a node must be in the request's epoch, if that is higher than its own (Raft §5.1, KIP-595)."""
+_IGNORED = (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_VOTER_KEY, ErrorCode.BROKER_NOT_AVAILABLE)
+"""Errors of requests that a node ignores: they are invalid, for another disk, or the node is about to end."""
 
 
 def _end(entry: Entry) -> int:
@@ -296,20 +296,20 @@ def _end(entry: Entry) -> int:
 
 
 def _fetched(event: Event) -> FetchResponse | None:
-    """The answer to a fetch, if that is what the event brings."""
+    """Return the answer to a fetch in the event, if there is one."""
     if type(event) is ResponseReceived and type(event.response) is FetchResponse:
         return event.response
     return None
 
 
-def _told(replica: Replica, event: Event) -> int:
-    """What a follower is told of the high watermark; -1: nothing."""
+def _high_watermark_in(replica: Replica, event: Event) -> int:
+    """Return the high watermark in the leader's answer to a follower; -1 if the event is another one."""
     answer = _fetched(event)
     return answer.high_watermark if replica.role == "follower" and answer is not None else -1
 
 
 def _named_epochs(event: Event) -> frozenset[int]:
-    """The epochs of which an event speaks."""
+    """Return the epochs that an event names."""
     if type(event) is RequestReceived:
         return frozenset((event.request.epoch,))
     if type(event) is ResponseReceived:
@@ -318,7 +318,7 @@ def _named_epochs(event: Event) -> frozenset[int]:
 
 
 def _named_leaders(event: Event) -> frozenset[tuple[int, int]]:
-    """Who leads which epoch, as an event says."""
+    """Return the leaders that an event names, as (epoch, leader)."""
     if type(event) is RequestReceived and isinstance(event.request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
         return frozenset(((event.request.epoch, event.request.leader_id),))
     if type(event) is ResponseReceived:
@@ -331,7 +331,7 @@ def _does_not_know_pre_votes(event: Event) -> bool:
 
 
 def _candidate(event: Event) -> tuple[ReplicaKey, tuple[int, int, int] | None]:
-    """Who asks for a vote, and with which log."""
+    """Return the candidate that asks for a vote, with (epoch, last epoch, end offset)."""
     if type(event) is RequestReceived and type(event.request) is VoteRequest and not event.request.pre_vote:
         request = event.request
         return request.candidate, (request.epoch, request.last_epoch, request.end_offset)
@@ -354,11 +354,11 @@ _VARIABLES = (
     "election's leader",
     "election's vote",
 )
-"""What node and model have in common."""
+"""The variables that node and model have in common."""
 
 
 def _agree(replica: Replica, process: ObservedProcess) -> None:
-    """The model and the node are the same, variable by variable."""
+    """Check that model and node agree, variable by variable."""
     quorum, log = process.quorum, process.local_log
     state, election, view, entry = quorum.state, quorum.election, log.view, replica.log
     epoch, leader, voted = replica.epoch, replica.leader, replica.voted
@@ -402,7 +402,7 @@ def _agree(replica: Replica, process: ObservedProcess) -> None:
 
 
 def _agree_on_votes(replica: Replica, state: Candidate | Prospective) -> None:
-    """Who has given a vote in this round, or promised one."""
+    """Check that the node counts only votes that the model knows."""
     is_pre = state.name != "candidate"
     given = {replica.key.node_id, *(node_id for node_id, pre_vote in replica.grants if pre_vote == is_pre)}
     counted = state.tally.granting_voters()

@@ -11,11 +11,11 @@ from .ghosts import Config, Entry
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """`leader` -1: none known; `voted` None: no vote in this epoch; `high_watermark` -1: unknown.
+    """A replica. `leader` -1: unknown; `voted` None: no vote in this epoch; `high_watermark` -1: unknown.
 
-    `durable`: the part of `log` that is on the disk. `writing`, `storing`: what is on its way there, oldest first, under the ids
-    by which the disk will say that it is done. `grants`: who has promised or given a vote in this epoch, as (id, pre-vote).
-    `acknowledged`: of a leader, who has shown to hold its log up to where.
+    `durable` is the part of `log` that is on the disk. `writing` and `storing` are operations in progress, oldest first, each
+    with the id in its completion. `grants` are the votes and pre-votes of this epoch as (id, is a pre-vote). `acknowledged` has,
+    for a leader, the end of each voter's log.
     """
 
     key: ReplicaKey
@@ -27,12 +27,12 @@ class Replica(msgspec.Struct, frozen=True):
     durable: Entry
     stored: ElectionState | None
     base: VoterSet
-    """The voters where the log names none."""
+    """The voters if the log names no voters."""
     repair_until: int = 0
-    """Rot has damaged the log below: no vote before everything up to there has been durable again, once. 0: it is whole."""
+    """End of the damaged part of the log: the replica does not vote before everything below was durable again. 0: no damage."""
     high_watermark: int = -1
     epoch_start: int = -1
-    """Of a leader: where its epoch begins."""
+    """Start of a leader's epoch; -1 for others."""
     grants: frozenset[tuple[int, bool]] = frozenset()
     acknowledged: tuple[tuple[ReplicaKey, int], ...] = ()
     writing: tuple[tuple[int, Entry], ...] = ()
@@ -52,7 +52,7 @@ class Replica(msgspec.Struct, frozen=True):
 
     @property
     def may_stand(self) -> bool:
-        """It votes, or did until a record that may never be committed; and its log is whole."""
+        """True if the log is whole and the replica is a voter, or was one before an uncommitted change."""
         config = self.config
         is_removed_perhaps = (
             config.previous is not None and config.previous.has(self.key) and config.offset >= self.high_watermark
@@ -65,16 +65,16 @@ class Replica(msgspec.Struct, frozen=True):
 
     @property
     def election(self) -> ElectionState:
-        """What must be stored of it."""
+        """The election state that must be stored."""
         return ElectionState(self.epoch, self.leader, self.voted)
 
     def has_stored_vote(self, epoch: int, candidate: ReplicaKey) -> bool:
-        """Whether a crash could not make it forget that it voted so; or it is in a later epoch, for good."""
+        """Return True if the stored election state has that vote, or a later epoch: a crash cannot undo it."""
         stored = self.stored
         return stored is not None and (stored.epoch > epoch or (stored.epoch == epoch and stored.voted_key == candidate))
 
     def end_of(self, key: ReplicaKey) -> int:
-        """Of a leader: how much of its log that voter has shown to hold durably; -1: nothing."""
+        """Return the end of the leader's log that is durable on that voter, as far as the leader knows; -1: unknown."""
         if key.node_id == self.key.node_id:
             return self.durable.end if self.key.matches(key) else -1
         return next((end for other, end in self.acknowledged if other.matches(key)), -1)

@@ -57,7 +57,7 @@ def test_a_strike_does_the_same_whoever_else_strikes(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda text: text[:-20], "is no fault plan"),
+        (lambda text: text[:-20], "is not a fault plan"),
         (lambda text: text.replace('"version": 1', '"version": 2'), "of version 2, this is version 1"),
         (lambda text: text.replace('"strikes": [', '"strikes": [[1, "rain", 0],', 1), "names faults that do not exist: rain"),
     ],

@@ -116,10 +116,10 @@ def test_nobody_leads_without_a_majority_that_voted() -> None:
     candidate = replica(ghosts, role="candidate", voted=KEYS[0], stored=ElectionState(1, NOBODY, KEYS[0]))
     with pytest.raises(Refused, match=r"it leads epoch 1 with \[\]"):
         actions.lead(candidate, ghosts)
-    promised = actions.hear_grant(candidate, KEYS[1], pre_vote=True)
+    promised = actions.count_grant(candidate, KEYS[1], pre_vote=True)
     with pytest.raises(Refused, match="leads epoch 1"):
         actions.lead(promised, ghosts)
-    elected = actions.hear_grant(candidate, KEYS[1], pre_vote=False)
+    elected = actions.count_grant(candidate, KEYS[1], pre_vote=False)
     assert actions.lead(elected, ghosts).role == "leader"
     with pytest.raises(Refused, match="leads epoch 1"):
         actions.lead(replace(elected, stored=None), Ghosts())
@@ -129,7 +129,7 @@ def test_who_is_elected_late_may_lack_what_later_epochs_have_committed() -> None
     ghosts = Ghosts()
     ghosts.commits(2, grown(ghosts, ghosts.root, 2))
     late = replica(ghosts, role="candidate", voted=KEYS[0], stored=ElectionState(1, NOBODY, KEYS[0]))
-    late = actions.hear_grant(late, KEYS[1], pre_vote=False)
+    late = actions.count_grant(late, KEYS[1], pre_vote=False)
     assert actions.lead(late, ghosts).role == "leader"
     with pytest.raises(Refused, match="is committed"):
         actions.lead(replace(late, epoch=3, stored=ElectionState(3, NOBODY, KEYS[0])), ghosts)
