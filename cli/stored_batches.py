@@ -1,13 +1,19 @@
-"""The records of batches as they stand in partitions' logs, compressed with gzip or not at all."""
+"""The records of batches as they stand in partitions' logs, compressed with any of Kafka's codecs or not at all."""
 
 from __future__ import annotations
 
 import gzip
+import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from kraftlab.broker.log.errors import CorruptBatch
 from kraftlab.broker.log.record_batch import HEADER_BYTES, BatchHeader, StoredRecord, records_of
+
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+"""How Java's clients begin: blocks of raw snappy follow, each after its length. Other clients write one raw block."""
+_XERIAL_HEADER_BYTES = 16
+_LENGTH = struct.Struct(">I")
 
 
 class Unreadable(Exception):
@@ -16,10 +22,56 @@ class Unreadable(Exception):
 
 def stored_records(header: BatchHeader, batch: bytes) -> Iterator[StoredRecord]:
     """The records of one whole batch, those of a control batch too. Unreadable, also after some of them were given."""
-    body = batch[HEADER_BYTES:]
-    if header.codec not in ("none", "gzip"):
-        raise Unreadable(f"compressed ({header.codec}): its records are not shown")
+    if header.codec not in _DECOMPRESS:
+        raise Unreadable(f"compressed with an unknown codec ({header.codec})")
     try:
-        yield from records_of(header, gzip.decompress(body) if header.codec == "gzip" else body)
-    except (CorruptBatch, OSError, EOFError, zlib.error) as error:
+        yield from records_of(header, _decompressed(header.codec, batch[HEADER_BYTES:]))
+    except CorruptBatch as error:
         raise Unreadable(f"its records cannot be read: {error}") from error
+
+
+def _decompressed(codec: str, body: bytes) -> bytes:
+    """Unreadable if the bytes are not what the codec writes."""
+    if codec == "none":
+        return body
+    from cramjam import DecompressionError
+
+    try:
+        return _DECOMPRESS[codec](body)
+    except (DecompressionError, OSError, EOFError, zlib.error, struct.error) as error:
+        raise Unreadable(f"its records cannot be decompressed ({codec}): {error}") from error
+
+
+def _snappy(body: bytes) -> bytes:
+    from cramjam import snappy
+
+    if not body.startswith(_XERIAL_MAGIC):
+        return bytes(snappy.decompress_raw(body))
+    found, at = bytearray(), _XERIAL_HEADER_BYTES
+    while at < len(body):
+        (size,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        found += bytes(snappy.decompress_raw(body[at : at + size]))
+        at += size
+    return bytes(found)
+
+
+def _lz4(body: bytes) -> bytes:
+    from cramjam import lz4
+
+    return bytes(lz4.decompress(body))
+
+
+def _zstd(body: bytes) -> bytes:
+    from cramjam import zstd
+
+    return bytes(zstd.decompress(body))
+
+
+_DECOMPRESS: Mapping[str, Callable[[bytes], bytes]] = {
+    "none": bytes,
+    "gzip": gzip.decompress,
+    "snappy": _snappy,
+    "lz4": _lz4,
+    "zstd": _zstd,
+}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.broker.log.record_batch import Record, StoredRecord, build_batch, decode_records
+from kraftlab.broker.log.record_batch import HEADER_BYTES, Record, StoredRecord, build_batch, decode_records, validate
 from kraftlab.cli.console.client import Consumer, Lines, Producer
 from kraftlab.cli.console.lines import (
     BadLine,
@@ -22,6 +25,7 @@ from kraftlab.cli.console.lines import (
     properties_from,
     record_document,
 )
+from kraftlab.cli.stored_batches import stored_records
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.peer_rpc import FetchedPartition, ProduceResponse
 
@@ -240,10 +244,40 @@ def test_an_offset_that_is_not_there_is_said_and_the_nearest_one_taken(wanted: i
 def test_a_batch_that_cannot_be_read_is_said_and_passed_over() -> None:
     class Compressed(Leaders):
         def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
-            zstd = build_batch([record(b"x")], base_offset=0, attributes=4)
-            plain = build_batch([record(b"y")], base_offset=1)
-            return FetchedPartition(TOPIC_ID, partition, 0, records=zstd + plain if offset == 0 else b"")
+            rotten = build_batch([record(b"x")], base_offset=0, attributes=4)
+            unknown = build_batch([record(b"x")], base_offset=1, attributes=7)
+            plain = build_batch([record(b"y")], base_offset=2)
+            return FetchedPartition(TOPIC_ID, partition, 0, records=rotten + unknown + plain if offset == 0 else b"")
 
     found, warnings = consumed(Compressed(), {0: 0})
-    assert found == [(0, 1)]
-    assert warnings == ["t-0 from offset 0 to 0: compressed (zstd): its records are not shown"]
+    assert found == [(0, 2)]
+    assert warnings == [
+        "t-0 from offset 0 to 0: its records cannot be decompressed (zstd): Unknown frame descriptor",
+        "t-0 from offset 1 to 1: compressed with an unknown codec (codec-7)",
+    ]
+
+
+def _xerial(body: bytes) -> bytes:
+    """Snappy as Java's clients write it: blocks, each after its length."""
+    blocks = [bytes(cramjam.snappy.compress_raw(body[at : at + 20])) for at in range(0, len(body), 20)]
+    head = b"\x82SNAPPY\0" + struct.pack(">II", 1, 1)
+    return head + b"".join(struct.pack(">I", len(block)) + block for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("number", "compress"),
+    [
+        (1, gzip.compress),
+        (2, cramjam.snappy.compress_raw),
+        (2, _xerial),
+        (3, cramjam.lz4.compress),
+        (4, cramjam.zstd.compress),
+    ],
+)
+def test_records_are_read_whatever_the_codec(number: int, compress: Callable[[bytes], Any]) -> None:
+    values = [b"one", b"two", b"three" * 50]
+    plain = build_batch([record(value) for value in values], base_offset=7)
+    [(_, header)] = validate(plain)
+    header = header._replace(attributes=number)
+    batch = plain[:HEADER_BYTES] + bytes(compress(plain[HEADER_BYTES:]))
+    assert [each.value for each in stored_records(header, batch)] == values
