@@ -1,8 +1,8 @@
-"""Where the nodes of the quorum are reached, and which of those places have turned out to belong to another cluster.
+"""The endpoints of the quorum's nodes, and those that turned out to belong to another cluster.
 
-The core knows voters, the leader and whoever is about to become a voter. The bootstrap endpoints of the configuration are where a
-node asks as long as it knows nobody, and beside the nodes it knows: those may all have been replaced, or have moved, while it was
-away.
+The core knows the voters, the leader and a node that is about to become a voter. The bootstrap endpoints of the configuration are
+for a node that knows no other nodes. They are used beside the known nodes as well, which may all have been replaced, or have
+moved, while this node was away.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..core.types import Endpoint, VoterSet
 
 
 class AddressBook:
-    """`endpoints_of(node_id)` and `voters` are the core's knowledge at the time of asking."""
+    """`endpoints_of(node_id)` and `voters` return the core's current knowledge."""
 
     def __init__(
         self,
@@ -35,29 +35,29 @@ class AddressBook:
         self._strangers: set[Endpoint] = set()
 
     def find(self, node_id: int) -> Endpoint | None:
-        """Where to reach a node; ANYBODY is any voter or bootstrap endpoint but this node's own."""
+        """Return the endpoint of a node; for ANYBODY, a random voter or bootstrap endpoint other than this node's own."""
         if node_id != ANYBODY:
             return self._endpoints_of(node_id).get(self._listener)
         return self._random.choice(candidates) if (candidates := sorted(self.everybody(), key=str)) else None
 
     def everybody(self) -> set[Endpoint]:
-        """Every other place where a member of the quorum is, or may be."""
+        """Return every endpoint of another possible member of the quorum."""
         voters = (voter.endpoints.get(self._listener) for voter in self._voters().voters)
         return {endpoint for endpoint in (*voters, *self._bootstrap) if endpoint is not None and endpoint != self._own}
 
     def note_stranger(self, endpoint: Endpoint) -> bool:
-        """A node of another cluster answers there: True if that is news."""
+        """Note that a node of another cluster answers there. Return True if that is new."""
         is_news = endpoint not in self._strangers
         self._strangers.add(endpoint)
         return is_news
 
     def note_member(self, endpoint: Endpoint) -> None:
-        """A node of this cluster answers there, whoever did before."""
+        """Note that a node of this cluster answers there."""
         if self._strangers:
             self._strangers.discard(endpoint)
 
     def strangers_in_majority(self) -> list[Endpoint]:
-        """The places of strangers if, with this node, they leave no majority of all places to its cluster; else none."""
+        """Return the endpoints of strangers if this cluster is left without a majority of all endpoints; otherwise none."""
         everybody = self.everybody()
         strangers = sorted(self._strangers & everybody, key=str)
         is_one_of_them = self._own is not None and any(

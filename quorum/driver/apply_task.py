@@ -1,14 +1,14 @@
 """Feeds the state machine: a snapshot or committed batches in log order, and the leadership notices between them.
 
-Theory of operation. The order is that of `ApplyOrder`: the task reads the log from where it stopped, in chunks, and hands them
-on, with the notices between them. Batches come from the log's memory where they are still there; older ones are read and checked
-in a worker thread.
+Theory of operation. The order is that of `ApplyOrder`. The task reads the log from its last position, in chunks, and passes them
+on with the notices between them. Batches come from the log's memory while they are there; older ones are read and checked in a
+worker thread.
 
-At the start, and whenever the log begins beyond what was applied because a leader's snapshot has taken its place, the newest
-finished snapshot is loaded instead: read and understood in a worker thread, then put into the state machine between two applies.
-An installed snapshot counts once it has its name on the disk, which `storage_completed` tells.
+At the start, and when the log begins beyond the applied offset because a leader's snapshot has replaced it, the newest finished
+snapshot is loaded instead. It is read and decoded in a worker thread, then put into the state machine between two applies. An
+installed snapshot counts once it has its name on the disk; `storage_completed` reports that.
 
-Own snapshots are frozen here, between two applies, when `SnapshotTaker` thinks it is time, and written elsewhere.
+Own snapshots are frozen here, between two applies, when `SnapshotTaker` requires it, and written elsewhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .snapshot_taker import SnapshotTaker
 logger = logging.getLogger("kraftlab.quorum")
 
 CHUNK_BYTES = 256 * 1024
-"""What is applied between two looks at the rest of the world; a larger batch still goes in one piece."""
+"""Bytes that are applied without a checkpoint; a larger batch is still applied whole."""
 
 
 class ApplyTask(ApplyOrder):
@@ -67,7 +67,7 @@ class ApplyTask(ApplyOrder):
         self._wanted.set()
 
     def storage_completed(self) -> None:
-        """Something is durable that was not: an installed snapshot may have its name now."""
+        """Note that storage has completed an operation: an installed snapshot may have its name now."""
         if self._log.start_offset > self.applied_offset:
             self._wanted.set()
 
@@ -80,7 +80,7 @@ class ApplyTask(ApplyOrder):
             self._taker.consider(self.applied_offset)
 
     async def _advance(self) -> bool:
-        """One step: a snapshot, a notice or some batches. False if there is nothing to do now."""
+        """Take one step: a snapshot, a notice or some batches. Return False if there is nothing to do now."""
         if self._log.start_offset > self.applied_offset:
             return await self._load_newest()
         notice = self.due_notice()
@@ -103,7 +103,7 @@ class ApplyTask(ApplyOrder):
     # --- snapshots -----------------------------------------------------------------------------------------------------------
 
     async def _load_newest(self) -> bool:
-        """Goes on from the newest snapshot. False if there is none, or an installed one that has no name on the disk yet."""
+        """Load the newest snapshot. Return False if there is none, or if an installed one has no name on the disk yet."""
         snapshot = self._newest_snapshot()
         if snapshot is None or snapshot not in self._snapshots.ids():
             return False
@@ -111,7 +111,7 @@ class ApplyTask(ApplyOrder):
         try:
             append_time_ms, state = await when_there_is_room(self._threads, complaint, self._read_snapshot, snapshot)
         except KeyError:
-            return True  # Another has taken its place.
+            return True  # another has replaced it
         await self._state_machine.load_snapshot(snapshot, append_time_ms, state)
         self.applied_offset = snapshot.offset
         self.high_watermark = max(self.high_watermark, snapshot.offset)
@@ -124,7 +124,7 @@ class ApplyTask(ApplyOrder):
             return reader.append_time_ms, self._state_machine.read_snapshot(self._cancellable(reader.bodies()))
 
     def _cancellable(self, bodies: Iterator[bytes]) -> Iterator[bytes]:
-        """Worker thread: ends when the task that waits for it is cancelled."""
+        """Yield the bodies until the waiting task is cancelled. Worker thread."""
         for body in bodies:
             self._threads.check_cancelled()
             yield body
@@ -132,7 +132,7 @@ class ApplyTask(ApplyOrder):
     # --- batches -------------------------------------------------------------------------------------------------------------
 
     async def _read(self, end_offset: int) -> list[CommittedBatch]:
-        """Some committed batches from where applying stopped; none if a snapshot has taken their place meanwhile."""
+        """Return some committed batches from the applied offset on; none if a snapshot has replaced them meanwhile."""
         start_offset = self.applied_offset
         if self._log.cached(start_offset):
             data = self._log.read(start_offset, CHUNK_BYTES, end_offset=end_offset)

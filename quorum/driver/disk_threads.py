@@ -1,9 +1,9 @@
-"""Work for a disk that does not answer any more must not keep a process alive.
+"""Threads for disk work. A disk that does not answer any more must not keep the process alive.
 
-Theory of operation. `DiskThreads.run` is `trio.to_thread.run_sync` for functions that read and write files. Who cancels it waits
-for the function as usual, since files are best left in order, but not for long: a thread that hangs in the kernel is left
-behind, and goes with the process. A thread that had not begun yet does not touch a file any more. While one is left behind,
-`is_stuck`: the files that it may be using must not be closed, for their descriptors could be given to others.
+Theory of operation. `DiskThreads.run` is `trio.to_thread.run_sync` for functions that read and write files. A cancelled caller
+waits for the function as usual, because files are best left in order, but not for long: a thread that hangs in the kernel is
+abandoned and ends with the process. A thread that had not begun does not touch a file any more. `is_stuck` while a thread is
+abandoned: the files that it may be using must not be closed, because their descriptors could be reused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 from .worker_thread import WorkerThread
 
 SETTLE_TIMEOUT_S = 2.0
-"""How long the end of a task waits for a disk that does not answer."""
+"""Time that a cancelled task waits for a disk that does not answer."""
 _LOOK_INTERVAL_S = 0.01
 
 P = ParamSpec("P")
@@ -33,25 +33,25 @@ class DiskThreads:
 
     @property
     def is_stuck(self) -> bool:
-        """True if a function is still running that nobody waits for."""
+        """True if a function is still running without a caller that waits for it."""
         return self._working > 0
 
     async def run(self, function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-        """What `function` returns or raises, in a thread."""
+        """Run `function` in a thread; return its result."""
         return await self.run_limited(None, function, *arguments, **options)
 
     def check_cancelled(self) -> None:
-        """In a function that runs here: ends it if nobody waits for it any more."""
+        """End the calling function, which runs here, if its caller no longer waits."""
         trio.from_thread.check_cancelled()
 
     def worker(self, name: str) -> WorkerThread:
-        """A thread for one task alone."""
+        """Return a thread for one task alone."""
         return WorkerThread(name)
 
     async def run_limited(
         self, limiter: trio.CapacityLimiter | None, function: Callable[P, R], *arguments: P.args, **options: P.kwargs
     ) -> R:
-        """The same, with no more threads at once than `limiter` allows."""
+        """Run `function` as `run` does, in at most as many threads as `limiter` allows."""
         has_begun = is_given_up = False
         ended = threading.Event()
 
@@ -80,11 +80,11 @@ class DiskThreads:
 
 
 class _GivenUp(Exception):
-    """Ends a thread that begins after its work was cancelled; nobody hears of it."""
+    """Ends a thread that begins after its work was cancelled. Nothing catches it."""
 
 
 async def _settle(ended: threading.Event) -> None:
-    """Looks now and then: it happens once in a process's life."""
+    """Wait for the thread with a poll: it happens once in a process's life."""
     waited_s = 0.0
     with trio.CancelScope(shield=True):
         while not ended.is_set() and waited_s < SETTLE_TIMEOUT_S:

@@ -1,4 +1,4 @@
-"""What a RaftDriver is told once, and the numbers it gives."""
+"""Configuration and statistics of a RaftDriver."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..core.types import Endpoint
 class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`directory` is metadata.log.dir. `raft.endpoints` and the voters' endpoints name `peer_listener` for peer frames.
 
-    `bootstrap_endpoints` are peer listeners of controllers (dynamic voters). Who knows nobody else, or does not reach the leader,
-    asks there who leads.
+    `bootstrap_endpoints` are peer listeners of controllers (dynamic voters). A node that knows no other nodes, or does not reach
+    the leader, looks for the leader there.
     """
 
     cluster_id: str
@@ -24,11 +24,11 @@ class DriverConfig(msgspec.Struct, frozen=True, kw_only=True):
     peer_listener: str = "CONTROLLER"
     bootstrap_endpoints: tuple[Endpoint, ...] = ()
     snapshot_max_new_bytes: int = 20 * 1024 * 1024
-    """A snapshot is taken when so many bytes were applied since the last one."""
+    """A snapshot is taken when this many bytes were applied since the last one."""
     snapshot_max_interval_ms: int = 3_600_000
-    """Or when anything was applied and the last one is so old; 0: age does not count."""
+    """A snapshot is also taken when anything was applied and the last one is this old; 0: age does not count."""
     trace_file: str | None = None
-    """Where every transition of the core is written, a JSON object per line (quorum/trace.py)."""
+    """File for every transition of the core, one JSON object per line (quorum/trace.py)."""
 
 
 class DriverStatistics(NamedTuple):

@@ -1,8 +1,8 @@
-"""What a node's shell has of the world outside of it: a network, threads for its disk, chance and clocks.
+"""The environment of a node's shell: a network, threads for its disk, randomness and clocks.
 
-The shell asks for nothing of these in any other way, so an experiment that puts others in their place plays the same node again
-to the last byte. The clock is what the quorum and the controller go by: when the core is to be woken, and how old a session is.
-How long an answer or a connection is waited for goes by trio's clock, which is the real one's. Nodes run on `this_machine()`.
+The shell uses these in no other way, so an experiment that replaces them replays the same node to the last byte. The quorum and
+the controller use this clock: for the core's next deadline, and for the age of sessions. Timeouts of answers and connections use
+trio's clock, which is the real one's. Nodes run on `this_machine()`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Worker(Protocol):
 
 
 class Threads(Protocol):
-    """Where one node's work on its disk is done; `disk_threads.py` and `worker_thread.py` say what is promised."""
+    """Threads for one node's disk work; `disk_threads.py` and `worker_thread.py` have the contract."""
 
     @property
     def is_stuck(self) -> bool: ...
@@ -53,7 +53,7 @@ class Threads(Protocol):
     ) -> R: ...
 
     def check_cancelled(self) -> None:
-        """For functions that run long, now and then: ends one that nobody waits for any more."""
+        """End the calling function if its caller no longer waits. Called now and then by functions that run long."""
 
     def worker(self, name: str) -> Worker: ...
 
@@ -62,16 +62,16 @@ class Clock(Protocol):
     """The clocks of one node's machine."""
 
     def now_s(self) -> float:
-        """Never goes back. Also for threads, once it was asked under trio."""
+        """Return a time that never goes back. Also for threads, after a first call under trio."""
 
     def wall_s(self) -> float:
-        """Seconds since 1970; may be set to any other time."""
+        """Return seconds since 1970; can be set to any other time."""
 
     def at(self, now_s: float) -> float:
-        """When on trio's clock `now_s` will say that, as it runs now."""
+        """Return the time on trio's clock at which `now_s` will return that, at its current rate."""
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """Has that called whenever `at` gives other answers than before."""
+        """Call `changed` whenever `at` begins to return other times than before."""
 
 
 class MachineClock:
@@ -92,11 +92,11 @@ class MachineClock:
         return now_s
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """Its answers do not change."""
+        """Do nothing: the results of `at` do not change."""
 
 
 class Outside(NamedTuple):
-    """Of one node."""
+    """The environment of one node."""
 
     network: Network
     threads: Threads
@@ -105,5 +105,5 @@ class Outside(NamedTuple):
 
 
 def this_machine() -> Outside:
-    """The real world."""
+    """Return the real environment."""
     return Outside(TCP, DiskThreads(), random.Random(), MachineClock())

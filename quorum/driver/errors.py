@@ -1,10 +1,10 @@
-"""What `RaftDriver` refuses with and ends with."""
+"""Exceptions of `RaftDriver`."""
 
 from __future__ import annotations
 
 
 class NotLeader(Exception):
-    """This node does not lead the epoch. `leader_id` -1: nobody known leads; `epoch` is the newest this node has seen."""
+    """This node does not lead the epoch. `leader_id` -1: the leader is unknown; `epoch` is the newest this node has seen."""
 
     def __init__(self, leader_id: int, epoch: int) -> None:
         who = f"node {leader_id} leads" if leader_id >= 0 else "no leader is known"
@@ -22,10 +22,10 @@ class NoSnapshot(Exception):
 
 
 class GenerationOver(Exception):
-    """The quorum was forced since this node last heard of it: what its directory holds is history (cluster_generation.py).
+    """The quorum was forced since this node last heard of it: its data is history (cluster_generation.py).
 
-    `generation` is the newer one; `is_expendable` if the directory holds nothing that the newer one could lack: the node is an
-    observer and never decided anything.
+    `generation` is the newer one. `is_expendable` if the directory holds nothing that the newer generation could lack: the node
+    is an observer and never decided anything.
     """
 
     def __init__(self, message: str, generation: int, is_expendable: bool) -> None:
@@ -35,7 +35,7 @@ class GenerationOver(Exception):
 
 
 def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception in nested groups of one, so that a fatal error shows as itself."""
+    """Return the one exception in nested groups of one, so that a fatal error shows as itself."""
     cause: BaseException = group
     while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
         cause = cause.exceptions[0]
@@ -43,7 +43,7 @@ def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """The first of errors that came together, as when a disk fails under two threads at once."""
+    """Return the first of several simultaneous errors, as when a disk fails under two threads at once."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""A disk without room, or a process without a free descriptor, is waited for: what failed for that is tried again."""
+"""Retries for a disk without space, or a process without a free descriptor."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ R = TypeVar("R")
 async def when_there_is_room(
     threads: Threads, complaint: str, function: Callable[P, R], *arguments: P.args, **options: P.kwargs
 ) -> R:
-    """What `function` returns, in a thread, as soon as there is room for what it does. `complaint` is logged once, with the
-    reason, if there is none at first: it says what cannot be done, and that it will be tried again.
+    """Return the result of `function`, run in a thread, retrying while it raises StorageFull.
+
+    The first failure logs `complaint` with the reason: it says what cannot be done, and that it is tried again.
     """
     has_complained = False
     while True:

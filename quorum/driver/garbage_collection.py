@@ -1,13 +1,13 @@
 """Settings of the interpreter that keep a node's pauses far below the fetch timeout. They concern the whole process.
 
-*Garbage collection.* A full collection walks every container that lives; with a large metadata image that takes longer than peers
-wait for a heartbeat. Nearly all of our garbage is freed by reference counts, so the collector looks at long-lived objects
-rarely, and never at those that exist once the node has started. While a snapshot is loaded, which makes millions of objects that
-stay, it does not run at all, and they are exempt from then on: it would walk what has been loaded so far again and again, with
-every other thread standing still.
+*Garbage collection.* A full collection walks every live container; with a large metadata image that takes longer than peers wait
+for a heartbeat. Reference counts free nearly all of our garbage. So the collector looks at long-lived objects rarely, and never
+at those that exist once the node has started. While a snapshot is loaded, which makes millions of lasting objects, the collector
+is off, and these objects are exempt afterwards. Otherwise it would walk the part that is loaded so far again and again, and stop
+every other thread meanwhile.
 
-*Thread switches.* A thread that comes back from the disk waits for the event loop to give up the interpreter, by default for up
-to 5 ms; every commit would wait for that on two nodes. Much shorter intervals than the one below cost a busy gRPC server, whose
+*Thread switches.* A thread that returns from the disk waits for the event loop to give up the interpreter, by default for up to 5
+ms; every commit would wait for that on two nodes. Much shorter intervals than the one below cost a busy gRPC server, whose
 threads take the interpreter from the loop, a third more processor time.
 """
 
@@ -29,7 +29,10 @@ _lock = threading.Lock()
 
 
 def tame_interpreter() -> None:
-    """Call once, when a node has loaded its state: what is alive then is exempt from later collections."""
+    """Apply the settings.
+
+    Call once, when a node has loaded its state: objects that are alive then are exempt from later collections.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, MIDDLE_THRESHOLD, OLD_THRESHOLD)
@@ -38,8 +41,10 @@ def tame_interpreter() -> None:
 
 @contextmanager
 def loading_state() -> Iterator[None]:
-    """Around the making of a large state, in any thread: no collections meanwhile, and what is alive then is exempt from later
-    ones. Garbage in cycles that others make in that time stays for good; it should be little.
+    """Turn collections off while a large state is built, in any thread. Objects that are alive at the end are exempt from later
+    ones.
+
+    Cyclic garbage that other threads make in that time stays for good; it should be little.
     """
     global _loading
     with _lock:

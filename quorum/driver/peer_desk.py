@@ -1,10 +1,10 @@
-"""What the core says to other nodes, and what they say to it.
+"""The core's messages to other nodes, and theirs to it.
 
-Theory of operation. Requests and answers of the core come here in its order. One whose barrier is not reached waits in the core's
-`Outbox` until storage says that it is; a request that waited so long that its answer would come too late is not sent any more.
-What arrives becomes an event: a peer's request with a correlation of its own under which the answer is found again, an answer or
-the lack of one under the correlation of the request. Peers of another cluster, and those that show a newer generation, are met
-here; what to make of that is decided by who is told.
+Theory of operation. Requests and answers of the core arrive here in its order. One whose barrier is not reached waits in the
+core's `Outbox` until storage reports that it is. A request that waited so long that its answer would come too late is not sent
+any more. Arriving messages become events: a peer's request under a new correlation, which leads back to the peer, and an answer,
+or its absence, under the correlation of the request. Peers of another cluster and of a newer generation are detected here; the
+callbacks decide what follows.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class OwnRequest(Answer[VoterChangeResponse]):
 class PeerDesk:
     """Use `connect` before anything is sent.
 
-    `step` feeds the core an event; `queue` does so when the effects that are being carried out are done. `say(level, message,
-    values…)` logs what may be true many times per second. `met_generation(generation, who)` and `end(error)` hear of what a node
-    does not survive.
+    `step` feeds the core an event; `queue` does so when the current effects are carried out. `say(level, message, values…)` logs
+    lines that could repeat many times per second. `met_generation(generation, who)` and `end(error)` report conditions that a
+    node does not survive.
     """
 
     def __init__(
@@ -89,39 +89,39 @@ class PeerDesk:
         self._last_correlation = 0
         self._responders: dict[int, Responder | OwnRequest] = {}
         self._held: dict[int, tuple[float, int]] = {}
-        """Requests that wait for storage, by correlation: until when they are of use, and where they go."""
+        """Requests that wait for storage, by correlation: time until which they are of use, and destination."""
         self._goodbyes: set[int] = set()
         self._goodbyes_answered = trio.Event()
 
     def connect(self, pool: PeerPool, addresses: AddressBook) -> None:
-        """How and where peers are reached."""
+        """Set the connections and addresses of peers."""
         self._pool = pool
         self._addresses = addresses
 
     def close(self) -> None:
-        """Whoever still waits is told that the node stops."""
+        """Refuse all open requests: the node stops."""
         for responder in self._responders.values():
             responder.refuse(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
         self._responders.clear()
 
     @property
     def held_messages(self) -> int:
-        """How many wait for storage."""
+        """Number of messages that wait for storage."""
         return len(self._outbox)
 
     def voters_changed(self, leader: dict[str, Endpoint]) -> None:
-        """Connections to nodes that are of no interest any more are closed."""
+        """Close connections to nodes that are no longer needed."""
         self._pool.keep({*self._addresses.everybody(), *leader.values()})
 
     async def goodbyes_answered(self) -> None:
-        """Until every voter that was told that this node stops leading has answered, or could not."""
+        """Wait until every EndQuorumEpoch is answered or has failed."""
         if self._goodbyes:
             await self._goodbyes_answered.wait()
 
     # --- out -----------------------------------------------------------------------------------------------------------------
 
     def put(self, message: Send | Reply) -> None:
-        """Sends a message, now or when its barrier is reached."""
+        """Send a message now or when its barrier is reached."""
         if self._outbox.put(message):
             self._release([message])
         elif isinstance(message, Send):
@@ -129,7 +129,7 @@ class PeerDesk:
             self._held[message.correlation] = (trio.current_time() + message.timeout_ms / 1000, message.destination)
 
     def _give_up_late(self) -> None:
-        """A full disk may keep requests back for days, and the core makes new ones whenever it has lost patience."""
+        """Give up held requests whose time is over. A full disk can hold them for days while the core makes new ones."""
         late = [correlation for correlation, (until, _) in self._held.items() if until < trio.current_time()]
         if late:
             self._outbox.forget(set(late))
@@ -137,11 +137,11 @@ class PeerDesk:
             self._queue(RequestFailed(correlation, self._held.pop(correlation)[1]))
 
     def storage_completed(self, append_id: int) -> None:
-        """Storage operations up to `append_id` are durable."""
+        """Release messages: storage operations up to `append_id` are durable."""
         self._release(self._outbox.storage_completed(append_id))
 
     def election_state_stored(self, version: int) -> None:
-        """Election states up to `version` are durable."""
+        """Release messages: election states up to `version` are durable."""
         self._release(self._outbox.election_state_stored(version))
 
     def _release(self, messages: list[Send | Reply]) -> None:
@@ -184,9 +184,7 @@ class PeerDesk:
             try:
                 response = _response_decoders[api].decode(answer.body)
             except msgspec.MsgspecError as error:
-                self._say(
-                    logging.WARNING, "node %d answered api %d with what cannot be read: %s", answer.source.node_id, api, error
-                )
+                self._say(logging.WARNING, "node %d sent an unreadable answer to api %d: %s", answer.source.node_id, api, error)
                 self.step(RequestFailed(correlation, destination))
             else:
                 self.step(ResponseReceived(correlation, answer.source.node_id, response))
@@ -199,7 +197,7 @@ class PeerDesk:
             self.step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
 
     def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
-        """A voter is of another cluster. If most are, it is this node that is wrong, and it ends (KIP-595)."""
+        """Note that a voter is of another cluster. If most are, this node's configuration is wrong, and it ends (KIP-595)."""
         if not self._addresses.note_stranger(endpoint):
             return
         logger.warning("the node at %s belongs to another cluster: %s", endpoint, refusal)
@@ -216,7 +214,7 @@ class PeerDesk:
     # --- in ------------------------------------------------------------------------------------------------------------------
 
     def accept(self, request: PeerRequest, responder: Responder) -> None:
-        """A peer asks the core something."""
+        """Pass a peer's request to the core."""
         try:
             message = _request_decoders[request.api].decode(request.body)
         except msgspec.MsgspecError as error:
@@ -227,7 +225,7 @@ class PeerDesk:
         self.step(RequestReceived(correlation, request.sender, message))
 
     def ask_own(self, request: VoterChangeRequest, asked: OwnRequest) -> Callable[[], None]:
-        """This node asks its own core something, as a peer would. Call what is returned when nobody waits any more."""
+        """Pass a request of this node to its own core. Call the returned function when nobody waits for the answer any more."""
         correlation = self._expect_answer(asked)
         self.step(RequestReceived(correlation, self._config.raft.key, request))
         return partial(self._abandoned, correlation)

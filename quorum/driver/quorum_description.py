@@ -1,4 +1,4 @@
-"""How a node sees the quorum: the body of DescribeQuorum answers (KIP-595, KIP-836)."""
+"""The body of DescribeQuorum answers: the quorum as one node knows it (KIP-595, KIP-836)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ..core.raft_node import RaftNode, ReplicaStatus
 from ..core.types import Endpoint
 
 DESCRIBE_QUORUM = 55
-"""Api number of DescribeQuorum. Any node answers, from its own view; an empty body asks."""
+"""Api number of DescribeQuorum. Any node answers from its own view; the request body is empty."""
 
 
 class ReplicaDescription(msgspec.Struct, frozen=True, array_like=True):
-    """One replica of the metadata log. Only the leader knows offsets and times of others; -1 stands for unknown.
+    """One replica of the metadata log. Only the leader knows offsets and times of other replicas; -1: unknown.
 
     Times are wall clock in ms: of the last Fetch, and of the last moment when the replica had everything the leader had.
     """
@@ -26,10 +26,10 @@ class ReplicaDescription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QuorumDescription(msgspec.Struct, frozen=True, array_like=True):
-    """`leader_id` -1: no leader known. `high_watermark` -1: not known yet. `observers` is empty on nodes that do not lead.
+    """`leader_id` -1: unknown. `high_watermark` -1: unknown. `observers` is empty on nodes that do not lead.
 
-    From `kraft_version` on it is about this node's own log: `voters_offset` is that of the voters record in force, -1 if there is
-    none; the log holds the offsets from start to end; while it is being repaired the node does not vote.
+    The fields from `kraft_version` on describe this node's own log. `voters_offset` is that of the voters record in force, -1 if
+    there is none. The log holds the offsets from start to end. While it is being repaired the node does not vote.
     """
 
     node_id: int
@@ -46,7 +46,7 @@ class QuorumDescription(msgspec.Struct, frozen=True, array_like=True):
 
 
 def describe_quorum(core: RaftNode, now_ms: int) -> QuorumDescription:
-    """What this node knows at `now_ms`. A node that does not lead knows only the voters and its own log."""
+    """Return this node's knowledge at `now_ms`. A node that does not lead knows only the voters and its own log."""
 
     def describe(replica: ReplicaStatus) -> ReplicaDescription:
         voter = core.voters.get(replica.key.node_id)

@@ -1,20 +1,20 @@
 """RaftDriver: the trio runtime of one RaftNode.
 
-Theory of operation. The driver is the only caller of the core. Everything that happens — a peer's request or answer, a timer, a
-completed flush, a proposal — becomes an event on the event loop; `_step` feeds it to the core and carries the effects out in
-their order, at once and without awaiting. What takes time is done elsewhere and comes back as an event: disk writes by
-`LogFlusher` and `ElectionWriter`, messages by `PeerDesk`, the state machine by `ApplyTask`, its snapshots by
-`SnapshotTaker`, snapshots between nodes by `SnapshotCopies`. An event that arises while effects are being carried out waits in a
-queue until they are done, so the core is never entered twice.
+Theory of operation. The driver is the only caller of the core. Every occurrence (a peer's request or answer, a timer, a completed
+flush, a proposal) becomes an event on the event loop. `_step` feeds it to the core and carries the effects out in order, at once
+and without awaiting. Slow work is done elsewhere and comes back as an event: disk writes by `LogFlusher` and `ElectionWriter`,
+messages by `PeerDesk`, the state machine by `ApplyTask`, its snapshots by `SnapshotTaker`, snapshots between nodes by
+`SnapshotCopies`. An event that arises while effects are being carried out waits in a queue until they are done, so the core is
+never entered twice.
 
-Nothing here decides what may be sent when: `PeerDesk` holds a message until its barrier is reached. Memory is bounded:
-proposals are refused beyond the core's limit and the limit here, requests of peers by the transport, fetched data by one fetch
-in flight.
+The driver does not decide when a message may leave: `PeerDesk` holds it until its barrier is reached. Memory is bounded:
+proposals are refused beyond the core's limit and the limit here, requests of peers by the transport, fetched data by one fetch in
+flight.
 
 A node does not survive its own faults: a failed fsync, damaged data or a broken invariant leaves `run` as an exception, and the
-process is expected to end with its message. A full disk is no such fault: a leader resigns, and writing goes on when space
-returns. Rot that is found at the start is none either, unless nobody else has the data: the node repairs itself. And a node
-that hears of a newer generation of the cluster ends with GenerationOver: what it holds is history, whoever runs it decides.
+process is expected to end with its message. A full disk is not such a fault: a leader resigns, and writing resumes when space
+returns. Damage found at the start is not one either, unless no other node has the data: the node repairs itself. A node that
+learns of a newer generation of the cluster ends with GenerationOver: its data is history, and the operator decides about it.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ STAGED_BYTES_MAX = 64 * 1024 * 1024
 REPAIR_PROGRESS_S = 1.0
 LINES_AT_ONCE = 20
 LINE_INTERVAL_S = 2.0
-"""What happens again and again gives so many log lines at once, and one more in that time."""
+"""Repeated occurrences give at most LINES_AT_ONCE log lines at once, and one more per interval."""
 STOP_TIMEOUT_S = 1.0
-"""How long a graceful stop waits for its goodbyes to be answered and its last flush."""
+"""Time that a graceful stop waits for the answers to EndQuorumEpoch and for the last flush."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -129,22 +129,22 @@ class RaftDriver:
         self._scope = trio.CancelScope()
         self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
         self._repairs = trio.Event()
-        """Set when there is nothing left to repair."""
+        """Set when the repair is over."""
         self._fatal: Exception | None = None
-        """What broke the core: `run` raises it, whoever else the exception went to."""
+        """The error that broke the core. `run` raises it, even if another caller got it as well."""
         self._trace: TraceWriter | None = None
         self._trace_file = TraceFile(config.trace_file, self._threads) if config.trace_file is not None else None
         self._has_begun = False
         self._ended = trio.Event()
 
-    # --- what others ask -----------------------------------------------------------------------------------------------------
+    # --- calls and queries ---------------------------------------------------------------------------------------------------
 
     def propose(self, epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
-        """Appends one batch as leader of `epoch`: its (base offset, end offset). It is not committed yet.
+        """Append one batch as leader of `epoch`; return its (base offset, end offset). It is not committed yet.
 
         `body` is one MessagePack array of `record_count` records. Raises NotLeader, Overloaded, or ValueError (too large for a
-        batch); then nothing was appended. That the batch is committed is told by `StateMachine.apply`; if leadership is lost
-        first, it may or may not survive.
+        batch); then nothing was appended. `StateMachine.apply` gets the batch once it is committed. If leadership is lost first,
+        the batch may survive or not.
         """
         core = self._core
         if core is None:
@@ -166,10 +166,10 @@ class RaftDriver:
         raise InvariantViolation("the core did not answer a proposal")
 
     async def read_index(self) -> int:
-        """The offset that a linearizable read which begins now must wait for: everything acknowledged so far lies below it.
+        """Return the offset that a linearizable read must wait for: everything acknowledged so far lies below it.
 
-        Raises NotLeader, also if leadership is lost before a majority has confirmed it, and Overloaded. Takes a round trip
-        to a majority of the voters, shared by all that ask at about the same time. Cancel it to give up.
+        Raises NotLeader, also if leadership is lost before a majority has confirmed it, and Overloaded. Takes a round trip to a
+        majority of the voters, shared by all simultaneous reads. Cancel it to give up.
         """
         core = self._core
         if core is None or not core.is_leader:
@@ -180,14 +180,14 @@ class RaftDriver:
         return await offset_of(answer)
 
     def resign(self, epoch: int, reason: str) -> None:
-        """Gives up the leadership of `epoch`; in any other epoch nothing happens."""
+        """Resign the leadership of `epoch`; do nothing in any other epoch."""
         self._step(ResignAsked(epoch, reason))
 
     async def ask(self, request: VoterChangeRequest) -> VoterChangeResponse:
-        """Adds, removes or updates a voter, or transfers the leadership (KIP-853): asks this node's own core, as a peer would.
+        """Add, remove or update a voter, or transfer the leadership (KIP-853); the request goes to this node's own core.
 
-        The answer says NOT_LEADER_OR_FOLLOWER, and who leads, if this node does not. It comes when the change is committed or
-        has failed; a change that failed for lack of time may still be committed.
+        The answer says NOT_LEADER_OR_FOLLOWER, and names the leader, if this node does not lead. It comes when the change is
+        committed or has failed; a change that timed out may still be committed.
         """
         core = self._core
         if core is None:
@@ -203,62 +203,63 @@ class RaftDriver:
             abandon()
 
     async def take_snapshot(self) -> OffsetAndEpoch:
-        """Takes a snapshot of what is applied, now; its id. NoSnapshot says why there is none; StorageFull."""
+        """Take a snapshot of the applied state now; return its id. NoSnapshot says why there is none; StorageFull."""
         if self._core is None:
             await trio.lowlevel.checkpoint()
             raise NoSnapshot("the node is starting or stopping")
         return await self._taker.take()
 
     def snapshots(self) -> list[SnapshotInfo]:
-        """The finished snapshots of this node, oldest first."""
+        """Return the finished snapshots of this node, oldest first."""
         return self._store.snapshots.infos() if self._core is not None else []
 
     @property
     def identity(self) -> PeerIdentity:
-        """What this node says of itself to peers; known once `run` has started, since the generation is on the disk."""
+        """This node's identity in frames; known once `run` has started, because the generation is on the disk."""
         assert self._identity is not None, "the driver has not started"
         return self._identity
 
     @property
     def generation(self) -> int:
-        """How often the quorum was forced, as far as this node has heard."""
+        """Number of times that the quorum was forced, as far as this node knows."""
         return self.identity.generation
 
     @property
     def leader(self) -> LeaderView:
-        """Who leads, as far as this node knows."""
+        """The leader, as far as this node knows."""
         return self._core.leader if self._core is not None else LeaderView(0)
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed; -1 as long as this node does not know."""
+        """Everything below is committed; -1 if unknown."""
         return self._core.high_watermark if self._core is not None else -1
 
     @property
     def end_offset(self) -> int:
-        """Where this node's log ends, durable or not."""
+        """End of this node's log, durable or not."""
         return self._core.log_end_offset if self._core is not None else 0
 
     @property
     def applied_offset(self) -> int:
-        """Everything below it has been given to the state machine."""
+        """Everything below has been given to the state machine."""
         return self._applier.applied_offset if self._core is not None else 0
 
     def committed(self, start_offset: int, max_bytes: int) -> bytes:
-        """Whole batches from there on that this node knows to be committed, as they stand in its log; b"" if there are none, or
-        not any more. What is not in memory is read from the disk at once.
+        """Return whole batches from `start_offset` on that are known as committed; b"" if there are none, or not any more.
+
+        Batches that are not in memory are read from the disk at once.
         """
         return b"" if self._core is None else self._log.read(start_offset, max_bytes, end_offset=max(0, self.high_watermark))
 
     def describe(self) -> QuorumDescription:
-        """The quorum as this node sees it; progress of others and observers only if it leads."""
+        """Return the quorum as this node knows it; progress of other replicas only if it leads."""
         core = self._core
         if core is None:
             return QuorumDescription(self.config.raft.node_id, -1, 0, -1, [], [])
         return describe_quorum(core, self._now_ms())
 
     def statistics(self) -> DriverStatistics:
-        """A snapshot of numbers worth watching. Only while `run` runs."""
+        """Return a snapshot of the node's numbers. Only while `run` runs."""
         assert self._core is not None, "the driver does not run"
         return DriverStatistics(
             core=self._core.statistics(),
@@ -269,18 +270,18 @@ class RaftDriver:
         )
 
     def handlers(self) -> Mapping[int, DirectHandler]:
-        """The quorum's RPCs, for the node's PeerServer."""
+        """Return the quorum's RPCs, for the node's PeerServer."""
         quorum = DirectHandler(self._accept)
         return {**dict.fromkeys(REQUEST_OF, quorum), DESCRIBE_QUORUM: DirectHandler(self._accept_describe)}
 
     # --- life ----------------------------------------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Opens the log, takes part in the quorum until `stop`. Started once the log is recovered and peers are answered.
+        """Open the log and take part in the quorum until `stop`. Started once the log is recovered and peers are answered.
 
         Raises StorageError (LogCorrupt, WrongIdentity at the start or when most voters are of another cluster; FsyncFailed,
         DiskFailed later), LogTruncationRefused (the leader lacks committed records), GenerationOver and InvariantViolation; and
-        ValueError if a snapshot or a record cannot be understood.
+        ValueError if a snapshot or a record is unreadable.
         """
         self._store = store = await self._threads.run(self._open)
         self._identity = PeerIdentity(self.config.cluster_id, store.identity.generation, self.config.raft.key)
@@ -299,7 +300,7 @@ class RaftDriver:
             self._close()
 
     def _open(self) -> MetadataStore:
-        """Worker thread."""
+        """Open the metadata directory. Worker thread."""
         raft = self.config.raft
         is_sole_voter = raft.voters.ids() == (raft.node_id,)
         return MetadataStore.open(
@@ -344,7 +345,7 @@ class RaftDriver:
             self._state_machine,
             self._taker,
         )
-        self._copies = SnapshotCopies(store.snapshots, self._threads, self._step, self._snapshot_rotted, self._storage_full)
+        self._copies = SnapshotCopies(store.snapshots, self._threads, self._step, self._snapshot_damaged, self._storage_full)
         self._handlers = Shell(
             log=self._writer,
             applier=self._applier,
@@ -380,7 +381,7 @@ class RaftDriver:
                 task_status.started()
 
     async def stop(self) -> None:
-        """Graceful: tells the voters if this node leads, flushes, ends `run` and waits for it. Safe to call more than once."""
+        """Stop gracefully: resign, flush, end `run` and wait for it. Can be called more than once."""
         if self._core is not None:
             self._step(ShutdownAsked())
             with trio.move_on_after(STOP_TIMEOUT_S):
@@ -409,7 +410,7 @@ class RaftDriver:
     # --- the core: events in, effects out ------------------------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
-        """Feeds the core and carries out what it wants, down to the flush and the messages that come of it."""
+        """Feed the core an event and carry out the effects, including the flush and the messages that follow."""
         self._inbox.append(event)
         if self._stepping or self._core is None:
             return
@@ -426,7 +427,7 @@ class RaftDriver:
             self._arm(deadline_ms)
 
     def _feed(self, core: RaftNode, event: Event) -> list[Effect]:
-        """Gives the core one event, carries its effects out, and returns them."""
+        """Feed the core one event, carry its effects out, and return them."""
         self._stepping = True
         try:
             effects = core.step(event, self._now_ms())
@@ -443,11 +444,11 @@ class RaftDriver:
         return effects
 
     async def _run_deferred(self) -> None:
-        """Flushes, reads and questions for the read index, which wait for the rest of their scheduling pass.
+        """Carry out flushes, reads and read index requests at the end of their scheduling pass.
 
         All proposals of a pass share one flush and one answer to each follower. The messages leave before the disk begins: a
-        follower's disk has the longer way, and the disk's thread would hold the interpreter between two messages.
-        What is read because of a commit leaves after the state machine has heard of it, since somebody waits there.
+        follower's disk starts later, and the disk's thread would hold the interpreter between two messages. Reads that follow a
+        commit are sent after the state machine has got the batch, because a caller waits there.
         """
         while True:
             await self._deferred.wait()
@@ -468,7 +469,10 @@ class RaftDriver:
         self._timer.deadline = self._clock.at((deadline_ms - self._clock_anchor_ms) / 1000)
 
     async def _run_timer(self) -> None:
-        """Fires when the core's next deadline has passed. `_step` only moves the alarm forward; an early one is set again."""
+        """Fire the core's timer when its next deadline has passed.
+
+        `_step` only moves the alarm forward; an early one is set again.
+        """
         core = self._core
         assert core is not None
         self._clock.follow(lambda: self._arm(self._armed_ms))
@@ -481,7 +485,7 @@ class RaftDriver:
                 self._step(TimerFired())
 
     async def _watch_disk(self) -> None:
-        """A leader whose disk does not answer makes way: it could acknowledge nothing, and others can."""
+        """Resign if this node leads and its disk does not answer: it could acknowledge nothing, and others can."""
         limit_s = self.config.raft.fetch_timeout_ms / 1000
         while True:
             await trio.sleep(limit_s / 2)
@@ -497,17 +501,17 @@ class RaftDriver:
                 self._step(ResignAsked(leader.epoch, f"a write to {self.config.directory} takes longer than {limit_s:.1f} s"))
 
     async def _watch_repair(self, core: RaftNode, until: int, damage: str | None) -> None:
-        """Says how the repair goes on, as long as it does."""
-        node_id, told = self.config.raft.node_id, -1
+        """Log the progress of the repair until it is over."""
+        node_id, logged = self.config.raft.node_id, -1
         logger.warning(
             "node %d repairs its metadata log up to offset %d, and does not vote until then: %s", node_id, until, damage
         )
         while core.is_repairing:
             with trio.move_on_after(REPAIR_PROGRESS_S):
                 await self._repairs.wait()
-            if core.durable_end_offset != told:
-                told = core.durable_end_offset
-                logger.warning("node %d repairs its metadata log: offset %d of %d", node_id, min(told, until), until)
+            if core.durable_end_offset != logged:
+                logged = core.durable_end_offset
+                logger.warning("node %d repairs its metadata log: offset %d of %d", node_id, min(logged, until), until)
 
     # --- storage -------------------------------------------------------------------------------------------------------------
 
@@ -516,12 +520,12 @@ class RaftDriver:
         self._nursery.start_soon(self._end_repair)
 
     async def _end_repair(self) -> None:
-        complaint = "what was set aside for the repair cannot be removed, trying again"
+        complaint = "files that were set aside for the repair cannot be removed, trying again"
         await when_there_is_room(self._threads, complaint, self._store.end_repair)
         logger.warning("node %d has repaired its metadata log; it votes again", self.config.raft.node_id)
 
     def _snapshot_context(self, applied_offset: int, append_time_ms: int) -> SnapshotContext | str:
-        """What a snapshot of what is applied begins with, or why there can be none."""
+        """Return the beginning of a snapshot of the applied state, or the reason why there can be none."""
         core = self._core
         if core is None:
             return "the node is starting or stopping"
@@ -534,9 +538,9 @@ class RaftDriver:
             return "the metadata log is being repaired; try again when it is whole"
         return "nothing new was committed since the newest snapshot"
 
-    def _snapshot_rotted(self, snapshot: OffsetAndEpoch, reason: str) -> None:
+    def _snapshot_damaged(self, snapshot: OffsetAndEpoch, reason: str) -> None:
         logger.error(
-            "node %d: snapshot %s has rotted on its disk and is not served any more (%s); another is written in its place. "
+            "node %d: snapshot %s is damaged on its disk and is not served any more (%s); another is written in its place. "
             "Nothing is lost while this node runs or another voter has the data: check the disk of %s",
             self.config.raft.node_id,
             snapshot,
@@ -583,7 +587,7 @@ class RaftDriver:
             self._say(logging.INFO, "%s %s", effect.kind, effect.text)
 
     def _say(self, level: int, message: str, *values: object) -> None:
-        """A line that may be true again at every retry, many times per second."""
+        """Log a line that could repeat many times per second."""
         suppressed = self._limit.admit(trio.current_time())
         if suppressed is not None:
             more = f" ({suppressed} such lines before this one were left out)" if suppressed else ""
@@ -592,13 +596,13 @@ class RaftDriver:
     # --- peers ---------------------------------------------------------------------------------------------------------------
 
     def met_newer_generation(self, generation: int, who: str) -> None:
-        """Somebody shows that the quorum was forced: this node's metadata is history, and `run` ends with GenerationOver."""
+        """End `run` with GenerationOver: a peer shows that the quorum was forced, and this node's metadata is history."""
         core = self._core
         if core is None or generation <= self.generation:
             return
         config = self.config
-        # A log without a voter set is that of static voters, of whom this node may have been one: its configuration has changed.
-        # Nor is it known of a removal that may not be committed whether this node still votes.
+        # A log without a voter set belongs to static voters, and this node may have been one before its configuration changed.
+        # A node whose removal may not be committed may still vote.
         is_voter_perhaps = core.quorum.membership.is_eligible
         is_expendable = not is_voter_perhaps and (bool(core.voters.voters) or core.log_end_offset == 0)
         self._end(

@@ -1,7 +1,7 @@
-"""Linearizable reads on their way through the driver: whoever asks in the same scheduling pass asks the core together.
+"""Linearizable reads in the driver: reads of the same scheduling pass share one request to the core.
 
-A question may be put to the core only after it was asked here, never before: so those that come while one is under way form
-the next. What the answer means is told in the core's read_index.py.
+A request may go to the core only after the read began here, never before: reads that come while one is in progress form the next.
+The core's read_index.py explains the answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ReadIndexAnswer = Answer[ReadIndexReady | ReadIndexRefused]
 
 
 async def offset_of(answer: ReadIndexAnswer) -> int:
-    """Wait for the answer: its offset. NotLeader, Overloaded."""
+    """Wait for the answer; return its offset. NotLeader, Overloaded."""
     given = await answer.wait()
     if isinstance(given, ReadIndexReady):
         return given.offset
@@ -25,7 +25,7 @@ async def offset_of(answer: ReadIndexAnswer) -> int:
 
 
 class ReadIndexDesk:
-    """Forms questions for the core and hands out its answers."""
+    """Forms requests to the core and distributes its answers."""
 
     def __init__(self) -> None:
         self._forming: ReadIndexAnswer | None = None
@@ -33,13 +33,13 @@ class ReadIndexDesk:
         self._last_token = 0
 
     def join(self) -> ReadIndexAnswer:
-        """The answer to the question that is asked next."""
+        """Return the answer to the next request."""
         if self._forming is None:
             self._forming = ReadIndexAnswer()
         return self._forming
 
     def take_token(self) -> int | None:
-        """The token under which to ask the core now; None if nobody asks."""
+        """Return the token of the request to send now; None if nothing waits."""
         if self._forming is None:
             return None
         self._last_token += 1
@@ -50,7 +50,7 @@ class ReadIndexDesk:
         self._asked.pop(effect.token).give(effect)
 
     def close(self, leader: LeaderView) -> None:
-        """The node ends: nobody waits any longer."""
+        """Refuse all waiting reads: the node ends."""
         waiting = [*self._asked.values(), *([self._forming] if self._forming is not None else [])]
         self._asked.clear()
         self._forming = None

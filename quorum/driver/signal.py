@@ -1,4 +1,4 @@
-"""What tasks on one event loop wait for: a wake-up call, and an answer."""
+"""A wake-up signal and a one-time answer for tasks on one event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Signal:
     """`set` from anywhere on the event loop wakes the one task in `wait`; calls before it waits are remembered as one.
 
-    Unlike trio.Event it resets itself, which a loop that drains a queue wants.
+    Unlike trio.Event it resets itself, as a loop that drains a queue needs.
     """
 
     __slots__ = ("_set", "sleepers")

@@ -1,16 +1,16 @@
-"""Snapshots on their way between nodes: pieces of own ones are read for followers, pieces of a leader's are stored and checked.
+"""Snapshots between nodes: pieces of own ones are read for followers, pieces of a leader's are stored and checked.
 
-Theory of operation. Reading needs no order: a few pieces are read at a time, each in a worker thread. Who asks for the first
-piece will copy the whole, and throw it away if it does not hold: so that is when the file is checked from its first byte to its
-last, once for all who come at about the same time. A small one is checked before anything is sent. One that takes longer is sent
-meanwhile, for the copy is checked where it arrives, and who waits too long for an answer looks for another leader. What turns
-out to be rotten is not read for anybody any more: the core hears of it as of one that is not there, and sees to another.
+Theory of operation. Reading needs no order: a few pieces are read at a time, each in a worker thread. A follower that requests
+the first piece will copy the whole file, and discard it if it is damaged. So the file is checked from its first byte to its last
+at that moment, once for all followers that come at about the same time. A small file is checked before anything is sent. A larger
+one is sent meanwhile, because the copy is checked where it arrives, and a follower that waits too long for an answer looks for
+another leader. A damaged file is not read for followers any more: the core treats it as missing, and another is written.
 
-A copy is one sequence of open, store, verify, in the order in which the core wants it, so one task does them one after the other
-and reports each. A full disk delays it: the step is tried again until there is room. A disk that is read-only now can not serve
-what it holds either; that is told as of any write that it refuses, so that another leader can.
+A copy is one sequence of open, store, verify, in the core's order, so one task does them one after the other and reports each. A
+full disk delays it: the step is tried again until there is room. A disk that has become read-only cannot serve its snapshots
+either. That is reported like any refused write, so that another leader can serve them.
 
-Peers may still be heard while the node's tasks end. A piece that is asked for then is not read any more.
+Peers can still send requests while the node's tasks end. Pieces that are requested then are not read any more.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ logger = logging.getLogger("kraftlab.quorum")
 
 READS_AT_ONCE = 4
 CHECK_AGAIN_S = 10.0
-"""A snapshot that was sound so long ago is checked again when somebody begins to copy it."""
+"""A snapshot that was sound this long ago is checked again when a follower begins to copy it."""
 CHECK_PATIENCE_S = 0.1
-"""How long the first piece waits for the check; far less than the follower waits for the answer."""
+"""Time that the first piece waits for the check; far less than the follower waits for the answer."""
 
 
 class _Check:
-    """One look at a whole snapshot. `ended_at` is infinite while it runs."""
+    """One check of a whole snapshot. `ended_at` is infinite while it runs."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
@@ -50,9 +50,10 @@ class _Check:
 
 
 class SnapshotCopies:
-    """Carries out what the core wants done with snapshots that travel. `step` takes the events that come of it;
-    `on_rotten(id, reason)` hears of an own snapshot that does not hold any more, once; `on_full(reason)` of a piece that can not
-    be read as long as the disk refuses writes, and that nobody reports.
+    """Carries out the core's effects on snapshots between nodes. `step` takes the resulting events.
+
+    `on_rotten(id, reason)` reports, once, an own snapshot that is damaged. `on_full(reason)` reports a piece that cannot be read
+    while the disk refuses writes.
     """
 
     def __init__(
@@ -60,13 +61,13 @@ class SnapshotCopies:
         store: SnapshotStore,
         threads: Threads,
         step: Callable[[Event], None],
-        on_rotten: Callable[[OffsetAndEpoch, str], None],
+        on_damaged: Callable[[OffsetAndEpoch, str], None],
         on_full: Callable[[str], None],
     ) -> None:
         self._store = store
         self._threads = threads
         self._step = step
-        self._on_rotten = on_rotten
+        self._on_damaged = on_damaged
         self._on_full = on_full
         self._has_ended = False
         self._checks: dict[OffsetAndEpoch, _Check] = {}
@@ -75,11 +76,11 @@ class SnapshotCopies:
         self._wanted = Signal()
 
     async def read(self, effect: ReadSnapshot) -> None:
-        """A task: reads one piece."""
+        """Read one piece; a task."""
         if self._has_ended:
             return
         if effect.position == 0 and effect.max_bytes > 0 and self._store.is_sound(effect.id):
-            await self._look_at(effect.id)
+            await self._ensure_checked(effect.id)
         try:
             found = await self._threads.run_limited(self._readers, self._store.read, effect.id, effect.position, effect.max_bytes)
         except StorageFull as error:
@@ -88,8 +89,8 @@ class SnapshotCopies:
         size_bytes, data = (-1, b"") if found is None else found
         self._step(SnapshotRead(effect.read_id, size_bytes, data))
 
-    async def _look_at(self, snapshot: OffsetAndEpoch) -> None:
-        """Has the whole file checked if that is due, and waits for it a little."""
+    async def _ensure_checked(self, snapshot: OffsetAndEpoch) -> None:
+        """Start a check of the whole file if one is due, and wait for it a little."""
         check = self._checks.get(snapshot)
         if check is None or check.ended_at + CHECK_AGAIN_S <= trio.current_time():
             finished = self._store.ids()
@@ -104,14 +105,14 @@ class SnapshotCopies:
             await self._threads.run(self._store.check, snapshot, self._threads.check_cancelled)
         except SnapshotInvalid as error:
             self._checks.pop(snapshot, None)
-            self._on_rotten(snapshot, str(error))
+            self._on_damaged(snapshot, str(error))
         except (KeyError, StorageFull):
             self._checks.pop(snapshot, None)
         check.ended_at = trio.current_time()
         check.ended.set()
 
     def put(self, effect: CopyStep) -> None:
-        """The next step of the copy; each is answered by one event."""
+        """Queue the next step of the copy; one event answers each."""
         self._queue.append(effect)
         self._wanted.set()
 

@@ -1,16 +1,16 @@
-"""When a snapshot of the state machine is taken, and how it gets onto the disk (KIP-630).
+"""Decides when to take a snapshot of the state machine, and writes it to the disk (KIP-630).
 
-Theory of operation. A snapshot is due when enough bytes were applied since the last one, or when anything was applied and the
-last one is old, or when somebody asks, or when the newest can not be read any more: then the next one takes its place, at the
-same position if nothing was applied since. The apply task gives the occasion between two applies: the state machine is frozen,
-which is cheap, consensus says what the snapshot begins with, and a worker thread writes it while everything else goes on. There
-is one at a time. What is due and cannot be taken now (a transaction is open, the log is being repaired) is tried again shortly.
+Theory of operation. A snapshot is due when enough bytes were applied since the last one, when anything was applied and the last
+one is old, on request, or when the newest cannot be read any more: then the next one replaces it, at the same position if nothing
+was applied since. The apply task offers the occasion between two applies: the state machine is frozen, which is cheap, consensus
+provides the beginning of the file, and a worker thread writes it while everything else continues. There is one at a time. A
+snapshot that is due but impossible now (a transaction is open, the log is being repaired) is tried again shortly.
 
-Age is counted on this node's own monotonic clock. Append times are the leader's, whose clock may be wrong or have slept, so they
-only say how old a snapshot was already when it was loaded.
+Age is measured on this node's own monotonic clock. Append times are the leader's, whose clock may be wrong or have been
+suspended, so they only give the age of a snapshot when it was loaded.
 
-A snapshot only saves room and time: a full disk leaves no trace but a line in the log, and it is tried again after a while. A
-failed fsync, however, ends the node as any other does.
+A snapshot only saves space and time: a full disk leaves only a log line, and the snapshot is tried again after a while. A failed
+fsync, however, ends the node as any other does.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ SnapshotAnswer = Answer[OffsetAndEpoch | Exception]
 
 
 class SnapshotTaker:
-    """`run` writes what `consider` has decided. `context(applied_offset, append_time_ms)` is the core's word on it, a text if
-    there can be no snapshot now; `on_taken`, `wake` and `on_full` are called on the event loop. `on_full(reason)`: one that can
-    not be read any more has to stay, as there is no room for another. A leader for which others wait in vain makes way then.
+    """`run` writes the snapshots that `consider` has frozen.
+
+    `context(applied_offset, append_time_ms)` is the core's answer, a text if there can be no snapshot now. `on_taken`, `wake` and
+    `on_full` are called on the event loop. `on_full(reason)`: an unreadable one has to stay, because there is no room for
+    another. A leader resigns then, because followers wait for it in vain.
     """
 
     def __init__(
@@ -71,29 +73,29 @@ class SnapshotTaker:
         self._wall_s = wall_s
         self._new_bytes = 0
         self._old_at: float | None = None
-        """When the last snapshot is old enough for another; without one, the first batch."""
+        """Time at which the last snapshot, or without one the first batch, is old enough for another."""
         self._append_time_ms = 0
         self._retry_at = 0.0
         self._to_replace: OffsetAndEpoch | None = None
-        """The newest, which can not be read any more: another is due as soon as there can be one."""
+        """The newest, if it cannot be read any more: another is due as soon as possible."""
         self._hindrance = ""
-        """What was last told of why it is still there."""
+        """The last logged reason why it is still there."""
         self._frozen: tuple[SnapshotContext, FrozenState] | None = None
         self._work = Signal()
         self._asked: list[SnapshotAnswer] = []
         self._answering: list[SnapshotAnswer] = []
 
-    # --- the apply task's side -----------------------------------------------------------------------------------------------
+    # --- calls of the apply task ---------------------------------------------------------------------------------------------
 
     def applied(self, batches: list[CommittedBatch]) -> None:
-        """Counts what the next snapshot will save."""
+        """Count the batches that the next snapshot will replace."""
         if self._old_at is None:
             self._old_at = self._when_old(batches[0].append_time_ms)
         self._append_time_ms = batches[-1].append_time_ms
         self._new_bytes += sum(len(batch.body) + BATCH_OVERHEAD_BYTES for batch in batches)
 
     def loaded(self, snapshot: OffsetAndEpoch, append_time_ms: int) -> None:
-        """`snapshot` was loaded: counting starts again."""
+        """Restart the count: `snapshot` was loaded."""
         self._new_bytes = 0
         if self._to_replace is not None and snapshot.offset > self._to_replace.offset:
             self._to_replace = None
@@ -101,7 +103,7 @@ class SnapshotTaker:
         self._old_at = self._when_old(append_time_ms)
 
     def consider(self, applied_offset: int) -> None:
-        """Between two applies, with everything below `applied_offset` applied: freezes the state if a snapshot is due."""
+        """Freeze the state if a snapshot is due. Between two applies, with everything below `applied_offset` applied."""
         if self._frozen is not None or not (self._asked or self._is_due()):
             return
         context = self._context(applied_offset, self._append_time_ms)
@@ -119,9 +121,11 @@ class SnapshotTaker:
         self._work.set()
 
     def _hindered_by(self, reason: str) -> None:
-        """Nobody who needs the one that can not be read gets anything until there is another: told once for each reason."""
+        """Log, once for each reason, why the unreadable snapshot cannot be replaced: followers that need it get nothing until
+        then.
+        """
         if self._to_replace is not None and reason != self._hindrance:
-            logger.error("snapshot %s can not be read, and none can be written in its place so far: %s", self._to_replace, reason)
+            logger.error("snapshot %s cannot be read, and none can be written in its place so far: %s", self._to_replace, reason)
             self._hindrance = reason
 
     def _is_due(self) -> bool:
@@ -135,14 +139,14 @@ class SnapshotTaker:
         return self._old_at is not None and self._max_interval_ms > 0 and trio.current_time() >= self._old_at
 
     def _when_old(self, append_time_ms: int) -> float:
-        """When something of that time is old, on this node's clock: not later than if it were new, not before now."""
+        """Return the time on this node's clock at which data of that age is old: between now and one interval from now."""
         age_ms = min(max(0.0, self._wall_s() * 1000 - append_time_ms), float(self._max_interval_ms))
         return trio.current_time() + (self._max_interval_ms - age_ms) / 1000
 
-    # --- others --------------------------------------------------------------------------------------------------------------
+    # --- calls of others -----------------------------------------------------------------------------------------------------
 
     async def take(self) -> OffsetAndEpoch:
-        """A snapshot of what is applied now or later. NoSnapshot says why there is none; StorageFull."""
+        """Take a snapshot of the state that is applied now or later. NoSnapshot says why there is none; StorageFull."""
         request = SnapshotAnswer()
         self._asked.append(request)
         self._wake()
@@ -156,12 +160,12 @@ class SnapshotTaker:
         return outcome
 
     def rewrite(self, effect: RewriteSnapshot) -> None:
-        """The newest can not be read any more: another is taken as soon as there can be one, there or at a later offset."""
+        """Replace the newest, which cannot be read any more, as soon as possible, at its position or at a later one."""
         self._to_replace, self._hindrance = effect.id, ""
         self._wake()
 
     def close(self) -> None:
-        """The node ends: nobody waits any longer."""
+        """Refuse all waiting requests: the node ends."""
         self._answering += self._asked
         self._asked = []
         self._refuse(NoSnapshot("the node is stopping"))
@@ -177,7 +181,7 @@ class SnapshotTaker:
                     self._wake()
 
     async def _run_clock(self) -> None:
-        """Gives occasions for what is due by time when nothing is applied."""
+        """Wake the apply task for a snapshot that is due by time when nothing is applied."""
         while True:
             await trio.sleep(max(NOT_NOW_RETRY_S, min(self._max_interval_ms / 4000, 10.0)))
             if self._frozen is None and self._is_due():
@@ -195,7 +199,7 @@ class SnapshotTaker:
             self._new_bytes = max(self._new_bytes, self._max_new_bytes)
             self._refuse(error)
             if self._to_replace is not None:
-                self._on_full(f"{self._to_replace} can not be read, and there is no room for another: {error}")
+                self._on_full(f"{self._to_replace} cannot be read, and there is no room for another: {error}")
             return
         if counts is not None:
             logger.info("snapshot %s: %d records in %.2f s", context.id, counts, trio.current_time() - started)
@@ -210,7 +214,7 @@ class SnapshotTaker:
         self._answering = []
 
     def _write_in_thread(self, context: SnapshotContext, frozen: FrozenState) -> int | None:
-        """How many records it has; None if a newer snapshot has displaced it."""
+        """Write the snapshot; return its number of records, or None if a newer snapshot has displaced it."""
         writer = self._store.writer(context.id, context.control)
         records = 0
         try:
@@ -224,7 +228,7 @@ class SnapshotTaker:
             raise
 
     def _refuse(self, error: Exception) -> None:
-        """Whoever asked learns why not."""
+        """Answer the waiting requests with an error."""
         requests = self._answering + (self._asked if self._frozen is None else [])
         self._answering = []
         if self._frozen is None:

@@ -1,13 +1,12 @@
-"""The tasks that make things durable: one for the log, one for the election state, each with a worker thread of its own.
+"""The tasks that make data durable: one for the log, one for the election state, each with its own worker thread.
 
-Theory of operation. The core's storage effects reach the log at once, in memory, and are visible to readers from then on.
-`LogFlusher` flushes whatever has gathered with one write and one fdatasync in a worker thread, reports the newest
-operation that is durable, and starts again: what is proposed during a flush shares the next one. That is group commit
-without a timer; `kick` starts a flush of an idle log at once. `ElectionWriter` does the same for the election state,
-where only the newest version needs to be written. The two are apart so that a vote does not wait for a long flush.
+Theory of operation. The core's storage effects reach the log at once, in memory, and readers see them from then on. `LogFlusher`
+flushes all staged operations with one write and one fdatasync in a worker thread, reports the newest durable operation, and
+starts again: proposals during a flush share the next one. That is group commit without a timer; `kick` starts a flush of an idle
+log at once. `ElectionWriter` does the same for the election state, of which only the newest version is written. The two are
+separate so that a vote does not wait for a long flush.
 
-A full disk loses nothing: what is staged stays in memory and is tried again. Every other error is final and ends the
-node.
+A full disk loses nothing: staged data stays in memory and is tried again. Every other error is final and ends the node.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class LogFlusher:
         self.staged_bytes = 0
         """Bytes of appends that are not durable yet."""
         self.busy_since: float | None = None
-        """Since when the running flush (with its retries) runs, or None."""
+        """Start of the running flush (with its retries), or None."""
         self.flushes = 0
 
     def __enter__(self) -> LogFlusher:
@@ -75,20 +74,20 @@ class LogFlusher:
         self._staged(effect.append_id)
 
     def install(self, effect: InstallSnapshot) -> None:
-        """A verified copy of a snapshot takes the place of the whole log, in order with what was staged before."""
+        """Replace the whole log by a verified copy of a snapshot, in order with operations that were staged before."""
         self._log.install(effect.id, effect.last_crc)
         self._staged(effect.append_id)
 
     def clean(self, effect: CleanLog) -> None:
-        """What lies below the start is to be removed, soon. Nobody waits for it."""
+        """Remove everything below the start soon. Nothing waits for it."""
         self._log.clean(effect.start)
         self._has_rubbish = True
 
     def kick(self) -> None:
-        """Starts a flush of what is staged, unless one is running: then the next one follows it.
+        """Start a flush of the staged operations, unless one is running: then the next one follows it.
 
-        Once `run` has ended nothing starts: peers may still be heard while the other tasks end, and a flush on their account
-        would have nobody who waits for it. What they sent is not durable then, and nobody was told that it is.
+        Once `run` has ended nothing starts. Peers can still send requests while the other tasks end, and nobody would wait for a
+        flush on their account. Their data is not durable then, and nobody has been answered that it is.
         """
         if self._has_ended:
             return
@@ -99,7 +98,7 @@ class LogFlusher:
             self._worker.start(self._log.flush)
 
     async def wait_idle(self) -> None:
-        """Until everything staged is durable."""
+        """Wait until everything staged is durable."""
         await self._idle.wait()
 
     @property
@@ -131,7 +130,7 @@ class LogFlusher:
             self._idle = trio.Event()
 
     async def _flushed(self) -> None:
-        """Waits for the flush that runs or the next one to begin; tries again as long as the disk is full."""
+        """Wait for the running or the next flush; try again while the disk is full."""
         attempts = 0
         while True:
             try:
@@ -147,7 +146,7 @@ class LogFlusher:
 
 
 class ElectionWriter:
-    """Stores election states, the newest only. `on_stored(version)` says that it and all before it are durable."""
+    """Stores election states, the newest only. `on_stored(version)` reports that it and all before it are durable."""
 
     def __init__(self, store: ElectionStateStore, threads: Threads, on_stored: Callable[[int], None]) -> None:
         self._store = store

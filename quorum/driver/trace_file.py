@@ -1,7 +1,7 @@
-"""Where a node's trace goes: lines gather on the event loop, and a worker thread appends them to a file a few times a second.
+"""The file of a node's trace: lines gather on the event loop, and a worker thread appends them a few times a second.
 
-A trace is for people who look into a running node. It must not change what it shows: a file that cannot be written ends the
-tracing with one line in the log, and lines that a slow disk leaves behind are dropped beyond a bound, which a line says too.
+A trace is for people who look into a running node. It must not change what it shows. A file that cannot be written ends the
+tracing with one log line. Lines beyond a bound are dropped if the disk is too slow, which a log line reports as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PENDING_BYTES_MAX = 32 * 1024 * 1024
 
 
 class TraceFile:
-    """`write` takes lines, `run` appends them to the file at `path`, `close` does what is left."""
+    """`write` takes lines, `run` appends them to the file at `path`, `close` appends the rest."""
 
     def __init__(self, path: str, threads: Threads) -> None:
         self._path = path

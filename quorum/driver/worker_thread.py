@@ -1,9 +1,9 @@
 """A thread that does one thing at a time for one task.
 
-Theory of operation. `trio.to_thread.run_sync` serves any number of callers and costs a few thread and task switches each
-time; a commit waits for such a hop on two nodes, so it shows. Here caller and thread wake each other through a pipe each
-way: the thread sleeps in `read`, the task in `wait_readable`. Starting is synchronous, so work can begin before the
-caller's own task gets its turn.
+Theory of operation. `trio.to_thread.run_sync` serves any number of callers and costs a few thread and task switches each time. A
+commit waits for such a hop on two nodes, so it shows. Here caller and thread wake each other through a pipe each way: the thread
+sleeps in `read`, the task in `wait_readable`. Starting is synchronous, so work can begin before the caller's own task gets its
+turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WorkerThread:
         self._function: Callable[[], None] | None = None
         self._failure: BaseException | None = None
         self.is_working = False
-        """Whether something was started that has not been waited for."""
+        """True if a function was started and has not been waited for."""
 
     def __enter__(self) -> WorkerThread:
         self._go_reader, self._go_writer = os.pipe()
@@ -35,7 +35,7 @@ class WorkerThread:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Ends the thread. One that still works is left alone: it is stuck in the kernel and must not hold up the process."""
+        """End the thread. One that still works is left alone: it hangs in the kernel and must not hold up the process."""
         if self.is_working:
             return
         os.close(self._go_writer)
@@ -44,13 +44,13 @@ class WorkerThread:
             os.close(descriptor)
 
     def start(self, function: Callable[[], None]) -> None:
-        """Lets the thread call `function`, at once. Nothing may be under way."""
+        """Let the thread call `function` at once. Nothing else may be in progress."""
         self._function = function
         self.is_working = True
         os.write(self._go_writer, _GO)
 
     async def finished(self) -> None:
-        """Waits until what was started has ended, or will have been started and ended; what it raised is raised here."""
+        """Wait until the started function has ended, or one will have been started and have ended; raise its exception."""
         await trio.lowlevel.wait_readable(self._done_reader)
         os.read(self._done_reader, 1)
         self.is_working = False
@@ -59,7 +59,7 @@ class WorkerThread:
             raise failure
 
     async def settle(self, timeout_s: float) -> None:
-        """Waits for what is under way, cancelled or not, but no longer than `timeout_s`; its outcome no longer matters."""
+        """Wait for the running function, cancelled or not, at most `timeout_s`; its outcome no longer matters."""
         if self.is_working:
             with trio.CancelScope(shield=True), trio.move_on_after(timeout_s):
                 await trio.lowlevel.wait_readable(self._done_reader)

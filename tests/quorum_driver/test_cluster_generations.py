@@ -64,7 +64,7 @@ async def test_a_voter_of_the_old_generation_ends_and_says_what_to_do(cluster: C
             await eventually(lambda node=node: node.failure, "the voter ends")  # type: ignore[misc]
             error = why(node)
             assert (error.generation, error.is_expendable) == (1, False)
-            assert "format it anew" in str(error)
+            assert "format it again" in str(error)
             assert node.directory in str(error)
 
 

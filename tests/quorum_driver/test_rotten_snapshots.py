@@ -60,7 +60,7 @@ async def test_a_rotten_snapshot_is_not_served_but_written_again_where_it_was(
         caplog.set_level(logging.INFO)
         await observer.start()
         await c.committed(taken.offset, observer)
-        [line] = said(caplog, "has rotted")
+        [line] = said(caplog, "is damaged on its disk")
         assert str(path) in line
         assert "check the disk" in line
         assert len(said(caplog, "takes the place of")) == 1
@@ -83,7 +83,7 @@ async def test_what_rots_again_is_found_and_written_again(
             rot(leader, taken)
             await observer.start()
             await c.committed(taken.offset, observer)
-            assert len(said(caplog, "has rotted")) == times
+            assert len(said(caplog, "is damaged on its disk")) == times
             await observer.crash()
             wipe(observer)
 
