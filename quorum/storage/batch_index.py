@@ -1,7 +1,7 @@
 """Every batch header of the log in memory, as columns of machine integers (52 bytes a batch).
 
-A batch's *position* is its first byte's place in the log's continuous byte stream, as if all batches stood in one file without
-header pages; segments and the tail cache are ranges of that stream. A batch's size is the distance to the next position.
+A batch's *position* is the place of its first byte in the log's continuous byte stream, as if all batches were in one file
+without header pages. Segments and the tail cache are ranges of that stream. A batch's size is the distance to the next position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.batch import NO_PREVIOUS_CRC, BatchHeader
 
 
 class BatchIndex:
-    """Append-only but for `truncate` and `drop`. Not thread-safe: its owner locks.
+    """Append-only except for `truncate` and `drop`. Not thread-safe: its owner locks.
 
     `last_epoch` and `last_crc` are those of the last batch, or of what precedes an empty index.
     """
@@ -76,7 +76,7 @@ class BatchIndex:
         self.last_crc = self._crcs[-1] if self._crcs else self.start_crc
 
     def drop(self, count: int) -> None:
-        """Forget the first `count` batches: the index starts behind them."""
+        """Forget the first `count` batches: the index starts after them."""
         if count <= 0:
             return
         self.start_epoch, self.start_crc = self._epochs[count - 1], self._crcs[count - 1]
@@ -88,7 +88,7 @@ class BatchIndex:
         return (*self._main_columns, self._append_times_ms, self._attributes, self._counts)
 
     def header(self, number: int) -> BatchHeader:
-        """The header of batch `number`, counted from the log's start."""
+        """Return the header of batch `number`, counted from the log's start."""
         return BatchHeader(
             size_bytes=self.end_of(number) - self.positions[number],
             crc=self._crcs[number],
@@ -102,7 +102,7 @@ class BatchIndex:
         )
 
     def headers(self, first: int = 0) -> Iterator[BatchHeader]:
-        """The headers from batch `first` on, as they are now, whatever happens to the index while they are looked at."""
+        """Return the headers from batch `first` on, as they are now. Later changes of the index do not affect them."""
         previous_crc = self._crcs[first - 1] if 0 < first <= len(self._crcs) else self.start_crc
         positions, crcs = self.positions[first:], self._crcs[first:]
         return map(
@@ -119,7 +119,9 @@ class BatchIndex:
         )
 
     def columns_from(self, first: int, start_position: int) -> list[tuple[int, int, int, int, int]]:
-        """Of batch `first` and all behind it: position counted from `start_position`, base offset, high watermark, epoch, crc."""
+        """Return (position counted from `start_position`, base offset, high watermark, epoch, crc) of batch `first` and all after
+        it.
+        """
         positions, offsets, marks, epochs, crcs = self._main_columns
         return [
             (positions[number] - start_position, offsets[number], marks[number], epochs[number], crcs[number])
@@ -133,23 +135,23 @@ class BatchIndex:
         return self._epochs[number]
 
     def end_of(self, number: int) -> int:
-        """The position just behind batch `number`."""
+        """Return the position just after batch `number`."""
         return self.positions[number + 1] if number + 1 < len(self.base_offsets) else self.end_position
 
     def number_at(self, offset: int) -> int:
-        """The batch that holds `offset`; `len(self)` at or behind the end."""
+        """Return the batch that holds `offset`; `len(self)` at or after the end."""
         if offset >= self.end_offset:
             return len(self.base_offsets)
         return bisect_right(self.base_offsets, offset) - 1
 
     def number_at_position(self, position: int) -> int:
-        """The first batch at or behind byte `position`."""
+        """Return the first batch at or after byte `position`."""
         if position >= self.end_position:
             return len(self.positions)
         return bisect_left(self.positions, position)
 
     def range(self, start_offset: int, max_bytes: int, end_offset: int | None) -> tuple[int, int]:
-        """Batches `[first, last)` from `start_offset` on: whole, at most `max_bytes` but at least one, none beyond
+        """Return the batches `[first, last)` from `start_offset` on: whole, at most `max_bytes` but at least one, none beyond
         `end_offset`.
         """
         if start_offset < self.start_offset:

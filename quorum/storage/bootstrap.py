@@ -1,7 +1,7 @@
-"""The bootstrap checkpoint: the voters a dynamic quorum begins with, until its log says more (KIP-853).
+"""The bootstrap checkpoint: the first voters of a dynamic quorum, until its log says more (KIP-853).
 
-Formatting writes it under the name of a snapshot of nothing, 0-0. It is no snapshot: never served, listed or removed. The first
-leader copies what it says into the log.
+Formatting writes it under the name of a snapshot of nothing, 0-0. It is never served, listed or removed like a snapshot. The
+first leader copies its records into the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .snapshot_file import BOOTSTRAP_ID, SnapshotEncoder, SnapshotInvalid, read_
 
 
 def write_bootstrap(file_system: FileSystem, directory: str, cluster_id: str, voters: VoterSet) -> None:
-    """Write it durably into a metadata.log.dir, which is made if missing. An existing one is replaced."""
+    """Write the checkpoint durably into a metadata.log.dir, which is created if missing. An existing checkpoint is replaced."""
     partition = partition_directory(directory)
     file_system.make_directory(partition)
     control: list[ControlRecord] = [SnapshotHeader(0, cluster_id, 0, 0, 0), KRaftVersion(0, 1), KRaftVoters(0, voters)]
@@ -25,7 +25,10 @@ def write_bootstrap(file_system: FileSystem, directory: str, cluster_id: str, vo
 
 
 def read_bootstrap(file_system: FileSystem, directory: str, cluster_id: str) -> tuple[ControlRecord, ...]:
-    """Its KRaftVersion and KRaftVoters; () if there is none (static voters). SnapshotInvalid if it cannot be trusted."""
+    """Return its KRaftVersion and KRaftVoters; () without one (static voters).
+
+    SnapshotInvalid if it is damaged or of another cluster.
+    """
     path = f"{partition_directory(directory)}/{snapshot_name(BOOTSTRAP_ID)}"
     try:
         file = file_system.open(path)

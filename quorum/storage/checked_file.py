@@ -34,12 +34,12 @@ def replacing(file_system: FileSystem, directory: str, name: str) -> Iterator[Fi
 
 
 def with_crc(line: bytes) -> bytes:
-    """The whole file that holds `line`."""
+    """Return the whole file that holds `line`."""
     return line + b"\n" + f"{zlib.crc32(line):08x}\n".encode()
 
 
 def read_checked(file_system: FileSystem, path: str) -> bytes | None:
-    """The JSON line; None if there is no such file. ValueError if the crc does not hold."""
+    """Return the JSON line; None if the file is missing. ValueError if the crc is wrong."""
     try:
         file = file_system.open(path)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """One process per metadata directory: two that write the same log would destroy it.
 
-The lock is the kernel's (flock) and goes with its process, however that ends; the file stays and says who held it last.
+The lock is the kernel's (flock) and ends with its process. The file stays and names the process that held it last.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The election state on disk: `quorum-state`, one record that is replaced whole (checked_file.py).
 
-It also holds the generation, and is where a node learns its own: the one in segments and frames is compared with it. What `load`
-returns is made durable first: after a mere kill the new name may be in the page cache alone, and a node must not act on a vote
-that the next power cut takes back. `sequence` counts the records written in this directory's life.
+It also holds the generation, with which the one in segments and frames is compared. `load` makes its result durable first: after
+a mere kill the new name may be in the page cache alone, and a node must not act on a vote that the next power cut takes back.
+`sequence` counts the records written in this directory's life.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ElectionStateStore:
         return self._identity.generation
 
     def load(self) -> ElectionState | None:
-        """The stored state; None if the directory never had one. LogCorrupt or WrongIdentity if it cannot be used."""
+        """Return the stored state; None if the directory never had one. LogCorrupt or WrongIdentity if it is unusable."""
         try:
             line = read_checked(self._file_system, self._path)
             if line is None:

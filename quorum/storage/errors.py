@@ -1,15 +1,15 @@
-"""What can go wrong with a disk, told apart by what may be done about it.
+"""Errors of a disk, by the possible reaction.
 
-StorageFull may pass (nothing was lost, the same flush may be tried again). DiskFailed and FsyncFailed are final for this process:
-after a failed fsync the kernel may have dropped the dirty pages and report success the next time, so the process ends and
-the next one reads again what really is on disk. LogCorrupt and WrongIdentity stop a start before anything is modified.
+StorageFull may pass: nothing was lost, and the same flush may be tried again. DiskFailed and FsyncFailed are final for this
+process: after a failed fsync the kernel may have dropped the dirty pages and report success the next time, so the process ends,
+and the next one reads what is really on disk. LogCorrupt and WrongIdentity stop a start before anything is modified.
 """
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """Any trouble with the files of a quorum."""
+    """Any failure of a quorum's files."""
 
 
 class StorageFull(StorageError):
@@ -21,11 +21,11 @@ class DiskFailed(StorageError):
 
 
 class FsyncFailed(DiskFailed):
-    """An fsync failed: what was written since the last one may be gone. Never retried; the process must end."""
+    """An fsync failed: data written since the last one may be gone. Never retried; the process must end."""
 
 
 class LogCorrupt(StorageError):
-    """Committed data is damaged. Says file, position, offset and the next step; nothing on disk was modified."""
+    """Committed data is damaged. Names file, position, offset and the next step; nothing on disk was modified."""
 
 
 class WrongIdentity(StorageError):

@@ -1,9 +1,9 @@
-"""The few file operations that storage needs, as a protocol, and the real ones.
+"""The file operations that storage needs, as a protocol, and the real ones.
 
 A write is durable after `fdatasync` of its file; a name is durable after `sync_directory` of its directory (POSIX promises no
-more). The simulator has another implementation that forgets everything else at a power cut. Errors are told apart here, once: no
-space, no free descriptor, a limit on the process's files or a read-only file system gives StorageFull, a failed fsync
-FsyncFailed, anything else DiskFailed, each naming the file.
+more). The simulator's implementation forgets everything else at a power cut. Errors are classified here, once: no space, no free
+descriptor, a limit on the process's files or a read-only file system gives StorageFull, a failed fsync FsyncFailed, any other
+error DiskFailed. Each names the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAY_PASS = {
     errno.EROFS: "is read-only",
 }
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-"""Connections may have taken them all."""
+"""Errors of a process or system without a free descriptor; connections may have taken them all."""
 
 
 class File(Protocol):
@@ -41,17 +41,17 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def close(self) -> None:
-        """Give up the handle; closing it again does nothing."""
+        """Close the file; closing it again does nothing."""
 
 
 class FileReader(Protocol):
-    """What reading beside the node that writes needs. FileNotFoundError for what is not there, or not any more."""
+    """Operations for reading beside the node that writes. FileNotFoundError for files that are missing, or have been removed."""
 
     def names(self, directory: str) -> list[str]:
-        """Names in the directory, sorted; empty if there is no such directory."""
+        """Return the names in the directory, sorted; empty if the directory is missing."""
 
     def read(self, path: str) -> bytes:
-        """A whole file. OSError."""
+        """Return a whole file. OSError."""
 
     def open(self, path: str) -> File: ...
 
@@ -62,7 +62,7 @@ class FileSystem(FileReader, Protocol):
     def open(self, path: str, *, create: bool = False) -> File: ...
 
     def make_directory(self, path: str) -> None:
-        """Create it with its parents, durably; nothing happens if it exists."""
+        """Create it with its parents, durably; do nothing if it exists."""
 
     def rename(self, source: str, target: str) -> None: ...
 
@@ -72,7 +72,7 @@ class FileSystem(FileReader, Protocol):
 
 
 def translate(error: OSError, action: str, path: str) -> StorageError:
-    """The storage error that an OSError from a write-like call means."""
+    """Return the storage error for an OSError from a write-like call."""
     reason = error.strerror or str(error)
     what = _MAY_PASS.get(error.errno or 0)
     if what is not None:
@@ -158,7 +158,7 @@ def _opened(path: str, flags: int) -> RealFile:
 
 
 class RealFileReader:
-    """The operating system's files, only to be read: a copy on a read-only disk will do, or what belongs to another user."""
+    """The operating system's files, read-only: enough for a copy on a read-only disk, or for files of another user."""
 
     def open(self, path: str) -> RealFile:
         return _opened(path, os.O_RDONLY)
@@ -172,7 +172,7 @@ class RealFileReader:
             raise translate(error, "list", directory) from error
 
     def read(self, path: str) -> bytes:
-        """A whole file. OSError."""
+        """Return a whole file. OSError."""
         with open(path, "rb") as file:
             return file.read()
 

@@ -1,4 +1,4 @@
-"""Who a metadata directory belongs to; stamped into every segment's header page and into `quorum-state`."""
+"""The owner of a metadata directory, stamped into every segment's header page and into `quorum-state`."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class LogIdentity(NamedTuple):
 
 
 def partition_directory(directory: str) -> str:
-    """Where the log and `quorum-state` live inside metadata.log.dir."""
+    """Return the directory of the log and `quorum-state` inside metadata.log.dir."""
     return f"{directory}/{PARTITION_DIRECTORY}"

@@ -1,26 +1,26 @@
 """The metadata log on disk: one stream of batches over segment files, appended and truncated by one writer.
 
-**Two sides.** The event loop calls `append`, `truncate` and `read`: they change the in-memory index and the tail cache at
-once and stage what the disk must still learn. A worker thread calls `flush`: it takes everything staged so far, writes it,
-and ends with one fdatasync, so appends that gathered during a flush form the next one (group commit without a timer). Staged
-truncations and appends are folded into at most one cut followed by one run of bytes, which leaves the disk in the same final
-state as doing them in order.
+**Two sides.** The event loop calls `append`, `truncate` and `read`. They change the in-memory index and the tail cache at once,
+and stage the changes for the disk. A worker thread calls `flush`: it takes everything staged so far, writes it, and ends with one
+fdatasync, so appends that gathered during a flush form the next one (group commit without a timer). Staged truncations and
+appends are folded into at most one cut followed by one run of bytes, which leaves the disk in the same final state as doing them
+in order.
 
-**What is durable when.** When `flush` returns, everything staged before it began is durable, cuts included. Inside a flush
-the cut comes first: later segments are removed, the cut range is zeroed and fsynced before new bytes go there, so cut
-batches cannot come back to life in front of a later crash. A new segment's header page and name are fsynced before its first
-batch. Batches whose high watermark stamp reaches beyond what is durable here are written unsealed first (recovery.py says
-why), which costs a second fdatasync and happens only while catching up.
+**Durability.** When `flush` returns, everything staged before it began is durable, cuts included. Inside a flush the cut comes
+first: later segments are removed, the cut range is zeroed and fsynced before new bytes go there, so cut batches cannot come back
+to life before a later crash. A new segment's header page and name are fsynced before its first batch. Batches whose high
+watermark stamp is beyond the durable end here are written unsealed first (recovery.py has the reason), which costs a second
+fdatasync and happens only while catching up.
 
-**Snapshots.** The log starts where its oldest snapshot ends, or at 0. `clean` moves that start up at once; the flush then removes
-older snapshots and, when they are gone for good, the segments that lie wholly below. `install` replaces the whole log by a
+**Snapshots.** The log starts where its oldest snapshot ends, or at 0. `clean` moves that start up at once. The flush then removes
+older snapshots and, when they are durably gone, the segments that lie wholly below. `install` replaces the whole log by a
 verified snapshot: in memory at once, on disk in the next flush, which first gives the snapshot its name, then removes everything
-else. A crash in between leaves the snapshot beside parts of a log that it does not belong to, and recovery finishes the
-removal. At no time does anything stand on disk whose beginning is missing.
+else. A crash in between leaves the snapshot beside parts of a log that it does not belong to, and recovery finishes the removal.
+The disk never holds anything whose beginning is missing.
 
 **Errors.** StorageFull puts everything back as staged: a later flush tries again. FsyncFailed and DiskFailed are final.
 
-Not checked here: what the records mean, and whether a truncation is right beyond the rule that it stays above every stamp.
+Not checked here: the meaning of the records, and truncations beyond the rule that they stay above every stamp.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CACHE_BYTES = 32 * 1024 * 1024
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
-    """What one flush does: cut the log's bytes at `cut_position` (None: no cut), then add `data` at the end.
+    """The work of one flush: cut the log's bytes at `cut_position` (None: no cut), then add `data` at the end.
 
     `batches` are the added batches: first byte within `data`, base offset, high watermark stamp, epoch, crc.
     """
@@ -64,9 +64,9 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     previous_epoch: int
     previous_crc: int
     install: OffsetAndEpoch | None
-    """Before all that, this snapshot takes the place of the log."""
+    """Before everything else, this snapshot replaces the log."""
     clean: tuple[OffsetAndEpoch, int] | None
-    """After all that, snapshots below this one and segments below this position may go."""
+    """After everything else, snapshots below this one and segments below this position may go."""
 
 
 def _start_position(segment: Segment) -> int:
@@ -95,24 +95,24 @@ class MetadataLog:
         self._segment_bytes = segment_bytes
         self._preallocate_bytes = preallocate_bytes
         self.recovery_notes = recovered.notes
-        """One line for each thing that recovery mended; empty after a clean stop."""
+        """One line for each repair of recovery; empty after a clean stop."""
         self._lock = threading.Lock()
         self._index: BatchIndex = recovered.batches
         self.start = OffsetAndEpoch(self._index.start_offset, self._index.start_epoch)
         """The log's start and the epoch before it: the end of its oldest snapshot, 0@0 without one."""
         self.start_crc = self._index.start_crc
-        """What the first batch names as the crc before it."""
+        """The previous crc of the first batch."""
         self._segments: list[Segment] = recovered.segments
         self._retired: list[Segment] = []
-        """Removed, but perhaps still being read."""
+        """Removed segments that may still be read."""
         self._readers = 0
         self._unwanted: list[str] = []
         """Files that must be gone before anything else is written: the next start would take them for part of the log."""
         self._surplus: list[str] = []
-        """Files below the log's start, which are only to be gone some time."""
+        """Files below the log's start, which can go at any time."""
         self._cache = TailCache(cache_bytes, self._index.end_position)
         self._changes = 0
-        """Counts what may move or remove bytes that a reader has looked up."""
+        """Count of changes that can move or remove bytes that a reader has looked up."""
         self._staged_install: OffsetAndEpoch | None = None
         self._staged_cut: int | None = None
         self._staged_clean: tuple[OffsetAndEpoch, int] | None = None
@@ -132,11 +132,11 @@ class MetadataLog:
 
     @property
     def high_watermark_stamp(self) -> int:
-        """The largest high watermark stamped into any batch ever seen here: that much is committed for certain."""
+        """The largest high watermark stamped into any batch ever seen here: that much is certainly committed."""
         return self._stamp
 
     def batches(self, start_offset: int = 0) -> Iterator[BatchHeader]:
-        """The headers of all batches from `start_offset` on, in order, from memory."""
+        """Return the headers of all batches from `start_offset` on, in order, from memory."""
         with self._lock:
             return self._index.headers(self._index.number_at(max(start_offset, self.start.offset)))
 
@@ -161,9 +161,7 @@ class MetadataLog:
             self._cache.append(data)
 
     def truncate(self, to_offset: int) -> None:
-        """Stage the removal of everything at or above `to_offset`, a batch boundary. Below a stamp it is an
-        InvariantViolation.
-        """
+        """Stage the removal of everything at or above `to_offset`, a batch boundary. InvariantViolation below a stamp."""
         if to_offset >= self.end_offset:
             return
         with self._lock:
@@ -181,17 +179,17 @@ class MetadataLog:
                 self._staged_cut = position if self._staged_cut is None else min(position, self._staged_cut)
 
     def install(self, position: OffsetAndEpoch, last_crc: int) -> None:
-        """Stage that the verified copy of snapshot `position` takes the place of the log, which is empty and starts there at
+        """Stage the replacement of the log by the verified copy of snapshot `position`. The log is empty and starts there at
         once.
 
-        `last_crc` is what `SnapshotStore.verify_part` said. In order with appends and truncations; everything staged before is
-        pointless. The flush durably names the snapshot, removes older ones and every segment.
+        `last_crc` comes from `SnapshotStore.verify_part`. In order with appends and truncations; everything staged before is
+        dropped. The flush durably names the snapshot and removes older ones and every segment.
         """
         if position.offset < self._stamp:
             raise InvariantViolation(f"install of snapshot {position}, below the committed offset {self._stamp}")
         self._snapshots.promise(position)
         with self._lock:
-            # Behind everything that a running flush may still write.
+            # after everything that a running flush may still write
             stream_position = max(self._index.end_position, self._written_position)
             self._index = BatchIndex(position.offset, position.epoch, last_crc, stream_position)
             self._cache.reset(stream_position)
@@ -200,10 +198,10 @@ class MetadataLog:
             self._written_position = self._clean_position = stream_position
 
     def clean(self, start: OffsetAndEpoch) -> None:
-        """Stage that the log starts at `start`, the end of a finished snapshot: what lies below is not read any more.
+        """Stage a new start of the log, the end of a finished snapshot: everything below is not read any more.
 
         In the next flush, the snapshots below it are removed first, then the segments that lie wholly below. If the log starts
-        there already, that concerns a snapshot that was overtaken while it was written; if it starts later, nothing happens.
+        there already, only a snapshot that was overtaken while it was written is removed. If it starts later, nothing happens.
         """
         with self._lock:
             index = self._index
@@ -224,7 +222,7 @@ class MetadataLog:
         self._changes += 1
 
     def cached(self, start_offset: int) -> bool:
-        """True if `read` from there needs no disk."""
+        """Return True if `read` from there needs no disk."""
         with self._lock:
             if start_offset < self.start.offset:
                 return True
@@ -232,10 +230,10 @@ class MetadataLog:
             return number >= len(self._index) or self._index.positions[number] >= self._cache.start_position
 
     def read(self, start_offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
-        """Whole batches from `start_offset` on, flushed or not: up to `max_bytes` but at least one, none that crosses
+        """Return whole batches from `start_offset` on, flushed or not: up to `max_bytes` but at least one, none across
         `end_offset`.
 
-        b"" at the log's end, or below its start. LogCorrupt if the disk no longer holds what was written.
+        b"" at the log's end, or below its start. LogCorrupt if the disk no longer holds the written bytes.
         """
         while True:
             with self._lock:
@@ -273,14 +271,14 @@ class MetadataLog:
             segment.file.close()
 
     def _retire(self, segments: list[Segment]) -> None:
-        """Close them, at the latest when the last reader that may have looked them up is done."""
+        """Close the segments, at the latest when the last reader that may have looked them up is done."""
         with self._lock:
             self._retired += segments
             self._readers += 1
         self._reader_done()
 
     def _places(self, start: int, end: int) -> list[tuple[Segment, int, int]]:
-        """The pieces of segments that hold bytes `[start, end)` of the stream: segment, position, size."""
+        """Return the pieces of segments that hold bytes `[start, end)` of the stream: segment, position, size."""
         places: list[tuple[Segment, int, int]] = []
         while start < end:
             number = bisect_right(self._segments, start, key=_start_position) - 1
@@ -312,11 +310,11 @@ class MetadataLog:
             number += 1
 
     def flush(self) -> None:
-        """Worker thread: make everything staged so far durable. StorageFull may be tried again; other errors are final."""
+        """Make everything staged so far durable. Worker thread. StorageFull may be tried again; other errors are final."""
         self.finish_flush(self.begin_flush())
 
     def begin_flush(self) -> Taken:
-        """Take what is staged. The simulator lets virtual time pass between this and `finish_flush`."""
+        """Take the staged changes. The simulator lets virtual time pass between this and `finish_flush`."""
         with self._lock:
             index = self._index
             cut, install, clean = self._staged_cut, self._staged_install, self._staged_clean
@@ -331,7 +329,7 @@ class MetadataLog:
             return Taken(cut, cut_offset, start, data, batches, index.end_offset, epoch, crc, install, clean)
 
     def finish_flush(self, taken: Taken) -> None:
-        """Write what `begin_flush` took."""
+        """Write the changes that `begin_flush` took."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -357,7 +355,7 @@ class MetadataLog:
             self._clean(*taken.clean)
 
     def _put_back(self, taken: Taken) -> None:
-        """What was staged since then counts for more."""
+        """Stage the changes again. Changes staged since then take precedence."""
         with self._lock:
             if self._staged_install is not None:
                 return
@@ -379,7 +377,7 @@ class MetadataLog:
         self.durable_end_offset = position.offset
 
     def _clean(self, start: OffsetAndEpoch, position: int) -> None:
-        """Everything below `position` is durable and below a snapshot's end."""
+        """Remove snapshots below `start` and segments below `position`; everything below is durable and in a snapshot."""
         try:
             self._snapshots.remove_below(start)
             with self._lock:
@@ -400,7 +398,7 @@ class MetadataLog:
             raise
 
     def _remove_surplus(self) -> None:
-        """Durably, oldest first. What a disk refuses to remove now stays on the list."""
+        """Remove the files durably, oldest first. Files that the disk refuses to remove now stay on the list."""
         if not self._surplus:
             return
         while self._surplus:
@@ -409,7 +407,7 @@ class MetadataLog:
         self._file_system.sync_directory(self._directory)
 
     def _cut(self, position: int, offset: int) -> None:
-        """Remove segments that start behind `position`, zero what the last one holds from there on."""
+        """Remove segments that start after `position`, and zero the last one from there on."""
         if not self._segments:
             return
         removed: list[Segment] = []
@@ -429,7 +427,7 @@ class MetadataLog:
         self.durable_end_offset = min(self.durable_end_offset, offset)
 
     def _remove_unwanted(self) -> None:
-        """Durably. What a disk refuses to remove now is tried again by the next flush."""
+        """Remove the files durably. The next flush tries again if the disk refuses."""
         if not self._unwanted:
             return
         for path in self._unwanted:
@@ -463,7 +461,7 @@ class MetadataLog:
             number = last
 
     def _room(self, segment: Segment, taken: Taken) -> int:
-        """How much of `taken`, counted from its first byte, has room in the segment."""
+        """Return the number of bytes of `taken`, from its first, that fit into the segment."""
         return self._segment_bytes - segment.file_position(taken.start_position)
 
     @staticmethod
@@ -471,7 +469,7 @@ class MetadataLog:
         return taken.batches[number + 1][0] if number + 1 < len(taken.batches) else len(taken.data)
 
     def _segment_with_room(self, position: int, size_bytes: int) -> Segment | None:
-        """The last segment, if it takes a batch of this size at `position`; an empty one takes any."""
+        """Return the last segment if it takes a batch of this size at `position`; an empty one takes any."""
         if not self._segments:
             return None
         last = self._segments[-1]
@@ -479,7 +477,7 @@ class MetadataLog:
         return last if used == HEADER_PAGE_BYTES or used + size_bytes <= self._segment_bytes else None
 
     def _new_segment(self, position: int, header: SegmentHeader) -> Segment:
-        """A segment whose first batch will be at `position`."""
+        """Create a segment whose first batch will be at `position`."""
         path = f"{self._directory}/{segment_name(header.base_offset)}"
         file = self._file_system.open(path, create=True)
         try:
@@ -522,7 +520,7 @@ class MetadataLog:
         file.fdatasync()
 
     def close(self) -> None:
-        """Give up the files; flush first what must survive. Nobody may read any more."""
+        """Close the files. Flush first to keep staged changes. Nobody may read any more."""
         for segment in (*self._segments, *self._retired):
             segment.file.close()
         self._segments, self._retired = [], []

@@ -2,22 +2,21 @@
 
 `open` is the only way in, and looks at all of it before it changes anything::
 
-    what is found                                       what comes of it
+    found                                               result
     --------------------------------------------------  ------------------------------------------------------------
     `quorum-state`: another node's, or damaged          refused
-    segments of a higher generation than quorum-state   refused: forcing the quorum was interrupted (force.py)
+    segments of a higher generation than quorum-state   refused: forcing the quorum was interrupted (standalone.py)
     `repair` with steps pending                         the steps are finished first
     `repair`, and the log reaches its offset            the repair has ended
     a chain from a snapshot (or 0) to the end           used; snapshots and segments that do not belong are removed
-    a tail that nobody was promised                     cut
+    a tail that was never acknowledged                  cut
     a finished snapshot that is not on the log's chain  the log starts there: the rest of an install is done
     an unusable snapshot that the log does not need     removed
     anything committed is missing                       set aside and repaired (repair.py); refused for the only voter
     the bootstrap checkpoint is damaged                 refused, unless the log has a voter set
     `.tmp`, `.part`, `.damaged` without `repair`        removed
 
-The election state is the truth about the generation; whoever lacks the file is in generation 0. Everything here blocks and
-belongs to a worker thread.
+The election state decides about the generation; without the file it is 0. Everything here blocks and belongs to a worker thread.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from .errors import DiskFailed, LogCorrupt
 from .file_system import FileSystem
 from .identity import LogIdentity, partition_directory
 from .metadata_log import CACHE_BYTES, PREALLOCATE_BYTES, SEGMENT_BYTES, MetadataLog
-from .recovery import NEXT_STEP, Findings, analyse, mend
-from .repair import Repair, begin_repair, end_repair, go_on, plan_repair, read_repair, remove_set_aside
+from .recovery import NEXT_STEP, Findings, analyse, apply_findings
+from .repair import Repair, begin_repair, continue_repair, end_repair, plan_repair, read_repair, remove_set_aside
 from .snapshot_file import SnapshotInvalid
 from .snapshot_store import PART, SnapshotStore
 
 
 class MetadataStore:
-    """What `open` found. `notes`: one line for each thing that was mended; `damage`: why the node repairs itself, or None."""
+    """The opened directory. `notes`: one line for each repair of `open`; `damage`: why the node repairs itself, or None."""
 
     def __init__(
         self,
@@ -83,9 +82,9 @@ class MetadataStore:
     ) -> MetadataStore:
         """Recover a metadata.log.dir (created if missing).
 
-        `sole_voter`: the static configuration names this node as its only voter, so what was committed and is gone can not be
-        fetched from others (with dynamic voters the log itself says so). Raises LogCorrupt and WrongIdentity (both with the
-        next step, and nothing was changed) and StorageFull (a repair needs room; nothing is lost).
+        `sole_voter`: the static configuration names this node as its only voter, so lost committed data cannot be fetched from
+        others (with dynamic voters the log itself says so). Raises LogCorrupt and WrongIdentity (both with the next step, and
+        nothing was changed) and StorageFull (a repair needs room; nothing is lost).
         """
         partition = partition_directory(directory)
         file_system.make_directory(partition)
@@ -95,7 +94,7 @@ class MetadataStore:
         identity = LogIdentity(cluster_id, directory_id, election_store.generation)
         bootstrap = _Bootstrap(file_system, directory, cluster_id)
         found, repair = _settle(file_system, partition, identity, bootstrap, sole_voter)
-        recovered = mend(file_system, partition, found)
+        recovered = apply_findings(file_system, partition, found)
         notes = recovered.notes
         if repair is not None and recovered.batches.end_offset >= repair.repair_until:
             end_repair(file_system, partition)
@@ -123,11 +122,14 @@ class MetadataStore:
         return cls(file_system, partition, log, election_store, election, snapshots, identity, boot, notes, damage)
 
     def log_view(self) -> LogView:
-        """The log as consensus sees it, from where it starts."""
+        """Return the log as consensus sees it, from its start."""
         return LogView.from_headers(self.log.batches(), self.log.start, start_crc=self.log.start_crc)
 
     def end_repair(self) -> None:
-        """Worker thread, on RepairEnded: forget the repair and remove what was set aside. StorageFull: try again later."""
+        """Forget the repair and remove the files that were set aside.
+
+        Worker thread, on RepairEnded. StorageFull: try again later.
+        """
         end_repair(self._file_system, self._directory)
         self.damage = None
 
@@ -136,13 +138,13 @@ class MetadataStore:
         store_committed(self._file_system, self._directory, offset)
 
     def close(self) -> None:
-        """Give up the files; flush first what must survive."""
+        """Close the files. Flush first to keep staged changes."""
         self.log.close()
         self.snapshots.close()
 
 
 class _Bootstrap:
-    """The bootstrap checkpoint's records, or why they can not be read."""
+    """The bootstrap checkpoint's records, or the reason why they cannot be read."""
 
     def __init__(self, file_system: FileSystem, directory: str, cluster_id: str) -> None:
         self.fault = ""
@@ -158,10 +160,10 @@ class _Bootstrap:
 def _settle(
     file_system: FileSystem, partition: str, identity: LogIdentity, bootstrap: _Bootstrap, sole_voter: bool
 ) -> tuple[Findings, Repair | None]:
-    """Findings without damage, which is set aside, and the repair that runs."""
+    """Return findings without damage, after setting it aside, and the current repair."""
     repair = read_repair(file_system, partition, identity)
     if repair is not None:
-        repair = go_on(file_system, partition, repair)
+        repair = continue_repair(file_system, partition, repair)
     while True:
         found = analyse(file_system, partition, identity)
         try:
@@ -177,7 +179,7 @@ def _settle(
 
 
 def _check(found: Findings, repair: Repair | None, identity: LogIdentity, bootstrap: _Bootstrap, sole_voter: bool) -> None:
-    """LogCorrupt for what must not be touched."""
+    """Raise LogCorrupt for damage that must not be touched."""
     has_voters = any(isinstance(record, KRaftVoters) for _, record in found.control())
     if bootstrap.fault and not has_voters:
         raise LogCorrupt(
@@ -187,14 +189,14 @@ def _check(found: Findings, repair: Repair | None, identity: LogIdentity, bootst
         return
     voters = found.latest_voters() or bootstrap.voters()
     is_alone = [voter.key.directory_id for voter in voters.voters] == [identity.directory_id] if voters else sole_voter
-    has_others = repair is not None and voters is not None  # what said so when the repair was begun may be set aside now
+    has_others = repair is not None and voters is not None  # the voter set that showed them may be set aside by now
     if is_alone and not has_others:
         reason = found.damage or (repair.reason if repair else "")
         raise LogCorrupt(f"{reason} This node is the only voter, so no other has the data. {NEXT_STEP}")
 
 
 def _tidy(file_system: FileSystem, partition: str, repair: Repair | None) -> None:
-    """Remove what a crash has left half-done."""
+    """Remove the leftovers of a crash."""
     leftovers = [name for name in file_system.names(partition) if name.endswith((TEMPORARY, PART))]
     for name in leftovers:
         file_system.remove(f"{partition}/{name}")

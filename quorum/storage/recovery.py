@@ -1,34 +1,33 @@
-"""What a metadata directory holds after any crash: a clean end, a torn tail, leftovers, or damage to committed data.
+"""Recovery of a metadata directory after any crash: a clean end, a torn tail, leftovers, or damage to committed data.
 
-**Where the log starts.** At the end of the oldest valid snapshot from which the chain of batches leads through the newest
-valid one; without a snapshot, at 0. If no older one leads there, it starts at the newest: an install that was interrupted
-has left parts of an old log beside it, or rot has eaten something that the snapshot makes superfluous. Whatever does not
-belong is removed.
+**Start of the log.** The end of the oldest valid snapshot from which the chain of batches leads through the newest valid one;
+without a snapshot, 0. If no older one leads there, the log starts at the newest: an interrupted install has left parts of an old
+log beside it, or damage has hit data that the snapshot makes superfluous. Everything that does not belong is removed.
 
-**How far it goes.** The walk follows the chain: a batch counts if its crc holds, it starts where the one before ended and
-carries that one's crc. Where the walk stops in anything but zeros, the question is whether the rest was ever promised. D is
-the largest offset that was committed for certain: high watermark stamps of all valid batches, also behind the stop (found by
-their magic), the ends of all snapshots, valid or not, and the log's start.
+**End of the log.** The walk follows the chain: a batch counts if its crc is right, it starts where the one before ended, and it
+carries that one's crc. Where the walk stops in anything but zeros, the rest may have been acknowledged or not. D is the largest
+offset that was certainly committed: high watermark stamps of all valid batches, also after the stop (found by their magic), the
+ends of all snapshots, valid or not, and the log's start.
 
-- stop at or above D: **torn**. Nothing there was committed; cut the log there, zero the rest, even with valid batches behind
+- stop at or above D: **torn**. Nothing there was committed; cut the log there, zero the rest, even with valid batches after it
   (a power cut keeps unsynced pages in any order).
-- stop below D: **damaged**. Committed data is gone here, and others have it. What cannot be used is set aside (repair.py),
-and the node must not vote until it holds everything again that it ever acknowledged: D, and the end of the last valid batch
-seen. The only voter has nobody to fetch from: LogCorrupt, and nothing is modified.
+- stop below D: **damaged**. Committed data is gone here, and other nodes have it. The unusable part is set aside (repair.py), and
+  the node must not vote until it holds everything again that it ever acknowledged: D, and the end of the last valid batch seen.
+  The only voter has no node to fetch from: LogCorrupt, and nothing is modified.
 
-Stale batches behind a cut can do no harm: their stamps were committed offsets of this very log's prefix, and a log is never cut
-below what is committed, so they never lift D above the cut.
+Stale batches after a cut are harmless: their stamps were committed offsets of this very log's prefix, and a log is never cut
+below its committed part, so they never lift D above the cut.
 
-**Seals** keep a power cut from looking like damage. A batch whose stamp reaches beyond what this node has on disk (a
-follower that catches up) is first written with the complement of the magic, fsynced, and only then given its real magic. So
-a batch with a true magic never stands on disk before everything below its stamp does; and an unsealed batch (or one whose
-sealing was torn at a sector's edge) that is otherwise valid is simply sealed now. D ignores unsealed batches. Whatever is kept
-is fsynced before anyone may rely on it: after a mere kill the page cache can show bytes that no disk holds yet.
+**Seals** keep a power cut from looking like damage. A batch whose stamp is beyond this node's durable end (a follower that
+catches up) is first written with the complement of the magic, fsynced, and only then given its real magic. So a batch with a true
+magic is never on disk before everything below its stamp is. An unsealed batch (or one whose sealing was torn at a sector's edge)
+that is otherwise valid is sealed now. D ignores unsealed batches. Everything that is kept is fsynced before anyone may rely on
+it: after a mere kill the page cache can show bytes that no disk holds yet.
 
-A snapshot that the disk gives an error for is like one that has rotted: its name says what it stands for. A segment that can not
-be read is not like a rotten one: nobody knows how far it went and what this node has promised, so the node does not start.
+A snapshot that the disk cannot read is treated as damaged: its name gives its position. A segment that cannot be read is not:
+nobody knows its length and what this node has acknowledged, so the node does not start.
 
-Not checked here: data record bodies, and rot in the tail above the last stamp, which is taken for a torn tail.
+Not checked here: data record bodies, and damage in the tail above the last stamp, which is treated as a torn tail.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ UNSEALED = struct.pack(">I", batch.MAGIC ^ 0xFFFFFFFF)
 _NOT_SEALED = frozenset(
     magic for cut in range(4) for magic in (UNSEALED[:cut] + SEALED[cut:], SEALED[:cut] + UNSEALED[cut:]) if magic != SEALED
 )
-"""A sector's edge may run through the magic, and a power cut then leave either half of the sealing."""
+"""Magics of unsealed batches, including those where a power cut at a sector's edge left either half of the sealing."""
 NEXT_STEP = (
     "Nothing was changed. If the other controllers have a leader, move this metadata directory aside and format it anew with "
     "'kraftlab storage format': the node fetches the log from the leader. With no other copy, restore the segment from a backup."
@@ -62,8 +61,9 @@ NEXT_STEP = (
 
 
 class Image(NamedTuple):
-    """A segment as found. `header` is None if its page does not hold; `fault` says why that is damage, not a creation cut
-    short: there are valid batches behind it, up to offset `fault_end`.
+    """A segment as found. `header` is None if its page is invalid.
+
+    `fault` then says why that is damage, not an interrupted creation: valid batches follow, up to offset `fault_end`.
     """
 
     file: File
@@ -74,15 +74,15 @@ class Image(NamedTuple):
     fault_end: int = 0
 
     def read(self) -> bytes:
-        """The whole file; only one segment at a time is in memory."""
+        """Return the whole file; only one segment at a time is in memory."""
         return self.file.pread(self.size_bytes, 0)
 
 
 class Walk(NamedTuple):
-    """How far the chain goes from segment `first` on, which has `starts[0]` as its first byte's place in the stream.
+    """The chain from segment `first` on; `starts[0]` is the place of that segment's first byte in the stream.
 
-    It stopped in segment `stop_segment` at file position `stop_position` because of `reason`. `control` are the control records
-    met, with their offsets.
+    The walk stopped in segment `stop_segment` at file position `stop_position` because of `reason`. `control` are its control
+    records with their offsets.
     """
 
     batches: BatchIndex
@@ -95,7 +95,7 @@ class Walk(NamedTuple):
     reason: str
 
     def passes(self, position: OffsetAndEpoch, crc: int) -> bool:
-        """Whether a batch of this epoch and crc ends at `position` (or the walk starts right there)."""
+        """Return True if a batch of this epoch and crc ends at `position` (or the walk starts there)."""
         index = self.batches
         if position.offset == index.start_offset:
             return (position.epoch, crc) == (index.start_epoch, index.start_crc)
@@ -107,11 +107,10 @@ class Walk(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a directory holds, and nothing was changed yet. `snapshots` are those to keep, oldest first: the log starts at
-    the first.
+    """The contents of a directory, before any change. `snapshots` are those to keep, oldest first: the log starts at the first.
 
-    `committed` is D. `repair_until` > 0: `damage` says what is missing below that offset. `unusable_snapshots` do not hold,
-    `surplus_snapshots` do but belong to no log that is here.
+    `committed` is D. `repair_until` > 0: `damage` names the data that is missing below that offset. `unusable_snapshots` are
+    damaged; `surplus_snapshots` are valid but belong to no log that is here.
     """
 
     images: list[Image]
@@ -128,12 +127,12 @@ class Findings(NamedTuple):
             image.file.close()
 
     def control(self) -> tuple[tuple[int, ControlRecord], ...]:
-        """Control records in force in the log: those of the snapshot it starts at (offset -1), then its own."""
+        """Return the control records in force in the log: those of the snapshot it starts at (offset -1), then its own."""
         base = self.snapshots[0].control if self.snapshots else ()
         return (*((-1, record) for record in base), *self.walk.control)
 
     def latest_voters(self) -> VoterSet | None:
-        """The newest voter set in anything readable, damaged parts included; None if there is none."""
+        """Return the newest voter set in anything readable, damaged parts included; None if there is none."""
         found = [(offset, record.voters) for offset, record in self.control() if isinstance(record, KRaftVoters)]
         for image in self.images:
             found += _voters_in(image.read())
@@ -147,7 +146,7 @@ class Findings(NamedTuple):
 
 
 class RecoveredLog(NamedTuple):
-    """Open segments (at least one unless the directory was empty), the index of their batches, and what was mended."""
+    """Open segments (at least one unless the directory was empty), the index of their batches, and notes of all repairs."""
 
     segments: list[Segment]
     batches: BatchIndex
@@ -156,7 +155,7 @@ class RecoveredLog(NamedTuple):
 
 
 def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
-    """The valid batch at `position` and whether it is sealed; CorruptBatch says why there is none."""
+    """Return the valid batch at `position`, and True if it is sealed. CorruptBatch says why there is none."""
     magic = data[position : position + 4]
     if magic == SEALED:
         return batch.check(data, position), True
@@ -175,12 +174,12 @@ def parse(data: bytes, position: int) -> tuple[BatchHeader, bool]:
 
 
 def scan(data: bytes, position: int) -> Iterator[BatchHeader]:
-    """Every valid sealed batch at or behind `position`, found by its magic, chained or not."""
+    """Return every valid sealed batch at or after `position`, found by its magic, chained or not."""
     return (header for _, header in scan_positions(data, position))
 
 
 def scan_positions(data: bytes, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """As `scan`, with the position of each."""
+    """Yield every batch of `scan` with its position."""
     while (position := data.find(SEALED, position)) >= 0:
         try:
             header, _ = parse(data, position)
@@ -201,7 +200,7 @@ def _voters_in(data: bytes) -> list[tuple[int, VoterSet]]:
 
 
 def analyse(file_system: FileSystem, directory: str, identity: LogIdentity) -> Findings:
-    """Look at everything in a partition directory and change nothing. WrongIdentity, or LogCorrupt for what nothing can mend."""
+    """Return the findings of a partition directory; change nothing. WrongIdentity; LogCorrupt for damage beyond repair."""
     valid, unusable = _load_snapshots(file_system, directory, identity)
     images = _load(file_system, directory, identity)
     try:
@@ -286,7 +285,7 @@ def _load_one(file: File, name_offset: int, identity: LogIdentity) -> Image:
 
 
 def _choose_start(images: list[Image], valid: list[SnapshotSummary]) -> tuple[Walk, tuple[SnapshotSummary, ...]]:
-    """The walk from the right start, and the snapshots on it."""
+    """Return the walk from the right start, and the snapshots on it."""
     if not valid:
         return _walk_from_zero(images), ()
     newest = valid[-1]
@@ -306,7 +305,7 @@ def _walk_from_zero(images: list[Image]) -> Walk:
 
 
 def _walk_from(images: list[Image], start: SnapshotSummary) -> Walk:
-    """From where a snapshot ends, wherever in a segment that is; an empty log if that place is not to be found."""
+    """Walk from the end of a snapshot, anywhere in a segment. The log is empty if that place is not found."""
     index = BatchIndex(start.id.offset, start.id.epoch, start.last_crc)
     numbers = [number for number, image in enumerate(images) if image.name_offset <= start.id.offset]
     if numbers:
@@ -318,7 +317,7 @@ def _walk_from(images: list[Image], start: SnapshotSummary) -> Walk:
 
 
 def _find(image: Image, start: SnapshotSummary) -> int | None:
-    """The file position in a segment at which the log goes on behind a snapshot."""
+    """Return the file position in a segment at which the log continues after a snapshot."""
     header = image.header
     if header is not None and image.name_offset == start.id.offset:
         follows = (header.previous_epoch, header.previous_crc) == (start.id.epoch, start.last_crc)
@@ -357,7 +356,7 @@ def _walk(images: list[Image], first: int, position: int, index: BatchIndex) -> 
 
 
 def _walk_segment(data: bytes, number: int, position: int, walk: Walk) -> tuple[int, str]:
-    """Add the segment's batches to the index; where the chain stopped, and why unless only zeros follow."""
+    """Add the segment's batches to the index. Return where the chain stopped, and why unless only zeros follow."""
     headers: list[BatchHeader] = []
     reason, index = "", walk.batches
     offset, epoch, crc = index.end_offset, index.last_epoch, index.last_crc
@@ -392,12 +391,12 @@ def _decode_control(body: bytes, header: BatchHeader) -> list[ControlRecord]:
 
 
 def _is_blank(data: bytes, position: int) -> bool:
-    """Whether only zeros follow."""
+    """Return True if only zeros follow."""
     return not any(data[position : position + 4]) and data[position:] == bytes(len(data) - position)
 
 
 def _seen(images: list[Image], walk: Walk) -> tuple[int, int]:
-    """The largest high watermark stamp and the largest end of any valid sealed batch, on the walk and off it."""
+    """Return the largest high watermark stamp and the largest end of any valid sealed batch, on the walk and off it."""
     mark, end = 0, walk.batches.end_offset
     scanned = list(range(len(images)))
     if not walk.unsealed:
@@ -428,10 +427,10 @@ def _describe(
     return f"{place}: the log is damaged at offset {end} ({reason}), below {below}."
 
 
-def mend(file_system: FileSystem, directory: str, found: Findings) -> RecoveredLog:
-    """Make what is kept durable, seal it, then remove what does not belong and zero a torn tail.
+def apply_findings(file_system: FileSystem, directory: str, found: Findings) -> RecoveredLog:
+    """Make the kept part durable, seal it, then remove everything that does not belong and zero a torn tail.
 
-    For findings without damage. A crash in between leads here again.
+    For findings without damage. After a crash, analyse and repeat.
     """
     notes: list[str] = []
     images, walk = found.images, found.walk
@@ -469,7 +468,7 @@ def mend(file_system: FileSystem, directory: str, found: Findings) -> RecoveredL
 
 
 def _remove_snapshots(file_system: FileSystem, directory: str, found: Findings) -> list[str]:
-    """Those that are of no use: what they stand for is in the log, or in a newer one."""
+    """Remove useless snapshots: their contents are in the log, or in a newer one. Return notes."""
     unusable = dict(found.unusable_snapshots)
     notes = [f"removed {directory}/{snapshot_name(position)}: {reason}" for position, reason in unusable.items()]
     for position in (*unusable, *found.surplus_snapshots):

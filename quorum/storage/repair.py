@@ -1,18 +1,18 @@
-"""Rot below what was committed: set aside what is damaged, come up without it, fetch it again from the leader.
+"""Damage below a committed offset: set the damaged part aside, start without it, fetch it again from the leader.
 
-Recovery has found committed data that this disk no longer holds. The log keeps its valid beginning; everything behind goes
-out of the way *with every byte kept*, under names that end in `.damaged`; and the file `repair` (checked_file.py) remembers
-up to which offset this node may have acknowledged data that it does not hold now. Until its log is durable up to there
-again, it must neither vote nor stand: the core sees to that, told by `BootState.repair_until`.
+Recovery has found that this disk no longer holds some committed data. The log keeps its valid beginning. Everything after it is
+moved away *with every byte kept*, under names that end in `.damaged`. The file `repair` (checked_file.py) remembers up to which
+offset this node may have acknowledged data that it does not hold now. Until its log is durable up to there again, the core keeps
+it from voting and from standing for election (`BootState.repair_until`).
 
-**Crashes.** `repair` is written before anything is touched, and lists the steps. Every start finishes the steps that are
-pending, in the same order, before it looks at the log; each may have happened already. Copies are durable before what they
-copy is zeroed. Only when all is done is the list emptied, durably, and the log used again: a new segment may then have an
-old one's name. At the end of the repair `repair` goes first, then what was set aside, so a leftover `.damaged` without
-`repair` is rubbish.
+**Crashes.** `repair` is written before anything is touched, and lists the steps. Every start finishes the pending steps, in the
+same order, before it looks at the log; each may have happened already. Copies are durable before their originals are zeroed. Only
+when all steps are done is the list emptied, durably, and the log used again: a new segment may then have an old one's name. At
+the end of the repair `repair` is removed first, then the files that were set aside, so a leftover `.damaged` without `repair` is
+garbage.
 
-**More rot** while a repair runs adds to it: the offset never falls. An unreadable `repair` file is refused, because nobody
-else knows what this node has promised.
+**More damage** during a repair adds to it: the offset never falls. An unreadable `repair` file is refused, because nothing else
+records what this node has acknowledged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WHOLE = -1
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Set a file aside: rename it (`position` WHOLE), or copy what stands from `position` on, and zero that."""
+    """Set a file aside: rename it (`position` WHOLE), or copy its bytes from `position` on, and zero those."""
 
     source: str
     target: str
@@ -44,7 +44,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Repair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file says. `reason`: one line, what was found damaged. Names are relative to the partition directory."""
+    """The contents of the file. `reason`: one line about the damage. Names are relative to the partition directory."""
 
     data_version: int
     cluster_id: str
@@ -60,7 +60,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def read_repair(file_system: FileSystem, directory: str, identity: LogIdentity) -> Repair | None:
-    """The repair that runs, None if none does. LogCorrupt if the file cannot be trusted or is another node's."""
+    """Return the current repair, None if there is none. LogCorrupt if the file cannot be trusted or is another node's."""
     path = f"{directory}/{FILE_NAME}"
     try:
         line = read_checked(file_system, path)
@@ -84,7 +84,7 @@ def _text(directory_id: bytes) -> str:
 
 
 def plan_repair(names: list[str], found: Findings, identity: LogIdentity, running: Repair | None) -> Repair:
-    """What must be set aside for these findings. `names` are those in the directory; a repair that runs is continued."""
+    """Plan the steps for these findings. `names` are those in the directory; a running repair is continued."""
     walk, steps, taken = found.walk, [], set(names)
 
     def add(path: str, position: int) -> None:
@@ -117,14 +117,14 @@ def plan_repair(names: list[str], found: Findings, identity: LogIdentity, runnin
 
 
 def begin_repair(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
-    """Write down what is going to be done, then do it. StorageFull: no room for that; the bytes are all still there."""
+    """Write the plan down, then carry it out. StorageFull: there is no room for that; the bytes are all still there."""
     with _needs_room(repair):
         replace_checked(file_system, directory, FILE_NAME, _encoder.encode(repair))
-    return go_on(file_system, directory, repair)
+    return continue_repair(file_system, directory, repair)
 
 
-def go_on(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
-    """Do all that is pending, of which any part may be done. StorageFull as above."""
+def continue_repair(file_system: FileSystem, directory: str, repair: Repair) -> Repair:
+    """Carry out all pending steps, any of which may be done already. StorageFull as above."""
     if not repair.pending:
         return repair
     with _needs_room(repair):
@@ -186,14 +186,14 @@ def _zero(file_system: FileSystem, directory: str, step: Step) -> None:
 
 
 def end_repair(file_system: FileSystem, directory: str) -> None:
-    """Everything is there again, durably: forget the repair, then what was set aside. Done again, it goes on."""
+    """Forget the repair, then remove the files that were set aside: all data is durable again. Can be repeated."""
     file_system.remove(f"{directory}/{FILE_NAME}")
     file_system.sync_directory(directory)
     remove_set_aside(file_system, directory)
 
 
 def remove_set_aside(file_system: FileSystem, directory: str) -> None:
-    """What an ended repair has left."""
+    """Remove the leftovers of an ended repair."""
     leftovers = [name for name in file_system.names(directory) if name.endswith(DAMAGED)]
     for name in leftovers:
         file_system.remove(f"{directory}/{name}")

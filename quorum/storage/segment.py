@@ -1,8 +1,8 @@
 """One segment file of the metadata log: a 4,096-byte header page, batches, and zeros up to the preallocated end.
 
-The header page says whose log this is and what came before (`previous_epoch`, `previous_crc`), so a segment can be checked
-against its neighbours without reading them. It is fsynced, and its name too, before the first batch is written: a header
-page that does not hold in front of valid batches is therefore damage, never an unfinished creation. All integers are big-endian::
+The header page names the owner of the log and the end of the segment before (`previous_epoch`, `previous_crc`), so a segment can
+be checked against its neighbours without reading them. The page and its name are fsynced before the first batch is written: an
+invalid page before valid batches is therefore damage, never an unfinished creation. All integers are big-endian::
 
     magic u32 | format version u16 | cluster id length u16 | cluster id 64 bytes | directory id 16 bytes | generation u32 |
     base offset u64 | previous epoch u32 | previous crc u32 | zeros | crc u32 (the page's last four bytes, over all before)
@@ -29,7 +29,7 @@ _NAME = re.compile(r"(\d{20})\.log")
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment's header page says."""
+    """The contents of a segment's header page."""
 
     identity: LogIdentity
     base_offset: int
@@ -37,7 +37,7 @@ class SegmentHeader(NamedTuple):
     previous_crc: int
 
     def encode(self) -> bytes:
-        """The whole page. ValueError if the cluster id is too long."""
+        """Return the whole page. ValueError if the cluster id is too long."""
         cluster_id = self.identity.cluster_id.encode()
         if len(cluster_id) > CLUSTER_ID_MAX_BYTES:
             raise ValueError(f"cluster id {self.identity.cluster_id!r} is longer than {CLUSTER_ID_MAX_BYTES} bytes")
@@ -56,7 +56,7 @@ class SegmentHeader(NamedTuple):
 
     @classmethod
     def decode(cls, page: bytes) -> SegmentHeader:
-        """CorruptBatch says what is wrong with the page; WrongIdentity if a newer program wrote it."""
+        """Return the header of a page. CorruptBatch says what is wrong with it; WrongIdentity if a newer program wrote it."""
         if len(page) < HEADER_PAGE_BYTES:
             raise CorruptBatch(f"the header page is cut: {len(page)} of {HEADER_PAGE_BYTES} bytes")
         body, (crc,) = page[: HEADER_PAGE_BYTES - _CRC.size], _CRC.unpack_from(page, HEADER_PAGE_BYTES - _CRC.size)
@@ -74,7 +74,7 @@ class SegmentHeader(NamedTuple):
 class Segment:
     """An open segment. `start_position` is the place of its first batch in the log's continuous byte stream.
 
-    Behind `written_bytes` the file holds only zeros; `allocated_bytes` is how long it is.
+    After `written_bytes` the file holds only zeros; `allocated_bytes` is its length.
     """
 
     __slots__ = ("allocated_bytes", "base_offset", "file", "start_position", "written_bytes")
@@ -87,7 +87,7 @@ class Segment:
         self.allocated_bytes = allocated_bytes
 
     def file_position(self, position: int) -> int:
-        """Where byte `position` of the log's stream stands in this file."""
+        """Return the position in this file of byte `position` of the log's stream."""
         return position - self.start_position + HEADER_PAGE_BYTES
 
 
@@ -96,6 +96,6 @@ def segment_name(base_offset: int) -> str:
 
 
 def segment_base_offset(name: str) -> int | None:
-    """The base offset that a file name says, None if it is not a segment's name."""
+    """Return the base offset in a file name, None if the name is not a segment's."""
     match = _NAME.fullmatch(name)
     return int(match.group(1)) if match else None

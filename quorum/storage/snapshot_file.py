@@ -1,15 +1,15 @@
 """The snapshot file format (KIP-630): the records that make the state at one offset from nothing, as a chain of batches.
 
-A snapshot uses the log's batch format. Offsets count from 0, every batch carries the snapshot's epoch, the snapshot's end
-offset as its high watermark stamp, and the crc of the batch before it (0 for the first). The first batch holds control
-records and begins with a SnapshotHeader; data batches follow; the last batch is a SnapshotFooter with the SHA-256 of every
-byte before its own batch and the number of data records. The file's name says the end offset and epoch that the batches
-carry inside their crcs, so a renamed file is noticed. `SnapshotHeader.last_crc` is what the log's next batch must carry: the
-hash chain runs on through it.
+A snapshot uses the log's batch format. Offsets count from 0. Every batch carries the snapshot's epoch, the snapshot's end offset
+as its high watermark stamp, and the crc of the batch before it (0 for the first). The first batch holds control records and
+begins with a SnapshotHeader; data batches follow; the last batch is a SnapshotFooter with the SHA-256 of every byte before its
+own batch and the number of data records. The file's name has the end offset and epoch that the batches carry inside their crcs,
+so a renamed file is noticed. `SnapshotHeader.last_crc` is the previous crc of the log's next batch: the hash chain continues
+through it.
 
-Writing and reading stream: one batch and one buffer are in memory, whatever the size. Nothing is trusted before it was
-checked, and what only the end of the file can tell (digest, count, that nothing is missing) is checked there: who loads a
-snapshot must read it to its end before it uses any of it. Not checked here: what the data records mean.
+Writing and reading stream: one batch and one buffer are in memory, whatever the size. Nothing is trusted before it was checked.
+Digest, count and completeness can only be checked at the end of the file, so a caller must read a snapshot to its end before it
+uses any of it. Not checked here: the meaning of the data records.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .errors import StorageError
 from .file_system import File
 
 BOOTSTRAP_ID = OffsetAndEpoch(0, 0)
-"""The checkpoint that formatting writes for a quorum with dynamic voters (KIP-853): no snapshot, and never served."""
+"""The id of the checkpoint that formatting writes for a quorum with dynamic voters (KIP-853). It is never served."""
 WRITE_BYTES = 1024 * 1024
 READ_BYTES = 4 * 1024 * 1024
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class SnapshotInvalid(StorageError):
-    """A snapshot is not what it claims to be. Says file, position and what was found."""
+    """A snapshot is damaged or mixed up. Names file, position and what was found."""
 
 
 class SnapshotSummary(NamedTuple):
-    """What a whole, valid snapshot says. `control` are the control records behind its header (voters and their version).
+    """The contents of a whole, valid snapshot. `control` are the control records after its header (voters and their version).
 
     `record_count` counts data records. `last_crc` and `append_time_ms` are those of the log's batch that ends at `id.offset`.
     """
@@ -58,17 +58,17 @@ def snapshot_name(position: OffsetAndEpoch) -> str:
 
 
 def snapshot_id(name: str) -> OffsetAndEpoch | None:
-    """What a file name says, None if it is not a finished snapshot's name (the bootstrap checkpoint's is one, with id 0@0)."""
+    """Return the id in a file name, None if the name is not a finished snapshot's. The bootstrap checkpoint's id is 0@0."""
     match = _NAME.fullmatch(name)
     return OffsetAndEpoch(int(match.group(1)), int(match.group(2))) if match else None
 
 
 def id_of_path(path: str) -> OffsetAndEpoch:
-    """The id in a finished snapshot's name. SnapshotInvalid if the name is not one."""
+    """Return the id in the name of a finished snapshot. SnapshotInvalid if the name is not one."""
     position = snapshot_id(path.rpartition("/")[2])
     if position is None:
         raise SnapshotInvalid(
-            f"{path} has no snapshot's name, which is <end offset, 20 digits>-<epoch, 10 digits>.checkpoint; give one that has"
+            f"{path} is not named like a snapshot; expected <end offset, 20 digits>-<epoch, 10 digits>.checkpoint"
         )
     return position
 
@@ -89,7 +89,10 @@ def _summary(
 
 
 class SnapshotEncoder:
-    """Writes batches to an empty file: control first, then data, then the footer. Worker thread; a file error is the caller's."""
+    """Writes batches to an empty file: control first, then data, then the footer.
+
+    Worker thread; the caller handles file errors.
+    """
 
     def __init__(self, file: File, position: OffsetAndEpoch, control: Sequence[ControlRecord]) -> None:
         header = control[0] if control else None
@@ -108,12 +111,12 @@ class SnapshotEncoder:
         self._add(batch.encode_control(list(control)), len(control), batch.CONTROL)
 
     def append(self, body: bytes, record_count: int) -> None:
-        """One batch of data records. ValueError if it is too large for a batch."""
+        """Add one batch of data records. ValueError if it is too large for a batch."""
         self._add(body, record_count, 0)
         self._record_count += record_count
 
     def finish(self) -> SnapshotSummary:
-        """Write the footer and make the file's bytes durable; its name is the caller's business."""
+        """Write the footer and make the file's bytes durable; the caller names the file."""
         footer = SnapshotFooter(0, self._digest.digest(), self._record_count)
         self._add(batch.encode_control([footer]), 1, batch.CONTROL)
         self._write()
@@ -144,7 +147,7 @@ class SnapshotEncoder:
 
 
 class SnapshotDecoder:
-    """Reads one file from front to end. Worker thread. SnapshotInvalid as soon as something does not hold."""
+    """Reads one file from front to end. Worker thread. SnapshotInvalid at the first fault."""
 
     def __init__(self, file: File, position: OffsetAndEpoch) -> None:
         self._file = file
@@ -153,7 +156,7 @@ class SnapshotDecoder:
         self._buffer = memoryview(b"")
         self._buffer_position = 0
         self._is_whole_rest = False
-        """Whether the buffer reaches to the end of the file."""
+        """True if the buffer reaches to the end of the file."""
         self._position = 0
         self._next_offset = 0
         self._crc = batch.NO_PREVIOUS_CRC
@@ -169,7 +172,10 @@ class SnapshotDecoder:
         self.control: tuple[ControlRecord, ...] = tuple(rest)
 
     def batches(self) -> Iterator[Batch]:
-        """The data batches. The last `next` has checked the footer, so only an exhausted iterator vouches for the whole."""
+        """Yield the data batches.
+
+        The last `next` has checked the footer, so only an exhausted iterator proves the whole file valid.
+        """
         while not (found := self._next()).header.is_control:
             self._digest.update(found.data)
             self._record_count += found.header.record_count
@@ -185,7 +191,7 @@ class SnapshotDecoder:
             raise self._invalid(f"{self._file.size() - self._position} bytes stand behind its footer")
 
     def summary(self) -> SnapshotSummary:
-        """Read whatever is left to the end: what the whole says."""
+        """Read the rest of the file; return the summary of the whole."""
         for _ in self.batches():
             pass
         return _summary(self._id, self._position, self._record_count, self.header, self.control)
@@ -208,7 +214,7 @@ class SnapshotDecoder:
         return found
 
     def _window(self, header_bytes: int) -> memoryview:
-        """The rest of the buffer, filled up so that it holds the whole next batch if the file does."""
+        """Return the rest of the buffer, refilled so that it holds the whole next batch if the file does."""
         rest = self._buffer[self._position - self._buffer_position :]
         if self._is_whole_rest:
             return rest
@@ -235,5 +241,5 @@ class SnapshotDecoder:
 
 
 def read_summary(file: File, position: OffsetAndEpoch) -> SnapshotSummary:
-    """Check the whole file. SnapshotInvalid if anything does not hold."""
+    """Check the whole file; return its summary. SnapshotInvalid."""
     return SnapshotDecoder(file, position).summary()

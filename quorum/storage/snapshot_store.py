@@ -1,17 +1,17 @@
 """The snapshots of one metadata directory: finished ones, the one being written here, the one being copied from the leader.
 
-**Names.** `<end offset>-<epoch>.checkpoint` is finished: its bytes were durable before it got that name, and they never
-change. Only when it was found not to hold may another of the same position take its name, in one step: who reads finds the
-one or the other, and so does the next start after a power cut. `.checkpoint.tmp` is this node's own snapshot while it is
-written, `.checkpoint.part` the copy of a leader's. Both are rubbish after a crash and removed at the next start. A copy that
-`verify_part` has found whole keeps its name until `MetadataLog.install` gives it the finished one, in the same flush that
-gives up the old log: a power cut leaves the old log or the snapshot, never neither.
+**Names.** `<end offset>-<epoch>.checkpoint` is finished: its bytes were durable before it got that name, and they never change.
+Only a damaged one may be replaced by another of the same position, in one step: a reader finds the one or the other, and so does
+the next start after a power cut. `.checkpoint.tmp` is this node's own snapshot while it is written, `.checkpoint.part` the copy
+of a leader's. Both are garbage after a crash and removed at the next start. A copy that `verify_part` has found whole keeps its
+name until `MetadataLog.install` gives it the finished one, in the same flush that removes the old log: a power cut leaves the old
+log or the snapshot, never neither.
 
-**Threads.** Everything blocks on the disk and belongs to worker threads, except `ids`, `infos`, `is_sound` and `promise`,
-which only touch memory. One copy and one own snapshot may be under way at the same time, each used by one thread at a time;
-`read` is for any number.
+**Threads.** Everything blocks on the disk and belongs to worker threads, except `ids`, `infos`, `is_sound` and `promise`, which
+only touch memory. One copy and one own snapshot may be in progress at the same time, each used by one thread at a time; `read` is
+for any number.
 
-**Order.** Snapshots are removed oldest first and before the segments behind them, so what is left always connects. Errors:
+**Order.** Snapshots are removed oldest first and before the segments after them, so the remaining ones always connect. Errors:
 StorageFull may pass (abandon the snapshot, or try again); others are final, as everywhere in storage.
 """
 
@@ -46,7 +46,7 @@ PART = ".part"
 
 
 class SnapshotInfo(NamedTuple):
-    """A finished snapshot, as people list it. `append_time_ms` is when its last record was appended to the log."""
+    """A finished snapshot, as people list it. `append_time_ms` is the append time of its last record in the log."""
 
     id: OffsetAndEpoch
     size_bytes: int
@@ -69,27 +69,27 @@ class SnapshotStore:
         self._part: tuple[OffsetAndEpoch, File] | None = None
         self._verified: dict[OffsetAndEpoch, SnapshotSummary] = {}
         self._promised: set[OffsetAndEpoch] = set()
-        self._rotten: frozenset[OffsetAndEpoch] = frozenset()
-        """Finished ones that do not hold any more, or are gone: nobody must copy them, and another may take the name."""
+        self._unsound: frozenset[OffsetAndEpoch] = frozenset()
+        """Finished ones that are damaged or gone: they must not be copied, and another may take the name."""
         for summary in found:
             self._put(summary)
 
     def ids(self) -> tuple[OffsetAndEpoch, ...]:
-        """The finished snapshots, oldest first. Any thread."""
+        """Return the finished snapshots, oldest first. Any thread."""
         return tuple(self._finished)
 
     def infos(self) -> list[SnapshotInfo]:
-        """The finished snapshots, oldest first. Any thread."""
+        """Return the finished snapshots, oldest first. Any thread."""
         return list(self._finished.values())
 
     def is_sound(self, position: OffsetAndEpoch) -> bool:
-        """Whether there is such a finished snapshot, and nobody has found that it does not hold. Any thread."""
-        return position in self._finished and position not in self._rotten
+        """Return True if there is such a finished snapshot that is not known as damaged. Any thread."""
+        return position in self._finished and position not in self._unsound
 
     def _put(self, summary: SnapshotSummary) -> None:
         info = SnapshotInfo(summary.id, summary.size_bytes, summary.append_time_ms)
         self._finished = dict(sorted({**self._finished, summary.id: info}.items()))
-        self._rotten -= {summary.id}
+        self._unsound -= {summary.id}
 
     def path(self, position: OffsetAndEpoch) -> str:
         return f"{self._directory}/{snapshot_name(position)}"
@@ -111,7 +111,7 @@ class SnapshotStore:
             try:
                 self._file_system.sync_directory(self._directory)
             except StorageFull:
-                # Not finished, and nobody would know of the name. A rotten one that it has replaced is better gone.
+                # Not finished, so the name must not stay. A damaged one that it has replaced may stay replaced.
                 if summary.id not in self._finished:
                     self._file_system.rename(self.path(summary.id), temporary)
                 raise
@@ -121,8 +121,9 @@ class SnapshotStore:
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     def read(self, position: OffsetAndEpoch, start: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """The finished snapshot's size and its bytes from `start` on, b"" beyond its end; None if there is none (any more), if
-        `check` has found it rotten, or if the disk does not give it: then nobody is given it from now on.
+        """Return the finished snapshot's size and its bytes from `start` on, b"" beyond its end.
+
+        None if it is gone, if `check` has found damage, or if the disk cannot read it: then it is not served from now on.
         """
         info = self._finished.get(position)
         if info is None or not self.is_sound(position):
@@ -142,16 +143,15 @@ class SnapshotStore:
             file.close()
 
     def check(self, position: OffsetAndEpoch, pause: Callable[[], None] = lambda: None) -> None:
-        """Read all of a finished snapshot. SnapshotInvalid if it does not hold any more, or can not be read: from then on nobody
-        is given it.
+        """Read all of a finished snapshot. SnapshotInvalid if it is damaged or unreadable: then it is not served from now on.
 
-        `pause` is called between its batches and may raise, to give up. KeyError if there is none (any more).
+        `pause` is called between its batches and may raise, to give up. KeyError if it is gone.
         """
         info = self._finished[position]
         try:
             self._read_all(position, pause)
         except FileNotFoundError:
-            error = SnapshotInvalid(f"{self.path(position)} is gone, and not by this node's doing")
+            error = SnapshotInvalid(f"{self.path(position)} is gone, but this node did not remove it")
         except (SnapshotInvalid, DiskFailed) as found:
             error = SnapshotInvalid(str(found))
         else:
@@ -169,15 +169,18 @@ class SnapshotStore:
             file.close()
 
     def _lose(self, info: SnapshotInfo) -> bool:
-        """What was finished as `info` can not be read any more. False: it was removed, or another has its name by now."""
+        """Mark the snapshot that was finished as `info` as damaged.
+
+        Return False if it was removed, or another has its name now.
+        """
         with self._lock:
             if self._finished.get(info.id) is not info:
                 return False
-            self._rotten |= {info.id}
+            self._unsound |= {info.id}
             return True
 
     def reader(self, position: OffsetAndEpoch) -> SnapshotReader:
-        """Read a finished snapshot. KeyError if there is none (any more), LogCorrupt if its beginning has rotted."""
+        """Open a finished snapshot. KeyError if it is gone, LogCorrupt if its beginning is damaged."""
         try:
             file = self._file_system.open(self.path(position))
         except FileNotFoundError:
@@ -187,7 +190,7 @@ class SnapshotStore:
     # --- copies of a leader's ------------------------------------------------------------------------------------------------
 
     def carry_out(self, step: CopyStep) -> SnapshotChunkStored | SnapshotVerified:
-        """One step of the copy of a leader's snapshot, and what there is to report. SnapshotInvalid refuses the copy."""
+        """Take one step of the copy of a leader's snapshot; return the event to report. SnapshotInvalid refuses the copy."""
         if isinstance(step, OpenSnapshot):
             return SnapshotChunkStored(step.id, self.open_part(step.id))
         if isinstance(step, StoreSnapshotChunk):
@@ -196,7 +199,7 @@ class SnapshotStore:
         return SnapshotVerified(step.id, verified.last_crc, verified.control)
 
     def open_part(self, position: OffsetAndEpoch) -> int:
-        """Begin or go on with the copy of `position`: how many bytes it has. Unfinished copies of others are removed."""
+        """Begin or continue the copy of `position`; return its size. Unfinished copies of others are removed."""
         return self._part_file(position).size()
 
     def _part_file(self, position: OffsetAndEpoch) -> File:
@@ -213,7 +216,7 @@ class SnapshotStore:
         return file
 
     def store_part(self, position: OffsetAndEpoch, start: int, data: bytes) -> int:
-        """Add `data`, which stands at `start`, to the copy: how many bytes it has then. 0 begins again; a gap stores nothing.
+        """Write `data` at `start` of the copy; return its size. Start 0 begins again; a gap stores nothing.
 
         Not durable before `verify_part`.
         """
@@ -229,7 +232,7 @@ class SnapshotStore:
         return size + len(data)
 
     def verify_part(self, position: OffsetAndEpoch) -> SnapshotSummary:
-        """All bytes are there: make them durable and check all of them. SnapshotInvalid discards the copy and says why."""
+        """Make the complete copy durable and check all of it. SnapshotInvalid discards the copy and says why."""
         file = self._part_file(position)
         try:
             file.fdatasync()
@@ -254,17 +257,17 @@ class SnapshotStore:
             self._part = None
 
     def close(self) -> None:
-        """Give up the files; an unfinished copy stays for the next start to remove."""
+        """Close the files; an unfinished copy stays for the next start to remove."""
         self._close_part()
 
-    # --- MetadataLog's side --------------------------------------------------------------------------------------------------
+    # --- calls of MetadataLog ------------------------------------------------------------------------------------------------
 
     def promise(self, position: OffsetAndEpoch) -> None:
-        """Event loop: the verified copy of `position` will be installed, so no other copy may displace it."""
+        """Note that the verified copy of `position` will be installed, so no other copy may displace it. Event loop."""
         self._promised.add(position)
 
     def adopt(self, position: OffsetAndEpoch) -> None:
-        """Durably give the verified copy its finished name, then remove the older ones. Done again, it goes on."""
+        """Durably give the verified copy its finished name, then remove the older ones. Can be repeated."""
         with self._lock:
             if position not in self._finished:
                 verified = self._verified.get(position)
@@ -290,7 +293,7 @@ class SnapshotStore:
         for position in unwanted:
             self._file_system.remove(self.path(position))
             self._finished = {other: info for other, info in self._finished.items() if other != position}
-            self._rotten -= {position}
+            self._unsound -= {position}
         if unwanted:
             self._file_system.sync_directory(self._directory)
 
@@ -313,28 +316,29 @@ class SnapshotWriter:
         self._encoder = SnapshotEncoder(file, position, control)
 
     def append(self, body: bytes, record_count: int) -> None:
-        """One batch of data records, a MessagePack array. ValueError: too large. StorageFull: `abandon` it, try later."""
+        """Add one batch of data records, a MessagePack array. ValueError: too large. StorageFull: `abandon` it, try later."""
         self._encoder.append(body, record_count)
 
     def finish(self) -> bool:
-        """Footer, fsync, name, fsync of the directory: True when it counts, also if the same one was there already. False:
-        something newer has displaced it.
+        """Write footer and name durably. Return True if it counts, also if the same one was there already.
+
+        False: a newer one has displaced it.
         """
         summary = self._encoder.finish()
         self._file.close()
         return self._store._finish(self._file.path, summary)
 
     def abandon(self) -> None:
-        """Give it up. A disk that refuses to remove the file does so at the next start."""
+        """Remove the unfinished file. If the disk refuses, the next start removes it."""
         self._file.close()
         self._file_system.remove(self._file.path)
 
 
 class SnapshotReader:
-    """A finished snapshot, read once from front to end. Worker thread. LogCorrupt: it has rotted; the next start mends that.
+    """A finished snapshot, read once from front to end. Worker thread. LogCorrupt: it is damaged; the next start repairs that.
 
-    Only when `bodies` or `batches` is exhausted was the whole checked: build a state from it, and use that no earlier. Then
-    `file` is closed, and when there is rot.
+    Only when `bodies` or `batches` is exhausted was the whole file checked: do not use a state that was built from it earlier.
+    Then `file` is closed, and also when there is damage.
     """
 
     def __init__(self, file: File, position: OffsetAndEpoch) -> None:
@@ -344,42 +348,42 @@ class SnapshotReader:
             self._decoder = SnapshotDecoder(file, position)
         except SnapshotInvalid as error:
             file.close()
-            raise self._rotted(error) from error
+            raise self._damaged(error) from error
         self.append_time_ms = self._decoder.header.append_time_ms
         self.last_crc = self._decoder.header.last_crc
         self.control = self._decoder.control
 
     def batches(self) -> Iterator[Batch]:
-        """The data batches in order; closes the file at the end."""
+        """Yield the data batches in order; close the file at the end."""
         try:
             yield from self._decoder.batches()
         except SnapshotInvalid as error:
-            raise self._rotted(error) from error
+            raise self._damaged(error) from error
         finally:
             self._file.close()
 
     def bodies(self) -> Iterator[bytes]:
-        """The data batches' bodies, MessagePack arrays of records."""
+        """Yield the data batches' bodies, MessagePack arrays of records."""
         for found in self.batches():
             yield found.body
 
     def close(self) -> None:
-        """Give it up before the end."""
+        """Close the file before the end."""
         self._file.close()
 
     @staticmethod
-    def _rotted(error: SnapshotInvalid) -> LogCorrupt:
-        return LogCorrupt(f"{error}. Start the node again: it fetches from the other controllers what it has lost.")
+    def _damaged(error: SnapshotInvalid) -> LogCorrupt:
+        return LogCorrupt(f"{error}. Start the node again: it fetches the lost data from the other controllers.")
 
 
 def list_snapshots(file_system: FileReader, directory: str) -> list[OffsetAndEpoch]:
-    """The ids that the finished snapshots in a partition directory claim by their names, oldest first, unchecked."""
+    """Return the ids in the names of a partition directory's finished snapshots, oldest first, unchecked."""
     found = (snapshot_id(name) for name in file_system.names(directory))
     return sorted(position for position in found if position is not None and position != BOOTSTRAP_ID)
 
 
 def verify_file(file_system: FileReader, path: str) -> SnapshotSummary:
-    """Check a whole snapshot file. SnapshotInvalid says what does not hold; FileNotFoundError."""
+    """Check a whole snapshot file; return its summary. SnapshotInvalid names the fault; FileNotFoundError."""
     position = id_of_path(path)
     file = file_system.open(path)
     try:

@@ -1,13 +1,13 @@
-"""A lost majority is given up: one survivor becomes the only voter of a new generation.
+"""Forcing a lost majority: one survivor becomes the only voter of a new generation.
 
-`force_standalone` makes the node of one stopped controller the only voter, whatever the others may have had. It keeps its
-log, adds one segment of the next generation that holds one control batch in the next epoch (who leads, the voter set with
-this node alone, a record of what was given up), and then writes the generation to `quorum-state`. The segment gets its name
-when all of it is durable, so a crash leaves nothing of it, or all of it beside an older `quorum-state`: then the node
-refuses to start, and forcing again finishes it.
+`force_standalone` makes the node of one stopped controller the only voter, whatever data the others had. It keeps its log, adds
+one segment of the next generation with one control batch in the next epoch (the leader, the voter set with this node alone, a
+record of what was given up), and then writes the generation to `quorum-state`. The segment gets its name when all of it is
+durable. So a crash leaves nothing of it, or all of it beside an older `quorum-state`: then the node refuses to start, and forcing
+again finishes it.
 
-Whoever of the old quorum turns up later is in a lower generation, and refused by its peers. Not checked here: that the
-majority is really lost. That is for the person who runs it to know.
+Nodes of the old quorum are in a lower generation, and their peers refuse them. Not checked here: that the majority is really
+lost. The operator must know.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ANY_GENERATION = 0xFFFFFFFF
 
 
 class ForcedReport(NamedTuple):
-    """What forcing keeps and gives up, before it (plan) or after it.
+    """The data that forcing keeps and gives up, before it (plan) or after it.
 
-    Everything in `[0, high_watermark)` was committed for certain and is kept; `[high_watermark, end_offset)` is kept and becomes
-    committed, whether it was or not; what the old quorum committed from `end_offset` on is lost. `epoch` and `generation` are
-    the new ones. `previous_voters` are given up (empty: not known here). `was_interrupted`: an earlier run is only finished.
+    Everything in `[0, high_watermark)` was certainly committed and is kept. `[high_watermark, end_offset)` is kept and becomes
+    committed, even if it was not. Everything that the old quorum committed from `end_offset` on is lost. `epoch` and `generation`
+    are the new ones. `previous_voters` are given up (empty: unknown). `was_interrupted`: an earlier run is only finished.
     """
 
     generation: int
@@ -53,9 +53,9 @@ class ForcedReport(NamedTuple):
 def plan_standalone(
     file_system: FileSystem, directory: str, identity: LogIdentity, static_voters: VoterSet | None = None
 ) -> ForcedReport:
-    """What `force_standalone` would do on a stopped controller's metadata.log.dir; changes nothing. Worker thread.
+    """Return the plan of `force_standalone` for a stopped controller's metadata.log.dir; change nothing. Worker thread.
 
-    `static_voters`: what the configuration says, for a log without a voter set. LogCorrupt if this node lacks committed data
+    `static_voters`: those of the configuration, for a log without a voter set. LogCorrupt if this node lacks committed data
     itself (another survivor is the better choice), or has no log at all; WrongIdentity.
     """
     partition = partition_directory(directory)
@@ -68,7 +68,7 @@ def plan_standalone(
         damage = found.damage or (repair.reason if repair and not is_whole else "")
         if damage:
             raise LogCorrupt(
-                f"{damage} A node that lacks committed data is no basis for a quorum; nothing was changed. Force another "
+                f"{damage} A node that lacks committed data cannot found a quorum; nothing was changed. Force another "
                 "survivor; if there is none, restore this directory from a backup first."
             )
         generation = max((image.header.identity.generation for image in found.images if image.header), default=0)
@@ -131,9 +131,9 @@ def force_standalone(
     now_ms: int,
     static_voters: VoterSet | None = None,
 ) -> ForcedReport:
-    """Make `voter`, whose directory this is, the only voter of a new generation. The node must be stopped. Worker thread.
+    """Make `voter`, the owner of this directory, the only voter of a new generation. The node must be stopped. Worker thread.
 
-    Errors as in `plan_standalone`, and StorageFull; after any of them, and after a crash, it may be run again.
+    Errors as in `plan_standalone`, and StorageFull; after any of them, and after a crash, it can be run again.
     """
     report = plan_standalone(file_system, directory, identity, static_voters)
     if not report.was_interrupted:

@@ -1,12 +1,11 @@
-"""Reading a metadata log's files as they are, whole or broken: for people who want to know what is in them.
+"""Reading a metadata log's files as they are, whole or broken, for people who inspect them.
 
-Nothing is changed, no lock is taken, and nothing is believed that was not checked. Where a file does not hold, that is said, with
-its position and why, and reading goes on at the next batch that holds by itself (found by its magic). `survey_file` looks at one
-file; `read_chain` follows the log through the segments of a directory from one place on, for as long as each batch follows the
-one before.
+Nothing is changed, no lock is taken, and nothing is believed unchecked. A damaged place is reported with its position and reason,
+and reading continues at the next valid batch (found by its magic). `survey_file` looks at one file. `read_chain` follows the log
+through the segments of a directory from one place on, while each batch follows the one before.
 
 A node may run on the directory: it removes old files (FileNotFoundError: look again) and writes at the log's end, where a batch
-may be seen half. Nothing here says what is committed; the high watermark stamps in the batches do.
+can be read half-written. Nothing here knows the committed part; the high watermark stamps in the batches do.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .snapshot_file import BOOTSTRAP_ID, snapshot_id
 
 
 class FoundBatch(NamedTuple):
-    """A batch whose crc holds. `fault`: why it does not follow the batch before it in the file, "" if it does."""
+    """A batch with a valid crc. `fault`: why it does not follow the batch before it in the file, "" if it does."""
 
     path: str
     position: int
@@ -40,7 +39,7 @@ class FoundBatch(NamedTuple):
 
 
 class BrokenPlace(NamedTuple):
-    """`size_bytes` bytes that are no batch, from `position` on. `offset`: what the log's next record there would be."""
+    """`size_bytes` bytes from `position` on that are not a batch. `offset`: the offset of the log's next record there."""
 
     path: str
     position: int
@@ -53,9 +52,9 @@ class BrokenPlace(NamedTuple):
 
 
 class FileSurvey(NamedTuple):
-    """One file. `segment` is its header page if it is a segment whose page holds, `snapshot` what a snapshot's name says.
+    """One file. `segment` is its valid header page, if it is a segment; `snapshot` is the id in a snapshot's name.
 
-    `entries` can be read once; what is behind the last batch is told only if it is not blank.
+    `entries` can be read once. Bytes after the last batch are reported only if they are not blank.
     """
 
     path: str
@@ -67,7 +66,7 @@ class FileSurvey(NamedTuple):
 
 
 def metadata_partition(directory: str) -> str:
-    """The partition directory of a metadata.log.dir, or of itself. FileNotFoundError if there is none."""
+    """Return the partition directory of a metadata.log.dir, or of itself. FileNotFoundError if there is none."""
     path = Path(directory)
     partition = path if path.name == PARTITION_DIRECTORY else path / PARTITION_DIRECTORY
     if not partition.is_dir():
@@ -76,7 +75,7 @@ def metadata_partition(directory: str) -> str:
 
 
 def survey_file(path: str, max_bytes: int | None = None) -> FileSurvey:
-    """Look at a segment or a snapshot, told apart by name, of which at most `max_bytes` are read. OSError."""
+    """Read a segment or a snapshot, distinguished by name; at most `max_bytes` of it. OSError."""
     size_bytes = os.stat(path).st_size
     with open(path, "rb") as file:
         data = file.read() if max_bytes is None else file.read(max_bytes)
@@ -99,7 +98,7 @@ def _segment_header(data: bytes) -> tuple[SegmentHeader | None, str]:
 def _entries(
     path: str, data: bytes, position: int, offset: int | None, crc: int | None, is_cut: bool
 ) -> Iterator[FoundBatch | BrokenPlace]:
-    """Every batch that holds, and what lies between; `offset` and `crc` are what the first is to follow, None if unknown."""
+    """Yield every valid batch, and the places between; the first must follow `offset` and `crc` unless they are None."""
     while position < len(data):
         try:
             header, is_sealed = parse(data, position)
@@ -123,22 +122,22 @@ def _entries(
 
 
 def snapshots_in(partition: str, files: FileReader | None = None) -> list[tuple[OffsetAndEpoch, str]]:
-    """(id, path) of the finished snapshots by their names, newest first, unchecked."""
+    """Return (id, path) of the finished snapshots by their names, newest first, unchecked."""
     names = (files or RealFileReader()).names(partition)
     found = [(position, f"{partition}/{name}") for name in names if (position := snapshot_id(name)) is not None]
     return sorted((entry for entry in found if entry[0] != BOOTSTRAP_ID), reverse=True)
 
 
 def segments_in(partition: str, files: FileReader | None = None) -> list[tuple[int, str]]:
-    """(base offset, path) of the segments by their names, oldest first."""
+    """Return (base offset, path) of the segments by their names, oldest first."""
     names = (files or RealFileReader()).names(partition)
     return [(base, f"{partition}/{name}") for name in names if (base := segment_base_offset(name)) is not None]
 
 
 def read_chain(partition: str, offset: int, crc: int, files: FileReader | None = None) -> Iterator[FoundBatch | BrokenPlace]:
-    """The batches behind the one that ends at `offset` with that crc, in order, for as long as they follow each other.
+    """Yield the batches after the one that ends at `offset` with that crc, in order, while they follow each other.
 
-    Ends with a BrokenPlace if anything but blanks stands where the next would begin, or begins before it.
+    Ends with a BrokenPlace if anything but blanks is at the place of the next batch, or before it.
     """
     files = files or RealFileReader()
     segments = segments_in(partition, files)
@@ -168,7 +167,7 @@ def read_chain(partition: str, offset: int, crc: int, files: FileReader | None =
 
 
 def _chained(path: str, data: bytes, offset: int, crc: int, *, is_first: bool) -> Iterator[FoundBatch | BrokenPlace]:
-    """One segment's part of the chain. `is_first`: it may hold batches before it as well."""
+    """Yield one segment's part of the chain. `is_first`: the segment may hold batches before it."""
     position = HEADER_PAGE_BYTES
     if is_first:
         for at, header in scan_positions(data, HEADER_PAGE_BYTES):

@@ -1,7 +1,7 @@
-"""The newest bytes of the log in memory, so that followers at the tail and the apply task need no disk.
+"""The newest bytes of the log in memory: followers at the tail and the apply task need no disk.
 
 A run of chunks, contiguous in the log's byte stream and ending at its end. Chunks that are not on disk yet are never evicted, so
-that `read` sees an append at once and sees the truth while a truncation is still on its way to the disk.
+`read` sees an append at once, and a truncation while it is on its way to the disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TailCache:
         self.end_position += len(data)
 
     def truncate(self, position: int) -> None:
-        """Forget everything at or behind `position`."""
+        """Forget everything at or after `position`."""
         while self._chunks and self._chunks[-1][0] >= position:
             self._chunks.pop()
         if self._chunks:
@@ -33,12 +33,12 @@ class TailCache:
         self.start_position = min(self.start_position, position)
 
     def reset(self, position: int) -> None:
-        """Forget everything; the stream goes on at `position`."""
+        """Forget everything; the stream continues at `position`."""
         self._chunks.clear()
         self.start_position = self.end_position = position
 
     def evict(self, clean_position: int) -> None:
-        """Shrink to the limit, giving up only whole chunks below `clean_position` (what is on disk)."""
+        """Shrink to the limit by dropping whole chunks below `clean_position` (the part on disk)."""
         while self.end_position - self.start_position > self._max_bytes and self._chunks:
             start, data = self._chunks[0]
             if start + len(data) > clean_position:
@@ -47,13 +47,13 @@ class TailCache:
             self.start_position = start + len(data)
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes `[start, end)`, all of which must be cached."""
+        """Return bytes `[start, end)`, all of which must be cached."""
         if self._chunks and self._chunks[-1][0] == start and self.end_position == end:
             return self._chunks[-1][1]
         return b"".join(self.parts(start, end))
 
     def parts(self, start: int, end: int) -> list[bytes]:
-        """Bytes `[start, end)` as the chunks they lie in."""
+        """Return bytes `[start, end)` as the chunks that hold them."""
         parts: list[bytes] = []
         for position, data in reversed(self._chunks):
             if position >= end:

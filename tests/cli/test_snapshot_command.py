@@ -109,7 +109,7 @@ def test_a_file_that_is_not_there_or_is_no_snapshot_is_not_valid(tmp_path: Path,
     assert main.run(["snapshot", "verify", str(missing), str(tmp_path / "notes.txt")]) == 1
     first, second = capsys.readouterr().out.splitlines()
     assert str(missing) in first
-    assert "has no snapshot's name" in second
+    assert "is not named like a snapshot" in second
 
 
 @pytest.mark.parametrize(

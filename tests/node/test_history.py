@@ -208,7 +208,7 @@ def test_a_snapshot_alone_gives_its_image(lab: Lab) -> None:
     found = read_snapshot(newest)
     assert found is not None
     assert found[0] == lab.images[20]
-    with pytest.raises(UnreadableSnapshot, match="has no snapshot's name"):
+    with pytest.raises(UnreadableSnapshot, match="is not named like a snapshot"):
         read_snapshot(segments_in(lab.partition)[0][1])
 
 

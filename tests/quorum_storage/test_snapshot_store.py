@@ -125,7 +125,7 @@ def test_a_renamed_snapshot_is_refused(store, disk):
         disk.open(f"{DIRECTORY}/{name}", create=True).pwrite(disk.snapshot()[PATH], 0)
         with pytest.raises(SnapshotInvalid, match="renamed or mixed up"):
             verify_file(disk, f"{DIRECTORY}/{name}")
-    with pytest.raises(SnapshotInvalid, match="no snapshot's name"):
+    with pytest.raises(SnapshotInvalid, match="not named like a snapshot"):
         verify_file(disk, f"{DIRECTORY}/quorum-state")
 
 
