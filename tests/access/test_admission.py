@@ -1,4 +1,4 @@
-"""What each call needs, and where what was refused stands: as recorded from Apache Kafka."""
+"""Rights that each call needs, and the place of refusals in responses, as recorded from Apache Kafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IMAGE = image_of(IDS)
 
 
 def rights(*rules: tuple[ResourceType, str, Operation] | tuple[ResourceType, str, Operation, PermissionType]) -> Rights:
-    """Of alice, for whom these rules are."""
+    """Rights of alice with these ACLs."""
     made = [
         Acl(kind, name, PatternType.LITERAL, "User:alice", "*", operation, how[0] if how else PermissionType.ALLOW)
         for kind, name, operation, *how in rules
@@ -53,7 +53,7 @@ def completed(admission: Admission, response: Any) -> Any:
     return response
 
 
-def test_every_call_says_what_it_needs() -> None:
+def test_every_call_has_a_row() -> None:
     assert CALLS.keys() == METHODS.keys()
 
 
@@ -65,7 +65,7 @@ def test_without_an_authorizer_every_call_is_carried_out_as_it_is(api: str) -> N
     completed(admission, METHODS[api].response())
 
 
-def test_a_call_that_nobody_has_thought_of_is_for_super_users() -> None:
+def test_a_call_without_a_row_is_for_super_users() -> None:
     assert admit("Unheard", FREE, pb.DescribeClusterRequest(), EMPTY).complete is None
     with pytest.raises(ApiError, match="super users only"):
         admit("Unheard", on_cluster(Operation.ALL), pb.DescribeClusterRequest(), EMPTY)
@@ -106,7 +106,7 @@ def test_calls_that_need_an_operation_on_the_cluster(operation: Operation, api: 
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_a_refusal_says_who_may_not_do_what() -> None:
+def test_a_refusal_names_principal_operation_and_resource() -> None:
     with pytest.raises(ApiError, match=r"Request CreateAcls by User:alice on the cluster needs ALTER permission\."):
         admit("CreateAcls", NOTHING, pb.CreateAclsRequest(), EMPTY)
 
@@ -118,7 +118,7 @@ def creation(*names: str) -> pb.CreateTopicsRequest:
     return pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=name) for name in names], validate_only=True)
 
 
-def test_topics_that_may_not_be_created_stand_behind_those_that_may() -> None:
+def test_refused_creations_follow_the_others() -> None:
     may = rights((TOPIC, "t", Operation.ALL))
     admission = admit("CreateTopics", may, creation("new", "t"), IMAGE)
     assert admission.request == creation("t")
@@ -133,7 +133,7 @@ def test_a_request_of_which_nothing_is_left_is_not_carried_out() -> None:
     assert [topic.error_code for topic in completed(admission, pb.CreateTopicsResponse()).topics] == [29, 29]
 
 
-def test_who_may_not_describe_configs_does_not_see_those_of_the_topic_it_created() -> None:
+def test_creating_a_topic_hides_its_configs_without_describe_configs() -> None:
     admission = admit("CreateTopics", on_cluster(Operation.CREATE), creation("new"), IMAGE)
     made = pb.CreatableTopicResult(name="new", num_partitions=3, replication_factor=2, configs=[pb.ConfigEntry(name="x")])
     result = completed(admission, pb.CreateTopicsResponse(topics=[made])).topics[0]
@@ -141,7 +141,7 @@ def test_who_may_not_describe_configs_does_not_see_those_of_the_topic_it_created
     assert (result.num_partitions, result.replication_factor, len(result.configs)) == (-1, -1, 0)
 
 
-def test_partitions_that_may_not_be_added_stand_first_without_a_text() -> None:
+def test_refused_additions_come_first_without_a_text() -> None:
     topics = [pb.CreatePartitionsTopic(name=name, count=2) for name in ("t", "no-such")]
     request = pb.CreatePartitionsRequest(topics=topics)
     admission = admit("CreatePartitions", rights((TOPIC, "t", Operation.ALTER)), request, IMAGE)
@@ -166,40 +166,40 @@ def deleted(may: Rights, *entries: str | bytes) -> tuple[Admission, list[tuple[s
     return admission, [(r.name if r.HasField("name") else None, r.topic_id, r.error_code) for r in responses]
 
 
-def test_who_may_delete_on_the_cluster_may_delete_every_topic() -> None:
+def test_delete_on_the_cluster_allows_deleting_every_topic() -> None:
     admission, refused = deleted(on_cluster(Operation.DELETE), "t", IDS["u"], "no-such")
     assert (admission.complete, refused) == (None, [])
 
 
-def test_who_may_neither_delete_nor_describe_does_not_learn_what_exists() -> None:
+def test_without_delete_and_describe_existing_topics_are_not_revealed() -> None:
     _, refused = deleted(NOTHING, "t", "no-such", IDS["u"])
     assert refused == [("t", NO_ID, 29), ("no-such", NO_ID, 29), (None, to_text(IDS["u"]), 29)]
 
 
-def test_who_may_describe_learns_that_a_topic_does_not_exist_and_the_name_of_an_id() -> None:
+def test_with_describe_missing_topics_and_names_of_ids_are_shown() -> None:
     _, refused = deleted(rights((TOPIC, "*", Operation.DESCRIBE)), "t", "no-such", IDS["u"])
     assert refused == [("t", NO_ID, 29), ("no-such", NO_ID, 3), ("u", to_text(IDS["u"]), 29)]
 
 
-def test_who_may_delete_a_topic_may_name_it_either_way() -> None:
+def test_with_delete_a_topic_can_be_named_either_way() -> None:
     admission, refused = deleted(rights((TOPIC, "t", Operation.DELETE)), "t", IDS["t"], IDS["u"])
     assert admission.request == deletions("t", IDS["t"])
     assert refused == [(None, to_text(IDS["u"]), 29)]
 
 
-def test_who_may_delete_and_must_not_describe_may_not_delete_by_name() -> None:
+def test_with_delete_and_denied_describe_a_name_is_refused() -> None:
     may = rights((TOPIC, "t", Operation.DELETE), (TOPIC, "t", Operation.DESCRIBE, PermissionType.DENY))
     assert deleted(may, "t")[1] == [("t", NO_ID, 29)]
 
 
-def test_an_id_that_no_committed_topic_has_is_unknown_to_who_needs_a_right_to_it() -> None:
+def test_an_uncommitted_id_is_unknown_to_a_caller_without_rights() -> None:
     unknown = bytes([9]) * 16
     admission, refused = deleted(rights((TOPIC, "*", Operation.ALL)), unknown)
     assert admission.is_void
     assert refused == [(None, to_text(unknown), ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
-def test_records_may_be_deleted_by_who_may_delete_the_topic() -> None:
+def test_deleting_records_needs_delete_on_the_topic() -> None:
     partitions = [pb.DeleteRecordsPartition(partition_index=0, offset=1)]
     request = pb.DeleteRecordsRequest(topics=[pb.DeleteRecordsTopic(name=name, partitions=partitions) for name in ("t", "u")])
     admission = admit("DeleteRecords", rights((TOPIC, "t", Operation.DELETE)), request, IMAGE)
@@ -209,7 +209,7 @@ def test_records_may_be_deleted_by_who_may_delete_the_topic() -> None:
 
 
 def described(may: Rights, names: list[str] | None) -> tuple[pb.DescribeTopicPartitionsRequest, list[tuple[str, int, int]]]:
-    """The request that is carried out, and what is answered, as (name, code, operations)."""
+    """The admitted request, and the answers as (name, code, operations)."""
     request = pb.DescribeTopicPartitionsRequest()
     if names is not None:
         request.topics.CopyFrom(pb.TopicNames(names=names))
@@ -221,7 +221,7 @@ def described(may: Rights, names: list[str] | None) -> tuple[pb.DescribeTopicPar
     return reduced, [(topic.name, topic.error_code, topic.topic_authorized_operations) for topic in topics]
 
 
-def test_topics_that_are_described_say_what_the_caller_may_do() -> None:
+def test_described_topics_have_the_callers_operations() -> None:
     assert described(FREE, ["t", "no-such"])[1] == [("t", 0, 3576), ("no-such", 3, 3576)]
     assert described(rights((TOPIC, "*", Operation.ALTER)), ["t"])[1] == [("t", 0, 384)]
 
@@ -239,7 +239,7 @@ def test_of_all_topics_only_those_are_described_that_may_be() -> None:
 
 
 def behind(may: Rights, names: list[str] | None, topic: str) -> tuple[list[str], str | None, list[str]]:
-    """Of a request with a cursor: the names that are carried out, the cursor's, and who is refused."""
+    """For a request with a cursor: the admitted names, the admitted cursor, and the refused names."""
     request = pb.DescribeTopicPartitionsRequest(cursor=pb.TopicPartitionCursor(topic_name=topic))
     if names is not None:
         request.topics.CopyFrom(pb.TopicNames(names=names))
@@ -250,7 +250,7 @@ def behind(may: Rights, names: list[str] | None, topic: str) -> tuple[list[str],
     return list(reduced.topics.names), cursor, [topic.name for topic in refused]
 
 
-def test_a_cursor_at_a_topic_that_is_hidden_or_gone_shows_what_comes_behind_it() -> None:
+def test_a_cursor_at_a_hidden_or_deleted_topic_shows_the_topics_after_it() -> None:
     may_u, may_t = rights((TOPIC, "u", Operation.READ)), rights((TOPIC, "t", Operation.READ))
     assert behind(may_u, None, "t") == (["u"], None, [])
     assert behind(may_u, None, "gone") == (["u"], None, [])
@@ -258,7 +258,7 @@ def test_a_cursor_at_a_topic_that_is_hidden_or_gone_shows_what_comes_behind_it()
     assert behind(may_t, None, "u") == ([], None, [])
     assert behind(may_u, ["t", "u"], "t") == (["u"], None, ["t"])
     assert behind(may_u, ["t", "u"], "u") == (["u"], "u", [])
-    # Whoever carries it out refuses a cursor at a topic that is not asked for.
+    # The handler refuses a cursor at a topic that is not requested.
     assert behind(may_u, ["t", "u"], "gone") == (["u"], "gone", ["t"])
 
 
@@ -269,7 +269,7 @@ def metadata(may: Rights, topics: list[pb.MetadataTopic] | None, found: list[pb.
     return completed(admit("Metadata", may, request, IMAGE), pb.MetadataResponse(topics=found))
 
 
-def test_metadata_hides_topics_and_tells_operations_only_when_asked() -> None:
+def test_metadata_hides_topics_and_has_operations_only_on_request() -> None:
     found = [pb.MetadataTopicResult(name=name, topic_id=to_text(topic_id)) for name, topic_id in IDS.items()]
     may = rights((TOPIC, "t", Operation.DELETE))
     everything = metadata(may, None, found, include_topic_authorized_operations=True)
@@ -281,7 +281,7 @@ def test_metadata_hides_topics_and_tells_operations_only_when_asked() -> None:
     assert {topic.topic_authorized_operations for topic in named.topics} == {NOT_ASKED}
 
 
-def test_metadata_of_an_id_that_may_not_be_described_does_not_tell_its_name() -> None:
+def test_metadata_does_not_show_the_name_of_a_hidden_id() -> None:
     found = [pb.MetadataTopicResult(name="u", topic_id=to_text(IDS["u"]))]
     (topic,) = metadata(NOTHING, [pb.MetadataTopic(topic_id=to_text(IDS["u"]))], found).topics
     assert (topic.HasField("name"), topic.topic_id, topic.error_code) == (False, to_text(IDS["u"]), 29)
@@ -290,7 +290,7 @@ def test_metadata_of_an_id_that_may_not_be_described_does_not_tell_its_name() ->
 # --- configs, cluster, producers ---------------------------------------------------------------------------------------------
 
 
-def test_each_config_resource_needs_its_own_right_and_refusals_stand_last() -> None:
+def test_each_config_resource_needs_its_own_right_and_refusals_come_last() -> None:
     resources = [(2, "u"), (2, "t"), (4, "0"), (32, "g"), (99, "x")]
     request = pb.IncrementalAlterConfigsRequest(
         resources=[pb.AlterConfigsResource(resource_type=kind, resource_name=name) for kind, name in resources]
@@ -305,7 +305,7 @@ def test_each_config_resource_needs_its_own_right_and_refusals_stand_last() -> N
     ]
 
 
-def test_who_may_alter_configs_may_describe_them() -> None:
+def test_alter_configs_implies_describe_configs() -> None:
     resources = [pb.DescribeConfigsResource(resource_type=2, resource_name=name) for name in ("t", "u")]
     request = pb.DescribeConfigsRequest(resources=resources)
     admission = admit("DescribeConfigs", rights((TOPIC, "t", Operation.ALTER_CONFIGS)), request, IMAGE)
@@ -323,13 +323,13 @@ def test_who_may_alter_configs_may_describe_them() -> None:
         (on_cluster(Operation.ALTER_CONFIGS), True, 0),
     ],
 )
-def test_anybody_may_describe_the_cluster_and_learns_what_it_may_do_there(may: Rights, included: bool, bits: int) -> None:
+def test_describing_the_cluster_needs_no_right_and_shows_the_callers_operations(may: Rights, included: bool, bits: int) -> None:
     request = pb.DescribeClusterRequest(include_cluster_authorized_operations=included)
     response = completed(admit("DescribeCluster", may, request, IMAGE), pb.DescribeClusterResponse())
     assert response.cluster_authorized_operations == bits
 
 
-def test_producer_ids_are_for_who_may_write_some_topic_or_idempotently_anywhere() -> None:
+def test_producer_ids_need_write_on_a_topic_or_idempotent_write() -> None:
     request = pb.InitProducerIdRequest()
     for may in (on_cluster(Operation.IDEMPOTENT_WRITE), rights((TOPIC, "t", Operation.WRITE))):
         assert admit("InitProducerId", may, request, IMAGE) == Admission(request)

@@ -1,4 +1,4 @@
-"""Rights of a caller: settings around the rules, sets of operations, users of a listener."""
+"""Rights of a caller: settings, sets of operations, users of a listener."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def test_without_an_authorizer_everybody_may_do_everything() -> None:
     assert free.operations(TOPIC, "t") == 3576
 
 
-def test_a_super_user_may_do_what_rules_deny() -> None:
+def test_a_super_user_may_do_denied_operations() -> None:
     everything = rights(acls(deny(TOPIC, "*", Operation.ALL)), "User:admin")
     assert everything.allow(Operation.DELETE, TOPIC, "t")
 
 
-def test_what_no_rule_concerns_is_allowed_to_nobody_or_to_everybody() -> None:
+def test_a_resource_without_acls_is_open_to_nobody_or_to_everybody() -> None:
     assert not rights(NO_RULES).allow(Operation.READ, TOPIC, "t")
     assert rights(NO_RULES, allows_if_no_rules=True).allow(Operation.READ, TOPIC, "t")
     assert rights(NO_RULES, allows_if_no_rules=True).operations(TOPIC, "t") == 3576
 
 
-def test_a_rule_of_somebody_closes_the_resource_to_everybody_else() -> None:
+def test_an_acl_of_one_principal_closes_the_resource_to_all_others() -> None:
     image = acls(allow(TOPIC, "t", Operation.READ))
     assert not rights(image, "User:bob", allows_if_no_rules=True).allow(Operation.READ, TOPIC, "t")
     assert rights(image, "User:bob", allows_if_no_rules=True).allow(Operation.READ, TOPIC, "other")
@@ -107,12 +107,12 @@ def test_a_right_password_proves_the_user() -> None:
     assert USERS.principal("bob", "b:ob") == "User:bob"
 
 
-def test_who_gives_no_name_is_anonymous() -> None:
+def test_a_caller_without_a_name_is_anonymous() -> None:
     assert USERS.principal(None, None) == "User:ANONYMOUS"
 
 
 @pytest.mark.parametrize(("name", "password"), [("alice", "x"), ("mallory", "x"), ("alice", None), (None, "x"), ("", "")])
-def test_anything_else_proves_nobody(name: str | None, password: str | None) -> None:
+def test_wrong_names_and_passwords_are_refused(name: str | None, password: str | None) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         USERS.principal(name, password)
     assert "alice-secret" not in str(refused.value)

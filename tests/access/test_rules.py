@@ -1,4 +1,4 @@
-"""The matching kernel against a naive twin, and the rules of the matching one by one."""
+"""The matching kernel against a naive twin, and the rules of matching one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
 ALICE, BOB, HERE, THERE = "User:alice", "User:bob", "127.0.0.1", "10.0.0.1"
 REAL = [operation for operation in Operation if operation not in (Operation.ANY, Operation.ALL)]
 NAMES = ["".join(letters) for length in (1, 2, 3) for letters in itertools.product("abz", repeat=length)]
-"""Rules below know no z: so names with one stand for those that nobody has thought of."""
+"""No ACL below has a z, so names with a z are names that match none."""
 
 
 def rule(
@@ -94,7 +94,7 @@ RULES = st.lists(
 
 @given(RULES, st.sampled_from([ALICE, BOB, "User:carol"]), st.sampled_from([HERE, THERE]), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_the_index_says_what_looking_at_every_rule_says(rules: list[Acl], principal: str, host: str, open_house: bool) -> None:
+def test_the_index_agrees_with_a_search_of_all_acls(rules: list[Acl], principal: str, host: str, open_house: bool) -> None:
     acls = image(rules)
     for name in NAMES:
         found = verdict(acls, principal, host, TOPIC, name)
@@ -105,7 +105,7 @@ def test_the_index_says_what_looking_at_every_rule_says(rules: list[Acl], princi
 
 @given(RULES, st.sampled_from([ALICE, BOB]), st.sampled_from([Operation.WRITE, Operation.DESCRIBE]), st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_something_is_allowed_somewhere_if_there_is_a_name_for_which_it_is(
+def test_allows_any_agrees_with_a_search_of_names(
     rules: list[Acl], principal: str, operation: Operation, open_house: bool
 ) -> None:
     rules = [acl for acl in rules if acl.resource_name != "*" or acl.pattern_type == LITERAL]
@@ -116,7 +116,7 @@ def test_something_is_allowed_somewhere_if_there_is_a_name_for_which_it_is(
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.booleans()), max_size=40), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_rules_that_come_and_go_leave_what_those_that_stay_say(steps: list[tuple[int, bool]], source: random.Random) -> None:
+def test_added_and_removed_acls_leave_the_same_arrangement(steps: list[tuple[int, bool]], source: random.Random) -> None:
     known = [
         Acl(TOPIC, source.choice(["*", "a", "ab"]), pattern, ALICE, "*", operation, permission)
         for pattern in (LITERAL, PREFIXED)
@@ -138,7 +138,7 @@ def test_rules_that_come_and_go_leave_what_those_that_stay_say(steps: list[tuple
 # --- one by one --------------------------------------------------------------------------------------------------------------
 
 
-def test_without_rules_nothing_is_allowed_and_nothing_is_concerned() -> None:
+def test_without_acls_nothing_is_allowed_and_no_acl_matches() -> None:
     found = judged((), ALICE, HERE, TOPIC, "t")
     assert (found.allows(Operation.DESCRIBE), found.has_rules) == (False, False)
 
@@ -159,7 +159,7 @@ def test_to_deny_a_use_does_not_deny_to_describe() -> None:
     assert is_allowed([rule("t", Operation.ALL), rule("t", Operation.ALTER, DENY)], Operation.DESCRIBE, "t")
 
 
-def test_to_deny_to_describe_takes_it_from_who_may_alter() -> None:
+def test_denied_describe_overrides_the_implied_one() -> None:
     rules = [rule("t", Operation.ALTER), rule("t", Operation.DESCRIBE, DENY)]
     assert is_allowed(rules, Operation.ALTER, "t")
     assert not is_allowed(rules, Operation.DESCRIBE, "t")
@@ -171,7 +171,7 @@ def test_a_wider_rule_that_denies_wins_over_a_closer_one_that_allows() -> None:
     assert is_allowed(rules, Operation.READ, "t")
 
 
-def test_a_prefix_concerns_what_begins_so_and_the_name_itself() -> None:
+def test_a_prefix_matches_longer_names_and_itself() -> None:
     rules = [rule("pay", Operation.READ, pattern=PREFIXED)]
     assert [is_allowed(rules, Operation.READ, name) for name in ("pay", "payments", "pa", "xpay")] == [True, True, False, False]
 
@@ -181,13 +181,13 @@ def test_a_star_with_a_prefix_pattern_is_a_prefix() -> None:
     assert [is_allowed(rules, Operation.READ, name) for name in ("t", "*t")] == [False, True]
 
 
-def test_rules_of_others_and_of_other_hosts_do_not_count_but_concern() -> None:
+def test_acls_of_other_principals_and_hosts_match_but_do_not_count() -> None:
     rules = [rule("t", Operation.ALL, principal=BOB), rule("t", Operation.ALL, host=THERE)]
     found = judged(rules, ALICE, HERE, TOPIC, "t")
     assert (found.allows(Operation.READ), found.has_rules) == (False, True)
 
 
-def test_rules_of_everybody_count_for_anybody() -> None:
+def test_acls_of_everybody_count_for_every_principal() -> None:
     assert is_allowed([rule("t", Operation.READ, principal="User:*")], Operation.READ, "t", principal="User:carol")
 
 

@@ -10,7 +10,7 @@ WriteProperties = Callable[..., Path]
 
 @pytest.fixture
 def controller_file(tmp_path: Path) -> WriteProperties:
-    """Writes a controller's server.properties; keyword `changes` replaces or (None) removes keys."""
+    """Write a controller's server.properties; keyword `changes` replaces or (None) removes keys."""
     defaults = {
         "process.roles": "controller",
         "node.id": "3000",
@@ -23,14 +23,14 @@ def controller_file(tmp_path: Path) -> WriteProperties:
 
 @pytest.fixture
 def dynamic_file(controller_file: WriteProperties) -> WriteProperties:
-    """A controller's whose voters live in the log."""
+    """A controller with its voters in the log."""
     defaults = {"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "127.0.0.1:19093,127.0.0.1:19094"}
     return lambda changes=None: controller_file({**defaults, **(changes or {})})
 
 
 @pytest.fixture
 def broker_file(tmp_path: Path) -> WriteProperties:
-    """The same for a broker with two log directories."""
+    """As `controller_file`, for a broker with two log directories."""
     defaults = {
         "process.roles": "broker",
         "node.id": "1",

@@ -25,7 +25,7 @@ def load(directory: Path, more: str) -> ControllerConfig:
     return load_controller(path)
 
 
-def test_without_an_authorizer_nobody_is_asked(tmp_path: Path) -> None:
+def test_without_an_authorizer_access_is_disabled(tmp_path: Path) -> None:
     assert load(tmp_path, "super.users=User:admin\n").access == AccessSettings(super_users=frozenset({"User:admin"}))
 
 
@@ -43,12 +43,12 @@ def test_kafkas_authorizer_switches_the_rules_on(tmp_path: Path) -> None:
         ("listener.name.grpc.users=alice", "listener.name.grpc.users: entry 1 is not NAME:PASSWORD"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, line: str, reason: str) -> None:
+def test_the_faulty_value_is_named(tmp_path: Path, line: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         load(tmp_path, line + "\n")
 
 
-def test_users_prove_who_they_are_and_their_passwords_are_shown_nowhere(tmp_path: Path) -> None:
+def test_users_authenticate_and_their_passwords_are_never_shown(tmp_path: Path) -> None:
     config = load(tmp_path, "listener.name.grpc.users=alice:alice-secret\n")
     assert config.users.principal("alice", "alice-secret") == "User:alice"
     assert config.static("listener.name.grpc.users") is None

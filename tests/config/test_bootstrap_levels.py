@@ -1,4 +1,4 @@
-"""The feature levels that a new cluster is formatted for."""
+"""Feature levels that a new cluster is formatted for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_release_brings_its_features_and_single_ones_can_be_chosen() -> None:
         ("3.9", [f"{ELR}=1"], "needs metadata.version 4.0-IV1 or newer, not 3.9-IV0"),
     ],
 )
-def test_what_there_is_not_or_does_not_go_together_is_refused(release: str | None, features: list[str], reason: str) -> None:
+def test_unknown_and_contradictory_levels_are_refused(release: str | None, features: list[str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason.replace(".", r"\.")):
         bootstrap_levels.choose(release, features)
 
@@ -45,7 +45,7 @@ def test_levels_are_kept_beside_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["metadata.version=31\n", "no.such=1\n", "group.version=x\n"])
-def test_levels_that_this_software_cannot_begin_with_are_told_at_the_start(tmp_path: Path, text: str) -> None:
+def test_unsupported_levels_are_refused_at_the_start(tmp_path: Path, text: str) -> None:
     (tmp_path / bootstrap_levels.FILE_NAME).write_text(text)
     with pytest.raises(ConfigError):
         bootstrap_levels.read(tmp_path)

@@ -1,4 +1,4 @@
-"""Where a value comes from, and what else has a say: as Apache Kafka 4.3 tells it."""
+"""Source and synonyms of a value, as in Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_synonyms_begin_with_the_name_that_was_asked_for() -> None:
     assert [synonym.name for synonym in broker_value("log.retention.hours", NOTHING).synonyms] == ["log.retention.hours"]
 
 
-def test_what_is_not_known_or_secret_is_not_shown() -> None:
+def test_unknown_and_secret_values_are_not_shown() -> None:
     found = broker_value("no.such", BrokerValues({"no.such": "secret"}, {}, {}))
     assert found.value is None
     assert found.synonyms == (("no.such", None, Source.DYNAMIC_BROKER),)

@@ -33,7 +33,7 @@ def test_a_document_is_decoded_as_its_kind(tmp_path: Path) -> None:
         (b'{"topic": "foo", "more": ' + b"[" * 100_000, "not usable: arrays or objects are nested too deeply"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_one_line(data: bytes, text: str) -> None:
+def test_malformed_json_is_refused_in_one_line(data: bytes, text: str) -> None:
     with pytest.raises(BadJson) as refused:
         decode_json(data, Entry)
     assert str(refused.value) == text

@@ -118,7 +118,7 @@ def test_a_faulty_file_of_a_dynamic_quorum_is_refused(dynamic_file, changes: dic
     assert said in str(raised.value)
 
 
-def test_voters_in_the_log_need_only_somebody_to_ask(dynamic_file, tmp_path: Path) -> None:
+def test_voters_in_the_log_need_only_bootstrap_servers(dynamic_file, tmp_path: Path) -> None:
     config = load_controller(
         dynamic_file(
             {

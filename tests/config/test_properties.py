@@ -20,7 +20,7 @@ def test_a_key_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\0\1\2", b"a=\\uXYZW"])
-def test_what_is_no_properties_file_is_refused(data: bytes) -> None:
+def test_a_malformed_properties_file_is_refused(data: bytes) -> None:
     with pytest.raises(ConfigError, match="f is not a properties file"):
         properties.parse(data, "f")
 
@@ -35,6 +35,6 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
         properties.load(tmp_path)
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_a_written_file_is_read_back() -> None:
     values = {"listeners": "GRPC://[::1]:9", "x": " lead=ing", "path": "/größe\\b"}
     assert properties.parse(properties.dumps(values).encode(), "f") == {key: value.strip() for key, value in values.items()}

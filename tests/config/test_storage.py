@@ -26,7 +26,7 @@ def test_formatting_writes_an_identity_into_every_directory(broker_file, tmp_pat
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_formatting_again_is_refused_unless_told_to_ignore(broker_file, tmp_path: Path) -> None:
+def test_formatting_again_is_refused_without_ignore_formatted(broker_file, tmp_path: Path) -> None:
     config = load_broker(broker_file())
     storage.format(config, "c")
     with pytest.raises(ConfigError) as raised:
@@ -70,7 +70,7 @@ def test_an_unwritable_place_is_named(broker_file, tmp_path: Path) -> None:
         storage.format(config, "c")
 
 
-def test_info_tells_what_is_there_and_what_is_wrong(broker_file, tmp_path: Path) -> None:
+def test_info_lists_directories_and_problems(broker_file, tmp_path: Path) -> None:
     config = load_broker(broker_file())
     assert [str(tmp_path / "d0") in problem for problem in storage.info(config).problems] == [False, True, False]
     storage.format(config, "c")
@@ -138,7 +138,7 @@ def test_every_initial_controller_writes_the_same_voters_and_takes_its_own_direc
     assert [info.quorum.as_dict() for info in infos if info.quorum] == [quorum, quorum]
 
 
-def test_who_joins_later_has_no_voters_and_a_random_directory_id(dynamic_file, tmp_path: Path) -> None:
+def test_a_controller_that_joins_later_has_no_voters_and_a_random_directory_id(dynamic_file, tmp_path: Path) -> None:
     config = load_controller(dynamic_file())
     chosen = initial_voters.choose(config, no_initial_controllers=True)
     assert storage.format(config, "lab", initial=chosen) == [
@@ -176,7 +176,7 @@ def test_standalone_is_ignored_with_the_directory_it_is_for(dynamic_file) -> Non
     assert storage.format(config, "lab", True, again) == ["All of the log directories are already formatted."]
 
 
-def test_info_tells_of_a_bootstrap_checkpoint_that_cannot_be_read(dynamic_file) -> None:
+def test_info_reports_a_bootstrap_checkpoint_that_cannot_be_read(dynamic_file) -> None:
     config = load_controller(dynamic_file())
     storage.format(config, "lab", initial=initial_voters.choose(config, standalone=True))
     (path,) = config.metadata_log_dir.glob("*/*.checkpoint")

@@ -1,4 +1,4 @@
-"""The texts are those that Apache Kafka 4.3 gives for the same values."""
+"""The texts are those of Apache Kafka 4.3 for the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller on an in-memory log: the test decides when batches commit, when leadership is lost and who takes over."""
+"""A controller on an in-memory log: the test decides when batches commit, when leadership is lost and which node leads next."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class FakeQuorum:
         self.overloaded = False
         self.resignations: list[tuple[int, str]] = []
         self.confirms: bool | None = True
-        """Whether a majority confirms the leadership to readers; None: nobody answers."""
+        """True if a majority confirms the leadership to readers; None: no majority answers."""
 
     @property
     def end_offset(self) -> int:
@@ -107,7 +107,7 @@ class FakeQuorum:
 
 
 class Cluster:
-    """One controller under test, with shorthands for what brokers and people ask."""
+    """One controller under test, with shorthands for requests of brokers and clients."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.clock = Clock()
@@ -119,7 +119,7 @@ class Cluster:
     # --- the quorum ---
 
     async def lead(self) -> None:
-        """This node wins an election; the first batch of its epoch is committed, and what the activation writes too."""
+        """This node wins an election. The first batch of its epoch is committed, and then the activation's records."""
         self.quorum.epoch += 1
         self.quorum.leads = True
         self.quorum.control_batch()
@@ -128,7 +128,7 @@ class Cluster:
         await self.commit()
 
     async def commit(self, batches: int | None = None) -> None:
-        """Commits that many batches (None: all)."""
+        """Commit that many batches (None: all)."""
         start = self.quorum.committed_batches
         end = len(self.quorum.batches) if batches is None else start + batches
         if end > start:
@@ -137,7 +137,7 @@ class Cluster:
             self.check()
 
     async def lose_leadership(self, *, survives: bool, leader_id: int = 3001) -> None:
-        """Another node takes over; what was not committed survives in the log or is truncated."""
+        """Another node takes over. Uncommitted batches survive in the log or are truncated."""
         self.quorum.leads = False
         await self.controller.resigned(self.quorum.epoch, "another node was elected")
         if not survives:
@@ -148,7 +148,7 @@ class Cluster:
         await self.commit()
 
     async def done(self, answer: Answer[T]) -> T:
-        """Commits everything and gives the answer."""
+        """Commit everything and return the answer's value."""
         await self.commit()
         assert answer.done, "the answer waits although everything is committed"
         if answer.error is not None:
@@ -162,12 +162,12 @@ class Cluster:
         await self.commit()
 
     def check(self) -> None:
-        """Whatever happened, the image keeps its invariants."""
+        """The image keeps its invariants."""
         assert check_image(self.controller.committed.image) == ()
         assert check_image(self.controller.newest.image) == ()
 
     def check_images(self) -> None:
-        """After every test: the image is the same by the whole log, by every step of it, and by a snapshot of it."""
+        """After every test: replaying the whole log, each batch of it, or a snapshot gives the same image."""
         delta, committed = MetadataDelta(EMPTY), self.controller.committed.image
         for batch in self.quorum.batches[: self.quorum.committed_batches]:
             if batch.body:
@@ -218,7 +218,7 @@ class Cluster:
             assert not response.is_fenced
 
     async def stop_broker(self, broker_id: int) -> None:
-        """The broker asks to be fenced: it leaves ISRs and leaderships at once."""
+        """The broker requests its fence: it leaves ISRs and leaderships at once."""
         assert (await self.heartbeat(broker_id, want_fence=True)).is_fenced
 
     def broker(self, broker_id: int) -> BrokerImage:
@@ -242,16 +242,16 @@ class Cluster:
         return topic.partitions[index]
 
     def state(self, name: str, index: int = 0) -> tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, ...], tuple[int, ...]]:
-        """(R, ISR, L, AR, RR) of a partition, as the tables of KIP-455 write it."""
+        """(R, ISR, L, AR, RR) of a partition, as in the tables of KIP-455."""
         p = self.partition(name, index)
         return p.replicas, p.isr, p.leader, p.adding, p.removing
 
     async def write(self, operation: Callable[..., object], request: object) -> object:
-        """Runs a manager's operation through the controller and commits it."""
+        """Run a manager's operation through the controller and commit it."""
         return await self.done(self.controller.write("test", lambda state, context: operation(state, request, context)))
 
     async def set_isr(self, name: str, members: tuple[int, ...], index: int = 0, **changes: object) -> int:
-        """The leader asks for an ISR; the partition's error code."""
+        """The leader requests an ISR. Return the partition's error code."""
         topic = self.controller.newest.image.topics.get(name)
         assert topic is not None
         now = topic.partitions[index]
@@ -413,7 +413,7 @@ def tools() -> type[Tools]:
 
 
 class Tools:
-    """What tests need besides fixtures, since helper modules are not importable."""
+    """Classes and functions for tests, since helper modules cannot be imported."""
 
     Cluster = Cluster
     ServedController = ServedController

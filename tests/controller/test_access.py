@@ -58,7 +58,7 @@ def creation(*names: str) -> pb.CreateTopicsRequest:
     return pb.CreateTopicsRequest(topics=[pb.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names])
 
 
-async def test_who_has_no_rights_changes_nothing(guarded: GuardedController) -> None:
+async def test_a_caller_without_rights_changes_nothing(guarded: GuardedController) -> None:
     offset = guarded.cluster.controller.newest.image.provenance.offset
     for api in ("ElectLeaders", "UnregisterBroker", "CreateAcls", "UpdateFeatures"):
         response = await guarded.call(api, METHODS[api].request())
@@ -78,7 +78,7 @@ async def test_a_rule_counts_from_its_commit_on_for_its_host_only(guarded: Guard
     assert (await guarded.call("CreateTopics", creation("u"), host="10.0.0.1")).topics[0].error_code == 29
 
 
-async def test_what_may_be_carried_out_of_a_write_is(guarded: GuardedController) -> None:
+async def test_the_permitted_part_of_a_write_is_carried_out(guarded: GuardedController) -> None:
     await guarded.allow(Operation.CREATE, ResourceType.TOPIC, "t")
     response = await guarded.call("CreateTopics", creation("x", "t"))
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", 0), ("x", 29)]
@@ -92,7 +92,7 @@ async def test_an_empty_write_needs_rights_too(guarded: GuardedController) -> No
     assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_a_refused_reassignment_says_so_in_every_partition(guarded: GuardedController) -> None:
+async def test_a_refused_reassignment_repeats_the_error_per_partition(guarded: GuardedController) -> None:
     partitions = [pb.ReassignablePartition(partition_index=index) for index in (0, 1)]
     request = pb.AlterPartitionReassignmentsRequest(topics=[pb.ReassignableTopic(name="t", partitions=partitions)])
     response = await guarded.call("AlterPartitionReassignments", request)
@@ -100,7 +100,7 @@ async def test_a_refused_reassignment_says_so_in_every_partition(guarded: Guarde
     assert response.header.error_message.endswith("on the cluster needs ALTER permission.")
 
 
-async def test_a_refused_listing_echoes_what_was_asked_for(guarded: GuardedController) -> None:
+async def test_a_refused_listing_repeats_the_requested_partitions(guarded: GuardedController) -> None:
     topic = pb.ListReassignmentsTopic(name="t", partition_indexes=[3])
     request = pb.ListPartitionReassignmentsRequest(topics=pb.ListReassignmentsTopics(topics=[topic]))
     response = await guarded.call("ListPartitionReassignments", request)
@@ -116,7 +116,7 @@ async def test_a_standby_sends_writes_to_the_active_controller_and_does_not_judg
     assert listed.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_an_envelope_is_judged_by_who_it_says_is_calling(guarded: GuardedController) -> None:
+async def test_an_envelope_is_authorized_for_the_principal_in_it(guarded: GuardedController) -> None:
     await guarded.allow(Operation.CREATE)
 
     async def passed_on(principal: str, host: str) -> pb.CreateTopicsResponse:
@@ -145,6 +145,6 @@ FOR_ANYBODY = {"DescribeCluster", "ApiVersions"}
 
 
 @pytest.mark.parametrize("api", sorted(APIS.keys() - BY_ENTRY - FOR_ANYBODY))
-async def test_no_call_is_carried_out_for_who_may_do_nothing(guarded: GuardedController, api: str) -> None:
+async def test_no_call_is_carried_out_for_a_caller_without_rights(guarded: GuardedController, api: str) -> None:
     response = await guarded.call(api, METHODS[api].request(), "nobody")
     assert response.header.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -1,4 +1,6 @@
-"""Requests about access and for the admission table, with anything in any field: an answer for every entry, or one refusal."""
+"""Requests about access, and requests for the admission table, with any value in any field: every entry is answered, or the
+whole request is refused.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ filters = st.builds(
 
 
 def replayed(state: ControllerState, records: Any) -> ControllerState:
-    """The state afterwards, which keeps all rules of images and survives a snapshot."""
+    """The state afterwards, which keeps all invariants and survives a snapshot."""
     after = state.replay(records, 0, Provenance(len(records), 1, 0))
     assert check_image(after.image) == ()
     again = image_from(body for body, _ in ImageSnapshot(after.image).batches())

@@ -1,4 +1,4 @@
-"""Access rules: what is kept, found and removed."""
+"""ACLs: create, describe and delete."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_good_and_bad_rules_of_a_request_do_not_touch_each_other() -> None:
         (creation(permission=PermissionType.ANY), r"Invalid permissionType ANY \(1\)"),
     ],
 )
-def test_what_cannot_be_a_rule_is_refused(wrong: pb.AclCreation, reason: str) -> None:
+def test_an_invalid_acl_is_refused(wrong: pb.AclCreation, reason: str) -> None:
     outcome = create(EMPTY_STATE, pb.CreateAclsRequest(creations=[wrong]), context())
     (result,) = outcome.response.results
     assert (result.error_code, list(outcome.records)) == (42, [])
@@ -124,7 +124,7 @@ def test_what_cannot_be_a_rule_is_refused(wrong: pb.AclCreation, reason: str) ->
         creation(CLUSTER_NAME, resource_type=ResourceType.CLUSTER, pattern=PatternType.PREFIXED),
     ],
 )
-def test_what_is_odd_is_kept(odd: pb.AclCreation) -> None:
+def test_unusual_valid_acls_are_kept(odd: pb.AclCreation) -> None:
     assert created(odd)[1:] == ([0], 1)
 
 
@@ -216,11 +216,11 @@ def test_match_finds_every_rule_that_concerns_a_resource() -> None:
         (wanted(permission=PermissionType.DENY), ["*"]),
     ],
 )
-def test_a_filter_finds_what_it_says(one: pb.DeleteAclsFilter, found: list[str]) -> None:
+def test_a_filter_finds_matching_acls(one: pb.DeleteAclsFilter, found: list[str]) -> None:
     assert removed(one)[0] == [found]
 
 
-def test_filters_that_match_the_same_rule_are_both_told_of_it() -> None:
+def test_an_acl_is_in_the_answer_of_each_filter_that_matches_it() -> None:
     matched, left = removed(wanted(principal="User:bob"), wanted(name="g1"), wanted(name="g1"))
     assert matched == [["*", "g1"], ["g1"], ["g1"]]
     assert "g1" not in left
@@ -235,7 +235,7 @@ def test_filters_that_match_the_same_rule_are_both_told_of_it() -> None:
         (wanted(permission=9), "permission type 9"),
     ],
 )
-def test_a_filter_with_a_number_that_nobody_knows_removes_nothing_and_others_do(one: pb.DeleteAclsFilter, said: str) -> None:
+def test_a_filter_with_an_unknown_number_removes_nothing_and_other_filters_work(one: pb.DeleteAclsFilter, said: str) -> None:
     state, _, _ = created(*RULES)
     outcome = delete(state, pb.DeleteAclsRequest(filters=[one, wanted(name="g1")]), context())
     bad, good = outcome.response.filter_results
@@ -244,7 +244,7 @@ def test_a_filter_with_a_number_that_nobody_knows_removes_nothing_and_others_do(
 
 
 @pytest.mark.parametrize("field", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
-def test_who_describes_rules_with_a_number_that_nobody_knows_finds_none(field: str) -> None:
+def test_describing_acls_with_an_unknown_number_finds_none(field: str) -> None:
     state, _, _ = created(*RULES)
     request = pb.DescribeAclsRequest()
     request.CopyFrom(ANYTHING)
@@ -264,7 +264,7 @@ def test_a_zero_in_one_filter_removes_nothing_at_all() -> None:
     st.sampled_from(["a", "ab", "abc", "*", "b"]),
     st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
 )
-def test_match_agrees_with_what_concerns_a_resource(name: str | None, rule_name: str, pattern: PatternType) -> None:
+def test_match_finds_the_acls_that_are_evaluated(name: str | None, rule_name: str, pattern: PatternType) -> None:
     acl = Acl(2, rule_name, pattern, "User:a", "*", 3, 3)
     concerns = name is None or (
         name.startswith(rule_name) if pattern is PatternType.PREFIXED else rule_name == "*" or rule_name == name

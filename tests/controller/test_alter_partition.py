@@ -1,4 +1,4 @@
-"""AlterPartition: what a leader may ask for its ISR, and what becomes of a reassignment when it does."""
+"""AlterPartition: valid requests of a leader for its ISR, and their effect on a reassignment."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_answer_carries_the_new_state(five: Any) -> None:
     assert (result.error, result.leader, result.leader_epoch, result.isr, result.partition_epoch) == (0, 1, 0, (1, 3), 1)
 
 
-async def test_an_isr_that_is_so_already_writes_nothing(five: Any) -> None:
+async def test_an_unchanged_isr_writes_nothing(five: Any) -> None:
     await five.create("t", (1, 2, 3))
     assert await five.set_isr("t", (1, 2, 3)) == ErrorCode.NONE
     assert five.partition("t").partition_epoch == 0
@@ -140,7 +140,7 @@ async def test_the_same_partition_twice_in_a_request_is_refused_the_second_time(
     assert five.partition("t").isr == (1, 2)
 
 
-async def test_completing_a_move_that_drops_the_leader_tells_the_sender(five: Any) -> None:
+async def test_completing_a_move_that_drops_the_leader_answers_new_leader_elected(five: Any) -> None:
     await five.create("t", (1, 2, 3))
     await five.reassign("t", (4, 3, 2))
     assert five.state("t") == ((4, 3, 2, 1), (1, 2, 3), 1, (4,), (1,))

@@ -1,4 +1,4 @@
-"""Any request about moves, however senseless, gets a code from the table and a text that helps, and the image holds."""
+"""Any request about moves, valid or not, gets a code from the table and a helpful text, and the image stays sound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXTS = ("", "p", "q", "x" * 249, "x" * 250, "\n", "é" * 100)
 
 
 class Requests:
-    """Random requests: half of what they hold makes sense."""
+    """Random requests: half of their values are valid."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -112,7 +112,7 @@ class Requests:
 
 
 def entries(response: Any) -> list[Any]:
-    """Whatever in the response has an error of its own."""
+    """All entries of the response with an error of their own."""
     found: list[Any] = []
     for field in ("responses", "topics", "partitions"):
         for entry in getattr(response, field, ()):

@@ -1,4 +1,4 @@
-"""Brokers that come back, cleanly or not, brokers that are taken out, directories that are cordoned, producer ids."""
+"""Brokers that restart, cleanly or not, brokers that are unregistered, cordoned directories, producer ids."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sets(cluster: Any, name: str = "t") -> tuple[tuple[int, ...], tuple[int, ...
 
 
 async def assign(cluster: Any, broker_id: int, name: str, number: int, directory: bytes) -> None:
-    """The broker reports where a replica lies."""
+    """The broker reports the directory of a replica."""
     entry = DirectoryAssignment(directory, cluster.controller.newest.image.topics.get(name).topic_id, number)
     request = AssignReplicasToDirsRequest(broker_id, cluster.broker(broker_id).epoch, (entry,))
     response = await cluster.write(directories.assign, request)
@@ -50,7 +50,9 @@ async def assign(cluster: Any, broker_id: int, name: str, number: int, directory
 
 @pytest.fixture
 async def last_one(five: Any) -> Any:
-    """Partition t-0 on brokers 1 to 3 with min.insync.replicas 2: 3 went first and 2 after it, then 1: nobody is in sync."""
+    """Partition t-0 on brokers 1 to 3 with min.insync.replicas 2. Broker 3 stopped first, then 2, then 1: no replica is in
+    sync.
+    """
     await five.create("t", (1, 2, 3), min_insync_replicas="2")
     await five.stop_broker(3)
     await five.stop_broker(2)
@@ -73,7 +75,7 @@ async def test_after_a_clean_stop_a_broker_keeps_its_claim_and_is_elected_when_i
 
 
 @pytest.mark.parametrize("told", [-1, 0, 10_000])
-async def test_after_any_other_stop_it_has_none(last_one: Any, told: int) -> None:
+async def test_after_any_other_stop_a_broker_has_no_claim(last_one: Any, told: int) -> None:
     batches, first_offset = len(last_one.quorum.batches), last_one.quorum.end_offset
     epoch = await last_one.register(2, 2, previous_broker_epoch=told)
     assert [type(record) for record in written(last_one, batches)] == [PartitionChange, RegisterBroker]
@@ -108,8 +110,8 @@ async def test_a_clean_restart_that_nobody_noticed_hands_its_leaderships_over(fi
     assert five.broker(1).fenced
 
 
-async def test_a_clean_restart_without_a_directory_gives_up_what_lay_there(cluster: Any, tools: Any) -> None:
-    """A disk that was taken out of log.dirs: the replica is made anew, and empty, in another directory."""
+async def test_a_clean_restart_without_a_directory_gives_up_its_replicas(cluster: Any, tools: Any) -> None:
+    """A disk was taken out of log.dirs: the broker creates the replica again, empty, in another directory."""
     first, second = tools.directory(1, 0), tools.directory(1, 1)
     await cluster.start_brokers(1, log_dirs=(first, second))
     await cluster.start_brokers(2)
@@ -150,7 +152,7 @@ async def test_an_unclean_restart_that_nobody_noticed_leaves_isr_and_elr(five: A
     assert sets(five) == ((2,), (), 2)
 
 
-async def test_the_same_incarnation_that_registers_again_keeps_its_place_whatever_it_says(five: Any) -> None:
+async def test_the_same_incarnation_registering_again_keeps_its_claim(five: Any) -> None:
     await five.create("t", (1, 2))
     before = sets(five)
     await five.register(1, previous_broker_epoch=-1)
@@ -275,7 +277,7 @@ async def test_a_cordoned_directory_is_noted_once(cluster: Any, tools: Any) -> N
     assert cluster.broker(1).cordoned_log_dirs == ()
 
 
-async def test_a_listing_tells_who_was_heard_last_and_what_is_cordoned(five: Any, tools: Any) -> None:
+async def test_a_listing_has_the_last_heartbeats_and_cordoned_directories(five: Any, tools: Any) -> None:
     await five.stop_broker(2)
     await five.heartbeat(3, cordoned_log_dirs=five.broker(3).log_dirs)
     five.clock.now_ms += 700
@@ -320,7 +322,7 @@ async def test_producer_ids_are_given_in_blocks_that_never_overlap(five: Any) ->
     assert (response.producer_id_start, response.producer_id_len) == (3000, 1000)  # type: ignore[attr-defined]
 
 
-async def test_a_block_whose_answer_is_lost_is_given_to_nobody_else(five: Any) -> None:
+async def test_a_block_whose_answer_is_lost_is_not_given_again(five: Any) -> None:
     request = AllocateProducerIdsRequest(1, five.broker(1).epoch)
     lost = five.controller.write("ids", lambda state, context: producer_ids.allocate_for_broker(state, request, context))
     await five.lose_leadership(survives=True)
@@ -337,7 +339,7 @@ async def test_producer_ids_are_for_registered_brokers_only(five: Any, broker_id
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_when_all_producer_ids_are_gone_nobody_gets_one_twice(five: Any) -> None:
+async def test_after_the_last_producer_id_none_is_given_twice(five: Any) -> None:
     epoch = five.broker(1).epoch
     last = producer_ids.HIGHEST_PRODUCER_ID - producer_ids.BLOCK_SIZE + 1
     await five.write(lambda state, request, context: Outcome([ProducerIds(0, 1, epoch, last)], True), None)
@@ -349,9 +351,9 @@ async def test_when_all_producer_ids_are_gone_nobody_gets_one_twice(five: Any) -
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_whoever_restarted_uncleanly_has_no_claim_before_it_was_in_sync_again(five: Any, seed: int) -> None:
+async def test_after_an_unclean_restart_a_broker_has_no_claim_until_it_is_in_sync_again(five: Any, seed: int) -> None:
     """Stops, restarts of both kinds, unregistrations, cordons and failovers in any order. The model remembers, per partition,
-    who may have lost what it acknowledged; the fixture checks the invariants after every commit.
+    which brokers may have lost acknowledged records. The fixture checks the invariants after every commit.
     """
     source = random.Random(seed)
     await five.create("t", (0, 1, 2), (1, 2, 3), (2, 3, 4), min_insync_replicas="2")
@@ -397,7 +399,7 @@ async def test_whoever_restarted_uncleanly_has_no_claim_before_it_was_in_sync_ag
         for number, suspect in enumerate(suspects):
             now = five.partition("t", number)
             if now.leader_recovery_state == RECOVERING:
-                suspect -= {now.leader}  # The last known leader, when nobody else has a claim: what it has is what there is.
+                suspect -= {now.leader}  # The last known leader leads: its log is the only one left.
             assert not suspect & {*now.isr, *now.elr}, f"partition {number}: {now}"
             assert now.leader not in suspect
 

@@ -104,7 +104,7 @@ async def test_registration_checks_come_in_order(five: Any) -> None:
     assert (await refused(five, 1, 1, **everything_wrong)).code is ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_directories_must_be_fresh_distinct_and_nobody_elses(five: Any, tools: Any) -> None:
+async def test_directories_must_be_valid_distinct_and_not_of_another_broker(five: Any, tools: Any) -> None:
     own, others = tools.directory(7, 0), tools.directory(1, 0)
     for log_dirs, word in [((), "no log directory"), ((own, own), "twice"), ((UNASSIGNED,), "reserved"), ((others,), "broker 1")]:
         error = await refused(five, 7, log_dirs=log_dirs)
@@ -157,7 +157,7 @@ async def test_a_broker_is_unfenced_once_it_has_applied_its_registration(cluster
     assert cluster.broker(1).is_active
 
 
-async def test_a_heartbeat_that_changes_nothing_writes_nothing_and_waits_for_nobody(five: Any) -> None:
+async def test_a_heartbeat_that_changes_nothing_writes_nothing_and_does_not_wait(five: Any) -> None:
     await five.create("t", (1, 2))
     five.controller.queue.hold()
     end = five.quorum.end_offset
@@ -176,7 +176,7 @@ async def test_a_heartbeat_does_not_reveal_an_unfencing_that_is_not_committed(cl
     assert not first.value.is_fenced and not second.value.is_fenced
 
 
-async def test_contact_is_noted_at_arrival_even_if_the_queue_stands_still(five: Any) -> None:
+async def test_contact_is_noted_at_arrival_even_if_the_queue_is_held(five: Any) -> None:
     five.controller.queue.hold()
     five.clock.now_ms += 8000
     five.controller.heartbeat(five.beat(1, want_fence=True))
@@ -202,7 +202,7 @@ async def test_a_broker_that_wants_to_be_fenced_leaves_isr_and_leadership_before
     assert len(five.quorum.batches) == start + 1
 
 
-async def test_fencing_everybody_keeps_the_last_isr_member_eligible_and_unfencing_it_brings_the_leader_back(five: Any) -> None:
+async def test_fencing_all_brokers_keeps_the_last_isr_member_eligible_and_unfencing_it_restores_the_leader(five: Any) -> None:
     await five.create("t", (1, 2, 3))
     for broker_id in (1, 2, 3):
         await five.stop_broker(broker_id)
@@ -271,7 +271,7 @@ async def test_all_silent_brokers_are_fenced_although_none_sends_a_heartbeat_aft
     assert all(five.broker(b).fenced for b in range(5))
 
 
-async def test_a_controller_that_stood_still_fences_nobody_for_it(five: Any) -> None:
+async def test_a_controller_that_was_stopped_fences_no_broker_for_that_time(five: Any) -> None:
     await five.pass_time(8000)
     await five.pass_time(60_000)
     assert not any(five.broker(b).fenced for b in range(5))
@@ -279,7 +279,7 @@ async def test_a_controller_that_stood_still_fences_nobody_for_it(five: Any) -> 
     assert all(five.broker(b).fenced for b in range(5))
 
 
-async def test_a_standby_fences_nobody(five: Any) -> None:
+async def test_a_standby_fences_no_broker(five: Any) -> None:
     await five.lose_leadership(survives=True)
     await five.pass_time(60_000)
     assert not any(five.broker(b).fenced for b in range(5))
@@ -333,7 +333,7 @@ async def test_the_entry_into_controlled_shutdown_runs_again_on_a_new_active_con
 
 
 async def test_a_broker_whose_shutdown_has_begun_leads_nothing_although_it_is_unfenced_again(five: Any) -> None:
-    """It fell silent in the middle of its shutdown, and what comes last is a heartbeat from before it."""
+    """The broker fell silent during its shutdown, and then a heartbeat from before the shutdown arrives."""
     await five.create("t", (1,))
     await five.heartbeat(1, want_shutdown=True)
     await five.pass_time(9001)
@@ -400,7 +400,7 @@ async def test_directory_assignments_are_checked(five: Any, tools: Any) -> None:
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_an_assignment_that_says_what_is_known_writes_nothing(five: Any, tools: Any) -> None:
+async def test_a_known_assignment_writes_nothing(five: Any, tools: Any) -> None:
     await five.create("t", (1, 2))
     before = five.partition("t")
     assert await assign(five, 1, "t", 0, tools.directory(1, 0)) == ErrorCode.NONE
@@ -472,10 +472,8 @@ async def test_a_directory_that_a_repeated_registration_lacks_is_offline(cluster
 
 
 @pytest.mark.parametrize("way", ["heartbeat", "registration"])
-async def test_a_directory_that_came_from_another_broker_takes_nothing_of_that_ones_replicas_with_it(
-    cluster: Any, tools: Any, way: str
-) -> None:
-    """Its disk was moved; the metadata still says that replicas of the other broker, which lacks it, lie there."""
+async def test_losing_a_directory_of_another_broker_leaves_that_brokers_replicas(cluster: Any, tools: Any, way: str) -> None:
+    """A disk was moved to another broker. The metadata still assigns replicas of its first broker to it."""
     moved, _ = await two_dirs(cluster, tools)
     own = tools.directory(2, 0)
     await cluster.heartbeat(1, offline_log_dirs=(moved,))
@@ -488,8 +486,8 @@ async def test_a_directory_that_came_from_another_broker_takes_nothing_of_that_o
     assert cluster.state("t", 0) == ((1, 2), (2,), 2, (), ())
 
 
-async def test_what_lay_in_an_offline_directory_is_not_eligible_to_lead(cluster: Any, tools: Any) -> None:
-    """A directory that is repaired may come back empty; where the broker led last, that is remembered."""
+async def test_replicas_in_an_offline_directory_are_not_eligible(cluster: Any, tools: Any) -> None:
+    """A repaired directory may come back empty. The broker stays known as the last leader."""
     first, _ = await two_dirs(cluster, tools)
     await cluster.stop_broker(2)
     await cluster.heartbeat(1, offline_log_dirs=(first,))
@@ -551,7 +549,7 @@ async def test_generating_twice_from_one_state_gives_the_same_records_and_change
 
 
 async def at_level(tools: Any, level: int) -> Any:
-    """A new cluster that begins with that metadata.version."""
+    """A new cluster at that metadata.version."""
     cluster = tools.Cluster()
     await cluster.lead()
     records = [FeatureLevel(0, name, 0) for name in cluster.controller.committed.image.features if name != "metadata.version"]

@@ -1,4 +1,4 @@
-"""AlterClientQuotas and DescribeClientQuotas: what is taken, what is refused and how, what matches a filter."""
+"""AlterClientQuotas and DescribeClientQuotas: valid changes, refusals, and matching of filters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_quotas_are_set_changed_and_removed_key_by_key(cluster: Any) -> No
     assert described(cluster) == {}
 
 
-async def test_what_stays_as_it_is_makes_no_record(cluster: Any) -> None:
+async def test_an_unchanged_quota_makes_no_record(cluster: Any) -> None:
     await alter(cluster, ([("user", "alice")], [(PRODUCED, 1.0)]))
     end = cluster.quorum.end_offset
     await alter(cluster, ([("user", "alice")], [(PRODUCED, 1.0), (CONSUMED, None)]))
@@ -101,13 +101,13 @@ async def test_what_stays_as_it_is_makes_no_record(cluster: Any) -> None:
         ),
     ],
 )
-async def test_what_makes_no_quota_is_refused(cluster: Any, entity: Entity, operations: list[Operation], text: str) -> None:
+async def test_an_invalid_quota_is_refused(cluster: Any, entity: Entity, operations: list[Operation], text: str) -> None:
     end = cluster.quorum.end_offset
     assert await alter(cluster, (entity, operations)) == [(42, text)]
     assert cluster.quorum.end_offset == end
 
 
-async def test_removing_what_nobody_knows_is_fine(cluster: Any) -> None:
+async def test_removing_an_unknown_quota_succeeds(cluster: Any) -> None:
     assert await alter(cluster, ([("user", "u")], [("no_such_key", None)])) == [(0, "")]
 
 
@@ -155,7 +155,7 @@ U, DEFAULT, U_C, IP = (("user", "u"),), (("user", None),), (("client-id", "c"), 
         ([], True, []),
     ],
 )
-async def test_a_filter_finds_what_all_its_components_match(
+async def test_a_filter_finds_entities_that_match_all_its_components(
     several: Any, components: list[tuple[str, int, str | None]], strict: bool, matching: list[Any]
 ) -> None:
     assert list(described(several, *components, strict=strict)) == matching

@@ -183,7 +183,7 @@ async def test_broker_values_are_those_of_the_broker_then_of_the_cluster(topic: 
     }, "what is not known may be secret"
 
 
-async def test_descriptions_of_what_is_not_there(topic: Any) -> None:
+async def test_descriptions_of_missing_resources(topic: Any) -> None:
     assert describe(topic, TOPIC, "u")[0] == 3
     assert describe(topic, TOPIC, "a b")[0] == 17
     assert describe(topic, 7, "x")[0] == 42
@@ -209,7 +209,7 @@ async def test_unclean_election_is_decided_by_topic_then_cluster_then_file(tools
     assert enabled()
 
 
-async def test_a_controllers_own_value_counts_for_what_it_decides_and_a_brokers_does_not(five: Any) -> None:
+async def test_a_controller_decides_by_its_own_value_and_not_by_a_brokers(five: Any) -> None:
     registration = ControllerRegistrationRequest(3000, b"i" * 16, (Listener("CONTROLLER", "c", 1),), supported_features())
     await five.write(controllers.register, registration)
     await five.create("t", (0,))
@@ -290,7 +290,7 @@ async def test_resources_are_listed_by_type_all_of_them_without_one(topic: Any) 
 # --- synonyms and types -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_description_tells_types_and_on_request_synonyms_and_documentation(topic: Any) -> None:
+async def test_a_description_has_types_and_on_request_synonyms_and_documentation(topic: Any) -> None:
     await topic.configure(TOPIC, "t", ("retention.ms", SET, " 5 "))
     request = admin_pb2.DescribeConfigsRequest(include_synonyms=True, include_documentation=True)
     resource = request.resources.add(resource_type=TOPIC, resource_name="t")
@@ -360,7 +360,7 @@ async def test_a_broker_judges_its_own_configs(topic: Any, name: str, key: str, 
     assert await change_at(topic, ASKED, name, key, value) == (code, text)
 
 
-async def test_what_is_inherited_is_that_of_the_broker_that_was_asked(topic: Any) -> None:
+async def test_values_are_inherited_from_the_forwarding_broker(topic: Any) -> None:
     await topic.configure(BROKER, "0", ("log.retention.ms", SET, "99"))
 
     def described(kind: int, name: str, key: str, broker: ForwardingBroker) -> tuple[int, str, list[Any]]:
@@ -395,7 +395,7 @@ async def replace(cluster: Any, **values: str | None) -> tuple[int, str]:
     return response.responses[0].error_code, response.responses[0].error_message
 
 
-async def test_the_old_call_leaves_only_what_it_names(topic: Any) -> None:
+async def test_alter_configs_deletes_all_values_that_it_does_not_name(topic: Any) -> None:
     await topic.configure(TOPIC, "t", ("retention.ms", SET, "1000"), ("min.insync.replicas", SET, "1"))
     assert await replace(topic, cleanup_policy="compact") == (0, "")
     assert dict(topic.controller.committed.image.configs[(TOPIC, "t")]) == {"cleanup.policy": "compact"}
@@ -417,9 +417,7 @@ async def test_the_clusters_min_isr_stays_while_eligible_leaders_are_kept(topic:
 
 
 @pytest.mark.parametrize(("resource", "cleared"), [((TOPIC, "t"), "t"), ((BROKER, ""), "")])
-async def test_another_min_isr_clears_who_was_eligible_by_the_old_one(
-    topic: Any, resource: tuple[int, str], cleared: str
-) -> None:
+async def test_a_changed_min_isr_clears_the_eligible_leader_replicas(topic: Any, resource: tuple[int, str], cleared: str) -> None:
     def records(value: str) -> list[Any]:
         request = admin_pb2.IncrementalAlterConfigsRequest()
         added = request.resources.add(resource_type=resource[0], resource_name=resource[1])
@@ -487,7 +485,7 @@ async def test_a_policy_of_the_server_sees_topics_before_they_are_created(tools:
 
 
 @pytest.mark.parametrize("entry", ["no.such.module:f", "os:no_such", "os:sep", "os"])
-def test_a_policy_that_cannot_be_had_is_told_at_the_start(entry: str) -> None:
+def test_a_policy_that_cannot_be_loaded_is_refused_at_the_start(entry: str) -> None:
     from kraftlab.config.errors import ConfigError
     from kraftlab.controller.configs.policies import check_loadable
 
@@ -496,7 +494,7 @@ def test_a_policy_that_cannot_be_had_is_told_at_the_start(entry: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["def policy(:", "raise RuntimeError('no database')"])
-def test_a_policy_whose_module_cannot_be_run_is_told_at_the_start(
+def test_a_policy_whose_module_fails_is_refused_at_the_start(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kraftlab.config.errors import ConfigError

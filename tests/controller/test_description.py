@@ -1,4 +1,4 @@
-"""What is told of topics and of the cluster: in portions, by name or by id, to whom asks for which kind of node."""
+"""Descriptions of topics and of the cluster: in portions, by name or by id, by kind of node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNKNOWN_ID = "EjRWeBI0EjQSNBI0VniavA"
 def portion(
     five: Any, names: list[str] | None, limit: int | None, cursor: tuple[str, int] | None = None
 ) -> tuple[list[tuple[str, list[int]]], tuple[str, int] | None]:
-    """(topic, partitions told) in order, and where to go on."""
+    """(topic, described partitions) in order, and the next cursor."""
     request = pb.DescribeTopicPartitionsRequest(response_partition_limit=limit)
     if names is not None:
         request.topics.CopyFrom(pb.TopicNames(names=names))
@@ -50,7 +50,7 @@ async def two_topics(five: Any) -> Any:
         (-5, [("a", [0])], ("a", 1)),
     ],
 )
-async def test_a_limit_counts_partitions_and_the_cursor_is_behind_them(
+async def test_a_limit_counts_partitions_and_the_cursor_follows_them(
     two_topics: Any, limit: int | None, told: list[Any], following: tuple[str, int] | None
 ) -> None:
     assert portion(two_topics, None, limit) == (told, following)
@@ -99,7 +99,7 @@ async def test_named_topics_come_sorted_and_once_and_unknown_ones_cost_nothing(t
     assert portion(two_topics, ["0-no-such", "a"], 3) == ([("0-no-such", []), ("a", [0, 1, 2])], None)
 
 
-async def test_a_cursor_behind_the_last_partition_gives_an_empty_topic(two_topics: Any) -> None:
+async def test_a_cursor_after_the_last_partition_gives_an_empty_topic(two_topics: Any) -> None:
     assert portion(two_topics, ["a", "b"], 10, ("a", 9)) == ([("a", []), ("b", [0, 1])], None)
     assert portion(two_topics, ["a", "b"], 10, ("b", 1)) == ([("b", [1])], None)
     assert portion(two_topics, None, 10, ("zzz", 0)) == ([], None)
@@ -126,14 +126,14 @@ def by_name(name: str) -> pb.MetadataTopic:
     return pb.MetadataTopic(name=name, topic_id=to_text(ZERO))
 
 
-async def test_brokers_that_are_fenced_are_not_told_of(two_topics: Any) -> None:
+async def test_fenced_brokers_are_left_out(two_topics: Any) -> None:
     await two_topics.stop_broker(4)
     response = metadata(two_topics)
     assert [broker.node_id for broker in response.brokers] == [0, 1, 2, 3]
     assert (response.cluster_id, response.controller_id, list(response.topics)) == ("the-cluster", 3001, [])
 
 
-async def test_topics_come_as_asked_each_once_and_all_of_them_sorted(two_topics: Any) -> None:
+async def test_topics_come_in_the_requested_order_once_and_all_of_them_sorted(two_topics: Any) -> None:
     named = metadata(two_topics, by_name("b"), by_name("a"), by_name("b"))
     assert [topic.name for topic in named.topics] == ["b", "a"]
     assert [topic.name for topic in metadata(two_topics, is_all=True).topics] == ["a", "b"]
@@ -144,7 +144,7 @@ async def test_topics_come_as_asked_each_once_and_all_of_them_sorted(two_topics:
     ("name", "code"),
     [("no-such", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION), ("", 17)],
 )
-async def test_a_name_of_no_topic_says_so(two_topics: Any, name: str, code: int) -> None:
+async def test_an_unknown_name_has_an_error(two_topics: Any, name: str, code: int) -> None:
     [topic] = metadata(two_topics, by_name(name)).topics
     assert (topic.name, topic.topic_id, topic.error_code) == (name, to_text(ZERO), code)
 
@@ -156,13 +156,13 @@ async def test_topics_are_found_by_id_and_unknown_ids_have_no_name(two_topics: A
     assert (found.name, found.topic_id, found.error_code) == ("a", topic_id, 0)
 
 
-async def test_an_entry_that_means_nothing_refuses_the_request(two_topics: Any) -> None:
+async def test_an_entry_without_name_and_id_refuses_the_request(two_topics: Any) -> None:
     with pytest.raises(ApiError, match="neither a name nor an id") as refused:
         metadata(two_topics, pb.MetadataTopic(topic_id=to_text(ZERO)))
     assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_partition_without_leader_says_so_in_metadata(five: Any) -> None:
+async def test_a_partition_without_leader_has_an_error_in_metadata(five: Any) -> None:
     await five.create("t", (0,))
     await five.stop_broker(0)
     [topic] = metadata(five, by_name("t")).topics
@@ -179,20 +179,20 @@ def describe_cluster(five: Any, **fields: Any) -> pb.DescribeClusterResponse:
     return cluster.describe(five.controller.committed, request, five.controller.settings, 3000)
 
 
-async def test_without_a_kind_of_endpoint_both_are_told(five: Any) -> None:
+async def test_without_a_kind_of_endpoint_both_kinds_are_described(five: Any) -> None:
     response = describe_cluster(five)
     assert [broker.broker_id for broker in response.brokers] == [0, 1, 2, 3, 4]
     assert (response.controller_id, response.endpoint_type) == (3000, 1)
 
 
-async def test_a_controller_that_is_asked_for_controllers_tells_them_in_the_place_of_brokers(five: Any) -> None:
+async def test_a_controller_lists_controllers_in_the_place_of_brokers(five: Any) -> None:
     response = describe_cluster(five, endpoint_type=2)
     registered = sorted(five.controller.committed.image.cluster.controllers)
     assert [broker.broker_id for broker in response.brokers] == registered
     assert response.endpoint_type == 2 and not response.controllers
 
 
-async def test_a_controller_does_not_tell_of_brokers_to_who_wants_a_broker_s_endpoint(five: Any) -> None:
+async def test_a_controller_refuses_a_request_for_a_brokers_endpoint(five: Any) -> None:
     with pytest.raises(ApiError) as refused:
         describe_cluster(five, endpoint_type=1)
     assert refused.value.code == ErrorCode.MISMATCHED_ENDPOINT_TYPE

@@ -1,4 +1,4 @@
-"""Eligible leader replicas of a running controller (KIP-966): the minimum, fences, elections, and switching them off."""
+"""Eligible leader replicas of a running controller (KIP-966): the minimum, fences, elections, and the feature's switch."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ async def test_the_indexes_follow(five: Any) -> None:
 @pytest.mark.parametrize(
     ("resource_type", "name"), [(RESOURCE_TOPIC, "t"), (RESOURCE_BROKER, "")], ids=["of the topic", "of the cluster"]
 )
-async def test_another_minimum_forgets_who_was_eligible_by_the_old_one(five: Any, resource_type: int, name: str) -> None:
-    """With a lower one the leader may commit what they do not have."""
+async def test_another_minimum_clears_the_eligible_leader_replicas(five: Any, resource_type: int, name: str) -> None:
+    """With a lower minimum the leader may commit records that those replicas do not have."""
     await five.configure(RESOURCE_BROKER, "", (MIN_ISR, SET, "2"))
     await five.create("t", (0, 1))
     await five.create("down", (2,))

@@ -1,4 +1,6 @@
-"""Requests with an id: carried out once, answered alike however often, wherever and after whatever they are sent again."""
+"""Requests with an id: each is carried out once, and every repetition gets the same answer, at any node and after any
+failover.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def code_of(response: Any) -> int:
 
 
 def body_of(response: Any) -> bytes:
-    """An answer without what the node that gives it says of itself."""
+    """An answer without facts about the answering node."""
     copy = type(response)()
     copy.CopyFrom(response)
     copy.header.ClearField("epoch")
@@ -112,7 +114,7 @@ async def test_the_outcome_is_the_last_record_of_the_batch_that_holds_the_change
     assert end_offset == response.header.metadata_offset
 
 
-async def test_without_an_id_everything_is_as_ever(client: Client) -> None:
+async def test_requests_without_an_id_are_not_remembered(client: Client) -> None:
     assert code_of(await client.create(None)) == ErrorCode.NONE
     assert code_of(await client.create(None)) == ErrorCode.TOPIC_ALREADY_EXISTS
     assert client.outcomes() == []
@@ -132,7 +134,7 @@ async def test_a_retry_while_the_first_is_in_flight_waits_for_the_same_commit(cl
     assert len(client.outcomes()) == 1
 
 
-async def test_an_answer_that_changed_nothing_is_repeated_although_it_would_be_another_now(client: Client) -> None:
+async def test_an_answer_without_changes_is_repeated_although_it_would_differ_now(client: Client) -> None:
     await client.create(1)
     refused = await client.create(2)
     assert code_of(refused) == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -232,7 +234,7 @@ async def test_an_answer_that_is_too_long_to_keep_changes_nothing(client: Client
 
 
 async def take_over(client: Client, *, from_snapshot: bool = False) -> None:
-    """Another node, which has replayed the committed log, or loaded a snapshot of it, becomes active."""
+    """Another node becomes active, after replaying the committed log or loading a snapshot of it."""
     cluster = client.cluster
     old, quorum = cluster.controller, cluster.quorum
     image = old.committed.image
@@ -327,7 +329,7 @@ async def test_a_retry_through_another_broker_gets_the_same_answer(client: Clien
     assert body_of(pb.CreateTopicsResponse.FromString(wrapped.response)) == body_of(first)
 
 
-async def test_who_may_not_ask_is_refused_and_leaves_no_trace(client: Client, tools: Any) -> None:
+async def test_a_caller_without_rights_is_refused_and_not_remembered(client: Client, tools: Any) -> None:
     static = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     client.cluster.controller.settings = msgspec.structs.replace(client.cluster.settings, static=static)
     access = AccessSettings(is_enabled=True, super_users=frozenset({"User:admin"}))
@@ -390,7 +392,7 @@ REQUESTS: dict[str, Any] = {
 }
 
 
-def test_every_write_can_be_named_and_nothing_else() -> None:
+def test_every_write_and_no_other_call_can_have_an_id() -> None:
     assert {api for api, row in APIS.items() if row.kind is Kind.WRITE} == NAMEABLE == set(REQUESTS)
 
 

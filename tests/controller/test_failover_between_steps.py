@@ -1,9 +1,9 @@
-"""Stories of moves, each played with another controller taking over between any two steps: they end as without it.
+"""Stories of moves. Each is also played with a failover between any two steps, and ends in the same metadata.
 
-A story is a list of steps, and says what each is answered. Every story is played once undisturbed, and then once for each step
-and each of these troubles: a standby that has read the log, or a snapshot, takes over before the step; or the step's own outcome
-is unknown, because the leadership was lost before anything was committed, and the client asks again: what it asked for was
-written after all, or is gone. What stands in the metadata at the end is the same each time, epochs of partitions included.
+A story is a list of steps with the expected answers. Every story is played once undisturbed, and then once for each step and
+each of these faults. A standby that has read the log, or a snapshot, takes over before the step. Or the step's outcome is
+unknown: the leadership is lost before a commit, and the client repeats the request after its records survived or were lost.
+The metadata at the end is always the same, partition epochs included.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ELR = "eligible.leader.replicas.version"
 
 
 class Step(NamedTuple):
-    """`verb` is a method of Story; `code` what it is answered, `again` what a repetition may be answered instead."""
+    """`verb`: a method of Story. `code`: its answer. `again`: a permitted answer to its repetition."""
 
     verb: str
     arguments: tuple[Any, ...] = ()
@@ -114,7 +114,7 @@ FAULTS: dict[str, tuple[tuple[Step, ...], tuple[Step, ...]]] = {
     "a target is unregistered": ((fence(4), unregister(4)), (Step("register", (4,)),)),
     "the directory of an adder fails": ((Step("fail_directory", (4,)),), (Step("register", (4,)),)),
 }
-"""What happens, and what mends it."""
+"""Fault → its repair."""
 
 MOVING = STORIES["a move"]
 for _name, (_fault, _cure) in FAULTS.items():
@@ -129,10 +129,10 @@ class Story:
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
         self.trouble: str | None = None
-        """What becomes of the next request's outcome: "written", "lost", or None if it is told."""
+        """Fate of the next request's outcome: "written", "lost", or None if it is known."""
 
     async def take_over(self, by: str) -> None:
-        """Another controller becomes active, which knows nothing but a log or a snapshot."""
+        """Another controller becomes active, which knows only the log or a snapshot."""
         cluster, old = self.cluster, self.cluster.controller
         if old.is_active:
             await cluster.lose_leadership(survives=True)
@@ -152,7 +152,7 @@ class Story:
         await cluster.lead()
 
     async def ask(self, operation: Callable[..., Any], request: Any) -> Any:
-        """The response, or the code of a refusal; asked again if the outcome is unknown."""
+        """The response, or the code of a refusal. The request is repeated if its outcome is unknown."""
         trouble, self.trouble = self.trouble, None
         if trouble is not None:
             answer = self.cluster.controller.write("test", lambda state, context: operation(state, request, context))
@@ -171,7 +171,7 @@ class Story:
         assert code in expected, f"{step} is answered {code}"
 
     def told(self) -> dict[str, Any]:
-        """The metadata, without what names places of the log."""
+        """The metadata without log positions."""
         image = self.cluster.controller.committed.image
         names = {topic_id: topic.name for topic_id, topic in image.topics.by_id.items()}
         return {
@@ -249,7 +249,9 @@ class Story:
         return await self.alter(pb.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id))
 
     async def do_in_sync(self, *wanted: int) -> int:
-        """The leader wants those in sync that can be; what a completion does to the leader is told by a code of its own."""
+        """The leader requests all replicas in sync that can be. If the completion moves the leadership, the answer has its own
+        code.
+        """
         if self.trouble is not None:
             self.trouble, trouble = None, self.trouble
             await self.change_isr(wanted, trouble)
@@ -299,13 +301,13 @@ class Story:
         return 0
 
     async def do_register(self, broker_id: int) -> int:
-        """As a new process with a new disk."""
+        """Register a new process with a new disk."""
         await self.before_a_heartbeat()
         await self.cluster.register(broker_id, 2)
         return int((await self.cluster.heartbeat(broker_id)).is_fenced)
 
     async def before_a_heartbeat(self) -> None:
-        """Brokers ask again anyway."""
+        """Brokers repeat their requests anyway."""
         if self.trouble is not None:
             self.trouble = None
             await self.take_over("log")
@@ -358,7 +360,7 @@ def test_stories_end_where_they_should(tools: Any) -> None:
 
 
 @pytest.mark.parametrize("by", ["log", "snapshot"])
-async def test_brokers_are_fenced_although_nobody_is_heard_after_a_failover(five: Any, by: str) -> None:
+async def test_silent_brokers_are_fenced_after_a_failover_without_heartbeats(five: Any, by: str) -> None:
     await five.create("t", ORIGINAL)
     await Story(five).take_over(by)
     await five.pass_time(five.settings.session_timeout_ms + 1)

@@ -1,4 +1,4 @@
-"""UpdateFeatures: what may be finalized, what may not and why, and what goes with it."""
+"""UpdateFeatures: valid levels, refusals with their reason, and records that go with a level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Update = tuple[str, int, int | None]
 
 
 class Updates:
-    """Runs UpdateFeatures and remembers the records."""
+    """Runs UpdateFeatures and keeps the records."""
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster
@@ -209,7 +209,7 @@ async def test_voters_in_files_cannot_be_raised_by_a_feature_update(update: Upda
     assert "static" in await update.refusal(("kraft.version", 1, UPGRADE))
 
 
-async def test_switching_eligible_leaders_off_forgets_who_was_eligible_and_on_makes_one_min_isr(update: Updates) -> None:
+async def test_switching_eligible_leaders_off_clears_them_and_on_makes_one_min_isr(update: Updates) -> None:
     await update((ELR, 0, SAFE))
     assert update.records == [FeatureLevel(0, ELR, 0), ClearElr(0, "")]
     await update.cluster.start_brokers(0)
@@ -238,7 +238,7 @@ async def test_a_log_that_was_begun_by_earlier_software_has_eligible_leaders_off
     assert not image.configs
 
 
-async def test_a_new_cluster_begins_with_what_it_was_formatted_for(tools: Any) -> None:
+async def test_a_new_cluster_begins_with_its_formatted_levels(tools: Any) -> None:
     settings = tools.Settings(
         tools.cluster_id,
         3000,
@@ -271,7 +271,7 @@ async def test_eligible_leaders_need_a_metadata_version_that_has_them(tools: Any
     assert update.levels == {"metadata.version": 23, ELR: 1}
 
 
-async def test_a_node_that_reads_a_level_it_does_not_support_stops_rather_than_misread_what_follows(cluster: Any) -> None:
+async def test_a_node_stops_at_a_level_that_it_does_not_support(cluster: Any) -> None:
     from kraftlab.metadata import codec
     from kraftlab.metadata.replay_error import ReplayError
     from kraftlab.quorum.state_machine import CommittedBatch

@@ -59,7 +59,7 @@ def test_a_failover_gives_every_broker_a_whole_session() -> None:
     assert not table.has_valid_session(3, 5000)
 
 
-def test_the_stalest_broker_is_the_one_heard_longest_ago() -> None:
+def test_the_stalest_broker_has_the_oldest_heartbeat() -> None:
     table = HeartbeatTable(9000)
     table.activate([1, 2, 3], 0)
     table.note_contact(1, 10, 500)
@@ -68,7 +68,7 @@ def test_the_stalest_broker_is_the_one_heard_longest_ago() -> None:
     assert table.stalest([]) is None
 
 
-def test_reported_offsets_never_go_back_and_unknown_ones_hold_everybody_up() -> None:
+def test_reported_offsets_never_go_back_and_an_unknown_one_is_the_lowest() -> None:
     table = HeartbeatTable(9000)
     table.activate([1, 2], 0)
     table.note_contact(1, 10, 1)
@@ -91,7 +91,7 @@ def test_controlled_shutdown_offset_is_set_once_and_cleared_by_a_new_incarnation
     assert table.state_of(1, fenced=False) is UNFENCED
 
 
-def test_a_stall_of_the_controller_is_nobodys_silence() -> None:
+def test_a_stopped_controller_extends_all_sessions() -> None:
     table = HeartbeatTable(9000)
     table.activate([1, 2], 0)
     table.note_contact(2, 0, 8000)
@@ -110,7 +110,7 @@ def test_contacts_of_unregistered_brokers_are_ignored() -> None:
 
 
 class NaiveTable:
-    """Twin of the table: the whole history of what was heard, looked through at each question."""
+    """Twin of the table: the whole history of heartbeats, searched for each answer."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, int, int]] = []
@@ -129,7 +129,7 @@ class NaiveTable:
 
 
 class HeartbeatTableMachine(RuleBasedStateMachine):
-    """Whatever comes in whatever order: the table says what its twin does."""
+    """After any sequence of events the table agrees with its twin."""
 
     brokers = st.integers(0, 3)
 

@@ -1,4 +1,4 @@
-"""ElectLeaders, and the elections that the active controller holds by itself."""
+"""ElectLeaders, and the elections that the active controller holds itself."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TestAnswers:
             ("t", [(-1, 3, "No such partition as t--1"), (7, 3, "No such partition as t-7")]),
         ]
 
-    async def test_what_is_asked_twice_is_answered_twice_and_changed_once(self, five: Any) -> None:
+    async def test_a_partition_named_twice_is_answered_twice_and_changed_once(self, five: Any) -> None:
         await five.create("t", (0, 1))
         await five.reassign("t", (1, 0))
         assert await elect(five, PREFERRED, ("t", [0, 0]), ("t", [0])) == [
@@ -130,13 +130,13 @@ class TestAnswers:
         ]
         assert (five.partition("t").leader, five.partition("t").leader_epoch) == (1, 1)
 
-    async def test_of_all_partitions_those_that_need_none_are_left_out_and_their_topics_stay(self, five: Any) -> None:
+    async def test_all_partitions_leaves_out_those_that_need_no_election_and_keeps_their_topics(self, five: Any) -> None:
         await five.create("b", (0, 1), (2, 3))
         await five.create("a", (3, 2))
         await five.reassign("b", (1, 0))
         assert await elect(five, PREFERRED, of_all=True) == [("a", []), ("b", [(0, 0, None)])]
 
-    async def test_of_no_partitions_there_is_nothing_to_say(self, five: Any) -> None:
+    async def test_an_empty_list_of_partitions_has_an_empty_answer(self, five: Any) -> None:
         assert await elect(five, PREFERRED) == []
 
     async def test_an_unknown_type_refuses_the_request(self, five: Any) -> None:
@@ -148,7 +148,7 @@ class TestAnswers:
 class TestBalancing:
     @pytest.fixture
     async def imbalanced(self, five: Any) -> Any:
-        """0 and 1 were fenced and are back; only 0 is in sync again."""
+        """Brokers 0 and 1 were fenced and are back; only 0 is in sync again."""
         await five.create("t", (0, 2), (1, 2), (2, 3))
         for broker_id in (0, 1):
             await five.stop_broker(broker_id)
@@ -202,7 +202,7 @@ class TestBalancing:
 class TestUncleanElectionsByItself:
     @pytest.fixture
     async def leaderless(self, five: Any) -> Any:
-        """Nobody in sync is alive; 1 is, and is not."""
+        """No broker of the in-sync set is alive; broker 1 is alive and not in sync."""
         await five.create("t", (0, 1))
         await five.stop_broker(1)
         await five.stop_broker(0)

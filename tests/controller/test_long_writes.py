@@ -1,4 +1,4 @@
-"""Writes that are worked out beside the event loop: what may happen meanwhile, and what comes of them."""
+"""Long writes on a thread: events that may happen meanwhile, and the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Work = tuple[Callable[[], WriteResult], Callable[[outcome.Outcome[WriteResult]],
 
 @pytest.fixture
 async def aside(cluster: Any) -> list[Work]:
-    """The cluster's controller leads; what it wants worked out waits here."""
+    """The cluster's controller leads. Its long writes wait here."""
     works: list[Work] = []
     cluster.controller = QuorumController(
         cluster.settings, cluster.clock, random.Random(7), lambda: None, lambda work, done: works.append((work, done))
@@ -45,7 +45,7 @@ def finish(works: list[Work]) -> None:
 
 
 def setting(name: str, value: str) -> Callable[[ControllerState, Context], Outcome[str]]:
-    """Appends to what a config holds, so that the result shows the order of writes."""
+    """Append to the value of a config, so the result shows the order of writes."""
 
     def generate(state: ControllerState, context: Context) -> Outcome[str]:
         if value == "refused":
@@ -61,7 +61,7 @@ def write(cluster: Any, value: str, *, is_long: bool = False) -> Answer[str]:
     return answer
 
 
-async def test_other_writes_wait_for_a_long_one_and_see_what_it_did(cluster: Any, aside: list[Work]) -> None:
+async def test_other_writes_wait_for_a_long_one_and_see_its_changes(cluster: Any, aside: list[Work]) -> None:
     long, other = write(cluster, "a", is_long=True), write(cluster, "b")
     await cluster.commit()
     assert not long.done
@@ -71,14 +71,14 @@ async def test_other_writes_wait_for_a_long_one_and_see_what_it_did(cluster: Any
     assert await cluster.done(other) == "ab"
 
 
-async def test_a_long_write_sees_what_was_written_before_it_and_is_not_committed(cluster: Any, aside: list[Work]) -> None:
+async def test_a_long_write_sees_uncommitted_earlier_writes(cluster: Any, aside: list[Work]) -> None:
     first, long = write(cluster, "a"), write(cluster, "b", is_long=True)
     finish(aside)
     assert await cluster.done(first) == "a"
     assert await cluster.done(long) == "ab"
 
 
-async def test_nothing_is_left_to_plan_when_it_is_worked_out(
+async def test_a_long_write_is_prepared_on_the_thread_too(
     cluster: Any, aside: list[Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Encoding and replaying thousands of records takes long as well."""
@@ -98,7 +98,7 @@ async def test_commits_go_on_meanwhile(cluster: Any, aside: list[Work]) -> None:
     assert await cluster.done(long) == "ab"
 
 
-async def test_a_refusal_that_was_worked_out_aside_reaches_its_caller(cluster: Any, aside: list[Work]) -> None:
+async def test_a_refusal_from_the_thread_reaches_its_caller(cluster: Any, aside: list[Work]) -> None:
     long = write(cluster, "refused", is_long=True)
     finish(aside)
     with pytest.raises(ApiError, match="refused"):
@@ -106,7 +106,7 @@ async def test_a_refusal_that_was_worked_out_aside_reaches_its_caller(cluster: A
     assert await cluster.done(write(cluster, "b")) == "b"
 
 
-async def test_what_is_worked_out_when_the_leadership_is_lost_is_dropped(cluster: Any, aside: list[Work]) -> None:
+async def test_a_long_write_is_dropped_if_the_leadership_is_lost(cluster: Any, aside: list[Work]) -> None:
     long = write(cluster, "a", is_long=True)
     await cluster.lose_leadership(survives=True)
     await cluster.lead()
@@ -117,8 +117,8 @@ async def test_what_is_worked_out_when_the_leadership_is_lost_is_dropped(cluster
     assert await cluster.done(write(cluster, "c")) == "bc"
 
 
-async def test_it_is_worked_out_again_if_the_quorum_wrote_meanwhile(cluster: Any, aside: list[Work]) -> None:
-    """Offsets are part of what a change may hold: the ids of its moves."""
+async def test_a_long_write_is_computed_again_if_the_quorum_wrote_meanwhile(cluster: Any, aside: list[Work]) -> None:
+    """A change may contain offsets: the ids of its moves."""
     offsets: list[int] = []
 
     def generate(state: ControllerState, context: Context) -> Outcome[str]:
@@ -134,8 +134,8 @@ async def test_it_is_worked_out_again_if_the_quorum_wrote_meanwhile(cluster: Any
     assert offsets[1] == offsets[0] + 1
 
 
-async def test_what_fell_due_meanwhile_does_not_spoil_what_was_worked_out(cluster: Any, aside: list[Work]) -> None:
-    """A record that the controller writes when it is idle, say: it would have to be worked out again."""
+async def test_events_that_fell_due_meanwhile_run_after_the_long_write(cluster: Any, aside: list[Work]) -> None:
+    """A NoOp of an idle controller, for example, would force the computation to be repeated."""
     begun: list[int] = []
 
     def generate(state: ControllerState, context: Context) -> Outcome[str]:
@@ -153,7 +153,7 @@ async def test_what_fell_due_meanwhile_does_not_spoil_what_was_worked_out(cluste
     assert await cluster.done(other[0]) == "ab"
 
 
-async def test_what_the_log_does_not_take_at_once_is_written_as_it_was_worked_out(cluster: Any, aside: list[Work]) -> None:
+async def test_a_long_write_that_the_log_does_not_take_at_once_is_not_computed_again(cluster: Any, aside: list[Work]) -> None:
     long = write(cluster, "a", is_long=True)
     cluster.quorum.overloaded = True
     finish(aside)
@@ -172,8 +172,8 @@ async def test_a_refusal_comes_although_the_log_takes_nothing(cluster: Any, asid
         await cluster.done(long)
 
 
-async def test_what_is_due_later_is_still_announced_after_a_long_write(cluster: Any) -> None:
-    """Silent brokers are to be fenced although nobody asks for anything any more."""
+async def test_timers_are_announced_after_a_long_write(cluster: Any) -> None:
+    """Silent brokers must be fenced even if no further request arrives."""
     works: list[Work] = []
     announced: list[int] = []
 
@@ -257,7 +257,7 @@ def election(**topic_partitions: int) -> admin_pb2.ElectLeadersRequest:
     return request
 
 
-async def test_what_changes_more_than_a_thousand_partitions_is_long_whichever_call_asks_for_it(sized: ControllerState) -> None:
+async def test_a_change_of_more_than_a_thousand_partitions_is_long_in_every_call(sized: ControllerState) -> None:
     big = sized.image.topics.by_name["big"]
     rows = [
         ("ElectLeaders", election(), True),

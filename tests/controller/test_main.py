@@ -132,7 +132,7 @@ async def test_damage_in_committed_data_ends_the_start_with_one_line(config: Con
     assert segment.name in str(caught.value)
 
 
-async def test_threads_that_put_long_answers_together_can_tell_the_time(config: ControllerConfig) -> None:
+async def test_threads_can_read_the_clock(config: ControllerConfig) -> None:
     async with running(config) as node:
         here = node.service.now_ms()
         assert here <= await trio.to_thread.run_sync(node.service.now_ms) <= node.service.now_ms()

@@ -1,4 +1,4 @@
-"""Queued moves through the controller: slots, order, cancel, failover; what the listing says of them; plans and rollbacks."""
+"""Queued moves through the controller: slots, order, cancel, failover; their listing; plans and rollbacks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def caps(cluster: Any, per_broker: int, per_cluster: int = 0, order: str =
 
 
 async def finish(cluster: Any, number: int) -> None:
-    """The adding replicas come into sync; the controller looks at the queue a moment later."""
+    """The adding replicas come into sync, and the controller checks the queue a moment later."""
     state = cluster.partition("t", number)
     await cluster.set_isr("t", tuple(sorted({*state.isr, *state.target})), number)
     await cluster.pass_time(50)
@@ -85,7 +85,7 @@ async def queue(five: Any) -> Any:
     return five
 
 
-async def test_what_has_no_slot_waits_and_starts_when_there_is_one(queue: Any) -> None:
+async def test_a_move_without_a_slot_waits_and_starts_when_one_is_free(queue: Any) -> None:
     answers = await move(queue, "t", dict.fromkeys(range(3), (1,)), queued=True)
     assert [answer.queued for answer in answers] == [False, True, True]
     assert len({answer.move_id for answer in answers}) == 3
@@ -139,7 +139,7 @@ async def test_the_smallest_starts_first_once_leaders_have_said_how_large_they_a
     assert running(queue) == [3]
 
 
-async def test_what_waits_can_be_cancelled_replaced_or_started_at_once(queue: Any) -> None:
+async def test_a_queued_move_can_be_cancelled_replaced_or_started_at_once(queue: Any) -> None:
     await move(queue, "t", dict.fromkeys(range(5), (1,)), queued=True)
     [cancelled] = await move(queue, "t", {1: None})
     assert (cancelled.error_code, waiting(queue)) == (0, [2, 3, 4])
@@ -174,7 +174,7 @@ async def test_the_queue_moves_on_when_the_caps_are_raised(queue: Any) -> None:
     assert running(queue) == [0, 1, 2]
 
 
-async def test_the_listing_says_what_a_move_waits_for(queue: Any) -> None:
+async def test_the_listing_names_the_reason_to_wait(queue: Any) -> None:
     await move(queue, "t", {0: (1,), 1: (1,)}, queued=True)
     [shown] = listed(queue).queued
     assert shown.waits_for == "1 move keeps broker 0 busy, reassignment.max.moves.per.broker is 1"
@@ -238,7 +238,7 @@ async def test_the_lowest_of_the_limits_holds(five: Any) -> None:
     assert listed(five).topics[0].partitions[0].limit == 20
 
 
-async def test_the_time_to_go_is_at_least_what_is_left_at_the_limit(five: Any) -> None:
+async def test_the_time_to_go_is_at_least_that_of_the_rest_at_the_limit(five: Any) -> None:
     await five.create("t", (0,))
     await move(five, "t", {0: (1, 2)}, throttle=100)
     topic_id = five.controller.newest.image.topics.by_name["t"]
@@ -316,9 +316,7 @@ async def test_a_replica_is_born_again_in_the_directory_it_had(five: Any, tools:
 
 
 @pytest.mark.parametrize("queued", [True, False])
-async def test_a_replica_whose_directory_the_plan_does_not_know_goes_where_any_newcomer_goes(
-    five: Any, tools: Any, queued: bool
-) -> None:
+async def test_a_replica_without_a_directory_in_the_plan_goes_to_the_default(five: Any, tools: Any, queued: bool) -> None:
     only = tools.directory(8, 0)
     await five.start_brokers(7)
     await five.start_brokers(8, log_dirs=(only, tools.directory(8, 1)))
@@ -351,7 +349,7 @@ async def test_a_replica_that_stayed_but_changed_its_directory_is_named(five: An
     assert (wanted.broker_id, wanted.directory_id) == (7, to_text(tools.directory(7, 0)))
 
 
-async def test_a_running_plan_is_rolled_back_at_once_and_what_waits_is_taken_off(queue: Any) -> None:
+async def test_a_running_plan_is_rolled_back_at_once_and_its_queued_moves_are_dropped(queue: Any) -> None:
     await move(queue, "t", {0: (1,), 1: (1,)}, queued=True, plan_id="p")
     [topic] = await rollback(queue, "p")
     assert [entry.error_code for entry in topic.partitions] == [0, 0]
@@ -359,7 +357,7 @@ async def test_a_running_plan_is_rolled_back_at_once_and_what_waits_is_taken_off
     assert queue.partition("t", 0).replicas == (0,)
 
 
-async def test_a_rollback_is_refused_by_name_where_a_partition_moved_on_unless_forced(five: Any) -> None:
+async def test_a_rollback_names_partitions_that_other_requests_changed_unless_forced(five: Any) -> None:
     await five.create("t", (0,), (0,))
     await move(five, "t", {0: (1,), 1: (1,)}, plan_id="p")
     await move(five, "t", {1: (2,)})
@@ -487,7 +485,7 @@ async def test_a_throttle_without_rate_or_broker_is_refused(five: Any, broker_id
 
 
 async def test_a_change_of_the_factor_counts_from_the_target_that_waits_and_takes_its_place(queue: Any) -> None:
-    """Else the topic would get the earlier factor after all, once there is a slot."""
+    """Otherwise the topic would get the earlier factor as soon as there is a slot."""
     await move(queue, "t", {0: (1, 2, 3, 4)}, queued=True)
     await queue.create("u", (0,))
     for factor, left in ((3, [(0, 1, 2)]), (2, [(0, 1)]), (1, [])):
@@ -500,7 +498,7 @@ async def test_a_change_of_the_factor_counts_from_the_target_that_waits_and_take
     assert queue.partition("u").replicas == (0,)
 
 
-async def test_what_waits_and_is_asked_for_again_keeps_its_place_and_its_id(queue: Any) -> None:
+async def test_a_queued_move_that_is_repeated_keeps_its_place_and_its_id(queue: Any) -> None:
     await move(queue, "t", {0: (1,)}, queued=True)
     [first] = await move(queue, "t", {1: (1,)}, queued=True, throttle=7)
     await move(queue, "t", {2: (1,)}, queued=True)
@@ -512,7 +510,7 @@ async def test_what_waits_and_is_asked_for_again_keeps_its_place_and_its_id(queu
 
 
 @pytest.mark.parametrize("options", [{"priority": -1}, {"throttle": 8}, {"throttle": 0}, {"plan_id": "p"}], ids=str)
-async def test_what_waits_and_is_asked_for_in_another_way_waits_anew(queue: Any, options: dict[str, Any]) -> None:
+async def test_a_queued_move_with_other_options_is_queued_again(queue: Any, options: dict[str, Any]) -> None:
     await move(queue, "t", {0: (1,)}, queued=True)
     [first] = await move(queue, "t", {1: (1,)}, queued=True, throttle=7)
     await move(queue, "t", {2: (1,)}, queued=True)

@@ -1,4 +1,4 @@
-"""What a reassignment request may ask beyond Kafka's: preview, preconditions, guards, cancels of all, identity, throttles."""
+"""Options of a reassignment request beyond Kafka's: preview, preconditions, guards, cancels of all, identity, throttles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def request_for(topic: str, targets: Targets, **options: Any) -> admin_pb2.Alter
 
 
 async def move(cluster: Any, topic: str, targets: Targets, **options: Any) -> Any:
-    """The answers to the entries of one topic."""
+    """Answers to the entries of one topic."""
     response = await cluster.write(reassignments.alter, request_for(topic, targets, **options))
     return response.responses[0].partitions
 
@@ -52,7 +52,7 @@ def only(response: Any) -> Any:
 
 
 def check_snapshot(cluster: Any) -> None:
-    """What is written to a snapshot makes the same image."""
+    """The records of a snapshot make the same image."""
     image = cluster.controller.committed.image
     reread = image_from(body for body, _ in ImageSnapshot(image).batches())
     assert (reread.moves, reread.topics) == (image.moves, image.topics)
@@ -61,7 +61,7 @@ def check_snapshot(cluster: Any) -> None:
 # --- validate only ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_preview_tells_what_would_be_and_writes_nothing(five: Any) -> None:
+async def test_a_preview_describes_the_result_and_writes_nothing(five: Any) -> None:
     await five.create("t", (0, 1), (1, 2))
     offset = five.quorum.end_offset
     first, second, third = await move(five, "t", {0: (3, 4), 1: (9,), 7: (0,)}, validate_only=True, plan_id="p")
@@ -72,7 +72,7 @@ async def test_a_preview_tells_what_would_be_and_writes_nothing(five: Any) -> No
     assert five.partition("t").partition_epoch == 0
 
 
-async def test_a_preview_of_a_cancel_tells_the_set_it_goes_back_to(five: Any) -> None:
+async def test_a_preview_of_a_cancel_has_the_original_set(five: Any) -> None:
     await five.create("t", (4, 1, 2))
     await move(five, "t", {0: (3, 1, 2)})
     [answer] = await move(five, "t", {0: None}, validate_only=True)
@@ -130,7 +130,7 @@ async def test_the_cluster_can_forbid_changes_of_the_replication_factor(five: An
 
 
 async def originals_die_in_sync(five: Any) -> None:
-    """0 and 1 are still in the ISR and not active any more, 2, which is being added, leads (KAFKA-14424)."""
+    """0 and 1 are in the ISR but no longer active; 2, which is being added, leads (KAFKA-14424)."""
     await five.create("t", (0, 1))
     await move(five, "t", {0: (2, 3)})
     await five.set_isr("t", (0, 1, 2))
@@ -154,7 +154,7 @@ async def test_a_cancel_that_would_take_the_leader_away_is_refused_unless_forced
     assert five.partition("t").replicas == (0, 1)
 
 
-async def test_force_elects_nobody_uncleanly(five: Any) -> None:
+async def test_force_does_not_allow_an_unclean_election(five: Any) -> None:
     await five.create("t", (0,))
     await move(five, "t", {0: (2, 3)})
     await five.set_isr("t", (0, 2))
@@ -209,7 +209,7 @@ async def test_the_moves_of_named_topics_are_cancelled(five: Any) -> None:
         {"cancel_all": True, "priority": 2_000_000},
     ],
 )
-async def test_options_that_make_no_sense_are_refused_with_what_is_wrong(five: Any, options: dict[str, Any]) -> None:
+async def test_invalid_options_are_refused_with_the_reason(five: Any, options: dict[str, Any]) -> None:
     await five.create("t", (0, 1))
     await move(five, "t", {0: (2, 3)})
     with pytest.raises(ApiError) as caught:
@@ -221,7 +221,7 @@ async def test_options_that_make_no_sense_are_refused_with_what_is_wrong(five: A
 # --- identity --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_move_tells_who_why_when_and_under_which_plan(five: Any) -> None:
+async def test_a_move_has_its_initiator_reason_start_and_plan(five: Any) -> None:
     await five.create("t", (0, 1), (0, 1))
     first, second = await move(five, "t", {0: (2, 3), 1: (3, 4)}, initiator="User:eve", reason="drain 0", plan_id="p1")
     assert first.move_id != second.move_id
@@ -318,7 +318,7 @@ async def test_configs_are_never_touched(five: Any) -> None:
 # --- timeouts --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_change_that_is_not_committed_in_time_is_unknown_and_names_where_it_stands(five: Any) -> None:
+async def test_a_change_that_is_not_committed_in_time_is_unknown_and_names_its_offset(five: Any) -> None:
     await five.create("t", (0, 1))
     request = request_for("t", {0: (2, 3)})
     answer = five.controller.write(
@@ -352,7 +352,7 @@ async def test_a_change_that_is_not_begun_in_time_never_is(five: Any) -> None:
 # --- size ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_as_many_entries_as_a_batch_has_records_are_one_change_with_whose_they_are(
+async def test_as_many_entries_as_a_batch_has_records_are_one_change_with_their_identity(
     five: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(five, "check", lambda: None)

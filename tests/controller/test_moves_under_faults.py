@@ -1,4 +1,4 @@
-"""A move with one fault at each of its steps and a failover between each two: it goes on afterwards, and can be cancelled."""
+"""A move with one fault at each of its steps and a failover between each two: it continues afterwards, and can be cancelled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def all_are_in_sync(cluster: Any) -> None:
 
 
 async def catch_up(cluster: Any, *broker_ids: int) -> None:
-    """Those of them that can, come into the ISR. A change that completes the move may answer NEW_LEADER_ELECTED."""
+    """Replicas that can catch up join the ISR. A change that completes the move may answer NEW_LEADER_ELECTED."""
     state = cluster.partition("t")
     image = cluster.controller.newest.image
     able = [n for n in broker_ids if n in state.replicas and n in image.cluster.brokers and image.cluster.brokers[n].is_active]
@@ -57,7 +57,7 @@ async def adder_is_unregistered(cluster: Any) -> None:
 
 
 async def directory_of_the_adder_fails(cluster: Any) -> None:
-    """It is the broker's only one."""
+    """It is the broker's only directory."""
     [log_dir] = cluster.broker(4).log_dirs
     await cluster.heartbeat(4, offline_log_dirs=(log_dir,))
 
@@ -76,7 +76,7 @@ FAULTS: dict[str, tuple[Step, bool]] = {
     "the directory of an adder fails": (directory_of_the_adder_fails, False),
     "partitions are added": (partitions_are_added, True),
 }
-"""Fault → what it does, and whether it heals when all brokers come back."""
+"""Fault → its action, and True if it heals when all brokers come back."""
 
 
 async def fail_over(cluster: Any) -> None:
@@ -130,7 +130,7 @@ async def test_it_can_be_cancelled_with_the_fault_there(five: Any, name: str, at
         ("the directory of an adder fails", "FENCED"),
     ],
 )
-async def test_the_listing_says_why_it_stands_still(five: Any, name: str, state: str) -> None:
+async def test_the_listing_names_the_blocker(five: Any, name: str, state: str) -> None:
     await play(five, FAULTS[name][0], 1)
     observer = Observer(None, five.clock.now_ms, five.settings)
     listed = listing(five.controller.committed, admin_pb2.ListPartitionReassignmentsRequest(), observer)

@@ -1,4 +1,4 @@
-"""The mutation quota (KIP-599) as clients meet it: which calls count, strict and permissive versions, who is charged."""
+"""The mutation quota (KIP-599) as clients see it: counted calls, strict and permissive versions, the charged user."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_request_may_overshoot_once_and_the_next_one_waits(client: Clien
     assert await client.create("c", 1) == (0, 0)
 
 
-async def test_older_clients_are_let_through_and_told_to_wait(client: Client) -> None:
+async def test_older_clients_are_served_and_get_a_time_to_wait(client: Client) -> None:
     assert await client.create("a", 20, version=5) == (0, 9000)
     assert await client.create("b", 1, version=5) == (0, 10_000)
 
@@ -82,13 +82,13 @@ async def test_deleting_and_adding_partitions_count_as_well(client: Client) -> N
     assert (await client.call("AlterPartitionCounts", counted)).topics[0].error_code == THROTTLED
 
 
-async def test_what_is_refused_for_another_reason_costs_nothing(client: Client) -> None:
+async def test_a_request_refused_for_another_reason_costs_nothing(client: Client) -> None:
     for _ in range(30):
         assert (await client.create("a b", 1))[0] == 17
     assert await client.create("a", 1) == (0, 0)
 
 
-def test_exactly_what_makes_or_deletes_partitions_counts() -> None:
+def test_exactly_the_calls_that_create_or_delete_partitions_count() -> None:
     assert {api: row.strict_from for api, row in APIS.items() if row.strict_from is not None} == {
         "CreateTopics": 6,
         "CreatePartitions": 3,

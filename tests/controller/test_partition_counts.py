@@ -1,4 +1,4 @@
-"""CreatePartitions: every check with its code and text, and what new partitions look like."""
+"""CreatePartitions: every check with its code and text, and the new partitions."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_fenced_and_stopping_brokers_are_replicas_out_of_sync(five: Any) -
     )
 
 
-async def test_nothing_can_be_placed_when_nobody_is_active(five: Any) -> None:
+async def test_nothing_can_be_placed_without_an_active_broker(five: Any) -> None:
     await five.create("t", (0, 1))
     for broker_id in range(4):
         await five.stop_broker(broker_id)

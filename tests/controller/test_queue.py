@@ -55,7 +55,7 @@ def test_a_prepended_event_runs_before_all_that_wait(recorder: Recorder) -> None
     assert recorder.log == ["activation", "client"]
 
 
-def test_a_prepended_event_runs_before_what_is_due_and_again_if_it_could_not_run_yet(recorder: Recorder) -> None:
+def test_a_prepended_event_runs_before_due_events_and_again_if_it_could_not_run(recorder: Recorder) -> None:
     recorder.queue.pause()
     recorder.queue.schedule("due", 100, lambda: recorder.log.append("due"))
     recorder.queue.append(recorder.event("client"))
@@ -141,7 +141,7 @@ def test_scheduling_a_tag_again_replaces_it_and_cancelling_forgets_it(recorder: 
     assert recorder.queue.next_deadline_ms() == NEVER_MS
 
 
-def test_a_closed_queue_fails_what_waits_and_what_comes(recorder: Recorder) -> None:
+def test_a_closed_queue_fails_waiting_and_later_events(recorder: Recorder) -> None:
     recorder.queue.hold()
     recorder.queue.append(recorder.event("waiting"))
     recorder.queue.close()
@@ -160,8 +160,8 @@ def test_timer_is_announced_when_it_changes() -> None:
     assert changes == [50, 20, 50, NEVER_MS, 10]
 
 
-def test_timer_is_announced_when_a_pause_begins_and_ends_and_for_what_comes_meanwhile() -> None:
-    """Else nothing that is deferred would run after a pause until something else is deferred."""
+def test_timer_is_announced_when_a_pause_begins_and_ends_and_for_events_meanwhile() -> None:
+    """Otherwise no deferred event would run after a pause until another event is deferred."""
     changes: list[int] = []
     queue = EventQueue(lambda: 0, lambda: changes.append(queue.next_deadline_ms()))
     queue.schedule("fence", 50, lambda: None)
@@ -205,7 +205,7 @@ def test_nothing_runs_while_the_queue_is_paused_and_the_end_of_the_pause_comes_f
     assert recorder.log == ["first", "due", "waits"]
 
 
-def test_who_waits_while_the_queue_is_paused_times_out_as_ever(recorder: Recorder) -> None:
+def test_events_time_out_while_the_queue_is_paused(recorder: Recorder) -> None:
     recorder.queue.pause()
     recorder.queue.append(recorder.event("waits", deadline_ms=150))
     assert recorder.queue.next_deadline_ms() == 150
@@ -215,7 +215,7 @@ def test_who_waits_while_the_queue_is_paused_times_out_as_ever(recorder: Recorde
     assert recorder.log == ["waits: REQUEST_TIMED_OUT"]
 
 
-def test_a_pause_that_ends_in_a_closed_queue_fails_what_it_ends_with(recorder: Recorder) -> None:
+def test_a_pause_that_ends_in_a_closed_queue_fails_its_event(recorder: Recorder) -> None:
     recorder.queue.pause()
     recorder.queue.close()
     recorder.queue.unpause(recorder.event("late"))

@@ -1,4 +1,4 @@
-"""What is committed, what is not, and what happens to both when the active controller changes."""
+"""Committed and uncommitted batches, and the fate of both when the active controller changes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_answers_come_in_the_order_of_offsets(cluster: Any) -> None:
     assert order == ["0", "1", "2"]
 
 
-async def test_what_writes_nothing_waits_for_the_state_it_saw(cluster: Any) -> None:
+async def test_an_operation_without_records_waits_for_the_state_it_saw(cluster: Any) -> None:
     cluster.controller.write("set", set_key("1"))
     seen = cluster.controller.write("look", look)
     refused = cluster.controller.write("refuse", refuse)
@@ -115,7 +115,7 @@ async def test_records_that_cannot_be_replayed_never_reach_the_log(cluster: Any)
     assert await cluster.done(cluster.controller.write("set", set_key("1"))) == "1"
 
 
-async def test_a_batch_that_lies_elsewhere_than_it_was_replayed_for_stops_the_node(cluster: Any) -> None:
+async def test_a_batch_at_another_offset_than_it_was_replayed_for_stops_the_node(cluster: Any) -> None:
     propose = cluster.quorum.propose
 
     def misplace(epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
@@ -208,7 +208,7 @@ async def test_a_controller_that_is_not_active_refuses_writes_and_names_the_acti
     assert answer.error.message == "The active controller appears to be node 3002."
 
 
-async def test_losing_leadership_fails_what_waits_and_undoes_what_is_not_committed(cluster: Any) -> None:
+async def test_losing_leadership_fails_waiting_answers_and_undoes_uncommitted_batches(cluster: Any) -> None:
     await cluster.done(cluster.controller.write("set", set_key("1")))
     lost = [cluster.controller.write("set", set_key("2")), cluster.controller.write("look", look)]
     assert cluster.controller.newest.image.config(4, "", "k0") == "2"
@@ -221,7 +221,7 @@ async def test_losing_leadership_fails_what_waits_and_undoes_what_is_not_committ
     assert cluster.controller.statistics().pending == 0
 
 
-async def test_a_lost_write_may_survive_and_is_then_replayed_like_anybodys(cluster: Any) -> None:
+async def test_a_write_of_a_lost_leadership_may_survive_and_is_replayed(cluster: Any) -> None:
     answer = cluster.controller.write("set", set_key("2"))
     await cluster.lose_leadership(survives=True)
     assert answer.error.code is ErrorCode.NOT_CONTROLLER
@@ -291,7 +291,7 @@ async def test_images_at_earlier_offsets_are_remembered(cluster: Any) -> None:
 # --- snapshots ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_snapshot_of_an_active_controller_holds_what_is_committed_and_nothing_newer(five: Any, tools: Any) -> None:
+async def test_a_snapshot_of_an_active_controller_is_the_committed_image(five: Any, tools: Any) -> None:
     await five.create("t", (0, 1, 2))
     committed = five.controller.committed
     five.controller.write("set", set_key("in flight"))
@@ -331,7 +331,7 @@ async def test_a_standby_goes_on_from_a_snapshot(five: Any, tools: Any) -> None:
     assert standby.committed.index == five.controller.committed.index
 
 
-async def test_a_controller_that_loads_a_snapshot_is_not_active_and_does_not_know_what_became_of_its_batches(
+async def test_a_controller_that_loads_a_snapshot_is_standby_and_its_batches_are_unknown(
     cluster: Any,
 ) -> None:
     answer = cluster.controller.write("set", set_key("lost"))
@@ -400,7 +400,7 @@ async def test_a_wait_that_is_given_up_leaves_nothing_behind(cluster: Any, nurse
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_random_histories_keep_every_invariant_through_failovers(tools: Any, seed: int) -> None:
-    """Moves, cancels, ISR changes, stops and failovers in any order: `check` of the fixture runs after every commit."""
+    """Moves, cancels, ISR changes, stops and failovers in any order. The fixture's `check` runs after every commit."""
     source = random.Random(seed)
     cluster = tools.Cluster()
     await cluster.lead()

@@ -1,4 +1,4 @@
-"""Changes of the voter set and of who leads, as the admin API asks for them."""
+"""Changes of the voter set and of the leader, through the admin API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LISTENERS = [pb.QuorumEndpoint(name="CONTROLLER", host="127.0.0.1", port=19093)]
 
 
 class Quorum:
-    """Answers what it is told to, and remembers what it was asked."""
+    """Gives prepared answers, and keeps the requests."""
 
     def __init__(self) -> None:
         self.generation = 2
@@ -94,9 +94,7 @@ async def test_an_answer_comes_back_with_its_code_and_text(operations: QuorumOpe
     assert (raised.value.code, raised.value.message) == (ErrorCode.DUPLICATE_VOTER, "n3003 is in it")
 
 
-async def test_a_change_whose_leader_lost_the_leadership_is_not_asked_for_again(
-    operations: QuorumOperations, quorum: Quorum
-) -> None:
+async def test_a_change_is_not_repeated_after_the_leadership_is_lost(operations: QuorumOperations, quorum: Quorum) -> None:
     quorum.answer = VoterChangeResponse(QuorumError.NOT_LEADER_OR_FOLLOWER, LeaderView(2, 3001), "it may still be committed")
     with pytest.raises(ApiError, match=r"NOT_LEADER_OR_FOLLOWER\(6\): it may still be committed"):
         await operations.add_voter(add())
@@ -129,7 +127,7 @@ async def test_a_change_whose_leader_lost_the_leadership_is_not_asked_for_again(
         ({"voter_directory_id": "?"}, "Add voter request: '?' is not an id of 22 base64url characters"),
     ],
 )
-async def test_what_can_be_no_voter_is_not_asked_for(
+async def test_an_invalid_voter_is_refused_before_the_quorum_is_asked(
     operations: QuorumOperations, quorum: Quorum, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ApiError) as raised:
@@ -177,7 +175,7 @@ def of_node(description: QuorumDescription, node_id: int) -> QuorumDescription:
     return msgspec.structs.replace(description, node_id=node_id)
 
 
-async def test_who_asks_for_the_metadata_log_gets_the_quorum_there_with_empty_messages(operations: QuorumOperations) -> None:
+async def test_a_request_for_the_metadata_log_gets_the_quorum_with_empty_messages(operations: QuorumOperations) -> None:
     described = await operations.describe(asking(("__cluster_metadata", [0])))
     assert described.header.HasField("error_message") and described.header.error_message == ""
     ((partition,),) = [topic.partitions for topic in described.topics]
@@ -212,7 +210,9 @@ async def test_anything_besides_the_metadata_log_makes_every_partition_unknown(
     assert described.header.error_code == ErrorCode.NONE
 
 
-async def test_a_node_that_does_not_lead_says_so_at_the_partition(operations: QuorumOperations, quorum: Quorum) -> None:
+async def test_a_node_that_does_not_lead_answers_with_an_error_at_the_partition(
+    operations: QuorumOperations, quorum: Quorum
+) -> None:
     quorum.description = of_node(quorum.description, 3001)
     described = await operations.describe(asking(("__cluster_metadata", [0])))
     ((partition,),) = [topic.partitions for topic in described.topics]

@@ -1,7 +1,8 @@
 """Random histories of reassignments of every kind, with brokers that come and go, failovers and changes of configuration.
 
-After every step the image keeps its invariants (the fixture checks them at each commit), and what is said of moves agrees with
-what moves; what the queue started is within the caps; in the end everything can be finished or cancelled, and nothing is left.
+After every step the image keeps its invariants (the fixture checks them at each commit), the records of moves agree with the
+partitions that move, and moves that the queue started are within the caps. In the end every move can be completed or
+cancelled, and no move is left.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STEPS = 60
 
 
 class History:
-    """One random history. What is expected is remembered apart from the controller's state: the original of each run of moves."""
+    """One random history. The expected state is kept apart from the controller's: the original set of each run of moves."""
 
     def __init__(self, cluster: Any, seed: int) -> None:
         self.cluster = cluster
@@ -58,7 +59,7 @@ class History:
         return sorted((topic.name, number) for topic in self.image.topics.by_id.values() for number in topic.partitions)
 
     def note_originals(self) -> None:
-        """A run of reassignments begins where the partition stands still."""
+        """A run of reassignments begins while the partition is not moving."""
         for name, number in self.partitions():
             state = self.cluster.partition(name, number)
             if not state.is_reassigning:
@@ -96,7 +97,7 @@ class History:
             assert self.cluster.partition(name, number).replicas == self.originals[name, number], "exactly what it was"
 
     async def catch_up(self) -> None:
-        """Some replicas come into the ISR, or fall out."""
+        """Some replicas join the ISR or leave it."""
         name, number = self.random.choice(self.partitions())
         state = self.cluster.partition(name, number)
         alive = [broker_id for broker_id in state.replicas if broker_id not in self.fenced]
@@ -157,7 +158,7 @@ class History:
                 assert topic.partitions[number].original == self.originals[topic.name, number]
 
     def check_caps(self, moving: set[tuple[bytes, int]]) -> None:
-        """Counting only what the queue started: it never brings a broker above its cap."""
+        """Moves that the queue started never exceed a broker's cap."""
         if not self.cap:
             return
         busy: Counter[int] = Counter()
@@ -168,7 +169,7 @@ class History:
         assert not busy or max(busy.values()) <= self.cap, busy
 
     async def finish(self) -> None:
-        """Everybody comes back and catches up; what cannot end is cancelled."""
+        """All brokers come back and catch up. Moves that cannot end are cancelled."""
         for broker_id in sorted(self.fenced):
             await self.cluster.heartbeat(broker_id)
         self.fenced.clear()
@@ -183,7 +184,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_whatever_happens_moves_agree_with_what_moves_and_all_can_be_finished(five: Any, seed: int) -> None:
+async def test_in_any_history_moves_agree_with_moving_partitions_and_can_be_finished(five: Any, seed: int) -> None:
     history = History(five, seed)
     await history.run()
     await history.finish()
@@ -198,7 +199,7 @@ async def test_whatever_happens_moves_agree_with_what_moves_and_all_can_be_finis
 
 
 @pytest.mark.parametrize("seed", range(25, 35))
-async def test_whatever_happens_all_can_be_cancelled_at_once(five: Any, seed: int) -> None:
+async def test_in_any_history_all_moves_can_be_cancelled_at_once(five: Any, seed: int) -> None:
     history = History(five, seed)
     await history.run()
     for broker_id in sorted(history.fenced):

@@ -1,8 +1,9 @@
-"""Any request to a controller's API: a code from the table with a text that helps, no fault, a sound image.
+"""Any request to a controller's API gets a code from the table with a helpful text; there is no fault, and the image stays
+sound.
 
-Requests are made from the descriptors of the Admin service and from the structs of peer requests, so that a field added
-tomorrow is asked, too. A field gets what exists, what exists elsewhere, what is stale, empty, negative, huge, or nonsense, and
-entries come twice now and then. Between requests brokers come and go and the leadership is lost.
+Requests are made from the descriptors of the Admin service and from the structs of peer requests, so new fields are covered. A
+field gets an existing value, one that exists elsewhere, a stale, empty, negative or huge one, or nonsense. Some entries come
+twice. Between requests brokers come and go and the leadership is lost.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ KINDS = ("user", "client-id", "ip", "cluster", "")
 ACL_NUMBERS = ("resource_type_filter", "pattern_type_filter", "resource_pattern_type", "operation", "permission_type")
 SMALL = (0, 0, 1, 1, 2, 2, 3, 4, 5, -1, 6)
 OPTIONS_FROM = 10
-"""Fields of requests about moves from this number on are options, many of which exclude each other."""
+"""Fields of requests about moves from this number on are options; many of them exclude each other."""
 POWERS = (15, 16, 24, 31, 32, 63)
 PEER_APIS: dict[int, tuple[type[Any], type[Any]]] = {
     Api.ALTER_PARTITION: (peer_rpc.AlterPartitionRequest, peer_rpc.AlterPartitionResponse),
@@ -97,7 +98,7 @@ INTEGER_BITS = {FieldDescriptor.TYPE_INT32: 31, FieldDescriptor.TYPE_INT64: 63, 
 
 
 class Maker:
-    """Makes requests. Names of fields decide what a sensible value is."""
+    """Makes requests. The name of a field decides on its valid values."""
 
     def __init__(self, cluster: Any, seed: int) -> None:
         self.cluster = cluster
@@ -216,7 +217,7 @@ class Maker:
     # --- requests of peers ---
 
     def peer(self, api: int) -> bytes:
-        """A body: one that decodes, one with a field of a wrong type, or rubbish."""
+        """A body: one that decodes, one with a field of a wrong type, or random bytes."""
         if api == Api.ENVELOPE:
             return msgspec.msgpack.encode(self.envelope())
         value = self.struct(PEER_APIS[api][0])
@@ -281,7 +282,7 @@ class Maker:
         return self.integer(name, 63)
 
     def plausible_alter_partition(self) -> bytes:
-        """What a leader would ask for, with one part of it wrong at most."""
+        """A leader's request with at most one wrong part."""
         topics = self.image.topics.by_id.items()
         partitions = [(i, n, now) for i, topic in topics for n, now in topic.partitions.items() if now.leader >= 0]
         if not partitions:
@@ -346,7 +347,7 @@ def codes_of(message: Any) -> list[tuple[int, str | None]]:
 
 
 def judge(code: int, text: str | None, asked: object) -> None:
-    """A code of the table, never a fault, and a text that says something, unless Kafka's clients know the code by heart."""
+    """The code is in the table and not a fault. The text is helpful, unless Kafka's clients know the code."""
     assert code != ErrorCode.UNKNOWN_SERVER_ERROR, f"{text}\n{asked}"
     row = ErrorCode(code)
     if code and text:
@@ -400,7 +401,7 @@ async def ask_as_a_peer(clients: Clients, maker: Maker) -> None:
 
 
 class Unexpected(logging.Handler):
-    """Nothing that was logged as an error may pass."""
+    """Fails the test at any log record of level ERROR."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise AssertionError(record.getMessage()) from (record.exc_info and record.exc_info[1])
@@ -433,7 +434,7 @@ async def play(tools: Any, seed: int) -> Counter[str]:
 
 @cache
 def played(tools: Any, seed: int) -> Counter[str]:
-    """What was carried out."""
+    """Play one seed and return the carried out calls."""
     handler, logger = Unexpected(logging.ERROR), logging.getLogger("kraftlab")
     logger.addHandler(handler)
     try:

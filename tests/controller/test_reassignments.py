@@ -31,7 +31,7 @@ async def test_a_request_larger_than_a_batch_is_refused_whole(five: Any, tools: 
     assert five.listed() == []
 
 
-async def test_all_records_of_a_request_lie_in_one_batch(five: Any, tools: Any) -> None:
+async def test_all_records_of_a_request_are_in_one_batch(five: Any, tools: Any) -> None:
     await five.create("t", (0, 1), (1, 2), (2, 3))
     batches = len(five.quorum.batches)
     await five.write(reassignments.alter, tools.reassignment_request([("t", [(i, (4, 0)) for i in range(3)])]))
@@ -126,7 +126,7 @@ async def test_a_forced_cancel_elects_an_original_replica_that_has_to_recover(fi
     assert five.partition("t").leader_recovery_state == 1
 
 
-async def test_a_cancel_is_no_unclean_election_even_if_somebody_is_eligible(five: Any) -> None:
+async def test_a_cancel_is_not_an_unclean_election_even_with_eligible_replicas(five: Any) -> None:
     await five.create("t", (0,))
     await five.reassign("t", (2, 3))
     await five.set_isr("t", (0, 2))
@@ -162,7 +162,7 @@ async def test_a_target_that_is_fenced_is_accepted(five: Any) -> None:
     assert five.state("t") == ((0, 4, 1), (0, 1), 0, (4,), (1,))
 
 
-async def test_a_retry_of_the_same_target_is_none_and_writes_nothing(five: Any) -> None:
+async def test_a_repeated_target_writes_nothing(five: Any) -> None:
     await five.create("t", (0, 1))
     await five.reassign("t", (2, 3))
     epoch = five.partition("t").partition_epoch

@@ -1,4 +1,4 @@
-"""SCRAM credentials: what is kept, refused, described."""
+"""SCRAM credentials: set, refused and described."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_salted_password_itself_is_not_kept() -> None:
         (deletion(mechanism=7), 33, "Unknown SCRAM mechanism"),
     ],
 )
-def test_what_is_not_acceptable_is_refused(
+def test_an_unacceptable_credential_is_refused(
     entry: pb.ScramCredentialUpsertion | pb.ScramCredentialDeletion, code: int, text: str
 ) -> None:
     state, results = altered(entry)
@@ -99,7 +99,7 @@ def test_the_same_credential_twice_is_refused_once() -> None:
     assert altered(deletion(), upsertion(), state=state)[1] == [("u", 92, text)]
 
 
-def test_what_is_wrong_for_one_user_leaves_others_alone() -> None:
+def test_an_error_of_one_user_leaves_other_users_alone() -> None:
     state, results = altered(upsertion("a"), upsertion("b", iterations=1), upsertion("b", mechanism=2))
     assert results == [("a", 0, ""), ("b", 93, "Too few iterations")]
     assert described(state) == [("a", 0, [(1, 4096)])]

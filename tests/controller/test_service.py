@@ -63,7 +63,7 @@ LOCAL = {"DescribeQuorum": _describe_quorum, "DescribeMetadata": _describe_metad
 
 
 class Client:
-    """An anonymous client of a controller, with the log committing as soon as nobody runs."""
+    """An anonymous client of a controller, whose log commits once all tasks wait."""
 
     def __init__(self, served: Any) -> None:
         self.served = served
@@ -128,7 +128,7 @@ async def test_reads_and_writes_that_wait_are_left_to_a_task(client: Client) -> 
         assert client.service.accept(Call(api, request, ANONYMOUS), pytest.fail) is not None
 
 
-async def test_what_is_refused_or_asks_for_nothing_is_answered_at_once(client: Client) -> None:
+async def test_refused_and_empty_requests_are_answered_at_once(client: Client) -> None:
     elsewhere = pb.RequestHeader(cluster_id="other")
     for api, request, code in (
         ("CreateTopics", pb.CreateTopicsRequest(), ErrorCode.NONE),
@@ -141,7 +141,7 @@ async def test_what_is_refused_or_asks_for_nothing_is_answered_at_once(client: C
 
 
 async def test_a_write_that_waited_is_due_from_its_arrival(client: Client) -> None:
-    """The time in which a call waits for a task and for its offset counts."""
+    """The time that a call waits for a task and for its offset counts."""
     offset = client.cluster.controller.applied_offset
     request = creation()
     request.header.MergeFrom(pb.RequestHeader(min_offset=offset + 1, timeout_ms=100))
@@ -158,7 +158,7 @@ async def test_a_write_that_waited_is_due_from_its_arrival(client: Client) -> No
 # --- headers ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_says_what_it_reflects_and_who_is_active(client: Client) -> None:
+async def test_an_answer_has_its_offset_and_the_active_controller(client: Client) -> None:
     response = await client.call("CreateTopics", creation())
     header = response.header
     assert response.topics[0].error_code == 0
@@ -187,7 +187,7 @@ async def test_every_read_of_replicated_state_can_be_linearizable(client: Client
     assert response.header.metadata_offset >= client.cluster.controller.applied_offset
 
 
-async def test_a_linearizable_read_waits_until_what_the_quorum_says_is_applied(client: Client, autojump_clock: Any) -> None:
+async def test_a_linearizable_read_waits_until_the_read_index_is_applied(client: Client, autojump_clock: Any) -> None:
     offset = client.cluster.controller.applied_offset
 
     async def ahead() -> int:
@@ -204,7 +204,7 @@ async def test_a_linearizable_read_waits_until_what_the_quorum_says_is_applied(c
     assert str(offset + 2) in response.header.error_message
 
 
-async def test_a_linearizable_read_that_nobody_confirms_in_time_is_not_answered(client: Client, autojump_clock: Any) -> None:
+async def test_a_linearizable_read_that_is_not_confirmed_in_time_is_not_answered(client: Client, autojump_clock: Any) -> None:
     client.cluster.quorum.confirms = None
     request = pb.DescribeTopicPartitionsRequest()
     response = await client.call("DescribeTopicPartitions", request, read_mode=pb.READ_MODE_LINEARIZABLE, timeout_ms=300)
@@ -213,7 +213,7 @@ async def test_a_linearizable_read_that_nobody_confirms_in_time_is_not_answered(
     assert not response.topics
 
 
-async def test_who_does_not_lead_or_no_longer_does_sends_linearizable_readers_away(client: Client) -> None:
+async def test_a_node_that_does_not_lead_any_more_redirects_linearizable_reads(client: Client) -> None:
     client.cluster.quorum.confirms = False
     response = await client.call("DescribeCluster", pb.DescribeClusterRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == ErrorCode.NOT_CONTROLLER
@@ -232,7 +232,7 @@ async def test_too_many_linearizable_reads_are_turned_away(client: Client) -> No
     assert response.header.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-async def test_what_a_node_says_of_itself_is_never_linearizable(client: Client) -> None:
+async def test_local_calls_are_never_linearizable(client: Client) -> None:
     response = await client.call("DescribeMetadata", pb.DescribeMetadataRequest(), read_mode=pb.READ_MODE_LINEARIZABLE)
     assert response.header.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert "min_offset" in response.header.error_message
@@ -298,7 +298,7 @@ def _config_outcome() -> Any:
     return Outcome([NoOp(0)], "")
 
 
-async def test_a_request_that_asks_for_nothing_is_answered_even_if_the_queue_stands(client: Client) -> None:
+async def test_an_empty_request_is_answered_even_if_the_queue_is_held(client: Client) -> None:
     client.cluster.controller.queue.hold()
     for api, request in [
         ("CreateTopics", pb.CreateTopicsRequest()),
@@ -381,7 +381,7 @@ async def test_a_broker_registers_and_is_unfenced_over_peer_requests(client: Cli
     assert beat == BrokerHeartbeatResponse(0, None, is_caught_up=True, is_fenced=False)
 
 
-async def test_refusals_of_peers_stand_in_the_response(client: Client) -> None:
+async def test_refusals_of_peers_are_in_the_response(client: Client) -> None:
     registration = client.cluster.registration(7, cluster_id="other")
     response = await client.peer(Api.BROKER_REGISTRATION, registration, BrokerRegistrationResponse)
     assert response.error == ErrorCode.INCONSISTENT_CLUSTER_ID and "other" in response.message
@@ -399,7 +399,7 @@ async def test_bodies_that_cannot_be_read_are_refused(client: Client, api: int) 
     assert "cannot be read" in text
 
 
-async def test_a_controller_that_registers_what_is_known_writes_nothing(client: Client) -> None:
+async def test_a_known_registration_of_a_controller_writes_nothing(client: Client) -> None:
     request = ControllerRegistrationRequest(3001, b"j" * 16, (Listener("GRPC", "d", 3),), FEATURES)
     for writes in (1, 0):
         end = client.cluster.quorum.end_offset
@@ -423,7 +423,7 @@ async def test_an_admin_call_that_a_broker_passes_on_is_answered_like_any_other(
     assert (response.topics[0].name, response.topics[0].error_code) == ("t", 0)
 
 
-async def test_an_envelope_says_when_the_controller_has_moved(client: Client) -> None:
+async def test_an_envelope_reports_that_the_controller_has_moved(client: Client) -> None:
     await client.cluster.lose_leadership(survives=True)
     answer = await envelope(client, "CreateTopics", creation().SerializeToString())
     assert answer.error == ErrorCode.NOT_CONTROLLER
@@ -438,7 +438,7 @@ async def test_envelopes_with_unknown_calls_or_garbage_are_refused(client: Clien
 # --- moves ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_move_is_the_callers_unless_the_request_names_somebody(client: Client) -> None:
+async def test_the_caller_is_the_initiator_of_a_move_unless_the_request_names_one(client: Client) -> None:
     await client.cluster.create("t", (0,), (0,))
     await client.call("AlterPartitionReassignments", move(("t", 0, (1,))))
     named = move(("t", 1, (1,)))
@@ -457,7 +457,7 @@ async def test_all_moves_are_cancelled_although_the_request_names_no_topic(clien
     assert client.cluster.listed() == []
 
 
-async def test_an_answer_tells_what_was_never_begun_from_what_may_have_been_done(client: Client) -> None:
+async def test_an_answer_distinguishes_a_write_that_never_began_from_an_unknown_outcome(client: Client) -> None:
     await client.cluster.create("t", (0,))
     never = await client.call("AlterPartitionReassignments", move(("t", 0, (1,))), timeout_ms=0)
     assert (never.header.error_code, never.header.outcome_unknown) == (ErrorCode.REQUEST_TIMED_OUT, False)
@@ -486,8 +486,8 @@ async def test_a_change_lost_with_the_leadership_is_unknown(client: Client) -> N
     assert (standby.header.error_code, standby.header.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, False)
 
 
-async def test_changes_lost_with_the_leadership_are_told_where_each_would_stand(client: Client) -> None:
-    """Who reads at that offset later knows whether it survived; at an earlier one it may not be there yet."""
+async def test_changes_lost_with_the_leadership_have_their_offsets(client: Client) -> None:
+    """A read at that offset shows whether the change survived. At an earlier offset it may not be visible yet."""
     await client.cluster.create("t", (0,), (0,))
     answers: list[Any] = []
     ends: list[int] = []
@@ -545,7 +545,7 @@ async def test_elections_and_new_partitions_have_a_door(client: Client) -> None:
     assert (await client.call("DeleteRecords", pb.DeleteRecordsRequest())).header.error_code == 114
 
 
-async def test_a_list_without_names_asks_for_all_topics_where_kafka_has_no_other_way_to_say_it(client: Client) -> None:
+async def test_an_empty_list_requests_all_topics_where_kafka_does(client: Client) -> None:
     await client.call("CreateTopics", creation())
 
     async def told(request: Any, **header: Any) -> list[str]:
@@ -557,7 +557,7 @@ async def test_a_list_without_names_asks_for_all_topics_where_kafka_has_no_other
     assert await told(pb.MetadataRequest(topics=pb.MetadataTopics())) == []
 
 
-async def test_the_loop_goes_on_while_a_long_answer_is_put_together(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_event_loop_goes_on_during_a_long_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     await client.call("CreateTopics", creation())
     monkeypatch.setattr(description, "LONG_FROM_PARTITIONS", 1)
     applied = client.cluster.controller.applied_offset
@@ -583,7 +583,7 @@ async def test_the_loop_goes_on_while_a_long_answer_is_put_together(client: Clie
         may_end.set()
     (answer,) = answers
     assert loop not in told_on
-    # It may tell newer things than it promises, never older ones.
+    # The answer may be newer than its offset, but never older.
     assert answer.header.metadata_offset == applied < client.cluster.controller.applied_offset
     assert "t" in [topic.name for topic in answer.topics]
 
@@ -596,7 +596,7 @@ async def test_a_request_for_little_is_answered_at_once(client: Client, monkeypa
     assert len((await client.call("DescribeTopicPartitions", pb.DescribeTopicPartitionsRequest())).topics) == 1
 
 
-async def test_a_long_listing_of_moves_is_put_together_beside_the_loop(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_listing_of_moves_runs_on_a_thread(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     await client.call("CreateTopics", creation())
     (leader,) = client.cluster.partition("t").replicas
     await client.call("AlterPartitionReassignments", move(("t", 0, ((leader + 1) % 3,))))

@@ -208,7 +208,7 @@ async def test_configs_are_stored_and_the_last_of_a_repeated_key_wins(five: Any)
 
 @pytest.mark.parametrize("has_min_isr", [True, False])
 async def test_a_topic_is_written_as_topic_configs_and_partitions(five: Any, has_min_isr: bool) -> None:
-    """A min.insync.replicas of its own says that who was eligible to lead before is not any more."""
+    """A min.insync.replicas of its own clears the eligible leader replicas."""
     configs = [("retention.ms", "1"), *([("min.insync.replicas", "2")] if has_min_isr else [])]
     start = len(five.quorum.batches)
     await create(five, {"name": "a", "factor": 1, "configs": configs}, {"name": "b", "factor": 1, "partitions": 2})
@@ -360,7 +360,7 @@ async def test_deletions_are_refused_one_by_one(five: Any) -> None:
     assert [(name, code) for name, _, code, _ in results] == [("t", 0), ("t", 42)], "what is wrong by itself names nothing"
 
 
-async def test_what_is_named_twice_is_refused_once_and_kept(five: Any) -> None:
+async def test_a_topic_named_twice_is_refused_once_and_kept(five: Any) -> None:
     for name in "abc":
         await five.create(name, (0,))
     a, b = id_of(five, "a"), id_of(five, "b")
@@ -375,7 +375,7 @@ async def test_what_is_named_twice_is_refused_once_and_kept(five: Any) -> None:
     assert sorted(five.controller.committed.image.topics.by_name) == ["a", "b"]
 
 
-async def test_what_is_named_by_name_and_by_id_is_answered_with_both(five: Any) -> None:
+async def test_a_topic_named_by_name_and_by_id_is_answered_with_both(five: Any) -> None:
     await five.create("t", (0,))
     ((name, topic_id, code, _),) = await delete(five, ("t", None), (None, id_of(five, "t")))
     assert (name, topic_id, code) == ("t", id_of(five, "t"), 42)

@@ -1,4 +1,4 @@
-"""Changes of more records than a batch holds: one for every reader, whoever leads while they are written."""
+"""Changes of more records than a batch holds: every reader sees one change, through any failover."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def keys(count: int, value: str, *, atomic: bool = True, transaction: str | None
 
 
 def seen(cluster: Any) -> set[str]:
-    """The values that a reader sees."""
+    """Values that a reader sees."""
     values = cluster.controller.committed.image.configs.get((4, ""), {})
     return {value for key, value in values.items() if key.startswith("k")}
 
@@ -53,12 +53,12 @@ def in_log(cluster: Any, since: int) -> list[list[AnyRecord]]:
 
 @pytest.fixture
 async def two_per_batch(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on: the bootstrap records of the cluster are in the log."""
+    """From now on a batch holds two records. The bootstrap records are already in the log."""
     monkeypatch.setattr(log_writer, "MAX_RECORDS", 2)
 
 
 def one_batch(cluster: Any) -> Callable[[], None]:
-    """Lets the log take one more batch and then none, until what this gives back is called."""
+    """Let the log take one more batch and then none, until the returned function is called."""
     propose = cluster.quorum.propose
 
     def take_one(epoch: int, body: bytes, record_count: int) -> tuple[int, int]:
@@ -185,7 +185,7 @@ async def test_readers_see_nothing_of_a_transaction_before_all_of_it(cluster: An
     assert seen(cluster) == {"1", "2"}
 
 
-async def test_who_waits_for_an_offset_inside_a_transaction_waits_for_its_end(cluster: Any, two_per_batch: None) -> None:
+async def test_a_wait_for_an_offset_inside_a_transaction_lasts_until_its_end(cluster: Any, two_per_batch: None) -> None:
     inside = cluster.quorum.end_offset + 2
     cluster.controller.write("set", keys(5, "1", transaction="five keys"))
     async with trio.open_nursery() as nursery:
@@ -218,7 +218,7 @@ async def test_a_standby_shows_a_transaction_at_its_end_and_the_same_image(clust
 
 
 @pytest.mark.parametrize("transaction", ["five keys", None])
-async def test_what_the_log_does_not_take_at_once_follows_before_anything_else(
+async def test_the_rest_of_a_change_is_written_before_anything_else(
     cluster: Any, two_per_batch: None, transaction: str | None
 ) -> None:
     take_all = one_batch(cluster)
@@ -234,7 +234,7 @@ async def test_what_the_log_does_not_take_at_once_follows_before_anything_else(
 
 
 @pytest.mark.parametrize("transaction", ["five keys", None])
-async def test_what_the_log_does_not_take_at_once_follows_behind_a_change_of_voters(
+async def test_the_rest_of_a_change_moves_after_a_change_of_voters(
     cluster: Any, two_per_batch: None, transaction: str | None
 ) -> None:
     take_all = one_batch(cluster)
@@ -250,7 +250,7 @@ async def test_what_the_log_does_not_take_at_once_follows_behind_a_change_of_vot
     assert cluster.controller.committed.image.config(4, "", "k4") == "1"
 
 
-async def test_nobody_is_fenced_in_the_middle_of_a_change_that_waits_for_the_log(five: Any, two_per_batch: None) -> None:
+async def test_no_broker_is_fenced_while_the_rest_of_a_change_waits(five: Any, two_per_batch: None) -> None:
     take_all = one_batch(five)
     large = five.controller.write("large", keys(5, "1", transaction="five keys"))
     started = len(five.quorum.batches)
@@ -282,7 +282,7 @@ async def test_a_failover_in_the_middle_leaves_nothing_of_a_transaction(cluster:
     assert await cluster.done(cluster.controller.write("large", keys(5, "2", transaction="again"))) == "2"
 
 
-async def test_a_leader_whose_rest_is_refused_tells_who_waits(cluster: Any, two_per_batch: None) -> None:
+async def test_a_refused_rest_fails_the_waiting_answers(cluster: Any, two_per_batch: None) -> None:
     take_all = one_batch(cluster)
     answer = cluster.controller.write("large", keys(5, "1", transaction="five keys"))
     refused = cluster.controller.write("set", keys(1, "2"))

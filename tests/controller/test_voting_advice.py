@@ -1,4 +1,4 @@
-"""What a controller says that follows the quorum without a vote."""
+"""Log line of a controller that follows the quorum without a vote."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def advice(config: ControllerConfig, quorum: QuorumDescription) -> str | None:
     return how_to_vote(config, from_text(MINE), quorum)
 
 
-def test_who_votes_is_told_nothing() -> None:
+def test_a_voter_gets_no_advice() -> None:
     assert advice(config(), quorum((3000, LOST), (3001, MINE))) is None
 
 
-def test_an_observer_is_told_how_to_become_a_voter() -> None:
+def test_an_observer_gets_advice_to_become_a_voter() -> None:
     assert advice(config(), quorum((3000, LOST))) == (
         "controller 3001 follows the quorum as an observer; to make it a voter: "
         "kraftlab metadata-quorum … add-controller --config c.properties"
     )
 
 
-def test_a_new_disk_is_told_to_replace_the_voter_it_was() -> None:
+def test_a_new_disk_gets_advice_to_replace_its_voter() -> None:
     assert advice(config(), quorum((3001, LOST))) == (
         f"controller 3001 does not vote: the voter of that id has the directory id {LOST}, this disk {MINE}. If the other disk "
         f"is gone: kraftlab metadata-quorum … remove-controller -i 3001 -d {LOST}, then kraftlab metadata-quorum … "
@@ -54,7 +54,7 @@ def test_a_new_disk_is_told_to_replace_the_voter_it_was() -> None:
 
 
 @pytest.mark.parametrize("case", ["joins by itself", "static voters"])
-def test_who_needs_nobody_is_told_nothing(case: str) -> None:
+def test_a_controller_that_joins_by_itself_gets_no_advice(case: str) -> None:
     if case == "static voters":
         assert advice(config(), quorum((3001, LOST), kraft_version=0)) is None
     else:

@@ -1,4 +1,4 @@
-"""What stands in the log after a scripted history, and what every call does while the queue stands still."""
+"""The log after a scripted history, and every call's answer while the queue is held."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_the_image_is_the_same_by_the_log_by_every_step_and_by_a_snapshot(
     assert image_digest(standby) == image_digest(image)
 
 
-async def test_what_is_not_committed_is_not_described(cluster: Any) -> None:
+async def test_uncommitted_changes_are_not_described(cluster: Any) -> None:
     await cluster.configure(4, "", ("log.retention.ms", 0, "1"))
     request = pb.IncrementalAlterConfigsRequest()
     resource = request.resources.add(resource_type=4, resource_name="")
@@ -122,7 +122,7 @@ async def test_a_batch_that_cannot_be_replayed_ends_a_standby_and_is_not_publish
     assert standby.committed.image == EMPTY
 
 
-async def test_offsets_begin_at_nothing_and_follow_the_log(tools: Any) -> None:
+async def test_offsets_start_at_zero_and_follow_the_log(tools: Any) -> None:
     cluster = tools.Cluster()
     assert (cluster.controller.applied_offset, cluster.controller.committed.image.provenance) == (0, Provenance())
     await cluster.lead()
@@ -144,7 +144,7 @@ async def service(five: Any) -> ControllerService:
 
 
 async def ask(five: Any, service: ControllerService, api: str, request: Any, wait_ms: int) -> Any:
-    """Asks and lets time pass; the answer if there is one by then."""
+    """Send a request and let time pass. Return the answer, None without one."""
     answers: list[Any] = []
 
     async def dispatch() -> None:
@@ -161,7 +161,7 @@ async def ask(five: Any, service: ControllerService, api: str, request: Any, wai
 
 
 def something(api: str) -> Any:
-    """A request of that call that asks for something."""
+    """A request of that call that is not empty."""
     request: Any = METHODS[api].request()
     entries = APIS[api].entries
     if APIS[api].asks_for_nothing(request):
@@ -170,7 +170,7 @@ def something(api: str) -> Any:
 
 
 @pytest.mark.parametrize("api", WRITES)
-async def test_a_write_whose_time_passes_in_the_queue_is_answered_and_never_done(
+async def test_a_write_that_times_out_in_the_queue_is_answered_and_never_done(
     five: Any, service: ControllerService, api: str
 ) -> None:
     batches = len(five.quorum.batches)
@@ -184,13 +184,13 @@ async def test_a_write_whose_time_passes_in_the_queue_is_answered_and_never_done
 
 
 @pytest.mark.parametrize("api", LISTS)
-async def test_a_write_of_nothing_is_answered_although_the_queue_stands(five: Any, service: ControllerService, api: str) -> None:
+async def test_an_empty_write_is_answered_although_the_queue_is_held(five: Any, service: ControllerService, api: str) -> None:
     answer = await ask(five, service, api, METHODS[api].request(), 0)
     assert answer is not None
     assert answer.header.error_code == ErrorCode.NONE
 
 
-async def test_nothing_is_left_in_the_queue_of_who_gave_up(five: Any, service: ControllerService) -> None:
+async def test_a_cancelled_call_leaves_nothing_in_the_queue(five: Any, service: ControllerService) -> None:
     seen: list[str] = []
 
     def generate(state: ControllerState, context: Context) -> Outcome[str]:

@@ -1,4 +1,4 @@
-"""Fixtures for the pure kernels of the controller: small partitions written as rows, and what a change makes of them."""
+"""Fixtures for the pure kernels of the controller: small partitions written as rows, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def directory_of() -> Callable[[int], Uuid]:
 
 @pytest.fixture(scope="session")
 def partition() -> Callable[..., PartitionImage]:
-    """Makes a partition from lists: R, ISR, leader; AR, RR and the original set where it moves (target = R - RR)."""
+    """Make a partition from lists: R, ISR, leader; AR, RR and the original set if it moves (target = R - RR)."""
 
     def make(
         replicas: Replicas,

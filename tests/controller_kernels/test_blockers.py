@@ -1,4 +1,4 @@
-"""Why a replica holds up its move: the first reason that holds, with words that name the next step."""
+"""Reasons why a replica holds up its move: the first that applies, with a text that names the next step."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_move_that_has_just_started_is_not_expected_to_have_reports() -> None:
     assert blocker(cluster(), moving(), 2, report(9), knows_reports=True, age_ms=0).state.value == "COPYING"
 
 
-def test_who_has_no_reports_does_not_take_silence_for_anything() -> None:
+def test_without_reports_a_missing_one_means_nothing() -> None:
     assert blocker(cluster(), moving(), 2, None, knows_reports=False).state.value == "OUT_OF_SYNC"
 
 
@@ -69,7 +69,7 @@ def test_who_has_no_reports_does_not_take_silence_for_anything() -> None:
     ],
     ids=["who is added", "a kept one does not", "unless the set shrinks", "nor when it grows"],
 )
-def test_who_holds_up(
+def test_replicas_that_hold_up_a_move(
     original: tuple[int, ...], target: tuple[int, ...], isr: tuple[int, ...], blockers: tuple[int, ...]
 ) -> None:
     adding = tuple(sorted(set(target) - set(original)))

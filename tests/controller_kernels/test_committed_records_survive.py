@@ -1,8 +1,8 @@
-"""What eligible leader replicas are for: a leader that is elected cleanly has every record that was ever committed (KIP-966).
+"""The guarantee of eligible leader replicas: a cleanly elected leader has every committed record (KIP-966).
 
 A model of one partition: logs as lists of records, a leader that commits as brokers do, a controller that builds its changes
 with `partition_change.py`, and brokers that lag, stop, and restart with or without the ends of their logs. Not modelled: two
-leaders at the same time, whose epochs keep them apart, and metadata that arrives late.
+leaders at the same time, which epochs keep apart, and metadata that arrives late.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Model:
             self.commit()
 
     def fetch(self, follower: int, records: int) -> None:
-        """The follower cuts what the leader does not have, and takes some of what it lacks; the leader hears of it."""
+        """The follower truncates records that the leader does not have, and copies some of those it lacks. The leader learns
+        its end offset.
+        """
         leader = self.state.leader
         if leader == NO_LEADER or follower in self.dead or follower == leader or follower not in self.state.replicas:
             return
@@ -117,10 +119,10 @@ class Model:
         self.change(target_isr=self.isr_without(broker_id))
 
     def crash(self, broker_id: int, kept: int) -> None:
-        """It is gone, comes back without the end of its log, and is fenced until `unfence`."""
+        """The replica stops, comes back without the end of its log, and is fenced until `unfence`."""
         self.dead.add(broker_id)
         del self.logs[broker_id][kept:]
-        # What the leader knows is of another broker epoch now (KIP-903).
+        # The leader knows an older broker epoch (KIP-903).
         self.known_ends.pop(broker_id, None)
         self.change(target_isr=self.isr_without(broker_id), uncleanly_stopped=(broker_id,))
 
@@ -142,7 +144,7 @@ class Model:
             return
 
     def set_minimum(self, minimum: int) -> None:
-        """In one batch with a ClearElr."""
+        """Change the minimum, in one batch with a ClearElr."""
         self.min_isr = minimum
         if self.state.isr:
             self.state = msgspec.structs.replace(self.state, elr=(), last_known_elr=())
@@ -198,8 +200,8 @@ def test_a_cleanly_elected_leader_has_all_that_was_committed(hundred: int) -> No
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def test_who_was_eligible_is_not_any_more_once_the_elected_one_commits_alone() -> None:
-    """The minimum was lowered while nobody was in sync."""
+def test_eligible_replicas_are_cleared_once_the_elected_leader_commits_alone() -> None:
+    """The minimum was lowered while no replica was in sync."""
     model = Model((0, 1, 2), 3)
     for broker_id in (2, 1, 0):
         model.fence(broker_id)

@@ -1,4 +1,4 @@
-"""Eligible leader replicas (KIP-966): the rows of the reference, histories of steps, and what holds after any of them."""
+"""Eligible leader replicas (KIP-966): the rows of the reference, histories of steps, and rules that hold after each step."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_brokers_that_are_fenced_one_by_one_and_restart_uncleanly() -> None:
     assert show(after(state)) == "ISR[1] L1 ELR[] known[]"
 
 
-def test_an_unclean_restart_of_everybody_leaves_the_last_known_leader() -> None:
+def test_unclean_restarts_of_all_brokers_leave_the_last_known_leader() -> None:
     state = after(partition((1,), 1, replicas=(1, 2)), dead={1, 2}, target_isr=(), min_isr=1)
     state = after(state, dead={1, 2}, uncleanly_stopped=(1,), min_isr=1)
     assert show(state) == "ISR[] L-1 ELR[] known[1]"
@@ -212,12 +212,12 @@ class TestReassignments:
         assert partition_min_isr(state, 3) == 1
         assert show(after(state, dead={1}, target_isr=())) == "ISR[] L-1 ELR[1] known[1]"
 
-    def test_a_cancel_that_nobody_in_sync_survives_elects_who_is_eligible(self) -> None:
+    def test_a_cancel_without_an_original_in_sync_elects_an_eligible_replica(self) -> None:
         moving = PartitionImage((4, 1, 2), (MIGRATING,) * 3, (4,), 4, 0, 1, (4,), (), (1, 2), (4, 1, 2), elr=(2,))
         state = self.cancel(moving, dead=set(), unclean=True)
         assert (state.replicas, show(state)) == ((1, 2), "ISR[2] L2 ELR[] known[]")
 
-    def test_a_cancel_that_nobody_survives_leaves_no_leader_from_outside(self) -> None:
+    def test_a_cancel_without_an_eligible_original_leaves_no_leader(self) -> None:
         moving = PartitionImage((4, 1, 2), (MIGRATING,) * 3, (4,), 4, 0, 1, (4,), (), (1, 2), (4, 1, 2))
         state = self.cancel(moving, dead={1, 2}, unclean=True)
         assert (state.replicas, show(state)) == ((1, 2), "ISR[] L-1 ELR[] known[]")
@@ -230,7 +230,7 @@ class TestSwitchedOff:
     def test_the_last_member_of_the_isr_stays(self) -> None:
         assert show(after(partition((1,), 1), min_isr=None, dead={1}, target_isr=())) == "ISR[1] L-1 ELR[] known[]"
 
-    def test_who_was_eligible_still_brings_back_a_partition_with_an_empty_isr(self) -> None:
+    def test_an_eligible_replica_still_leads_a_partition_with_an_empty_isr(self) -> None:
         state = after(partition((), NO_LEADER, (3, 4), (1,)), min_isr=None, dead={3, 4})
         assert show(state) == "ISR[] L-1 ELR[3, 4] known[1]"
         assert show(after(state, min_isr=None, dead={3})) == "ISR[4] L4 ELR[] known[]"
@@ -255,7 +255,7 @@ def steps(draw: st.DrawFn) -> tuple[str, Any]:
 
 
 class History:
-    """One partition and its brokers, changed as a controller would."""
+    """One partition and its brokers, changed as a controller changes them."""
 
     def __init__(self, replicas: tuple[int, ...], min_isr: int | None) -> None:
         self.state = partition(replicas, replicas[0], replicas=replicas)
@@ -309,7 +309,7 @@ class History:
             return None
 
     def change_minimum(self, minimum: int) -> None:
-        """As ClearElr does in the same batch."""
+        """Clear the eligible replicas, as ClearElr does in the same batch."""
         if self.min_isr is not None:
             self.min_isr = minimum
             if self.state.isr:

@@ -1,4 +1,4 @@
-"""Any interleaving of requests, retries and pauses: what is carried out, repeated and refused is what a dictionary says."""
+"""Any interleaving of requests, retries and pauses: first attempts, repetitions and refusals agree with a dictionary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Told = int | str
 
 
 class Controller:
-    """Numbers what it carries out."""
+    """Numbers the requests that it carries out."""
 
     def __init__(self) -> None:
         self.state: ControllerState = EMPTY_STATE
@@ -46,7 +46,7 @@ class Controller:
 
 
 class Twin:
-    """Remembers everything: client → sequence → (number, time, digest), and below what a client is not known any more."""
+    """Remembers everything: client → sequence → (number, time, digest), and the mark below which a client is unknown."""
 
     def __init__(self) -> None:
         self.answers: dict[int, dict[int, tuple[int, int, int]]] = {}
@@ -85,7 +85,7 @@ class Twin:
     )
 )
 @settings(max_examples=200, deadline=None)
-def test_every_interleaving_is_told_what_a_dictionary_of_everything_says(steps: list[tuple[int, int, int, int]]) -> None:
+def test_every_interleaving_agrees_with_a_dictionary(steps: list[tuple[int, int, int, int]]) -> None:
     controller, twin, now_ms = Controller(), Twin(), 0
     for client, sequence, digest, pause_ms in steps:
         now_ms += pause_ms

@@ -1,4 +1,4 @@
-"""The queue of moves: caps hold over any history, order and priorities are kept, and the first in line is not overtaken."""
+"""The queue of moves: caps hold over any history, order and priorities are kept, and the first move in line is not overtaken."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ LOADS = st.builds(
 
 
 @given(st.lists(BROKERS, max_size=30), LOADS, st.integers(0, 4), st.integers(0, 10))
-def test_what_is_taken_never_brings_a_broker_or_the_cluster_above_its_cap(
-    moves: list[frozenset[int]], load: Load, per_broker: int, per_cluster: int
-) -> None:
+def test_selected_moves_never_exceed_the_caps(moves: list[frozenset[int]], load: Load, per_broker: int, per_cluster: int) -> None:
     taken = select([Waiting((TOPIC, n), brokers) for n, brokers in enumerate(moves)], load, policy(per_broker, per_cluster))
     busy = Counter(load.by_broker)
     for _, number in taken:
@@ -54,8 +52,8 @@ def test_what_is_taken_never_brings_a_broker_or_the_cluster_above_its_cap(
 
 
 @given(st.lists(BROKERS, max_size=30), LOADS, st.integers(1, 4))
-def test_what_is_left_did_not_fit_even_without_those_behind_it(moves: list[frozenset[int]], load: Load, per_broker: int) -> None:
-    """The first that is left is held up by what ran before or was taken before it, by nothing else."""
+def test_skipped_moves_do_not_fit_even_without_later_ones(moves: list[frozenset[int]], load: Load, per_broker: int) -> None:
+    """Only moves that ran before, or were taken before it, hold up the first move that is left."""
     taken = {number for _, number in select([Waiting((TOPIC, n), m) for n, m in enumerate(moves)], load, policy(per_broker))}
     left = next((n for n in range(len(moves)) if n not in taken), None)
     if left is not None:
@@ -66,7 +64,7 @@ def test_what_is_left_did_not_fit_even_without_those_behind_it(moves: list[froze
 
 
 @given(st.lists(BROKERS, min_size=1, max_size=12), st.integers(1, 3), st.integers(1, 4), st.randoms(use_true_random=False))
-def test_whatever_ends_first_everything_gets_its_turn(
+def test_every_move_starts_in_any_order_of_ends(
     moves: list[frozenset[int]], per_broker: int, per_cluster: int, source: object
 ) -> None:
     waiting = [Waiting((TOPIC, n), brokers) for n, brokers in enumerate(moves)]
@@ -127,7 +125,7 @@ def test_order_by_size_puts_the_unknown_last() -> None:
 
 
 def test_moves_that_were_queued_with_very_long_reasons_start_together_all_the_same() -> None:
-    """Whose they are takes more room than one batch has."""
+    """Their initiators and reasons take more room than one batch has."""
     count = 2800
     brokers = (1, 2)
     records: list[AnyRecord] = [

@@ -71,7 +71,7 @@ def test_a_strict_request_may_overshoot_once_and_is_refused_until_nothing_is_owe
     quota.charge(image, "alice", "", is_strict=True, now_ms=2000).take(1)
 
 
-def test_a_permissive_request_is_done_and_told_to_wait() -> None:
+def test_a_permissive_request_is_carried_out_and_gets_a_time_to_wait() -> None:
     quota, image = MutationQuota(windows=1), limited(10.0)
     charge = quota.charge(image, "alice", "", is_strict=False, now_ms=0)
     charge.take(15)
@@ -94,7 +94,7 @@ def test_users_that_share_a_default_have_buckets_of_their_own() -> None:
         quota.charge(image, "alice", "", is_strict=True, now_ms=0).take(1)
 
 
-def test_a_quota_that_is_lowered_caps_what_was_saved() -> None:
+def test_a_lowered_quota_caps_the_saved_tokens() -> None:
     quota = MutationQuota(windows=10)
     spend(quota, limited(100.0), "alice", 1)
     charge = quota.charge(limited(1.0), "alice", "", is_strict=True, now_ms=0)
@@ -103,7 +103,7 @@ def test_a_quota_that_is_lowered_caps_what_was_saved() -> None:
         charge.take(1)
 
 
-def test_however_many_clients_come_who_owes_is_remembered() -> None:
+def test_buckets_below_zero_are_kept_for_any_number_of_clients() -> None:
     quota, image = MutationQuota(windows=1), limited(1.0, (("user", None),))
     spend(quota, image, "debtor", 100)
     for number in range(BUCKETS_MAX + 10):
@@ -112,7 +112,7 @@ def test_however_many_clients_come_who_owes_is_remembered() -> None:
         quota.charge(image, "debtor", "", is_strict=True, now_ms=0).take(1)
 
 
-def test_who_owed_and_owes_nothing_any_more_is_forgotten() -> None:
+def test_buckets_that_are_not_below_zero_are_dropped() -> None:
     quota, image = MutationQuota(windows=1), limited(1.0, (("user", None),))
     for number in range(BUCKETS_MAX):
         spend(quota, image, f"user-{number}", 100)
@@ -120,7 +120,7 @@ def test_who_owed_and_owes_nothing_any_more_is_forgotten() -> None:
     assert len(quota) == 1
 
 
-def test_what_a_request_took_counts_once_it_is_carried_out() -> None:
+def test_tokens_count_once_the_request_is_carried_out() -> None:
     quota, image = MutationQuota(windows=1), limited(1.0)
     for _ in range(3):
         quota.charge(image, "alice", "", is_strict=True, now_ms=0).take(100)

@@ -123,7 +123,7 @@ def test_cancelling_raises_the_leader_epoch_of_a_leader_that_stays(
     )
 
 
-def test_a_stopped_leader_is_demoted_by_completion_even_if_nobody_can_follow(partition: MakePartition, build: Build) -> None:
+def test_a_completion_demotes_a_stopped_leader_even_without_a_successor(partition: MakePartition, build: Build) -> None:
     before = partition([2, 3, 0, 1], [0, 1], 0, [2, 3], [0, 1], [0, 1])
     record = build(before, dead={0, 1, 2, 3}, target_isr=(0, 1, 2, 3))
     assert record is not None

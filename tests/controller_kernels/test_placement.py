@@ -1,4 +1,4 @@
-"""Placement of replicas over racks: the rows of the reference, refusals, and what holds for every cluster."""
+"""Placement of replicas over racks: the rows of the reference, refusals, and rules for every cluster."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
 class NoRandomness(random.Random):
-    """Every ring begins at its first element."""
+    """Every ring starts at its first element."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return 0
 
 
 def brokers(text: str) -> list[UsableBroker]:
-    """`A:0 A:1 -:2!` is two brokers in rack A and a fenced one without rack."""
+    """`A:0 A:1 -:2!` is two brokers in rack A and a fenced one without a rack."""
     usable = []
     for word in text.split():
         rack, _, broker_id = word.partition(":")
@@ -62,7 +62,7 @@ def test_replicas_are_striped_over_racks(cluster: str, replication_factor: int, 
         ("A:0! A:1!", 2, "All brokers are currently fenced."),
     ],
 )
-def test_what_cannot_be_placed_is_refused(cluster: str, replication_factor: int, message: str) -> None:
+def test_impossible_placements_are_refused(cluster: str, replication_factor: int, message: str) -> None:
     with pytest.raises(ApiError) as refused:
         place(brokers(cluster), 1, replication_factor, random.Random(1))
     assert (refused.value.code, refused.value.message) == (ErrorCode.INVALID_REPLICATION_FACTOR, message)
@@ -78,7 +78,7 @@ def clusters(draw: st.DrawFn) -> list[UsableBroker]:
 
 
 def fairest_rack_loads(sizes: list[int], replication_factor: int) -> list[int]:
-    """Naive twin: how many replicas racks of these sizes get if they are dealt one at a time to the least loaded, sorted."""
+    """Naive twin: sorted numbers of replicas per rack if each replica goes to the least loaded rack."""
     loads = [0] * len(sizes)
     for _ in range(replication_factor):
         rack = min((i for i in range(len(sizes)) if loads[i] < sizes[i]), key=lambda i: loads[i])
@@ -115,7 +115,7 @@ def test_leaders_are_shared_evenly_in_a_cluster_without_racks(broker_count: int,
 
 @pytest.mark.parametrize("seed", range(3))
 def test_over_many_partitions_every_pair_of_brokers_is_used_about_as_often(seed: int) -> None:
-    """Each broker leads its exact share; who follows it is shuffled, so that no two brokers stand for each other."""
+    """Each broker leads its exact share. Its followers are shuffled, so no pair of brokers holds the same partitions."""
     cluster = [UsableBroker(broker_id, None, False) for broker_id in range(5)]
     placed = place(cluster, 5 * 400, 2, random.Random(seed))
     assert set(Counter(replicas[0] for replicas in placed).values()) == {400}

@@ -1,4 +1,4 @@
-"""The shortcut of `build_change` for plain changes says what the whole builder says."""
+"""The short cut of `build_change` for plain changes agrees with the full builder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RARELY = st.sampled_from([False, False, False, True])
 
 @st.composite
 def partitions(draw: st.DrawFn) -> PartitionImage:
-    """Mostly at rest and well, sometimes anything that has the right shape."""
+    """Mostly partitions that do not move, sometimes any with the right shape."""
     replicas = draw(REPLICAS)
     isr = draw(SOME) if draw(RARELY) else replicas
     directories = tuple(bytes([100 + replica]) * 16 for replica in replicas)

@@ -177,7 +177,7 @@ replica_sets = st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True).
 
 
 def moved(partition: PartitionImage, running: Reassignment) -> PartitionImage:
-    """The partition once it has those lists (directories play no part)."""
+    """The partition with those lists. Directories do not matter."""
     return PartitionImage(
         running.replicas,
         (b"",) * len(running.replicas),
@@ -191,10 +191,12 @@ def moved(partition: PartitionImage, running: Reassignment) -> PartitionImage:
 
 
 @given(replica_sets, st.lists(replica_sets, min_size=1, max_size=5), st.data())
-def test_any_run_of_targets_is_remembered_as_where_it_began_and_where_it_goes(
+def test_any_run_of_targets_keeps_its_original_and_last_target(
     original: tuple[int, ...], targets: list[tuple[int, ...]], data: st.DataObject
 ) -> None:
-    """Naive twin: keep the original list and every broker ever named; everything else must follow from those and the target."""
+    """Naive twin: keep the original list and every broker that was ever named. Everything else follows from these and the
+    target.
+    """
     partition = PartitionImage(original, (b"",) * len(original), original, original[0])
     began, named = original, set(original)
     for target in targets:

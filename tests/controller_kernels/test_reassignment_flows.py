@@ -1,8 +1,8 @@
-"""Whole reassignments, step by step, as rows: what is asked of a partition and what it looks like afterwards.
+"""Whole reassignments, step by step, as rows: the step and the partition afterwards.
 
 A row is `step -> R / ISR / leader / AR / RR, le+n`. Steps: `target a,b`, `cancel`, `cancel unclean`, `isr a,b`, `preferred`,
-`fence n` (removes it from the ISR), `dead a,b` (not acceptable from now on; `dead` alone: all are back). `le+n` says by how
-much the leader epoch rises; `-` in place of a state: no record.
+`fence n` (removes it from the ISR), `dead a,b` (not acceptable from now on; `dead` alone: all are back). `le+n` is the rise of
+the leader epoch; `-` in place of a state: no record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 class Flow:
-    """A partition that is changed by steps, as a controller would."""
+    """A partition that steps change, as a controller does."""
 
     def __init__(self, partition: PartitionImage, directory_of: Callable[[int], Uuid]) -> None:
         self.partition = partition
@@ -40,7 +40,7 @@ class Flow:
         self.directory_of = directory_of
 
     def step(self, text: str) -> PartitionChange | None:
-        """Does one step; the record it wrote, None if none. ApiError as the controller would answer."""
+        """Do one step and return its record, None if it wrote none. ApiError as the controller answers."""
         verb, _, argument = text.partition(" ")
         record = self.build(verb, argument)
         if record is not None:
@@ -413,9 +413,7 @@ broker_sets = st.lists(st.integers(0, BROKERS - 1), min_size=1, max_size=4, uniq
 
 
 @given(broker_sets, st.data())
-def test_whatever_happens_a_partition_keeps_its_invariants_and_a_cancel_its_promise(
-    replicas: list[int], data: st.DataObject
-) -> None:
+def test_in_any_history_a_partition_keeps_its_invariants_and_a_cancel_restores(replicas: list[int], data: st.DataObject) -> None:
     directories = tuple((1000 + replica).to_bytes(16, "big") for replica in replicas)
     start = PartitionImage(tuple(replicas), directories, tuple(replicas), replicas[0])
     flow = Flow(start, lambda broker_id: (1000 + broker_id).to_bytes(16, "big"))

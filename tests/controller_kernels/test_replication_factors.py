@@ -1,4 +1,4 @@
-"""Plans for another replication factor: few moves, spread over racks and brokers, never without a replica in sync."""
+"""Plans for another replication factor: few moves, spread over racks and brokers, always with a replica in sync."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REPLICAS = st.lists(st.integers(0, 5), min_size=1, max_size=5, unique=True).map(
 
 
 @given(st.lists(REPLICAS, min_size=1, max_size=8), st.integers(1, 6), st.integers(0, 3))
-def test_a_plan_keeps_what_it_can_in_its_order_and_has_the_factor(
+def test_a_plan_keeps_replicas_in_their_order_and_has_the_factor(
     replica_lists: list[tuple[int, ...]], factor: int, racks: int
 ) -> None:
     partitions = [partition(*replicas) for replicas in replica_lists]
@@ -95,18 +95,18 @@ def test_new_replicas_go_to_the_least_loaded_brokers_one_after_the_other() -> No
     ],
     ids=["not in sync goes first", "then who is not active", "then a crowded rack", "the leader stays"],
 )
-def test_what_a_shrink_drops(before: PartitionImage, fenced: tuple[int, ...], after: tuple[int, ...]) -> None:
+def test_replicas_that_a_shrink_drops(before: PartitionImage, fenced: tuple[int, ...], after: tuple[int, ...]) -> None:
     assert planned(cluster(count=6, racks=3, fenced=fenced), 2, before) == {0: after}
 
 
-def test_a_partition_that_moves_is_planned_from_where_it_goes() -> None:
+def test_a_moving_partition_is_planned_from_its_target() -> None:
     moving = PartitionImage((3, 4, 0), (UNASSIGNED,) * 3, (0,), 0, adding=(3, 4), removing=(0,), original=(0,), target=(3, 4))
     assert planned(cluster(racks=0), 2, moving) == {}
     assert planned(cluster(racks=0), 3, moving)[0][:2] == (3, 4)
 
 
 @pytest.mark.parametrize("factor", [0, -1, 7])
-def test_a_factor_that_cannot_be_had_is_refused_with_what_there_is(factor: int) -> None:
+def test_an_impossible_factor_is_refused_with_the_number_of_brokers(factor: int) -> None:
     with pytest.raises(ApiError) as caught:
         planned(cluster(), factor, partition(0, 1))
     assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -48,7 +48,7 @@ History = list[AnyRecord]
 
 
 class HistoryWriter:
-    """Writes records that fit what it wrote before, remembering as little as it can: names, ids, replica lists, broker epochs."""
+    """Writes records that fit the earlier ones. It remembers only names, ids, replica lists and broker epochs."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -60,7 +60,7 @@ class HistoryWriter:
         self.acls: dict[Uuid, tuple[str, int]] = {}
         self.credentials: set[tuple[str, int]] = set()
         self.moving: dict[tuple[Uuid, int], bool] = {}
-        """Partitions being reassigned, True if a move says whose that is."""
+        """Partitions being reassigned. True if a move has the reassignment's identity."""
         self.waiting: set[tuple[Uuid, int]] = set()
         self.plans: set[str] = set()
         self.sequences: dict[Uuid, int] = {}
@@ -159,7 +159,7 @@ class HistoryWriter:
         )
 
     def start_or_queue(self) -> None:
-        """Says whose some running reassignments are, and queues targets for some partitions that stand still."""
+        """Write the identity of some running reassignments, and queue targets for some partitions that do not move."""
         offset, plan_id = len(self.records), self.random.choice([None, "p1", "p2"])
         throttle, until = self.random.choice([(None, None), (1000, None), (1000, 99), (2000, 99)])
         started = self.random.sample(sorted(self.moving), self.random.randint(0, len(self.moving)))

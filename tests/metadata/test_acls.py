@@ -1,4 +1,4 @@
-"""Access rules and SCRAM credentials in the image: by record, by id, and what does not fit."""
+"""ACLs and SCRAM credentials in the image: by record, by id, and records that do not fit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def after(image: MetadataImage, *records: AnyRecord) -> MetadataImage:
     return delta.apply(EMPTY.provenance)
 
 
-def test_a_rule_is_found_by_its_id_and_by_what_it_says() -> None:
+def test_an_acl_is_found_by_its_id_and_by_its_content() -> None:
     acls = after(EMPTY, AccessControlEntry(0, ONE, *RULE)).acls
     assert (acls.by_id[ONE], acls.ids[RULE]) == (RULE, ONE)
 
@@ -57,7 +57,7 @@ def test_a_rule_that_came_and_went_in_one_batch_leaves_nothing() -> None:
         ([CREDENTIAL, RemoveUserScramCredential(0, "alice", 2)], "no credential of mechanism 2"),
     ],
 )
-def test_what_does_not_fit_ends_the_node(records: list[AnyRecord], reason: str) -> None:
+def test_records_that_do_not_fit_stop_the_node(records: list[AnyRecord], reason: str) -> None:
     with pytest.raises(ReplayError, match=reason):
         after(EMPTY, *records)
 
@@ -83,7 +83,7 @@ def test_a_delta_says_which_rules_and_credentials_changed() -> None:
     assert (compared.acls, compared.scram) == ({ONE}, {("alice", 1)})
 
 
-def test_a_snapshot_sorts_rules_by_what_they_say() -> None:
+def test_a_snapshot_sorts_acls_by_their_content() -> None:
     other = RULE._replace(resource_name="alpha")
     image = after(EMPTY, AccessControlEntry(0, ONE, *RULE), AccessControlEntry(0, OTHER, *other))
     assert list(image_records(image)) == [AccessControlEntry(0, OTHER, *other), AccessControlEntry(0, ONE, *RULE)]

@@ -1,4 +1,4 @@
-"""Records on the wire: one MessagePack array per batch, readable without schemas; what is not known stops the node."""
+"""Records on the wire: one MessagePack array per batch, readable without schemas. An unknown type or version stops the node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC_ID = bytes(range(16))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 60))
-def test_what_was_written_is_read(history: Callable[[int, int], list[AnyRecord]], seed: int, length: int) -> None:
+def test_written_records_are_read_back(history: Callable[[int, int], list[AnyRecord]], seed: int, length: int) -> None:
     records = history(seed, length)
     body, record_count = codec.encode(records)
     assert record_count == len(records)

@@ -1,4 +1,4 @@
-"""Replay: the rules for each record, and that an image does not depend on how its records were cut into batches."""
+"""Replay: the rules of each record, and the independence of an image from the cut of its records into batches."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class TestClearElr:
     def test_leaves_partitions_alone_that_have_none(self) -> None:
         assert replay([*FOO, ClearElr(0, "foo")]).topics == replay(FOO).topics
 
-    def test_leaves_what_can_still_bring_back_a_partition_without_in_sync_replicas(self) -> None:
+    def test_leaves_the_eligible_replicas_of_a_partition_with_an_empty_isr(self) -> None:
         emptied = [*FOO, PartitionChange(0, 0, T, isr=(), leader=-1, eligible_leader_replicas=(2,), last_known_elr=(1,))]
         assert replay([*emptied, ClearElr(0, "foo")]).topics == replay(emptied).topics
 
@@ -242,7 +242,7 @@ class TestTransactions:
 
 
 def at(image: MetadataImage) -> MetadataImage:
-    """The image without where it stands, for comparison."""
+    """The image without its position, for comparison."""
     return msgspec.structs.replace(image, provenance=EMPTY.provenance)
 
 
@@ -336,7 +336,7 @@ def test_replay_agrees_with_plain_dicts(history: History, seed: int, length: int
 
 
 def unrolled(records: list[AnyRecord]) -> list[AnyRecord]:
-    """The records that count, without markers."""
+    """Records that count, without markers."""
     counting: list[AnyRecord] = []
     begin = 0
     for record in records:

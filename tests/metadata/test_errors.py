@@ -14,7 +14,7 @@ def test_consensus_uses_the_same_numbers(code: QuorumErrorCode) -> None:
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
-def test_every_error_says_something(code: ErrorCode) -> None:
+def test_every_error_has_a_text(code: ErrorCode) -> None:
     assert code.message.endswith(".") or code.message.endswith("_ -")
 
 

@@ -1,4 +1,4 @@
-"""Feature levels of this software."""
+"""Feature levels that this software supports."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_fresh_cluster_finalizes_every_feature_but_the_quorums_at_its_newest_l
     assert list(written) == ["metadata.version", *sorted(highest.keys() - {"metadata.version"})]
 
 
-def test_a_cluster_with_eligible_leader_replicas_begins_with_a_min_isr_that_everybody_reads_from_the_log() -> None:
+def test_a_cluster_with_eligible_leader_replicas_begins_with_a_min_isr_in_the_log() -> None:
     assert bootstrap_records(min_insync_replicas="2")[-1] == Config(0, 4, "", "min.insync.replicas", "2")
     without = bootstrap_records(fresh_levels(chosen={ELIGIBLE_LEADER_REPLICAS_VERSION: 0}))
     assert all(isinstance(record, FeatureLevel) and record.name != ELIGIBLE_LEADER_REPLICAS_VERSION for record in without)
 
 
-def test_an_older_metadata_version_leaves_off_what_needs_a_newer_one() -> None:
+def test_an_older_metadata_version_leaves_newer_features_off() -> None:
     assert fresh_levels(metadata_version_from("3.9")) == {METADATA_VERSION: 21}
     assert fresh_levels(metadata_version_from("4.1")) == {
         ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
@@ -71,7 +71,7 @@ def test_the_quorums_version_is_in_no_feature_record() -> None:
     assert not is_supported(KRAFT_VERSION, 1)
 
 
-def test_what_a_node_does_not_announce_it_supports_at_0_only() -> None:
+def test_a_feature_that_a_node_does_not_register_is_supported_at_0_only() -> None:
     announced = (("group.version", 0, 1),)
     assert range_of(announced, "group.version") == (0, 1)
     assert range_of(announced, "share.version") == (0, 0)

@@ -1,4 +1,4 @@
-"""Derived indexes: what they answer, and that they equal a recomputation by plain loops."""
+"""Derived indexes: their answers, which equal a recomputation by plain loops."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def test_answers_follow_the_records() -> None:
 
 @given(st.integers(0, 100_000), st.integers(1, 150))
 @settings(max_examples=40)
-def test_an_index_is_what_loops_over_the_image_find(
-    history: Callable[[int, int], list[AnyRecord]], seed: int, length: int
-) -> None:
+def test_an_index_equals_loops_over_the_image(history: Callable[[int, int], list[AnyRecord]], seed: int, length: int) -> None:
     delta = MetadataDelta(EMPTY)
     delta.replay_all(history(seed, length), 0)
     image = delta.apply(Provenance())

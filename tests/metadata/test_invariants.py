@@ -1,4 +1,4 @@
-"""The invariants themselves: each broken rule is found and named."""
+"""The invariants themselves: each violated rule is found and named."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_listing_that_differs_from_the_partitions_is_found() -> None:
     )
 
 
-def test_a_step_must_move_epochs_by_what_the_record_says() -> None:
+def test_a_step_must_move_epochs_as_the_record_says() -> None:
     record = PartitionChange(0, 0, T, leader=2)
     before, after = image_of(*CLUSTER), image_of(*CLUSTER, record)
     assert check_step(before, after, record) == ()

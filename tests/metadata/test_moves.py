@@ -1,4 +1,4 @@
-"""Replay of the records about moves: what they need, what they replace, and what ends without a record."""
+"""Replay of the records about moves: their preconditions, replacements, and ends without a record."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_throttles_change_for_the_moves_that_are_named() -> None:
     assert throttles == [(9, None), (4, 77)]
 
 
-def test_a_plan_grows_and_keeps_what_was_before_its_first_request() -> None:
+def test_a_plan_grows_and_keeps_the_state_before_its_first_request() -> None:
     image = replay(*FOO, plan(planned(0, (1,), (2,))), plan(planned(0, (2,), (3,)), planned(1, (1,), (2,)), offset=5))
     known = image.moves.plans["p"]
     assert known.created_offset == 1
@@ -168,6 +168,6 @@ def test_moves_of_one_request_are_one_record_in_a_snapshot_as_long_as_they_are_a
 
 
 @pytest.mark.parametrize("what", [MovesImage(running=replay(*FOO, moves_to(0, 2), starts(0)).moves.running)])
-def test_an_image_whose_moves_belong_to_nothing_breaks_a_rule(what: MovesImage) -> None:
+def test_moves_without_a_partition_break_a_rule(what: MovesImage) -> None:
     image = MetadataImage(moves=what)
     assert any("a move belongs to a partition that is being reassigned" in line for line in check_image(image))

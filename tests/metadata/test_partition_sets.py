@@ -1,4 +1,4 @@
-"""Sets of partitions as bits: they are what plain sets are."""
+"""Sets of partitions as bits, which equal plain sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client quotas in the image, and whose quota counts."""
+"""Client quotas in the image, and the quota that applies to a client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_keys_are_set_one_by_one_and_an_entity_without_keys_is_gone() -> None:
     assert ALICE not in replay(*both, *removed).quotas
 
 
-def test_what_is_removed_and_was_never_set_changes_nothing() -> None:
+def test_removing_an_unset_quota_changes_nothing() -> None:
     assert replay(ClientQuota(0, ALICE, RATE, 0.0, remove=True)).quotas == EMPTY.quotas
 
 
@@ -80,7 +80,7 @@ ENTITIES = st.builds(
 
 
 @given(st.dictionaries(ENTITIES, st.dictionaries(st.sampled_from(["a", "b"]), st.floats(0.1, 9), min_size=1)))
-def test_records_make_the_same_quotas_again_and_stand_in_order(quotas: dict[QuotaEntity, dict[str, float]]) -> None:
+def test_records_make_the_same_quotas_and_are_in_order(quotas: dict[QuotaEntity, dict[str, float]]) -> None:
     records = list(quota_records(quotas))
     assert {entity: dict(values) for entity, values in replay(*records).quotas.items()} == quotas
     assert records == sorted(records, key=lambda record: (entity_order(record.entity), record.key))

@@ -1,4 +1,4 @@
-"""What requests were answered: a client's last answers are kept, and the image follows from the records alone."""
+"""Answers to requests: a client's last answers are kept, and the image follows from the records alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def replay(records, image: MetadataImage = EMPTY, base_offset: int = 0) -> Metad
 
 
 class Kept(NamedTuple):
-    """An answer as the twin keeps it."""
+    """An answer in the twin."""
 
     client: int
     sequence: int
@@ -40,7 +40,7 @@ class Kept(NamedTuple):
 
 
 class Twin:
-    """Every answer in one list; each rule as a look at all of it."""
+    """Every answer in one list. Each rule searches the whole list."""
 
     def __init__(self, clients_max: int, bytes_max: int) -> None:
         self.clients_max, self.bytes_max = clients_max, bytes_max
@@ -48,7 +48,7 @@ class Twin:
         self.kept: list[Kept] = []
 
     def can_tell(self, client: int, sequence: int) -> bool:
-        """Whether it is known that this request was not answered."""
+        """Return True if that request was certainly not answered."""
         remembered = self.remembered()
         seen = [one.sequence for one in self.log if one.client == client] if client in remembered else []
         own = sorted(one.sequence for one in self.kept if one.client == client)
@@ -56,7 +56,7 @@ class Twin:
         return sequence not in seen and sequence > max(gone, default=-1) and (len(own) < 5 or sequence > own[0])
 
     def remembered(self) -> list[int]:
-        """Clients by their last answer, the most recent ones."""
+        """The most recent clients, by their last answer."""
         return list(dict.fromkeys(one.client for one in reversed(self.log)))[: self.clients_max]
 
     def add(self, new: Kept) -> None:
@@ -90,7 +90,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, clients_max=st.sampled_from((2, 4, 100)), bytes_max=st.sampled_from((60, 200, 10**6)))
 @settings(max_examples=150, deadline=None)
-def test_any_order_of_sequences_and_retries_is_kept_as_by_a_list_of_everything(steps, clients_max, bytes_max):
+def test_any_order_of_sequences_and_retries_agrees_with_a_list_of_everything(steps, clients_max, bytes_max):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(requests, "CLIENTS_MAX", clients_max)
         patched.setattr(requests, "KEPT_BYTES_MAX", bytes_max)
@@ -118,7 +118,7 @@ def test_any_order_of_sequences_and_retries_is_kept_as_by_a_list_of_everything(s
         assert image_from(body for body, _ in ImageSnapshot(image).batches()).requests == image.requests
 
 
-def test_an_answer_reflects_where_its_batch_or_its_transaction_ends():
+def test_an_answer_reflects_the_end_of_its_batch_or_transaction():
     image = replay([Config(0, 4, "", "a", "b"), outcome(0, 1)], base_offset=10)
     in_transaction = replay([BeginTransaction(0), outcome(0, 2), EndTransaction(0)], image, base_offset=12)
     client = in_transaction.requests.get(CLIENTS[0])
@@ -126,7 +126,7 @@ def test_an_answer_reflects_where_its_batch_or_its_transaction_ends():
     assert [answered.end_offset for answered in client.answered] == [12, 15]
 
 
-def test_what_was_forgotten_stays_forgotten_in_a_snapshot():
+def test_forgotten_answers_stay_forgotten_in_a_snapshot():
     image = replay([outcome(0, sequence) for sequence in range(1, 8)])
     loaded = image_from(body for body, _ in ImageSnapshot(image).batches())
     client = loaded.requests.get(CLIENTS[0])

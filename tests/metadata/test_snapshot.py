@@ -41,7 +41,7 @@ def test_features_come_first(history: Callable[[int, int], list[AnyRecord]]) -> 
     assert are_features == sorted(are_features, reverse=True)
 
 
-def test_everything_stands_in_the_order_of_its_names_whatever_their_hashes() -> None:
+def test_records_are_in_the_order_of_names_and_not_of_hashes() -> None:
     names = [f"topic-{n:02}" for n in range(40)]
     ids = {name: bytes([1 + n]) * 16 for n, name in enumerate(reversed(names))}
     made: list[AnyRecord] = [Topic(0, name, ids[name]) for name in reversed(names)]
@@ -67,7 +67,7 @@ def test_the_digest_does_not_depend_on_the_order_in_which_things_were_made(ids: 
     assert image_digest(replay(straight)) == digest
 
 
-def test_the_digest_tells_states_apart_but_not_where_they_stand() -> None:
+def test_the_digest_covers_the_state_but_not_its_position() -> None:
     one = replay([Config(0, 4, "", "x", "1")])
     assert image_digest(one) != image_digest(replay([Config(0, 4, "", "x", "2")])) != image_digest(EMPTY)
     assert image_digest(one) == image_digest(replay([Config(0, 4, "", "x", "1")], Provenance(500, 3, 1_000)))
@@ -94,7 +94,7 @@ def test_a_snapshot_of_large_records_has_small_batches() -> None:
 
 
 def test_a_plan_of_many_requests_has_room_in_a_snapshot() -> None:
-    """Each request fits into a batch of the log; all that they planned together would not."""
+    """Each request fits a batch of the log; all their partitions together would not."""
     topic_id, directories = bytes([1]) * 16, tuple(bytes([n]) * 16 for n in (7, 8, 9))
 
     def request(first: int) -> MovePlan:

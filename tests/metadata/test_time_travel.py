@@ -1,4 +1,4 @@
-"""Any moment of a random history, read from a directory: the same image as replaying the records from the beginning."""
+"""Any offset of a random history, read from a directory, gives the image of replaying the records from the beginning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kraftlab.quorum.storage.survey import metadata_partition
 
 
 def written(directory: str, records: list[AnyRecord], chance: random.Random) -> list[MetadataImage]:
-    """Writes the records in batches of random sizes, with a snapshot now and then; the image after each batch."""
+    """Write the records in batches of random sizes, with a snapshot now and then. Return the image after each batch."""
     store = MetadataStore.open(RealFileSystem(), directory, "test", bytes(16), segment_bytes=6000, preallocate_bytes=8192)
     images, offset = [EMPTY], 0
     while offset < len(records):
@@ -57,7 +57,7 @@ def written(directory: str, records: list[AnyRecord], chance: random.Random) -> 
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_any_moment_read_from_a_directory_is_what_replay_gives(history: Callable[[int, int], list[AnyRecord]], seed: int) -> None:
+def test_any_offset_read_from_a_directory_equals_replay(history: Callable[[int, int], list[AnyRecord]], seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         records = history(seed, 120)
         images = written(directory, records, random.Random(seed))

@@ -1,4 +1,4 @@
-"""An image as a tree: nothing is forgotten, nothing secret is shown, and differences lead from one image to the other."""
+"""An image as a tree: it is complete, shows no secret, and its differences lead from one image to the other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tree(image: MetadataImage) -> Directory:
 
 
 def values(node: Node) -> Any:
-    """The node with hidden values as they are compared."""
+    """The node, with hidden values as they are compared."""
     return {name: values(child) for name, child in node.items()} if isinstance(node, Directory) else node
 
 
@@ -60,7 +60,7 @@ def at(node: Node, *path: str) -> Node:
 
 
 def comparable(image: MetadataImage) -> Any:
-    """Everything but where the image stands; topics once."""
+    """All nodes but the image's position; topics once."""
     found = values(tree(image))
     del found["provenance"], found["topics"]["byId"]
     return found
@@ -106,7 +106,7 @@ def structs_of(module: Any) -> Iterator[type[msgspec.Struct]]:
 
 @pytest.mark.parametrize("kind", [MetadataImage, image_module.ClusterImage, image_module.Provenance, image_module.PartitionImage])
 def test_every_field_of_the_image_is_in_the_tree(kind: type[msgspec.Struct]) -> None:
-    """A field that the image gets one day has to be here, or among the derived ones below."""
+    """A new field of the image has to be in the tree, or among the derived ones below."""
     image = after([Topic(0, "t", TOPIC_ID), Partition(0, 0, TOPIC_ID, (1,), (1,))])
     node = {
         MetadataImage: tree(image),
@@ -118,7 +118,7 @@ def test_every_field_of_the_image_is_in_the_tree(kind: type[msgspec.Struct]) -> 
     assert len(node.names()) == len(kind.__struct_fields__)
 
 
-def test_only_what_follows_from_other_fields_is_left_out() -> None:
+def test_only_fields_that_follow_from_others_are_left_out() -> None:
     from kraftlab.metadata.tree import DERIVED
 
     assert {
@@ -196,7 +196,7 @@ def test_a_change_reads_like_a_line_of_a_diff() -> None:
     }
 
 
-def test_what_an_open_transaction_holds_is_seen_before_it_counts() -> None:
+def test_records_of_an_open_transaction_are_shown() -> None:
     image = after([BeginTransaction(0, "big"), Topic(0, "t", TOPIC_ID)])
     held = at(tree(image), "transaction", "held", "1")
     assert isinstance(held, Hidden)

@@ -1,4 +1,4 @@
-"""Ids: the text form for people, reserved values, and what a directory id says about a replica."""
+"""Ids: the text form for people, reserved values, and reserved directory ids."""
 
 from __future__ import annotations
 
