@@ -68,6 +68,20 @@ def given_options(values: Mapping[str, object]) -> list[str]:
     return [name.rstrip("_").replace("_", "-") for name in given]
 
 
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that there is no such name, with the names that look like it, otherwise with all, some to a line."""
+    from difflib import get_close_matches
+    from textwrap import fill
+
+    names = list(known)
+    near = get_close_matches(name, names)
+    if near:
+        return f"there is no {kind} {name}; did you mean {' or '.join(near)}?"
+    return f"there is no {kind} {name}; there are\n" + fill(
+        ", ".join(names), width=100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 linearizable_option = click.option(
     "--linearizable",

@@ -133,16 +133,36 @@ def upgrade(
     "downgrade",
     short_help="Lower levels.",
     epilog="""\b
-Example:
-  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=1 --dry-run""",
+Examples:
+  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=1 --dry-run
+  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --release-version 4.2 --dry-run""",
 )
 @_levels_option
 @_metadata_option
+@click.option("--release-version", metavar="RELEASE", help="All levels that are above those of new clusters of a release.")
 @_unsafe_option
 @_change_options
-def downgrade(levels: tuple[str, ...], metadata: str | None, unsafe: bool, dry_run: bool, as_json: bool) -> int:
+def downgrade(
+    levels: tuple[str, ...],
+    metadata: str | None,
+    release_version: str | None,
+    unsafe: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
     """Lower the levels of features, without losing metadata unless --unsafe."""
-    wanted = _parsed(levels, metadata, None)
+    if release_version is None:
+        wanted = _parsed(levels, metadata, None)
+    else:
+        from .text import levels_above, parse_levels
+
+        released = parse_levels(levels, metadata, release_version)
+        with connect() as client:
+            wanted = levels_above(released, {view.name: view.finalized for view in _views(client)})
+        if not wanted:
+            Output(as_json).lines([f"Nothing to lower: no level is above that of release {release_version}."])
+            Output(as_json).result({"downgraded": {}, "dry_run": dry_run})
+            return DONE
     upgrade_type = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
     return _update("downgraded", wanted, upgrade_type, dry_run, as_json)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kraftlab.metadata.features import METADATA_VERSION, fresh_levels, level_text, metadata_version_from
+from kraftlab.metadata.features import KRAFT_VERSION, METADATA_VERSION, fresh_levels, level_text, metadata_version_from
 
 from ..output import BadInput
 
@@ -51,6 +51,13 @@ def parse_levels(features: Iterable[str], metadata: str | None, release: str | N
     if release is not None:
         levels = {**fresh_levels(_level(METADATA_VERSION, release)), **levels}
     return levels
+
+
+def levels_above(wanted: Mapping[str, int], finalized: Mapping[str, int]) -> dict[str, int]:
+    """Return the wanted levels of features that are above them now; a feature that is not wanted at all goes to 0."""
+    return {
+        name: wanted.get(name, 0) for name, level in finalized.items() if level > wanted.get(name, 0) and name != KRAFT_VERSION
+    }
 
 
 def _level(name: str, text: str) -> int:

@@ -22,7 +22,7 @@ class ShellError(Exception):
 
 
 class ShellExit(Exception):
-    """`exit`."""
+    """`exit` or `quit`."""
 
 
 class Command(NamedTuple):
@@ -42,6 +42,7 @@ COMMANDS: dict[str, Command] = {
     "ls": Command("ls [PATH…]", "List directories."),
     "man": Command("man COMMAND", "Say what a command does."),
     "pwd": Command("pwd", "Say where you are."),
+    "quit": Command("quit", "Leave the shell, as exit does."),
     "tree": Command("tree [PATH…]", "Show everything below these paths with its values."),
 }
 
@@ -59,7 +60,7 @@ class Shell:
         return "/" + "/".join(self.here)
 
     def run(self, line: str) -> Iterator[str]:
-        """What a line of input answers. ShellError; ShellExit for `exit`."""
+        """What a line of input answers. ShellError; ShellExit for `exit` and `quit`."""
         try:
             words = shlex.split(line)
         except ValueError as error:
@@ -141,6 +142,8 @@ class Shell:
 
     def _exit(self, arguments: list[str]) -> Iterator[str]:
         raise ShellExit
+
+    _quit = _exit
 
     def _find(self, arguments: list[str]) -> Iterator[str]:
         for path, node in self._matches(arguments):

@@ -168,7 +168,10 @@ def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, 
             "this again"
         )
     out = Output(as_json)
-    out.lines([f"Controller {leader_id} leads in epoch {epoch}."])
+    is_new = before != leader_id
+    out.lines(
+        [f"Controller {leader_id} leads {'' if is_new else 'already, '}in epoch {epoch}{'.' if is_new else ': no change.'}"]
+    )
     out.result({"leader_id": leader_id, "leader_epoch": epoch, "previous_leader_id": before})
     return DONE
 

@@ -17,7 +17,7 @@ from kraftlab.checking.workers import ends_with_its_workers
 
 from ..command_groups import CommandGroup
 from ..completion.values import offer_words
-from ..output import DONE, FAILED, CommandFailed, Output, json_option, print_json
+from ..output import DONE, FAILED, CommandFailed, Output, json_option, print_json, unknown_name
 from . import text as sim_text
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool
     world = _world(metadata)
     mutants = _mutants_of(world)
     if mutant is not None and mutant not in mutants:
-        raise CommandFailed(f"Error: there is no mutant {mutant}; there are {', '.join(mutants)}")
+        raise CommandFailed("Error: " + unknown_name("mutant", mutant, mutants))
     if faults is None:
         return Choice(world, None, mutant, refine)
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
@@ -280,7 +280,7 @@ def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace:
 
     mutants = _mutants_of(plan.world)
     if plan.mutant is not None and plan.mutant not in mutants:
-        raise CommandFailed(f"Error: the plan plants {plan.mutant}, which does not exist; there are {', '.join(mutants)}")
+        raise CommandFailed(f"Error: of what the plan plants, {unknown_name('mutant', plan.mutant, mutants)}")
     with _Trace(ndjson, trace and not out.as_json) as writer:
         result = run_plan(plan, **writer.arguments)
     return _tell_one(result, replay, out, with_coverage, trace, *rest)
@@ -390,7 +390,7 @@ def mutants(
     planted = _mutants_of(world)
     unknown = [name for name in only if name not in planted]
     if unknown:
-        raise CommandFailed(f"Error: there is no mutant {', '.join(unknown)}; there are {', '.join(planted)}")
+        raise CommandFailed("Error: " + unknown_name("mutant", unknown[0], planted))
     names = only or tuple(planted)
     out = Output(as_json)
     processes = jobs or min(os.cpu_count() or 1, len(names))

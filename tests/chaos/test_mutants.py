@@ -188,7 +188,7 @@ def test_the_sizes_of_what_was_shrunk_are_told(monkeypatch: pytest.MonkeyPatch, 
 
 def test_wrong_ids_and_budgets_are_named(capsys: pytest.CaptureFixture[str]):
     assert main.run(["chaos", "mutants", "--ids", "R99"]) == USAGE
-    assert "no mutation R99; there are: R1, R2" in capsys.readouterr().err
+    assert "no mutation R99; did you mean R9" in capsys.readouterr().err
     assert main.run(["chaos", "mutants", "--budget", "soon"]) == USAGE
     assert "soon is no time; give one such as 15s or 2m" in capsys.readouterr().err
 

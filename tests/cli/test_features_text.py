@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftlab.cli.features.text import FeatureView, done_lines, failed_lines, feature_lines, parse_levels
+from kraftlab.cli.features.text import FeatureView, done_lines, failed_lines, feature_lines, levels_above, parse_levels
 from kraftlab.cli.output import BadInput
 from kraftlab.metadata.features import KRAFT_VERSION, SUPPORTED, fresh_levels
 
@@ -57,3 +57,12 @@ def test_what_was_done_and_what_could_not_be_done() -> None:
         "2 out of 2 operation(s) failed.",
     ]
     assert failed_lines("disabled", {"a": 0}, True, "Why.")[0] == "Can not disable a. Why."
+
+
+def test_a_release_lowers_only_levels_that_are_above_its_own() -> None:
+    finalized = {"metadata.version": 30, "transaction.version": 2, "group.version": 1, "kraft.version": 1, "share.version": 0}
+    assert levels_above({"metadata.version": 29, "transaction.version": 2}, finalized) == {
+        "metadata.version": 29,
+        "group.version": 0,
+    }
+    assert levels_above({"metadata.version": 31, "transaction.version": 2, "group.version": 1}, finalized) == {}

@@ -115,12 +115,13 @@ def test_ndjson_has_a_line_for_every_transition(tmp_path: Path) -> None:
         (("--seeds", "2", "--seed", "1"), "give one of --seeds N, --seed S and --plan FILE"),
         (("--seeds", "2", "--trace"), "--trace is for one run"),
         (("--seed", "1", "--write-plan", "x"), "add --shrink"),
-        (("--seed", "1", "--mutant", "nonsense"), "there is no mutant nonsense; there are "),
+        (("--seed", "1", "--mutant", "nonsense"), "there is no mutant nonsense; there are\n  "),
+        (("--seed", "1", "--mutant", "half-flus"), "there is no mutant half-flus; did you mean half-flush?\n"),
         (("--seed", "1", "--faults", "kill,rain"), "there is no fault rain; there are kill, "),
         (("--plan", "/nowhere/plan.json"), "cannot read /nowhere/plan.json"),
         (("--seed", "1", "--faults", "none", "--shrink"), "there is nothing to shrink"),
         (("--metadata", "mutants"), "options of mutants stand behind it, --metadata too"),
-        (("mutants", "--only", "nonsense"), "there is no mutant nonsense; there are "),
+        (("mutants", "--only", "nonsense"), "there is no mutant nonsense; there are\n  "),
     ],
 )
 def test_mistakes_are_told(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:

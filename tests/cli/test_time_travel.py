@@ -291,6 +291,11 @@ def test_the_shell_does_one_command_and_ends(run: Run, lab: Lab) -> None:
     assert (wrong.code, wrong.err.splitlines()[-1]) == (1, "Error: /image/nothing: no such file or directory")
 
 
+@pytest.mark.parametrize("word", ["exit", "quit"])
+def test_the_shell_is_left_by_a_word(run: Run, lab: Lab, word: str) -> None:
+    assert run("metadata-shell", "--metadata-dir", lab.copy, word).code == 0
+
+
 def test_the_shell_reads_commands_from_its_input(run: Run, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("cd /image/cluster\npwd\nls\nfind brokers/1/epoch\nhistory 1\nexit\nls\n"))
     ran = run("metadata-shell", "--metadata-dir", lab.copy)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kraftlab.checking.mutant import MutantDoesNotApply
-from kraftlab.cli.output import Output, json_option
+from kraftlab.cli.output import Output, json_option, unknown_name
 
 from ..command import HarnessError, WrongUse
 from ..mutants.hunt import KILLED, NOT_HERE, SURVIVED, Hunted, hunt_all
@@ -100,7 +100,7 @@ def _chosen(ids: str) -> list[str]:
     names = [name.strip().upper() for name in ids.split(",") if name.strip()]
     unknown = sorted(set(names) - MUTATIONS.keys())
     if unknown:
-        raise WrongUse(f"there is no mutation {', '.join(unknown)}; there are: {', '.join(MUTATIONS)}")
+        raise WrongUse(unknown_name("mutation", unknown[0], MUTATIONS))
     return names or list(MUTATIONS)
 
 
