@@ -21,7 +21,6 @@ from ..stored_batches import Unreadable, stored_records
 
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
 _CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
-_GZIP = 1
 
 
 def batch_line(document: dict[str, object]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -146,8 +147,8 @@ def sim(
     if seeds is not None:
         return _play_many(choice, range(start, start + seeds), jobs, with_coverage, out)
     assert seed is not None, "one of the three is given"
-    with _Trace(ndjson, trace and not as_json) as writer:
-        result = run_seed(seed, **choice._asdict(), **writer.arguments)
+    with _trace(ndjson, trace and not as_json) as arguments:
+        result = run_seed(seed, **choice._asdict(), **arguments)
     replay = sim_text.replay_command(result, chosen_faults=choice.faults)
     return _tell_one(result, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
@@ -224,35 +225,15 @@ def _play_many(choice: Choice, seeds: range, jobs: int | None, with_coverage: bo
 # One seed or plan
 
 
-class _Trace:
-    """Where the lines of one run go: to stdout, to an NDJSON file, both or nowhere."""
-
-    def __init__(self, ndjson: Path | None, to_stdout: bool) -> None:
-        self._path = ndjson
-        self._file: Any = None
-        self._to_stdout = to_stdout
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """For run_seed or run_plan."""
-        arguments: dict[str, Any] = {"write": _write_line if self._to_stdout else None}
-        if self._file is not None:
-            arguments["trace"] = self._file.write
-        return arguments
-
-    def __enter__(self) -> _Trace:
-        if self._path is not None:
-            try:
-                self._file = self._path.open("w", encoding="utf-8")
-            except OSError as error:
-                raise CommandFailed(
-                    f"Error: cannot write {self._path}: {error.strerror}. Give another FILE to --ndjson"
-                ) from error
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._file is not None:
-            self._file.close()
+@contextmanager
+def _trace(ndjson: Path | None, to_stdout: bool) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of run_seed and run_plan for the lines of one run: to stdout, to an NDJSON file, both or nowhere."""
+    arguments: dict[str, Any] = {"write": _write_line if to_stdout else None}
+    if ndjson is None:
+        yield arguments
+        return
+    with ndjson.open("w", encoding="utf-8") as file:
+        yield arguments | {"trace": file.write}
 
 
 def _write_line(line: str) -> None:
@@ -266,13 +247,9 @@ def _load(path: Path, refine: bool) -> Plan:
 
     try:
         plan = decode(path.read_bytes(), str(path))
-        return msgspec.structs.replace(plan, refine=plan.refine or refine)
-    except OSError as error:
-        raise CommandFailed(
-            f"Error: cannot read {path}: {error.strerror}. Make a plan with: kraftlab sim --seed S --shrink"
-        ) from error
     except PlanError as error:
         raise CommandFailed(f"Error: {error}") from error
+    return msgspec.structs.replace(plan, refine=plan.refine or refine)
 
 
 def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace: bool, ndjson: Path | None, *rest: Any) -> int:
@@ -281,8 +258,8 @@ def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace:
     mutants = _mutants_of(plan.world)
     if plan.mutant is not None and plan.mutant not in mutants:
         raise CommandFailed(f"Error: of what the plan plants, {unknown_name('mutant', plan.mutant, mutants)}")
-    with _Trace(ndjson, trace and not out.as_json) as writer:
-        result = run_plan(plan, **writer.arguments)
+    with _trace(ndjson, trace and not out.as_json) as arguments:
+        result = run_plan(plan, **arguments)
     return _tell_one(result, replay, out, with_coverage, trace, *rest)
 
 
@@ -326,7 +303,7 @@ def _shrink(result: SeedResult, out: Output, write_plan: Path | None, write_test
 
     shrunk = shrink(result, partial(run_plan, with_tail=False), lambda line: click.echo(line, err=True))
     path = write_plan or Path(f"seed-{result.seed}.json")
-    _write(path, plans.encode(shrunk.plan).decode())
+    path.write_text(plans.encode(shrunk.plan).decode(), encoding="utf-8")
     out.lines(
         [
             f"shrunk from {len(result.plan.strikes)} strikes to {len(shrunk.plan.strikes)} in {shrunk.runs} runs:",
@@ -336,7 +313,7 @@ def _shrink(result: SeedResult, out: Output, write_plan: Path | None, write_test
         ]
     )
     if write_test is not None:
-        _write(write_test, regression_test(shrunk.plan, shrunk.result.violations[0]))
+        write_test.write_text(regression_test(shrunk.plan, shrunk.result.violations[0]), encoding="utf-8")
         out.lines([f"a regression test is in {write_test}"])
     return {
         "strikes": [[strike.time_us, strike.fault, strike.number] for strike in shrunk.plan.strikes],
@@ -345,13 +322,6 @@ def _shrink(result: SeedResult, out: Output, write_plan: Path | None, write_test
         "plan": str(path),
         "replay": f"kraftlab sim --plan {path}",
     }
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandFailed(f"Error: cannot write {path}: {error.strerror}. Give another FILE") from error
 
 
 # Planted bugs
@@ -417,5 +387,5 @@ def _write_plans(findings: Iterable[Any], folder: Path, out: Output) -> None:
         if finding.evidence is not None:
             shrunk = shrink(finding.evidence, partial(run_plan, with_tail=False))
             path = folder / f"{finding.id}.json"
-            _write(path, plans.encode(shrunk.plan).decode())
+            path.write_text(plans.encode(shrunk.plan).decode(), encoding="utf-8")
             out.lines([f"{path}: {len(shrunk.plan.strikes)} strikes, {shrunk.result.violations[0]}"])

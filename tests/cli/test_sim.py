@@ -118,7 +118,7 @@ def test_ndjson_has_a_line_for_every_transition(tmp_path: Path) -> None:
         (("--seed", "1", "--mutant", "nonsense"), "there is no mutant nonsense; there are\n  "),
         (("--seed", "1", "--mutant", "half-flus"), "there is no mutant half-flus; did you mean half-flush?\n"),
         (("--seed", "1", "--faults", "kill,rain"), "there is no fault rain; there are kill, "),
-        (("--plan", "/nowhere/plan.json"), "cannot read /nowhere/plan.json"),
+        (("--plan", "/nowhere/plan.json"), "cannot use /nowhere/plan.json"),
         (("--seed", "1", "--faults", "none", "--shrink"), "there is nothing to shrink"),
         (("--metadata", "mutants"), "options of mutants stand behind it, --metadata too"),
         (("mutants", "--only", "nonsense"), "there is no mutant nonsense; there are\n  "),
