@@ -1,4 +1,4 @@
-"""Local clusters of real processes. What a node's process needs (`node.py`) is imported without the rest."""
+"""Local clusters of real processes. The code of a node's process (`node.py`) is imported without the rest."""
 
 from __future__ import annotations
 

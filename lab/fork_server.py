@@ -1,16 +1,17 @@
-"""The process from which a local cluster's nodes are forked: it imports their code once, so that each starts in milliseconds.
+"""The process from which a local cluster's nodes are forked. It imports their code once, so that each node starts in
+milliseconds.
 
 Theory of operation. Seven interpreters that import the same modules cost seven times half a second of processor time; one that
 forks costs it once. The server has one thread and no event loop, so a fork of it is clean: no lock is held and no gRPC object
-exists (gRPC is imported, not used). It reads requests from standard input and writes what happens to standard output, both as
-lines of JSON: it forks a node when asked, signals it when asked, and says when it has ended. Only the server reaps, and it
-signals only what it has not reaped, so a signal never reaches a stranger that got the same process id.
+exists (gRPC is imported, not used). It reads requests from standard input and writes events to standard output, both as lines of
+JSON: it forks and signals nodes on request, and reports their ends. Only the server reaps, and it signals only processes that it
+has not reaped, so a signal never reaches a stranger that got the same process id.
 
 A node is a process like any other: a session of its own, its log as standard output and error, and as standard input a pipe that
-only the server holds open. When whoever started the server goes, its standard input ends: it asks the brokers to stop, which hand
-over their leaderships while controllers live, then the controllers, and ends with the last of them and with the mounts of their
-disks; those that take longer than `PATIENCE_S`, by a slow clock for instance, are killed. When the server itself is killed, the
-nodes' pipes close and they stop; the system wakes those that stand still (Linux).
+only the server holds open. When the process that started the server ends, the server's standard input ends. The server then asks
+the brokers to stop, which hand over their leaderships while controllers run, then the controllers, and ends with the last of them
+and with the mounts of their disks. Nodes that take longer than `PATIENCE_S`, for instance with a slow clock, are killed. When the
+server itself is killed, the nodes' pipes close and they stop; the system wakes paused nodes (Linux).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Fork a node, in the network namespace of that path and with the clock of that file if there is one. `request` comes back in
-    the answer.
+    """Fork a node, in the network namespace of that path and with the clock of that file, if given. `request` comes back in the
+    answer.
     """
 
     request: int
@@ -49,7 +50,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Signal(msgspec.Struct, frozen=True, tag="signal"):
-    """Send a signal to a node; one that has ended is left in peace. Answered once sent; SIGSTOP, once the node stands still."""
+    """Send a signal to a node, unless it has ended. Answered once sent; SIGSTOP, once the node is stopped."""
 
     request: int
     pid: int
@@ -57,7 +58,7 @@ class Signal(msgspec.Struct, frozen=True, tag="signal"):
 
 
 class Unmount(msgspec.Struct, frozen=True, tag="unmount"):
-    """Unmount these paths, and no others that were named before, when all nodes have ended. Not answered."""
+    """Unmount these paths, instead of those of former requests, when all nodes have ended. Not answered."""
 
     paths: tuple[str, ...]
 
@@ -72,7 +73,7 @@ class Signalled(msgspec.Struct, frozen=True, tag="signalled"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """`code` is the exit code, or the negative number of the signal that ended it."""
+    """`code` is the exit code, or the negative number of the signal that ended the process."""
 
     pid: int
     code: int
@@ -86,15 +87,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ForkServer:
-    """The server's state: which of its children live. `serve` returns when standard input has ended and they all have."""
+    """State of the server: its running children. `serve` returns when standard input and all children have ended."""
 
     def __init__(self) -> None:
         self._alive: dict[int, str] = {}
         """Roles by process id."""
         self._standing: set[int] = set()
-        """Those that stand still. The system tells of that once: who waits for it again waits for ever."""
+        """Stopped children. The system reports a stop once: a second wait for it would never return."""
         self._becoming: dict[int, int] = {}
-        """Pipes that end when those that were forked hold nothing of the server's any more; none stands still before."""
+        """Pipes that end when a forked child has closed everything of the server's; it is not stopped before."""
         self._stopping = ""
         """The role that was asked to stop."""
         self._kill_at = math.inf
@@ -171,7 +172,7 @@ class ForkServer:
         self._say(Started(request.request, pid))
 
     def _wait_until_own(self, pid: int) -> None:
-        """Until a node that was forked has its own standard streams, and is woken when the server ends; or has ended itself."""
+        """Wait until a forked node has its own standard streams, and is woken when the server ends; or until it has ended."""
         ended = self._becoming.pop(pid, None)
         if ended is not None:
             os.read(ended, 1)
@@ -242,7 +243,7 @@ class ForkServer:
 
 
 def _wake_when_server_ends() -> None:
-    """A node that stands still would never notice, and never end."""
+    """Wake the node with the server's end: a stopped node would never notice it."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 

@@ -1,20 +1,19 @@
-"""What stands on disk for a local cluster: `cluster.json`, one directory per node, its `server.properties`, its formatted
-directories.
+"""Files of a local cluster: `cluster.json`, and per node a directory with its `server.properties` and its formatted directories.
 
     DIR/cluster.json            ids, racks, ports: chosen once, kept for every later start
     DIR/controller-3000/        server.properties, metadata/
     DIR/broker-0/               server.properties, metadata/, d0/, d1/
-    DIR/logs/NODE.log           what the process said
+    DIR/logs/NODE.log           log of the process
 
-The voters of a new cluster live in its log (KIP-853): its controllers are formatted together, with directory ids that stand in
-`cluster.json` until all of them are. A controller whose directory is missing later has lost its disk, or is new: it is formatted
-to follow the quorum, with a directory id of its own, and can be made a voter. Clusters laid out with static voters keep them.
+The voters of a new cluster live in its log (KIP-853): its controllers are formatted together, with directory ids that are in
+`cluster.json` until all of them are formatted. A controller whose directory is missing later has lost its disk, or is new: it is
+formatted as an observer, with a new directory id, and can be made a voter. Clusters with static voters keep them.
 
-Links can be broken on purpose if each node listens on a port of its own while a proxy has the one that others know; the same
-cluster starts with proxies or without, since what the others know stays.
+Links can be broken on purpose if each node listens on a second port while a proxy has the port that other nodes know. The same
+cluster starts with or without proxies, since the known ports stay the same.
 
-Ports are a block of free ones below the range that systems hand out for outgoing connections, so that they are still free later;
-those of another cluster that runs are not free, also where nothing listens at the moment (`ports.py`).
+Ports are a block of free ones below the range that systems use for outgoing connections, so that they are still free later. The
+ports of another running cluster are not free, even while no process listens on them (`ports.py`).
 """
 
 from __future__ import annotations
@@ -45,13 +44,14 @@ _CLAIM_ATTEMPTS = 5
 
 
 class ClusterError(RuntimeError):
-    """The cluster cannot be laid out, started or reached; the text says why and what to do."""
+    """The cluster cannot be laid out, started or reached; the text gives the reason and the next step."""
 
 
 class NodePlan(msgspec.Struct, frozen=True):
     """One node. `role` is "controller" or "broker"; `log_dirs` the number of its log directories.
 
-    Others reach it at `peer_port`. It listens there itself, or at `listen_port` behind a proxy (`links`). `host` is its address.
+    Other nodes reach it at `peer_port`. It listens there itself, or at `listen_port` behind a proxy (`links`). `host` is its
+    address.
     """
 
     node_id: int
@@ -77,20 +77,20 @@ class NodePlan(msgspec.Struct, frozen=True):
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """All that belong to it."""
+        """All ports of the node."""
         return (self.peer_port, self.grpc_port, *(() if self.listen_port is None else (self.listen_port,)))
 
     @property
     def listens(self) -> Endpoint:
-        """Where it listens for other nodes itself."""
+        """The node's own listener for other nodes."""
         return Endpoint(self.host, self.listen_port or self.peer_port)
 
 
 class ClusterPlan(msgspec.Struct, frozen=True):
     """All nodes of a cluster, controllers first.
 
-    `voters_in_log`: they are not static. `unformatted`: the directory ids of its first voters, by node id, until all of them have
-    been formatted.
+    `voters_in_log`: the voters are not static. `unformatted`: the directory ids of the first voters, by node id, until all of
+    them have been formatted.
     """
 
     cluster_id: str
@@ -108,19 +108,19 @@ class ClusterPlan(msgspec.Struct, frozen=True):
         return tuple(node for node in self.nodes if node.role == "broker")
 
     def with_controller(self) -> ClusterPlan:
-        """With one controller more, which has the next id and ports of its own."""
+        """Add a controller with the next id and new ports."""
         ports = free_ports(2)
         node = NodePlan(self.controllers[-1].node_id + 1, "controller", next(ports), next(ports))
         plan = msgspec.structs.replace(self, nodes=(*self.controllers, node, *self.brokers))
         return plan.behind_proxies() if self.nodes[0].listen_port is not None else plan
 
     def behind_proxies(self) -> ClusterPlan:
-        """With a port for every node where it listens itself, so that a proxy can take the one that others know."""
+        """Add a port for every node on which it listens itself, so that a proxy can take the known one."""
         ports = free_ports(len(self.nodes), {port for node in self.nodes for port in (node.peer_port, node.grpc_port)})
         return self._with_nodes(lambda node: node.listen_port or next(ports))
 
     def without_proxies(self) -> ClusterPlan:
-        """With nodes that listen where others know them."""
+        """Let nodes listen on their known ports."""
         return self._with_nodes(lambda node: None)
 
     def _with_nodes(self, listen_port: Callable[[NodePlan], int | None]) -> ClusterPlan:
@@ -128,7 +128,7 @@ class ClusterPlan(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, nodes=nodes)
 
     def at(self, host: Callable[[int], str]) -> ClusterPlan:
-        """With the addresses that this gives for nodes."""
+        """Set the address of each node."""
         nodes = tuple(msgspec.structs.replace(node, host=host(node.node_id)) for node in self.nodes)
         return msgspec.structs.replace(self, nodes=nodes)
 
@@ -138,7 +138,7 @@ class ClusterPlan(msgspec.Struct, frozen=True):
 
 
 def load(directory: Path) -> ClusterPlan | None:
-    """The plan that `directory` holds, None if it holds none. ClusterError if it holds something else under that name."""
+    """Load the plan of `directory`, None if there is none. ClusterError if `cluster.json` is not a valid plan."""
     path = directory / _FILE_NAME
     try:
         plan = read_json(path, ClusterPlan)
@@ -162,8 +162,11 @@ def plan(
     voters_in_log: bool = True,
     cluster_id: str | None = None,
 ) -> ClusterPlan:
-    """The plan of `directory`: the one it holds, which must have the numbers that are given, or a new one (3, 4 and 2 by
-    default; with static voters if not `voters_in_log`; with a random cluster id if none is given)."""
+    """Return the plan of `directory`, or a new one.
+
+    The numbers have to match an existing plan. A new plan has 3 controllers, 4 brokers and 2 log directories by default; static
+    voters if not `voters_in_log`; a random cluster id if none is given.
+    """
     held = load(directory)
     if held is not None:
         for wanted, has, what in zip(
@@ -194,8 +197,8 @@ def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: b
 
 
 def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
-    """`count` ports in a row that nothing listens on, no other cluster has and that are not reserved. ClusterError if no such row
-    is found.
+    """Return `count` unused ports in a row that are neither claimed by another cluster nor reserved. ClusterError if there is no
+    such row.
     """
     for _ in range(_PORT_ATTEMPTS):
         first = random.choice(_PORTS[: len(_PORTS) - count])
@@ -205,8 +208,8 @@ def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
 
 
 def claimed(claims: PortClaims, make: Callable[[], ClusterPlan]) -> ClusterPlan:
-    """The plan that `make` makes, with its ports claimed. If another cluster has one of them it is made again: a new plan then
-    has other ports. ClusterError if it is an old one, whose ports stay.
+    """Make a plan and claim its ports. If another cluster has one of them the plan is made again: a new plan then has other
+    ports. ClusterError for an old plan, whose ports stay the same.
     """
     try:
         plan, attempts = make(), 1
@@ -220,7 +223,7 @@ def claimed(claims: PortClaims, make: Callable[[], ClusterPlan]) -> ClusterPlan:
             plan, attempts = make(), attempts + 1
     except OSError as error:
         where = claims_directory()
-        raise ClusterError(f"cannot lock ports in {where}: {error.strerror}; see to it that you can write there") from error
+        raise ClusterError(f"cannot lock ports in {where}: {error.strerror}; make that directory writable") from error
     return plan
 
 
@@ -264,9 +267,9 @@ def _where_the_controllers_are(plan: ClusterPlan) -> dict[str, str]:
 
 
 def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> ClusterPlan:
-    """Write what is missing: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
+    """Write missing parts: cluster.json, each node's server.properties, formatted directories. ClusterError, ConfigError.
 
-    The plan as it stands then in cluster.json.
+    Return the plan as written in cluster.json.
     """
     try:
         (directory / "logs").mkdir(parents=True, exist_ok=True)
@@ -291,7 +294,7 @@ def write(directory: Path, plan: ClusterPlan, overrides: Mapping[str, str]) -> C
 
 
 def _was_forced(directory: Path, plan: ClusterPlan) -> bool:
-    """Whether a lost majority of static voters was given up: since then the voters live in the log."""
+    """Return True if a lost majority of static voters was given up: since then the voters live in the log."""
     files = (properties_path(directory, node) for node in plan.controllers)
     return any(storage.generation(load_any(path)) > 0 for path in files if path.exists())
 
@@ -306,7 +309,7 @@ def _save(directory: Path, plan: ClusterPlan) -> None:
 
 
 def format_node(directory: Path, plan: ClusterPlan, node: NodePlan) -> None:
-    """Format those of a node's directories that are not formatted. ConfigError."""
+    """Format the unformatted directories of a node. ConfigError."""
     config = load_any(properties_path(directory, node))
     first_voters = ",".join(
         f"{other.node_id}@{other.peer}:{plan.unformatted[other.node_id]}"

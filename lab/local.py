@@ -1,10 +1,10 @@
 """A cluster of real processes on this machine: start, break, restart, stop.
 
-Theory of operation. Nodes are forked from a server that has imported their code (`fork_server.py`); each has a session of its
-own, so that Ctrl-C in a terminal reaches only the parent, which then stops brokers first (they hand over their leaderships while
-controllers still live). When the parent goes, however it goes, the server stops them all: a kill -9 of the parent leaves no
-orphans. One lock per directory keeps a second parent out; another one, which nodes hold until the last has ended, lets the next
-parent wait for them. Readiness is what a client sees: a controller leads and every broker is unfenced.
+Theory of operation. Nodes are forked from a server that has imported their code (`fork_server.py`). Each node has a session of
+its own, so that Ctrl-C in a terminal reaches only the parent, which then stops brokers first (they hand over their leaderships
+while controllers run). When the parent ends, in whatever way, the server stops all nodes: a kill -9 of the parent leaves no
+orphans. One lock per directory keeps a second parent out; another lock, which nodes hold until the last has ended, lets the next
+parent wait for them. A cluster is ready when a client sees a leader and every broker unfenced.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STOP_TIMEOUT_S = 10.0
 
 
 class _Running(NamedTuple):
-    """A node's process, and how much of its log file is older than it."""
+    """A node's process, and the size of its log file when the process began."""
 
     process: NodeProcess
     log_offset: int
@@ -54,11 +54,11 @@ class LocalCluster(ProxiedLinks):
 
     `overrides` are keys of server.properties for every node; a new cluster has its voters in the log (KIP-853) unless
     `voters_in_log` is false, and a random id unless one is given. `allow_chaos` puts proxies on the links between nodes, so that
-    they can be cut and shaped (what happens there by chance follows from `link_seed`), and gives each node a clock that can run
-    wrong. With a `network` the nodes live in that instead of on this machine's loopback address, and it does all that to links;
-    only who is in the network reaches them. `own_disks` gives each node of a new cluster a disk of its own whose power can be
-    taken (root on Linux; node_disks.py). Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and
-    waits until they are ready; leaving stops them. ClusterError says what went wrong and where the log is.
+    they can be cut and shaped (random events there follow from `link_seed`), and gives each node a clock that can run wrong. With
+    a `network` the nodes live in it instead of on this machine's loopback address, and it cuts and shapes their links; only
+    processes in the network reach them. `own_disks` gives each node of a new cluster a disk that can lose its power (root on
+    Linux; node_disks.py). Use as a context manager: `with LocalCluster(path) as cluster:` starts all nodes and waits until they
+    are ready; leaving it stops them. ClusterError gives the reason and the place of the log.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class LocalCluster(ProxiedLinks):
         self.fork_server: ForkServerProcess | None = None
         self._disks = NodeDisks(self.directory, self._server, wanted=own_disks)
         self._clocks: dict[int, ClockFile] | None = {} if allow_chaos else None
-        """By node id, of those that were started; None: nodes go by this machine's."""
+        """Clocks of started nodes, by node id; None: nodes use this machine's clock."""
 
         def planned() -> ClusterPlan:
             shape = controllers, brokers, log_dirs
@@ -107,14 +107,14 @@ class LocalCluster(ProxiedLinks):
         self._started_at = time.monotonic()
 
     def _laid_out(self, plan: ClusterPlan) -> ClusterPlan:
-        """Everything that a plan's nodes need stands on their disks."""
+        """Prepare the disks of a plan's nodes."""
         self._disks.mount(plan.nodes)
         plan = layout.write(self.directory, plan, self._overrides)
         self._disks.sync()
         return plan
 
     def _server(self) -> ForkServerProcess:
-        """What starts nodes, as soon as it is needed."""
+        """The fork server, which is started on first use."""
         if self.fork_server is None:
             self.fork_server = ForkServerProcess([self._nodes_lock.fileno()])
         return self.fork_server
@@ -125,7 +125,7 @@ class LocalCluster(ProxiedLinks):
             self.fork_server = None
 
     def _release(self) -> None:
-        """The directory and the ports can be another's."""
+        """Release the directory and the ports."""
         try:
             self._disks.unmount()
         finally:
@@ -133,7 +133,7 @@ class LocalCluster(ProxiedLinks):
             self._nodes_lock.close()
             self._lock.close()
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------------------------------------
 
     @property
     def disks(self) -> Mapping[int, PoweredDisk]:
@@ -174,7 +174,7 @@ class LocalCluster(ProxiedLinks):
         return self.directory / self.node(node_id).name / "metadata"
 
     def log_path(self, node_id: int) -> Path:
-        """Where a node's process writes its log."""
+        """The log file of a node's process."""
         return layout.log_path(self.directory, self.node(node_id))
 
     def pid(self, node_id: int) -> int | None:
@@ -183,7 +183,7 @@ class LocalCluster(ProxiedLinks):
         return running.process.pid if running is not None and running.process.code is None else None
 
     def endpoints(self) -> dict[str, object]:
-        """What a person or a script needs to know to use the cluster, ready for JSON."""
+        """Addresses, ids and paths that a person or a script needs to use the cluster, ready for JSON."""
         return {
             "cluster_id": self.cluster_id,
             "data": str(self.directory),
@@ -205,13 +205,13 @@ class LocalCluster(ProxiedLinks):
         }
 
     def admin(self, *, timeout_ms: int = 30_000) -> AdminClient:
-        """A new client of this cluster; the caller closes it."""
+        """Make a client of this cluster; the caller closes it."""
         return AdminClient(self.bootstrap_servers, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
 
     # -- starting --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start every node that does not run. Controllers first: the quorum elects while brokers still load."""
+        """Start every node that does not run. Controllers come first: the quorum elects while brokers still load."""
         self._started_at = time.monotonic()
         self._start_nodes([node for node in self.plan.nodes if self.pid(node.node_id) is None])
 
@@ -241,7 +241,7 @@ class LocalCluster(ProxiedLinks):
             server.give_up(begun)
 
     def _clock_file(self, node: NodePlan) -> str:
-        """Where a node finds its clock, "" if it goes by this machine's."""
+        """Path of a node's clock, "" if it uses this machine's."""
         if self._clocks is None:
             return ""
         if node.node_id not in self._clocks:
@@ -249,10 +249,10 @@ class LocalCluster(ProxiedLinks):
         return str(self._clocks[node.node_id].path)
 
     def wait_ready(self, timeout_s: float = 30.0) -> float:
-        """Wait until a controller leads, every node that runs says that it serves, and brokers are unfenced; seconds since
-        `start`. ClusterError.
+        """Wait until a controller leads, every running node serves, and brokers are unfenced; return seconds since `start`.
+        ClusterError.
 
-        Metadata alone would not do: it remembers brokers as unfenced that were killed a moment ago and are only starting.
+        The metadata alone is not enough: brokers that were killed a moment ago, and are only starting, are still unfenced there.
         """
         deadline = time.monotonic() + timeout_s
         state = "no controller answers"
@@ -277,7 +277,7 @@ class LocalCluster(ProxiedLinks):
                 time.sleep(_POLL_S)
 
     def serves(self, node_id: int) -> bool:
-        """Whether a node's newest process has said in its log that it serves."""
+        """Return True if a node's newest process has logged that it is ready."""
         name = self.node(node_id).name.replace("-", " ")
         return f" {name} ready: " in self._log_of_newest(node_id)
 
@@ -288,10 +288,10 @@ class LocalCluster(ProxiedLinks):
     def last_words(self, node_id: int) -> str:
         """The last line that a node's newest process wrote."""
         lines = self._log_of_newest(node_id).strip().splitlines()
-        return lines[-1] if lines else f"it said nothing; see {self.log_path(node_id)}"
+        return lines[-1] if lines else f"its log is empty; see {self.log_path(node_id)}"
 
     def _log_of_newest(self, node_id: int) -> str:
-        """What a node's newest process has written so far."""
+        """Log of a node's newest process."""
         running = self._running.get(node_id)
         try:
             with open(self.log_path(node_id), "rb") as log:
@@ -301,14 +301,14 @@ class LocalCluster(ProxiedLinks):
             return ""
 
     def exited(self) -> dict[int, int]:
-        """Exit codes of the nodes that were started and have ended by themselves."""
+        """Exit codes of started nodes that have ended by themselves."""
         codes = {node_id: running.process.code for node_id, running in list(self._running.items())}
         return {node_id: code for node_id, code in codes.items() if code is not None}
 
-    # -- who votes -------------------------------------------------------------------------------------------------------
+    # -- voters ----------------------------------------------------------------------------------------------------------
 
     def add_controller(self) -> int:
-        """Lay out one controller more, which is not started; its id. ClusterError if the voters are static."""
+        """Lay out one more controller, which is not started; return its id. ClusterError if the voters are static."""
         if not self.plan.voters_in_log:
             raise ClusterError(f"{self.directory} was laid out with static voters, which do not change; use a new directory")
         plan = layout.claimed(self._claims, lambda: self.plan.with_controller().at(self._host))
@@ -317,11 +317,11 @@ class LocalCluster(ProxiedLinks):
         return self.plan.controllers[-1].node_id
 
     def join(self, node_id: int, timeout_ms: int = 15_000) -> None:
-        """Make a controller that runs a voter. ApiError, ClusterUnreachable."""
+        """Make a running controller a voter. ApiError, ClusterUnreachable."""
         config = load_controller(layout.properties_path(self.directory, self.node(node_id)))
         voter = own_voter(config)
         with self.admin(timeout_ms=timeout_ms) as client:
-            client.describe_quorum()  # finds the leader, so that no node is asked that has just begun, and may begin anew
+            client.describe_quorum()  # finds the leader, so that the request does not go to a node that has just started
             client.add_raft_voter(node_id, to_text(voter.key.directory_id), voter.endpoints)
 
     def leave(self, node_id: int, timeout_ms: int = 15_000) -> None:
@@ -331,14 +331,14 @@ class LocalCluster(ProxiedLinks):
             client.remove_raft_voter(node_id, voters.get(node_id, to_text(LOST)))
 
     def wipe_controller(self, node_id: int) -> None:
-        """Put an empty disk into a controller that does not run: formatted anew, with another directory id."""
+        """Put an empty disk into a stopped controller: format it again, with another directory id."""
         if self.pid(node_id) is not None:
             raise ClusterError(f"{self.node(node_id).name} runs; stop it first")
         shutil.rmtree(self.metadata_dir(node_id))
         layout.format_node(self.directory, self.plan, self.node(node_id))
 
     def force_standalone(self, node_id: int) -> None:
-        """Make a controller that does not run the only voter of the cluster, whatever the others hold. ConfigError."""
+        """Make a stopped controller the only voter of the cluster, whatever the others hold. ConfigError."""
         with forcing(load_controller(layout.properties_path(self.directory, self.node(node_id)))) as work:
             work.carry_out()
         self.plan = layout.write(self.directory, self.plan, self._overrides)
@@ -346,13 +346,13 @@ class LocalCluster(ProxiedLinks):
     # -- breaking and stopping -------------------------------------------------------------------------------------------
 
     def kill_node(self, node_id: int) -> None:
-        """kill -9, and waits until the process is gone."""
+        """Kill -9, and wait until the process is gone."""
         self._signal(node_id, signal.SIGKILL)
         self._reap(node_id, _STOP_TIMEOUT_S)
 
     def lose_power(self, node_ids: Iterable[int]) -> None:
-        """These nodes are gone at once, and with them all that their disks had not synced. ClusterError if one has no disk of its
-        own: then nothing was done.
+        """Kill these nodes, and drop all writes that their disks had not synced. ClusterError if one has no disk of its own: then
+        nothing was done.
         """
         disks = {node_id: self._powered(node_id) for node_id in node_ids}
         try:
@@ -365,7 +365,7 @@ class LocalCluster(ProxiedLinks):
                 self.kill_node(node_id)
 
     def restore_power(self, node_id: int) -> None:
-        """The disk can be used again, if it is the node's own; the node is not started. ClusterError."""
+        """Mount the node's own disk again, if it has one; the node is not started. ClusterError."""
         disk = self.disks.get(node_id)
         if disk is not None:
             disk.restore_power()
@@ -374,16 +374,16 @@ class LocalCluster(ProxiedLinks):
         disk = self.disks.get(node_id)
         if disk is None:
             raise ClusterError(
-                f"{self.node(node_id).name} has no disk of its own whose power could be taken; as root, start a new cluster: "
+                f"{self.node(node_id).name} has no disk of its own that could lose its power; as root, start a new cluster: "
                 "kraftlab up --allow-chaos --own-disks --data DIR"
             )
         return disk
 
     def clock(self, node_id: int) -> ClockFile:
-        """The clock of a node that was started. ClusterError if it goes by this machine's, which is everybody's."""
+        """The clock of a node that was started. ClusterError if it uses this machine's clock, which all nodes share."""
         if self._clocks is None or node_id not in self._clocks:
             raise ClusterError(
-                f"{self.node(node_id).name} goes by the clock of everybody; start the cluster with allow_chaos "
+                f"{self.node(node_id).name} uses this machine's clock; start the cluster with allow_chaos "
                 "(kraftlab up --allow-chaos)"
             )
         return self._clocks[node_id]
@@ -417,7 +417,7 @@ class LocalCluster(ProxiedLinks):
             self.kill_node(node_id)
 
     def close(self) -> None:
-        """Stop every node and gives the directory free."""
+        """Stop every node and release the directory."""
         try:
             self.stop()
         except BaseException:

@@ -1,7 +1,7 @@
-"""The locks of a cluster's directory: one says that somebody runs the cluster, and keeps a second one out; the other that nodes
-of it live, which outlive whoever ran it and was killed by some seconds.
+"""The locks of a cluster's directory. One is held by the process that runs the cluster, and keeps a second one out. The other is
+held by the nodes, which outlive a killed parent by some seconds.
 
-Who only looks does not keep anybody out, as with ports (`ports.py`).
+A process that only looks keeps no other out, as with ports (`ports.py`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .ports import is_locked
 _FILE_NAME = "cluster.lock"
 _NODES_FILE_NAME = "nodes.lock"
 LEFT_WITHIN_S = 30.0
-"""The fork server of a cluster that was killed gives brokers 10 seconds to stop, and then controllers as many."""
+"""The fork server of a killed cluster gives brokers 10 seconds to stop, and then controllers as many."""
 _POLL_S = 0.05
 
 
 def lock(directory: Path) -> IO[bytes]:
-    """Held until it is closed; the directory is made if it is not there. ClusterError."""
+    """Take the lock, held until it is closed; the directory is made if necessary. ClusterError."""
     if directory.exists() and not directory.is_dir():
         raise ClusterError(f"{directory} is not a directory; choose another one")
     try:
@@ -38,16 +38,15 @@ def lock(directory: Path) -> IO[bytes]:
 
 
 def lock_of_nodes(directory: Path) -> IO[bytes]:
-    """Held until all have closed it, or ended, who have it: this process and those that inherit it. Waits for the nodes of a
-    cluster that was killed. ClusterError.
+    """Take the lock of the nodes, held by this process and by those that inherit it until all have closed it or ended. Waits for
+    the nodes of a killed cluster. ClusterError.
     """
     try:
         file = open(directory / _NODES_FILE_NAME, "ab")  # noqa: SIM115 (held as long as any node lives)
         if not _locked_in_time(file, fcntl.LOCK_EX):
             file.close()
             raise ClusterError(
-                f"nodes of a cluster that was killed have not left {directory} within {LEFT_WITHIN_S:g} s; end them, or use "
-                "another directory"
+                f"nodes of a killed cluster still use {directory} after {LEFT_WITHIN_S:g} s; end them, or use another directory"
             )
     except OSError as error:
         raise ClusterError(f"cannot use {directory}: {error.strerror}; choose a directory that can be written") from error
@@ -55,7 +54,7 @@ def lock_of_nodes(directory: Path) -> IO[bytes]:
 
 
 def is_left(directory: Path) -> bool:
-    """Whether no node of a cluster lives there; waits for those that are ending."""
+    """Return True if no node of a cluster lives there; wait for nodes that are ending."""
     try:
         with open(directory / _NODES_FILE_NAME, "rb") as file:
             return _locked_in_time(file, fcntl.LOCK_SH)
@@ -73,7 +72,7 @@ def _locked_in_time(file: IO[bytes], kind: int) -> bool:
 
 
 def is_in_use(directory: Path) -> bool:
-    """Whether somebody runs a cluster there."""
+    """Return True if a process runs a cluster there."""
     try:
         with open(directory / _FILE_NAME, "rb") as file:
             return not is_locked(file, fcntl.LOCK_SH)

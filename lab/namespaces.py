@@ -1,9 +1,9 @@
-"""Network namespaces of Linux: networks that processes of this machine have to themselves.
+"""Network namespaces of Linux: private networks of processes of this machine.
 
-Theory of operation. A namespace is part of a thread, not of a process: what a thread makes (sockets, threads, processes) belongs
-where the thread was at that moment, and stays there. So a process moves as a whole only while it has one thread. A namespace is
-named by a path under `/proc`, and is gone when nobody is in it and nobody holds such a file open. Moving takes root; who is not
-can become root of a user namespace, and of the networks that are made in that.
+Theory of operation. A namespace belongs to a thread, not to a process: sockets, threads and processes that a thread makes belong
+to its namespace at that moment, and stay there. So a process moves as a whole only while it has one thread. A namespace is named
+by a path under `/proc`, and is gone when no thread is in it and no process holds such a file open. Moving takes root; a process
+without it can become root of a user namespace, and of the networks that are made there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 from pathlib import Path
 
 OWN = "/proc/self/ns/net"
-"""Where the first thread of a process is."""
+"""The namespace of a process's first thread."""
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
 
 def enter(path: str) -> None:
-    """Move this thread into the namespace that the path names. OSError."""
+    """Move this thread into the namespace of that path. OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _call("setns", path, descriptor, _CLONE_NEWNET)
@@ -29,12 +29,12 @@ def enter(path: str) -> None:
 
 
 def enter_new() -> None:
-    """Move this thread into a namespace of its own, in which nothing is but a loopback device that is down. OSError."""
+    """Move this thread into a new namespace, which has only a loopback device that is down. OSError."""
     _call("unshare", None, _CLONE_NEWNET)
 
 
 def become_root() -> None:
-    """Move this process, which has one thread, into a user namespace where it is root; outside it stays who it is. OSError."""
+    """Move this process, which has one thread, into a user namespace where it is root; outside it keeps its user. OSError."""
     user, group = os.geteuid(), os.getegid()
     _call("unshare", None, _CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
@@ -42,12 +42,12 @@ def become_root() -> None:
 
 
 def is_alone() -> bool:
-    """Whether this process has one thread, so that it moves as a whole."""
+    """Return True if this process has one thread, so that it moves as a whole."""
     return len(os.listdir("/proc/self/task")) == 1
 
 
 def socket_in(path: str, kind: socket.SocketKind) -> socket.socket:
-    """An IPv4 socket in that namespace, for whoever is elsewhere. OSError."""
+    """Make an IPv4 socket in that namespace, for a caller in another one. OSError."""
     made: list[socket.socket | OSError] = []
 
     def make() -> None:

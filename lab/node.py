@@ -1,7 +1,7 @@
 """A node's process: `kraftlab controller --config F`, `kraftlab broker --config F`.
 
-Start time counts, since a cluster is seven of these: nothing is imported here that the node itself does not need, and the garbage
-collector rests while modules load.
+Start time counts, since a cluster starts seven nodes: only modules of the node itself are imported, and the garbage collector is
+off meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATIENCE_S = 10.0
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Run the node until it is stopped: exit code 0 after a graceful stop, 1 after a fatal error (one line says which)."""
+    """Run the node until it is stopped: exit code 0 after a graceful stop, 1 after a fatal error (printed as one line)."""
     parser = _ArgumentParser(
         prog=f"kraftlab {arguments[0]}" if arguments[:1] and arguments[0] in ROLES else "kraftlab",
         description="Runs one node in the foreground. SIGTERM or Ctrl-C stops it gracefully.",
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 class _ArgumentParser(argparse.ArgumentParser):
-    """Usage errors read and end as those of every other command; argparse's own exit code means 'in progress' here."""
+    """Prints usage errors, and ends, like every other command; argparse's own exit code means 'in progress' here."""
 
     def error(self, message: str) -> NoReturn:
         print(f"Error: {message}\nSee: {self.prog} --help", file=sys.stderr)
@@ -49,7 +49,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[None]]]:
-    """Import a role's code: what reads its configuration, and what runs it."""
+    """Import a role's code; return the functions that read its configuration and run it."""
     if role == "controller":
         from kraftlab.config.models import load_controller
         from kraftlab.controller.main import run as run_controller
@@ -62,8 +62,8 @@ def load(role: str) -> tuple[Callable[[str], Any], Callable[[Any], Awaitable[Non
 
 
 def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "") -> int:
-    """Run a node in this process and returns its exit code; a fatal error is printed as one line. With a `clock_file` it goes by
-    the clock that is in there (steered_clock.py).
+    """Run a node in this process and return its exit code; a fatal error is printed as one line. With a `clock_file` the node
+    uses the clock in that file (steered_clock.py).
     """
     import trio
 
@@ -94,7 +94,7 @@ def run(role: str, path: str, *, until_stdin_closes: bool, clock_file: str = "")
 
 
 def _clock(file: str) -> Clock | None:
-    """None: this machine's."""
+    """The clock in the file; None: this machine's."""
     if not file:
         return None
     from .steered_clock import SteeredClock
@@ -103,7 +103,7 @@ def _clock(file: str) -> Clock | None:
 
 
 def _stop_when_stdin_closes() -> None:
-    """The parent is gone: stop gracefully, or at least stop."""
+    """Stop gracefully when the parent ends, or at least stop."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

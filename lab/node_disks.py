@@ -3,9 +3,9 @@
     DIR/disks/NODE.image        an ext4, as a file that grows with what is written
     DIR/NODE/                   where it is mounted while the cluster runs
 
-A cluster that was laid out like that has its disks for good: each start mounts them, and needs root for that. They are
-unmounted with the last of its processes, however those end: the fork server sees to it, which outlives a parent that was killed
-and hears of each disk before that is mounted. If both were killed, the next start of the cluster does.
+A cluster with such disks always keeps them: each start mounts them, and needs root for that. They are unmounted with the last of
+its processes, however those end: by the fork server, which outlives a killed parent and learns of each disk before that is
+mounted. If both were killed, the next start of the cluster unmounts them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIRECTORY = "disks"
 
 class NodeDisks:
     """Disks of the cluster in `directory`; none unless it was laid out with them, or is new and they are `wanted`. `server` is
-    asked for as soon as one is to be mounted.
+    called before one is mounted.
     """
 
     def __init__(self, directory: Path, server: Callable[[], ForkServerProcess], *, wanted: bool) -> None:
@@ -43,7 +43,7 @@ class NodeDisks:
         return self._directory / _DIRECTORY
 
     def mount(self, nodes: Iterable[NodePlan]) -> None:
-        """Make or mounts the disks of these nodes, of which none runs. ClusterError."""
+        """Make or mount the disks of these nodes, which do not run. ClusterError."""
         if not self.are_used:
             return
         for node in nodes:
@@ -58,9 +58,9 @@ class NodeDisks:
             is_new = not disk.image.exists()
             if is_new and disk.path.exists() and any(disk.path.iterdir()):
                 raise ClusterError(
-                    f"{disk.path} is no disk of its own, so its power cannot be taken; use a new directory, or start it as before"
+                    f"{disk.path} is not a disk of its own and cannot lose its power; use a new directory, or omit --own-disks"
                 )
-            # Noted first: who is interrupted while it is mounted has it to unmount, or the server if he is killed.
+            # Noted first: a caller that is interrupted during the mount unmounts it, or the server after a kill.
             self.by_node[node.node_id] = disk
             server.unmount_in_the_end(each.path for each in self.by_node.values())
             if is_new:
@@ -83,12 +83,12 @@ class NodeDisks:
             raise
 
     def sync(self) -> None:
-        """Write everything to the disks, as it was before a machine loses its power."""
+        """Write everything to the disks, as an idle machine would have before it loses its power."""
         for disk in self.by_node.values():
             disk.sync()
 
     def unmount(self) -> None:
-        """Whatever is mounted still. ClusterError about those that are in use, when the others are unmounted."""
+        """Unmount all disks. ClusterError about those that are in use, when the others are unmounted."""
         faults: list[str] = []
         for disk in self.by_node.values():
             try:

@@ -1,13 +1,13 @@
-"""Whose a port is while nothing listens there: claims of the clusters of one user.
+"""Claims of the clusters of one user on their ports, also while no process listens there.
 
-Theory of operation. The process that runs a cluster holds a lock (flock) on one file for each port of its plan, from before
-anything listens until the cluster is closed. So no other cluster takes the port of a node that is down. The kernel gives locks
-free however the process ends. Files stay where they are, since removing one would let two processes lock two files of one name;
-they say who had the port last. Who only looks takes a shared lock for a moment: others who look see past it, and who wants the
-port itself waits until that is over, so that nobody is refused a port that no cluster has.
+Theory of operation. The process that runs a cluster holds a lock (flock) on one file for each port of its plan, from before a
+node listens until the cluster is closed. So no other cluster takes the port of a node that is down. The kernel frees the locks
+however the process ends. The files stay, since removing one would let two processes lock two files of one name; they hold the
+last owner of the port. A process that only looks takes a shared lock for a moment: other lookers see past it, and a process that
+wants the port itself waits until the look is over, so that no claim is refused for a port that is free.
 
-A claim keeps out clusters of the same user on this machine, nothing else: ports are taken from a range that systems do not hand
-out, and whoever binds one of them by number gets it.
+A claim keeps out clusters of the same user on this machine, nothing else: ports are taken from a range that systems do not
+assign, and any process that binds one by number gets it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from typing import IO
 
 
 def claims_directory() -> Path:
-    """Of this user, wherever a process runs and whatever its environment says."""
+    """The directory of this user's claims, the same for every process and environment."""
     return Path(f"/tmp/kraftlab-{os.getuid()}/ports")
 
 
 class PortClaims:
-    """Of one cluster, which runs on the directory `owner`. OSError where locks cannot be had."""
+    """Claims of one cluster, which runs on the directory `owner`. OSError where locks are not available."""
 
     def __init__(self, owner: Path) -> None:
         self._owner = owner
         self._held: dict[int, IO[bytes]] = {}
 
     def take(self, ports: Iterable[int]) -> int | None:
-        """Claim all of them, or none: then the first that another cluster has. What this one has already stays its own."""
+        """Claim all ports, or none: then return the first that another cluster has. Ports that this cluster has already count as
+        claimed.
+        """
         taken: dict[int, IO[bytes]] = {}
         for port in ports:
             if port in self._held or port in taken:
@@ -51,24 +53,24 @@ class PortClaims:
         return None
 
     def close(self) -> None:
-        """Give all of them free."""
+        """Release all ports."""
         _release(self._held.values())
         self._held.clear()
 
 
 def is_claimed(port: int) -> bool:
-    """Whether a cluster that runs has it."""
+    """Return True if a running cluster has the port."""
     with _opened(port) as file:
         return not is_locked(file, fcntl.LOCK_SH)
 
 
 def owner_of(port: int) -> str:
-    """The directory of the cluster that claimed it last."""
+    """The directory of the cluster that claimed the port last."""
     return os.fsdecode((claims_directory() / str(port)).read_bytes())
 
 
 def _opened(port: int) -> IO[bytes]:
-    """The file of a port; its lock ends when it is closed."""
+    """Open the file of a port; its lock ends when it is closed."""
     directory = claims_directory()
     directory.parent.mkdir(mode=0o700, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
@@ -78,7 +80,7 @@ def _opened(port: int) -> IO[bytes]:
 
 
 def is_locked(file: IO[bytes], kind: int) -> bool:
-    """Whether the lock was free, and is this file's now instead of what it had."""
+    """Return True if the lock was free; then this file has it instead of its former lock."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

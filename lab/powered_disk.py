@@ -1,8 +1,8 @@
-"""A disk whose power can be taken: an ext4 of its own in a file, mounted by a loop device.
+"""A disk that can lose its power: an ext4 in a file, mounted by a loop device.
 
 Theory of operation. The ioctl EXT4_IOC_SHUTDOWN with the flag "without writing the log" stops a file system within an instant:
-nothing that was not synced reaches its disk any more, and processes with open files get EIO from then on. That is what a loss of
-power leaves, torn files and names included. Mounting it again replays its journal, as after a reboot. Only root may do this.
+data that were not synced never reach its disk, and processes with open files get EIO from then on. That is the state after a loss
+of power, torn files and names included. Mounting it again replays its journal, as after a reboot. Only root may do this.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PoweredDisk:
         self._is_shut_down = False
 
     def format(self, size_mib: int) -> None:
-        """Make an empty disk and mount it. The file takes as much space as is written; it has its name once it can be mounted.
+        """Make an empty disk and mount it. The file takes as much space as is written; it gets its name once it can be mounted.
         ClusterError.
         """
         self.path.mkdir(parents=True, exist_ok=True)
@@ -64,8 +64,8 @@ class PoweredDisk:
         run("sync", "--file-system", str(self.path))
 
     def lose_power(self) -> None:
-        """Lose everything that is not on the disk now. OSError. ClusterError if it is not mounted: the power of the file system
-        below would be taken, which is the machine's own.
+        """Lose all data that are not on the disk. OSError. ClusterError if it is not mounted: otherwise the file system below
+        would lose its power, which is the machine's own.
         """
         if not self.is_mounted:
             raise ClusterError(f"{self.path} has no power: nothing is mounted there")
@@ -83,7 +83,7 @@ class PoweredDisk:
         self._is_shut_down = False
 
     def unmount(self) -> None:
-        """Unmount the disk if it is mounted; processes that are ending are waited for. ClusterError."""
+        """Unmount the disk if it is mounted; wait for processes that are ending. ClusterError."""
         deadline = time.monotonic() + _UNMOUNTED_WITHIN_S
         while self.is_mounted:
             try:

@@ -31,7 +31,7 @@ def exit_text(code: int) -> str:
 
 
 class NodeProcess:
-    """A node's process. `code` is None while it runs, else its exit code or the negative number of the signal that ended it."""
+    """A node's process. `code`: None while it runs, then its exit code or the negative number of the signal that ended it."""
 
     def __init__(self, server: ForkServerProcess, pid: int) -> None:
         self._server = server
@@ -40,18 +40,18 @@ class NodeProcess:
         self.ended = threading.Event()
 
     def signal(self, number: int) -> None:
-        """Send a signal if the process still runs; after SIGSTOP it stands still when this returns."""
+        """Send a signal if the process still runs; after SIGSTOP it is stopped when this returns."""
         if self.code is None:
             self._server.signal(self.pid, int(number))
 
     def wait(self, timeout_s: float) -> bool:
-        """True if it ended in time."""
+        """Return True if it ended in time."""
         return self.ended.wait(timeout_s)
 
 
 class ForkServerProcess:
-    """Starts the server when made; it and all nodes have these `descriptors` as well. Thread-safe. `close` ends it with every
-    node that still runs.
+    """The server, started when made; it and all nodes inherit these `descriptors`. Thread-safe. `close` ends it with every node
+    that still runs.
     """
 
     def __init__(self, descriptors: Collection[int] = ()) -> None:
@@ -73,26 +73,24 @@ class ForkServerProcess:
         self._reader.start()
 
     def begin(self, role: str, config: str, log: str, namespace: str = "", clock: str = "") -> int:
-        """Ask for a node and returns at once; `collect` gives its process."""
+        """Ask for a node and return at once; `collect` returns its process."""
         number = next(self._numbers)
         self.send(Start(number, role, config, log, namespace, clock))
         return number
 
     def collect(self, number: int) -> NodeProcess:
-        """The process that was asked for. ClusterError if the server is gone, or this machine has no time for it."""
+        """Return the requested process. ClusterError if the server is gone, or did not start the node in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._gone or number in self._started, START_TIMEOUT_S)
             process = self._started.pop(number, None)
         if process is not None:
             return process
         if self._gone:
-            raise ClusterError("the process that starts nodes has ended; its message stands above")
-        raise ClusterError(
-            f"no node was started within {START_TIMEOUT_S:g} s; is this machine so busy? Try again when it has time"
-        )
+            raise ClusterError("the process that starts nodes has ended; see its message above")
+        raise ClusterError(f"no node was started within {START_TIMEOUT_S:g} s; this machine may be too busy. Try again later")
 
     def give_up(self, numbers: Iterable[int]) -> None:
-        """Nodes that were asked for and not collected are killed, also those that start later."""
+        """Kill nodes that were requested and not collected, also those that start later."""
         for number in numbers:
             with self._changed:
                 process = self._started.pop(number, None)
@@ -111,13 +109,13 @@ class ForkServerProcess:
 
     @property
     def lifeline(self) -> int:
-        """A descriptor: as long as anybody has it open, this process lives in the eyes of the server."""
+        """A descriptor: while any process has it open, this process counts as alive for the server."""
         assert self.process.stdin is not None, "it is a pipe"
         return self.process.stdin.fileno()
 
     def unmount_in_the_end(self, paths: Iterable[Path]) -> None:
-        """However this process ends: the server unmounts these paths, and no others that were named before, when it has ended and
-        all nodes too. Whoever mounts them later has the lifeline.
+        """Let the server unmount these paths, instead of those of former calls, when this process and all nodes have ended. A
+        process that mounts them later inherits the lifeline.
         """
         self.send(Unmount(tuple(map(str, paths))))
 
@@ -157,7 +155,7 @@ class ForkServerProcess:
         process.ended.set()
 
     def close(self, timeout_s: float = 15.0) -> None:
-        """End the server; nodes that run are asked to stop and the server waits for them."""
+        """End the server; it asks running nodes to stop and waits for them."""
         assert self.process.stdin is not None, "it is a pipe"
         with self._changed, contextlib.suppress(BrokenPipeError):  # of a server that was killed
             self.process.stdin.close()

@@ -1,4 +1,4 @@
-"""What a local cluster can do to the links between its nodes, if it was started to allow that."""
+"""Faults of the links between the nodes of a local cluster, if it was started with allow_chaos."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ProxiedLinks:
     """Part of `LocalCluster`. Links are directed and named by node ids; methods may be called from any thread.
 
-    In a network of the cluster's own, what is said of messages here is true of packets, and `links/network.py` says what of it.
+    In a network of the cluster's own, faults apply to packets instead of messages; see `links/network.py`.
     """
 
     plan: ClusterPlan
@@ -29,23 +29,25 @@ class ProxiedLinks:
 
     @property
     def links_are_proxied(self) -> bool:
-        """Whether there are proxies between the nodes: the cluster was made with `allow_chaos`."""
+        """True if there are proxies between the nodes: the cluster was made with `allow_chaos`."""
         return all(node.listen_port is not None for node in self.plan.nodes)
 
     def cut(self, source: int, target: int, *, reset: bool = False) -> None:
-        """What `source` sends to `target` waits from now on, requests and answers; or its connections break, with `reset`."""
+        """Hold every message from `source` to `target` from now on, requests and answers; with `reset`, break its
+        connections.
+        """
         self.cut_all([(source, target)], reset=reset)
 
     def heal(self, source: int, target: int, *, drop: bool = False) -> None:
-        """Messages get through again and as they are; those that waited come late, or are lost with `drop`."""
+        """Clear the link; held messages come late, or are lost with `drop`."""
         self.heal_links([(source, target)], drop=drop)
 
     def shape(self, source: int, target: int, shape: LinkShape) -> None:
-        """Delay, loses, doubles or reorders what `source` sends to `target` from now on; a cut link stays cut."""
+        """Delay, lose, double or reorder messages from `source` to `target` from now on; a cut link stays cut."""
         self.shape_links([(source, target)], shape)
 
     def heal_all(self, *, drop: bool = False) -> None:
-        """Every link is as it was at first. Does nothing in a cluster whose links cannot be changed."""
+        """Clear every link. Does nothing in a cluster whose links cannot be changed."""
         control = self._network or self._proxies
         if control is not None:
             control.heal_all(drop=drop)
@@ -63,7 +65,7 @@ class ProxiedLinks:
         self._of(links).shape(links, shape)
 
     def what_cuts_do(self, *, reset: bool = False) -> str:
-        """What becomes of what is sent over a link that is cut, for people."""
+        """Effect of a cut on messages, for people."""
         if reset:
             return "connections break"
         if self._network is None:
@@ -71,7 +73,7 @@ class ProxiedLinks:
         return "packets wait" if self._network.holds else "packets are lost"
 
     def links_status(self) -> list[LinkStatus]:
-        """The links that are not as they were at first. Networks do not tell."""
+        """The links with faults. Networks do not report theirs."""
         return self._proxies.status() if self._proxies is not None else []
 
     def _host(self, node_id: int) -> str:
@@ -93,7 +95,7 @@ class ProxiedLinks:
         return self._proxies
 
     def _start_proxies(self) -> None:
-        """Serve the nodes that are not served yet. One whose port is in use is tried again each second, with a warning."""
+        """Start missing proxies. One whose port is in use tries again each second, with a warning."""
         if not self.links_are_proxied:
             return
         from .links.proxies import LinkProxies

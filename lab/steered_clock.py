@@ -1,9 +1,9 @@
-"""The clock of a node that can be made to run wrong: one file says how, one process reads it, another writes it.
+"""A node's clock that can run wrong: one process writes it to a file, another reads it.
 
-Theory of operation. The file holds a moment of this machine's monotonic clock, which both sides read, what the node's clock
-showed then, and the rate at which it has run since; a counter before and behind tells a reader that it met a write. The node's
-event loop goes by what the file says, so that everything that waits there waits by a wrong clock; it looks at least every
-`NOTICED_WITHIN_S`, since nobody tells it of a change. The clock never goes back, as a machine's monotonic one does not.
+Theory of operation. The file holds a moment of this machine's monotonic clock, which both sides read, the time that the node's
+clock showed then, and the rate at which it has run since. A counter before and after them lets a reader notice a concurrent
+write. The node's event loop uses the clock in the file, so that every wait in the node follows the wrong clock; it reads the file
+at least every `NOTICED_WITHIN_S`, since it gets no notice of a change. The clock never goes back, like a machine's monotonic one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAYOUT = struct.Struct("<QdddQ")
 
 
 class ClockFile:
-    """The writer's side; one thread at a time. It begins as the machine's clock; who reads an older one goes on with that."""
+    """The writer's side; one thread at a time. It begins as the machine's clock; a reader of a former file keeps that one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class ClockFile:
         self.rate = 1.0
 
     def run_at(self, rate: float) -> None:
-        """ClusterError unless it goes on, and not beyond all measure."""
+        """Change the rate. ClusterError unless it is from 0.001 to 1000."""
         if not 0.001 <= rate <= 1000:
             raise ClusterError(f"a clock runs at 0.001 to 1000 times the rate of others, not at {rate:g}")
         self._anchor(0.0)
@@ -48,7 +48,7 @@ class ClockFile:
         self._write()
 
     def jump(self, seconds: float) -> None:
-        """Ahead, as that of a machine that was suspended. ClusterError if that is not ahead."""
+        """Step the clock forward, like that of a machine that was suspended. ClusterError for a step back."""
         if not 0 < seconds <= 1e6:
             raise ClusterError(
                 f"a clock never goes back: it jumps by more than nothing and at most a million seconds, not by {seconds:g}"
@@ -65,7 +65,9 @@ class ClockFile:
         self._since_s = now_s
 
     def _write(self) -> None:
-        """From behind: a reader begins in front, so the same count at both ends says that nothing between them has changed."""
+        """Write from the end: a reader begins at the start, so equal counts at both ends show that the fields between are of one
+        write.
+        """
         self._writes += 1
         count = self._writes.to_bytes(8, "little")
         self.mapped[32:] = count
@@ -82,7 +84,7 @@ class SteeredClock(trio.abc.Clock):
         self._latest_s = -math.inf
 
     def start_clock(self) -> None:
-        """It runs already."""
+        """The clock runs already."""
 
     def current_time(self) -> float:
         shown_s, _ = self._look()
@@ -93,7 +95,7 @@ class SteeredClock(trio.abc.Clock):
         return min(max(0.0, (deadline - shown_s) / rate), NOTICED_WITHIN_S)
 
     def _look(self) -> tuple[float, float]:
-        """What it shows, and its rate."""
+        """Return the time and the rate."""
         while True:
             after, since_s, shown_s, rate, before = _LAYOUT.unpack_from(self.mapped)
             if after == before:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoadedDir(msgspec.Struct, frozen=True):
-    """A replica's directory that was found. `log` is None for -delete and -stray directories."""
+    """A replica's directory that was found. `log`: None for -delete and -stray directories."""
 
     found: FoundDir
     path: Path

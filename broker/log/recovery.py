@@ -36,7 +36,7 @@ HOLE_MAX_OFFSETS = MAX_RELATIVE_OFFSET + 1
 
 
 class RecoveryReport(msgspec.Struct, frozen=True):
-    """Cost of opening a log. `reason` is None if nothing was truncated."""
+    """Cost of opening a log. `reason`: None if nothing was truncated."""
 
     scanned_bytes: int = 0
     cut_bytes: int = 0

@@ -1,7 +1,7 @@
 """Orders in force on a local cluster: added, ended when their time is over, and healed by people.
 
 An order that cannot be carried out leaves nothing. A fault that cannot be undone, such as a disk that cannot be mounted again,
-stays its order's: the status goes on showing it, and the next heal tries again.
+stays with its order: the status still shows it, and the next heal tries again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InForce(Hold, eq=False, kw_only=True):
-    """An order and its text for people. `until`: when it ends, on the monotonic clock."""
+    """An order and its text for people. `until`: its end, on the monotonic clock."""
 
     number: int
     text: str
@@ -35,7 +35,7 @@ class ActiveFaults:
         self._steps = FaultSteps(cluster, self.holds, cluster)
 
     def add(self, order: InForce, faults: Collection[Fault]) -> None:
-        """Put an order in force. ClusterError if it cannot be done; then nothing of it stands."""
+        """Put an order in force. ClusterError if that fails; then nothing of it stays."""
         self.orders.append(order)
         self.holds.add(order, faults)
         try:
@@ -46,15 +46,18 @@ class ActiveFaults:
             raise
 
     def end(self, orders: Iterable[InForce], *, drop: bool = False) -> None:
-        """Undo these orders. `drop`: what their links held is lost. ClusterError as `forget`; their time is over all the same."""
+        """Undo these orders. `drop`: messages that their links held are lost. ClusterError as `forget`; their time is over all
+        the same.
+        """
         ended = {order: self.holds.held_by(order) for order in orders}
         for order in ended:
             order.until = None
         self._undo(ended, drop=drop)
 
     def forget(self, faults: Collection[Fault], *, drop: bool = False) -> None:
-        """Undo these faults, whatever orders hold them. ClusterError, after the rest, about those that cannot be undone and still
-        stand. A node that no fault keeps off is started.
+        """Undo these faults, in every order that holds them. A node that no fault keeps off is started.
+
+        ClusterError, after the rest, about faults that cannot be undone and stay.
         """
         self._undo({order: self.holds.held_by(order).intersection(faults) for order in self.orders}, faults, drop=drop)
 

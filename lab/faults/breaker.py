@@ -1,8 +1,8 @@
 """Carries out orders on a local cluster.
 
-`ORDERS` is the table of what can be ordered: how many groups of names it takes, and what it does. Everything that blocks happens
-in the thread that gave the order; one order is carried out at a time. An order with a time is undone by a timer of this
-process, so it does not matter what becomes of the command that gave it.
+`ORDERS` is the table of orders: the number of groups of names, and the method. Everything that blocks happens in the thread that
+gave the order; one order is carried out at a time. An order with a time is undone by a timer of this process, whether or not the
+command that gave the order still runs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ if TYPE_CHECKING:
     from ..local import LocalCluster
 
 LEADER_TIMEOUT_MS = 2_000
-"""For each controller that runs; a busy machine may take long to ask them all at once."""
+"""For each running controller; a busy machine may take long to ask them all at once."""
 
 Group = tuple[int, ...]
 Links = list[Link]
 
 
 class Breaker:
-    """Breaks `cluster` as ordered, and heals it. Thread-safe. `tell` gets a line about orders that end later, by themselves."""
+    """Breaks `cluster` as ordered, and heals it. Thread-safe. `tell` gets a line about each order that ends later, by
+    itself.
+    """
 
     def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
         self._cluster = cluster
@@ -50,7 +52,7 @@ class Breaker:
         self._closed = False
 
     def carry_out(self, order: Order) -> Done:
-        """ClusterError if it is none, or cannot be done: then nothing was."""
+        """Carry out an order. ClusterError if it is invalid or fails: then nothing was done."""
         kind = ORDERS.get(order.order)
         if kind is None:
             raise ClusterError(f"there is no order {order.order!r}; there are {', '.join(ORDERS)}")
@@ -59,7 +61,7 @@ class Breaker:
         if order.for_ms is not None and (not kind.stands or not 0 < order.for_ms <= 86_400_000):
             raise ClusterError(
                 f"{order.order} for {order.for_ms:g} ms: "
-                + ("give more than nothing and at most a day" if kind.stands else "it does not stand, so leave the time out")
+                + ("expected more than 0 and at most a day" if kind.stands else "it is over at once, so leave the time out")
             )
         with self._lock:
             if self._closed:
@@ -68,7 +70,7 @@ class Breaker:
             return kind.carry_out(self, order, groups)
 
     def undo(self, number: int, *, drop: bool = False) -> None:
-        """End the order with that number, if it still stands; what its cuts held comes late, or is lost with `drop`."""
+        """End the order with that number, if it is in force; messages that its cuts held come late, or are lost with `drop`."""
         with self._lock:
             timer = self._timers.pop(number, None)
             if timer is not None:
@@ -76,17 +78,17 @@ class Breaker:
             self._faults.end([order for order in self._faults.orders if order.number == number], drop=drop)
 
     def close(self) -> None:
-        """Undo what stands, without starting what is down: the cluster is about to stop."""
+        """Undo the orders in force, without starting nodes that are down: the cluster is about to stop."""
         with self._lock:
             self._closed = True
             for timer in self._timers.values():
                 timer.cancel()
             self._faults.forget({fault for fault in self._faults.holds if fault.kind not in OFF})
 
-    # -- orders that stand -----------------------------------------------------------------------------------------------
+    # -- orders that stay in force ---------------------------------------------------------------------------------------
 
     def cut(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """Links between two groups, or between one and all others."""
+        """Cut links between two groups, or between one and all others."""
         links = self._links(order, groups)
         how = self._cluster.what_cuts_do(reset=order.reset)
         return self._stand(order, f"cut {self._shown(order, groups)}: {how}", CUT, links)
@@ -108,7 +110,7 @@ class Breaker:
         links: Links = []
         for one, other in itertools.permutations(groups, 2):
             if both := set(one).intersection(other):
-                raise ClusterError(f"{self._names(sorted(both))}: on two sides of the partition; name each node once")
+                raise ClusterError(f"{self._names(sorted(both))}: on two sides of the partition; name each node only once")
             links += self._between(one, other)
         shown = " | ".join(self._names(group) for group in groups)
         return self._stand(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)
@@ -126,7 +128,7 @@ class Breaker:
         return self._of_nodes(order, self._running(groups[0]), "no space on its disks", FULL)
 
     def clock(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """At another rate, as long as the order stands."""
+        """Let clocks run at another rate while the order is in force."""
         return self._of_nodes(order, groups[0], f"clocks run at {order.rate:g} times the rate", WRONG_CLOCK)
 
     def _of_nodes(self, order: Order, nodes: Group, what: str, kind: str) -> Done:
@@ -135,7 +137,7 @@ class Breaker:
     def _stand(
         self, order: Order, text: str, kind: str, links: Links, shape: LinkShape | None = None, *, nodes: Group = ()
     ) -> Done:
-        """Put an order in force and winds its clock."""
+        """Put an order in force, and start its timer."""
         number = next(self._numbers)
         faults = frozenset([*(Fault(kind, *link) for link in links), *(Fault(kind, node_id) for node_id in nodes)])
         until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
@@ -164,7 +166,7 @@ class Breaker:
     # -- orders that are over at once ------------------------------------------------------------------------------------
 
     def heal(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """Everything; or what concerns a group, or the links between two."""
+        """Undo everything, the faults of one group, or those of the links between two groups."""
         everything = self._faults.of((*LINK_FAULTS, *NODE_FAULTS), self._cluster.controller_ids + self._cluster.broker_ids)
         if len(groups) == 2:
             between = {*self._between(*groups), *([] if order.one_way else self._between(*reversed(groups)))}
@@ -201,8 +203,8 @@ class Breaker:
         return Done(f"{self._names(groups[0])}: clocks have jumped {order.jump_ms / 1000:g} s ahead", nodes=names)
 
     def restart(self, order: Order, groups: tuple[Group, ...]) -> Done:
-        """Stop those that run, as one stops a node, and starts all; whatever was wrong with them is over. Brokers stop first,
-        and hand over their leaderships while controllers live.
+        """Stop the running nodes in a controlled way and start all; their faults are over. Brokers stop first, and hand over
+        their leaderships while controllers run.
         """
         nodes = groups[0]
         for node_id in sorted(nodes, key=self._cluster.controller_ids.__contains__):
@@ -254,7 +256,7 @@ class Breaker:
         return "full" if full_disk.is_full(pid) else "running"
 
     def _links(self, order: Order, groups: tuple[Group, ...]) -> Links:
-        """From one group to another, or to all others; and back, unless one way is enough."""
+        """Links from one group to another, or to all other nodes; and back, unless the order is one-way."""
         everybody = (*self._cluster.controller_ids, *self._cluster.broker_ids)
         source, target = groups[0], groups[1] if len(groups) == 2 else everybody
         links = dict.fromkeys(self._between(source, target))
@@ -281,7 +283,7 @@ class Breaker:
         return f"{self._names(groups[0])} {'→' if order.one_way else '↔'} {other}"
 
     def leader(self) -> int | None:
-        """Ask every controller that runs: one that is cut off goes on naming the past."""
+        """Ask every running controller: one that is cut off still names a former leader."""
         with self._cluster.admin(timeout_ms=LEADER_TIMEOUT_MS) as admin, ThreadPoolExecutor() as pool:
             asked = [node_id for node_id in self._cluster.controller_ids if self._state(node_id) in ("running", "full")]
             return leader_of(pool.map(lambda node_id: self._ask_who_leads(admin, node_id), asked))
@@ -299,7 +301,9 @@ class Breaker:
 
 def _shape(**amounts: float) -> LinkShape:
     if not any(amounts.values()):
-        raise ClusterError(f"{' and '.join(amounts)}: nothing is to happen to messages; give one of them a value")
+        raise ClusterError(
+            f"{' and '.join(amounts)}: none of them has a value, so messages would not change; give one of them a value"
+        )
     try:
         return LinkShape(**amounts)
     except ValueError as error:
@@ -307,7 +311,7 @@ def _shape(**amounts: float) -> LinkShape:
 
 
 class Kind(NamedTuple):
-    """`least` to `most` groups of names, described by `takes`; `stands`: until it is undone."""
+    """`least` to `most` groups of names, described by `takes`; `stands`: in force until it is undone."""
 
     carry_out: Callable[[Breaker, Order, tuple[Group, ...]], Done]
     least: int

@@ -1,4 +1,4 @@
-"""Gives orders to the cluster that runs on a directory."""
+"""Sends orders to the cluster that runs on a directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder(Done | Refused).decode
 
 
 def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
-    """Return when the order was carried out. ClusterError if it was refused, or no cluster that may be broken runs there."""
+    """Return when the order was carried out. ClusterError if it was refused, or if no cluster with --allow-chaos runs there."""
     path = data.absolute() / SOCKET_NAME
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
@@ -28,14 +28,14 @@ def give(data: Path, order: Order, *, timeout_s: float = TIMEOUT_S) -> Done:
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
             raise ClusterError(_nobody_listens(data)) from None
         except PermissionError:
-            raise ClusterError(f"{path} belongs to another user; whoever started the cluster can break it") from None
+            raise ClusterError(f"{path} belongs to another user; only the user who started the cluster can break it") from None
         try:
             connection.sendall(msgspec.json.encode(order) + b"\n")
             with connection.makefile("rb") as lines:
                 answer: Done | Refused = _decode(lines.readline())
         except (TimeoutError, OSError, msgspec.MsgspecError) as error:
             raise ClusterError(
-                f"the cluster on {data} did not answer the order {order.order!r} ({error}); does it stop?"
+                f"the cluster on {data} did not answer the order {order.order!r} ({error}); is it stopping?"
             ) from error
     if isinstance(answer, Refused):
         raise ClusterError(answer.error)

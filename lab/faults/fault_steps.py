@@ -1,8 +1,8 @@
-"""The steps that make a cluster agree with the book of faults.
+"""Steps that bring a cluster in line with the book of faults.
 
-`steps` looks at what is wanted now, not at what was done before, and yields one blocking call after the other, each with the
-faults that it settles. The caller makes the calls: one after the other, or each in a thread. A node starts only when no fault
-keeps it off, and gets the faults back that its process lost when it ended.
+`steps` looks at the wanted faults now, not at former steps, and yields one blocking call after the other, each with the faults
+that it settles. The caller makes the calls: one after the other, or each in a thread. A node starts only when no fault keeps it
+off. Then its faults are set again, since a process loses them when it ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BreakableCluster(Protocol):
 
 
 class Power(Protocol):
-    """Disks of nodes whose power can be taken, such as those of `LocalCluster`."""
+    """Disks of nodes that can lose their power, such as those of `LocalCluster`."""
 
     def lose_power(self, node_ids: Sequence[int]) -> None: ...
 
@@ -71,7 +71,7 @@ class FaultSteps(Generic[Holder]):
         self._cluster, self._holds, self._power = cluster, holds, power
 
     def steps(self, faults: Collection[Fault], *, drop: bool = False) -> Iterator[Step]:
-        """Make the cluster agree with the book for these faults. `drop`: what healed links held is lost."""
+        """Bring the cluster in line with the book for these faults. `drop`: messages that healed links held are lost."""
         yield from self._link_steps([fault for fault in faults if fault.other is not None], drop)
         dark = [fault for fault in faults if fault.kind == DARK and fault in self._holds]
         if dark and self._power is not None:

@@ -1,10 +1,10 @@
-"""A disk that is full, for one process.
+"""A full disk, for one process.
 
-Filling a real disk would break everything else on it. Instead the kernel is told that the process may not write files any more
-(RLIMIT_FSIZE, which the owner of a running process may lower and raise again): every write to a file and every preallocation
-fails with EFBIG, which nodes take for a disk without space. It differs from a full disk: it holds for all disks of the node, its
-own log included, and also for space that files have already. Sockets and pipes are not concerned; names can be made, renamed and
-removed, as on a full disk. Nothing is left behind when the process or whoever did this ends.
+Filling a real disk would break everything else on it. Instead the kernel stops the process from writing files (RLIMIT_FSIZE,
+which the owner of a running process may lower and raise again): every write to a file and every preallocation fails with EFBIG,
+which nodes treat as a full disk. It differs from a full disk: it applies to all disks of the node, its own log included, and to
+space that files have already. Sockets and pipes are not affected; names can be made, renamed and removed, as on a full disk. The
+limit ends with the process.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ..layout import ClusterError
 
 
 def fill(pid: int) -> None:
-    """From now on the process writes no file. ClusterError where the system cannot do that."""
+    """Stop the process from writing files. ClusterError where the system cannot do that."""
     _limit(pid, is_full=True)
 
 
 def free(pid: int) -> None:
-    """It writes again."""
+    """Let the process write files again."""
     _limit(pid, is_full=False)
 
 
 def is_full(pid: int) -> bool:
-    """Whether that is so."""
+    """Return True if the process cannot write files."""
     try:
         return resource.prlimit(pid, resource.RLIMIT_FSIZE)[0] == 0
     except (AttributeError, OSError):

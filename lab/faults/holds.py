@@ -1,9 +1,9 @@
-"""The book of overlapping faults: which fault is held by whom, and what all holders together want. Pure.
+"""The book of overlapping faults: the holders of each fault, and the state that they want together. Pure.
 
 Theory of operation. Two orders of a person, or two faults drawn from a seed, may keep the same node down or cut the same link. A
-fault is in force as long as anybody holds it, so a short cut within a long one changes nothing, and the last holder that lets go
-ends it. A holder also says how: the shape of a link, the rate of a clock. Where several holders disagree the book either takes
-the newest (people correct themselves) or adds all of them up (faults drawn from a seed strike independently).
+fault is in force as long as it has a holder, so a short cut within a long one changes nothing, and the fault ends with its last
+holder. A holder also has details: the shape of a link, the rate of a clock. Where several holders disagree the book either takes
+the newest (people correct themselves) or adds all of them up (faults drawn from a seed are independent).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Holder = TypeVar("Holder", bound=Hold)
 
 
 class Holds(Generic[Holder]):
-    """Faults and their holders. `adds_up`: what several holders want of a link or clock adds up; otherwise the newest decides."""
+    """Faults and their holders. `adds_up`: shapes and rates of several holders add up; otherwise the newest holder decides."""
 
     def __init__(self, *, adds_up: bool = False) -> None:
         self._adds_up = adds_up
@@ -74,7 +74,7 @@ class Holds(Generic[Holder]):
             self._holders.setdefault(fault, []).append(holder)
 
     def drop(self, holder: Holder, faults: Iterable[Fault]) -> list[Fault]:
-        """Let go of these faults; return those that nobody holds any more."""
+        """Let go of these faults; return those that have no other holder."""
         freed = []
         for fault in faults:
             holders = self._holders.get(fault, [])
@@ -89,7 +89,7 @@ class Holds(Generic[Holder]):
         return frozenset(fault for fault, holders in self._holders.items() if holder in holders)
 
     def newest(self, fault: Fault) -> Holder | None:
-        """The newest holder of a fault, None if nobody holds it."""
+        """The newest holder of a fault, None if it has none."""
         return self._holders[fault][-1] if fault in self._holders else None
 
     def is_off(self, node: int) -> bool:

@@ -1,4 +1,4 @@
-"""Names of nodes, as people say them."""
+"""Names of nodes in orders."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ ROLES = {
     "brokers": "all of them",
     "all": "every node",
 }
-"""Names that are no node's, and whom they mean."""
+"""Names of groups of nodes, and their meaning."""
 
 
 def names_of(plan: ClusterPlan) -> tuple[str, ...]:
-    """What a node or several can be called, nodes first."""
+    """Names of nodes and of groups, nodes first."""
     return (*(node.name for node in plan.nodes), *ROLES)
 
 
 def resolve(plan: ClusterPlan, names: Iterable[str], leader: Callable[[], int | None]) -> tuple[int, ...]:
-    """Node ids, each once. `leader()` is asked only if a name needs it. ClusterError lists the names there are."""
+    """Return node ids, each once. `leader()` is called only if a name needs it. ClusterError lists the valid names."""
     found: dict[int, None] = {}
     for name in names:
         found |= dict.fromkeys(_ids(plan, name, leader))
     if not found:
-        raise ClusterError(f"{','.join(names) or 'nothing'} is no node here; names are {', '.join(names_of(plan))}")
+        raise ClusterError(f"{','.join(names) or 'nothing'} names no node here; names are {', '.join(names_of(plan))}")
     return tuple(found)
 
 
@@ -44,7 +44,7 @@ def _ids(plan: ClusterPlan, name: str, leader: Callable[[], int | None]) -> Iter
         case "leader" | "active" | "followers":
             leads = leader()
             if leads is None:
-                raise ClusterError(f"no controller says who leads, so {name!r} means nobody now; name a controller, or wait")
+                raise ClusterError(f"no controller knows the leader, so {name!r} names no node now; name a controller, or wait")
             return [leads] if name != "followers" else [node_id for node_id in controllers if node_id != leads]
     for node in plan.nodes:
         if node.name == name:
@@ -53,5 +53,5 @@ def _ids(plan: ClusterPlan, name: str, leader: Callable[[], int | None]) -> Iter
 
 
 def leader_of(answers: Iterable[tuple[int, int]]) -> int | None:
-    """Who leads after all that (leader, epoch) pairs say, -1 for nobody: one that is cut off goes on naming the past."""
+    """Return the leader by (leader, epoch) pairs, -1 for none: a controller that is cut off still names a former leader."""
     return max(((epoch, leader) for leader, epoch in answers if leader >= 0), default=(0, None))[1]

@@ -1,6 +1,6 @@
-"""What is said over the control socket: one line of JSON asks, one answers.
+"""Messages over the control socket: an order and its answer, each one line of JSON.
 
-`names` are groups of names, `["leader"]` or `["controller-3000", "broker-1"]`; how many groups an order takes is its own affair.
+`names` are groups of names, `["leader"]` or `["controller-3000", "broker-1"]`; their number depends on the order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ SOCKET_NAME = "control.sock"
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`for_ms`: undone after that time, whoever gave the order. The rest belongs to certain orders; see `breaker.ORDERS`."""
+    """`for_ms`: the order is undone after that time. The other fields belong to certain orders; see `breaker.ORDERS`."""
 
     order: str
     names: tuple[tuple[str, ...], ...] = ()
@@ -29,9 +29,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """`state` is "running", "paused", "full" (its disk is, for all it knows), "down" or "dark" (without power). `ended`: how its
-    process ended if no order ended it, or "".
-    """
+    """`state` is "running", "paused", "full" (its disk seems full), "down" or "dark" (without power)."""
 
     name: str
     pid: int | None
@@ -41,7 +39,7 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """An order that is still in force; `left_ms` until it is undone, None if nobody said when."""
+    """An order in force; `left_ms` until it is undone, None if it has no time."""
 
     number: int
     text: str
@@ -49,7 +47,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class LinkState(msgspec.Struct, frozen=True):
-    """A link that is not as it was at first, or still delivers what it held. `cut`: "hold", "reset" or None."""
+    """A link with a fault, or with messages that it held. `cut`: "hold", "reset" or None."""
 
     source: str
     target: str
@@ -63,7 +61,7 @@ class LinkState(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a cluster stands."""
+    """State of a cluster."""
 
     nodes: tuple[NodeState, ...]
     orders: tuple[Standing, ...]
@@ -71,7 +69,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
-    """An order was carried out. `text` says what was done; `number` is that of an order that stays in force."""
+    """An order was carried out. `text` describes it; `number` is that of an order that stays in force."""
 
     text: str
     number: int | None = None
@@ -82,6 +80,6 @@ class Done(msgspec.Struct, frozen=True, tag="done", omit_defaults=True):
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """It was not; `error` says why and what would do."""
+    """An order was refused; `error` gives the reason and the next step."""
 
     error: str

@@ -1,4 +1,4 @@
-"""Unix sockets whose path is longer than a socket's address may be."""
+"""Unix sockets with a path that is longer than a socket's address may be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _ADDRESS_BYTES_MAX = 100
 
 @contextmanager
 def address(path: Path) -> Iterator[str]:
-    """What to bind or connect to, as long as this lasts. ClusterError if the path is too long for this system."""
+    """Yield the address to bind or connect to; it is valid inside the block. ClusterError if the path is too long for this
+    system.
+    """
     if len(os.fsencode(path)) <= _ADDRESS_BYTES_MAX:
         yield str(path)
         return

@@ -1,7 +1,7 @@
-"""The control socket of a cluster that may be broken: orders in, answers out, one line of JSON each.
+"""The control socket of a cluster with --allow-chaos: orders in, answers out, one line of JSON each.
 
-It is a Unix socket in the cluster's directory that only its owner can use (mode 0600), and gone when the cluster is. One left
-behind by a process that was killed is taken over: the lock of the directory says that nobody serves it.
+It is a Unix socket in the cluster's directory that only its owner can use (mode 0600), and is removed with the cluster. A socket
+of a process that was killed is replaced: the lock of the directory shows that no process serves it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ControlServer:
-    """Serves from the beginning until `close`, in threads of its own; then what was broken and not killed is healed."""
+    """Serves until `close`, in threads of its own; then every fault but killed nodes is healed."""
 
     def __init__(self, directory: Path, breaker: Breaker) -> None:
         self.path = directory / SOCKET_NAME
@@ -51,21 +51,21 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
-    """So many commands may come at once; one more is refused by the system."""
+    """Number of commands that may come at once; the system refuses one more."""
 
     def __init__(self, name: str, breaker: Breaker) -> None:
         self.breaker = breaker
         super().__init__(name, _Conversation)
 
     def server_activate(self) -> None:
-        """Nobody can connect before the mode is set, since nobody listens."""
+        """Set the mode before the server listens, so that no other user can connect."""
         assert isinstance(self.server_address, str), "it is a path"
         os.chmod(self.server_address, 0o600)
         super().server_activate()
 
 
 class _Conversation(socketserver.StreamRequestHandler):
-    """Orders of one connection, one after the other; a command that is gone does not concern the order that it gave."""
+    """Orders of one connection, one after the other. An order stays in force when its command has gone."""
 
     server: _Server
 
@@ -78,6 +78,6 @@ class _Conversation(socketserver.StreamRequestHandler):
         try:
             return self.server.breaker.carry_out(_decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return Refused(f"that is no order: {error}")
+            return Refused(f"invalid order: {error}")
         except (ClusterError, ConfigError, OSError) as error:
             return Refused(str(error))

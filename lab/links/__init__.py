@@ -1,1 +1,3 @@
-"""Proxies on the links between a local cluster's nodes: what one sends to another can be held, delayed, lost, doubled."""
+"""Proxies on the links between a local cluster's nodes: messages from one node to another can be held, delayed, lost,
+doubled.
+"""

@@ -1,7 +1,7 @@
-"""Where one frame ends and the next begins, without reading what is in them.
+"""Boundaries of frames, without a look at their content.
 
-A frame is a u32 length and as many bytes (`wire/frames.py`). A proxy passes on whole frames only, so that whatever is
-held, dropped or doubled is a message. The bytes of many frames are one piece until somebody needs them apart.
+A frame is a u32 length and as many bytes (`wire/frames.py`). A proxy passes on whole frames only, so that it holds, drops or
+doubles whole messages. The bytes of many frames stay one piece until they are needed apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BUFFER_BYTES = 256 * 1024
 
 
 class _Header(msgspec.Struct, frozen=True, array_like=True):
-    """A frame up to its sender; the body behind it is not decoded."""
+    """A frame up to its sender; the body after it is not decoded."""
 
     kind: int
     api: int
@@ -41,12 +41,12 @@ class FrameSplitter:
     def __init__(self) -> None:
         self._buffer = bytearray(_BUFFER_BYTES)
         self._end = 0
-        """So many bytes of the buffer have arrived."""
+        """Number of bytes in the buffer."""
         self._whole = 0
-        """So many of them are whole frames."""
+        """Number of those bytes that are whole frames."""
 
     def receive_from(self, source: socket.socket) -> int:
-        """One `recv`; the number of bytes it gave (0: closed). BlockingIOError if there is nothing to read."""
+        """Make one `recv`; return the number of bytes (0: closed). BlockingIOError if there is nothing to read."""
         if self._end == len(self._buffer):
             self._buffer.extend(bytes(len(self._buffer)))
         with memoryview(self._buffer) as view, view[self._end :] as room:
@@ -55,7 +55,7 @@ class FrameSplitter:
         return count
 
     def take(self) -> bytes:
-        """All whole frames that have arrived, in one piece; empty if there is none. FrameError at what can be none."""
+        """Return all whole frames that have arrived, in one piece; empty if there is none. FrameError for invalid bytes."""
         while self._end - self._whole >= _LENGTH.size:
             after = self._whole + _frame_bytes(self._buffer, self._whole)
             if after > self._end:
@@ -74,7 +74,7 @@ class FrameSplitter:
 
 
 def frames_of(whole: bytes) -> Iterator[bytes]:
-    """The frames of a piece that `take` gave."""
+    """Yield the frames of a piece from `take`."""
     start = 0
     while start < len(whole):
         end = start + _frame_bytes(whole, start)
@@ -83,12 +83,12 @@ def frames_of(whole: bytes) -> Iterator[bytes]:
 
 
 def sender_of(whole: bytes) -> int:
-    """The node that the first frame of a piece is from; negative for those that are no node. FrameError."""
+    """The sender of the first frame of a piece; negative for senders other than nodes. FrameError."""
     size = _frame_bytes(whole, 0)
     try:
         return _decode(memoryview(whole)[_LENGTH.size : size]).sender.node_id
     except msgspec.MsgspecError as error:
-        raise FrameError(f"{size - _LENGTH.size} bytes that are no frame: {error}") from error
+        raise FrameError(f"{size - _LENGTH.size} bytes that are not a frame: {error}") from error
 
 
 def _frame_bytes(data: bytes | bytearray, at: int) -> int:

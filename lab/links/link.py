@@ -1,17 +1,17 @@
 """One link of a cluster, from a node to another, and the pipes that carry its messages.
 
-Theory of operation. A link is directed: it carries what `source` sends to `target`. That runs on two kinds of connections, since
-responses flow back where requests came: requests of `source` on the connections that it opened, and its answers on those that
-`target` opened. Each direction of a connection is a `Pipe`; a link is its pipes, and what is done to their messages.
+Theory of operation. A link is directed: it carries messages from `source` to `target`. They run on two kinds of connections,
+since responses flow back on the connection of the request: requests of `source` on the connections that it opened, and its
+answers on those that `target` opened. Each direction of a connection is a `Pipe`; a link has pipes, and rules for their messages.
 
-A link that is clear passes bytes on as they come, from the task that read them. As soon as it is held or shaped, messages go
-through the pipe's queue, each with the time at which it is due, and a second task delivers them; it ends when the queue is empty
-and the link clear again. So there is one writer at any time, and messages stay in order unless the shape says otherwise.
+A clear link passes bytes on as they come, from the task that read them. As soon as it is held or shaped, messages go through the
+pipe's queue, each with the time at which it is due, and a second task delivers them; it ends when the queue is empty and the link
+clear again. So there is one writer at any time, and messages stay in order unless the shape changes the order.
 
 A held link delivers nothing, not even the end of a connection: the other side does not learn that the process has gone. Healing
-releases what was held (late, as a network delivers what was on its way) or drops it; a message that had begun to arrive at the
-target is completed either way. What is held beyond `HELD_BYTES_MAX` stays with the sender, whose writes begin to wait. A link
-that resets breaks every connection on which one of its messages runs, at once and as soon as there is another one.
+releases held messages (late, as a network delivers them) or drops them; a message of which a part has arrived at the target is
+completed either way. Beyond `HELD_BYTES_MAX`, messages stay with the sender, whose writes begin to wait. A link that resets
+breaks every connection that carries one of its messages, at once and at each later message.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .frame_splitter import FrameSplitter, frames_of
 from .shape import PLAIN, Cut, LinkShape
 
 HELD_BYTES_MAX = 16 * 1024 * 1024
-"""A pipe that has so much to deliver reads no more."""
+"""A pipe with so many undelivered bytes reads no more."""
 
 
 class Link:
-    """What is done to messages from `source` to `target`. Belongs to the proxies' thread."""
+    """Rules for messages from `source` to `target`. Belongs to the proxies' thread."""
 
     def __init__(self, source: int, target: int, seed: int = 0) -> None:
         self.source = source
@@ -41,7 +41,7 @@ class Link:
         self.shape = PLAIN
         self.chance = random.Random(f"link {seed} {source} {target}")
         self.pipes: dict[Pipe, None] = {}
-        """In the order in which they came."""
+        """In the order of their connections."""
 
     def __repr__(self) -> str:
         return f"link {self.source}→{self.target}{f' {self.cut.value}' if self.cut else ''}"
@@ -51,7 +51,7 @@ class Link:
         return self.cut is None and self.shape is PLAIN
 
     def change(self, cut: Cut | None, shape: LinkShape, *, drop: bool = False) -> None:
-        """Cut, heals, shapes. `drop`: messages that wait are lost."""
+        """Cut, heal or shape the link. `drop`: waiting messages are lost."""
         self.cut = cut
         self.shape = PLAIN if shape.is_plain else shape
         for pipe in list(self.pipes):
@@ -74,8 +74,11 @@ class _Message(NamedTuple):
 
 
 class Pipe:
-    """One direction of one connection. `target` gives the socket to write to, `reset` breaks the connection; `read` and what it
-    starts in `nursery` return when the end has been delivered, `on_end` says so."""
+    """One direction of one connection.
+
+    `target` returns the socket to write to, `reset` breaks the connection, `on_end` is called when the end has been delivered;
+    then `read` and the tasks that it starts in `nursery` return.
+    """
 
     def __init__(
         self,
@@ -106,14 +109,14 @@ class Pipe:
         link.pipes[self] = None
 
     def leave(self) -> None:
-        """The connection is over."""
+        """Note that the connection is over."""
         self._link.pipes.pop(self, None)
 
     def wake(self) -> None:
         self._woken.set()
 
     def drop(self) -> None:
-        """Forget the messages that wait; the end of the connection is none."""
+        """Drop waiting messages, but not the end of the connection."""
         self._queue = [message for message in self._queue if not message.frame]
         self.waiting_bytes = 0
         self._drops += 1
@@ -121,11 +124,11 @@ class Pipe:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the source has closed; the target does not know yet."""
+        """True if the source has closed and the target does not know yet."""
         return self._ended
 
     async def read(self) -> None:
-        """Pass on what comes until the source closes. FrameError at garbage."""
+        """Pass bytes on until the source closes. FrameError for invalid bytes."""
         while True:
             await trio.lowlevel.wait_readable(self._source)
             try:
@@ -146,7 +149,7 @@ class Pipe:
             self._put(trio.current_time(), b"")
 
     async def pass_on(self, whole: bytes) -> None:
-        """Whole frames that the source has sent."""
+        """Pass on whole frames from the source."""
         if self._link.is_clear and not self._delivering:
             await self._write(whole)
             return
@@ -191,7 +194,7 @@ class Pipe:
         self._delivering = False
 
     async def _write(self, data: bytes) -> None:
-        """To the target; what a target that has gone does not take is lost."""
+        """Write to the target; bytes for a target that has gone are lost."""
         sent, size, drops = 0, len(data), self._drops
         target = await self._target()
         with memoryview(data) as view:
@@ -211,7 +214,7 @@ class Pipe:
 
 
 def _end_of_begun(whole: bytes, sent: int) -> int:
-    """Where the frame ends of which a part has been sent."""
+    """The end of the frame of which a part has been sent."""
     end = 0
     for frame in frames_of(whole):
         if end >= sent:

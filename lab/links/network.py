@@ -1,4 +1,4 @@
-"""Networks that a cluster's nodes may live in instead of on this machine's loopback address."""
+"""Networks in which a cluster's nodes may live instead of on this machine's loopback address."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ Links = list[tuple[int, int]]
 
 
 class LinkControl(Protocol):
-    """What can be done to links; proxies do it to messages, networks to packets. Thread-safe. ClusterError."""
+    """Faults of links; proxies apply them to messages, networks to packets. Thread-safe. ClusterError."""
 
     def cut(self, pairs: Links, cut: Cut) -> None:
-        """Nothing passes; shapes stay."""
+        """Let nothing pass; shapes stay."""
 
     def heal(self, pairs: Links, *, drop: bool = False) -> None:
-        """They are clear; what they held is released, or dropped."""
+        """Clear the links; held messages are released, or dropped."""
 
     def shape(self, pairs: Links, shape: LinkShape) -> None:
-        """Links that are cut stay cut."""
+        """Shape the links; links that are cut stay cut."""
 
     def heal_all(self, *, drop: bool = False) -> None:
         """As `heal`, for all links."""
 
 
 class Network(LinkControl, Protocol):
-    """Each node has an address and a network namespace of its own in it. Whoever made it closes it, after the cluster.
+    """A network with an address and a namespace for each node. The caller that made it closes it, after the cluster.
 
-    `holds`: what is sent over a link that is cut comes when it is healed; else it is lost.
+    `holds`: packets over a cut link come when the link is healed; otherwise they are lost.
     """
 
     holds: bool
@@ -38,4 +38,4 @@ class Network(LinkControl, Protocol):
         """The node's address. ClusterError if it has no place here."""
 
     def namespace(self, node_id: int) -> str:
-        """A path that names the node's namespace. ClusterError as well."""
+        """A path of the node's namespace. ClusterError if it has no place here."""

@@ -1,10 +1,10 @@
 """The proxies of a cluster's nodes, in a thread of their own.
 
-The thread runs one trio loop; everything about links happens there. Methods may be called from any thread, also from one that
-runs an event loop: they wait for a step of the proxies' loop, a matter of microseconds.
+The thread runs one trio loop, which owns all links. Methods may be called from any thread, also from one that runs an event loop:
+they wait for a step of the proxies' loop, a matter of microseconds.
 
-Every message between nodes passes here, beside whatever else this process does: while proxies run, its threads take turns more
-often than is Python's habit, or each message would wait 5 ms for a thread that computes.
+Every message between nodes passes through this thread, beside the other threads of this process. While proxies run, Python
+switches threads more often than by default; otherwise each message would wait 5 ms for a thread that computes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TURN_S = 0.0005
 
 
 class LinkStatus(msgspec.Struct, frozen=True):
-    """What a link does to messages, and what waits in it."""
+    """A link's rules and its waiting bytes."""
 
     source: int
     target: int
@@ -40,7 +40,7 @@ class LinkStatus(msgspec.Struct, frozen=True):
 
 
 class ShortTurns:
-    """Of all threads of this process, as long as proxies of any cluster run."""
+    """The thread switch interval of this process, as long as proxies of any cluster run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +65,9 @@ short_turns = ShortTurns()
 
 
 class LinkProxies:
-    """The thread runs from the beginning; `close` ends it. Chance is `seed`'s: each link draws from a generator of its own."""
+    """The proxies and their thread, which runs until `close`. Each link draws its random numbers from a generator of its own,
+    seeded with `seed`.
+    """
 
     def __init__(self, host: str, seed: int = 0) -> None:
         self._host = host
@@ -86,15 +88,15 @@ class LinkProxies:
         self._call(lambda: self._add(ports))
 
     def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
-        """(source, target) of each; their shapes stay."""
+        """Cut each (source, target); their shapes stay."""
         self._call(lambda: self._change(pairs, cut, None, False))
 
     def heal(self, pairs: list[tuple[int, int]], *, drop: bool = False) -> None:
-        """They are clear; what they held is released, or dropped."""
+        """Clear the links; held messages are released, or dropped."""
         self._call(lambda: self._change(pairs, None, PLAIN, drop))
 
     def shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
-        """Links that are cut stay cut."""
+        """Shape the links; links that are cut stay cut."""
         self._call(lambda: self._shape(pairs, shape))
 
     def heal_all(self, *, drop: bool = False) -> None:
@@ -102,7 +104,7 @@ class LinkProxies:
         self._call(lambda: self._change(list(self._links), None, PLAIN, drop))
 
     def status(self) -> list[LinkStatus]:
-        """The links that are not clear, or still deliver what they held."""
+        """The links that are not clear, or still deliver held messages."""
         return self._call(
             lambda: [
                 LinkStatus(link.source, link.target, link.cut.value if link.cut else None, link.shape, link.waiting_bytes())
@@ -112,7 +114,7 @@ class LinkProxies:
         )
 
     def close(self) -> None:
-        """Reset nothing, but ends every connection and the thread."""
+        """End every connection, without a reset, and the thread."""
         with contextlib.suppress(ClusterError):
             self._call(self._stop)
         self._thread.join()
@@ -143,7 +145,7 @@ class LinkProxies:
             link.change(link.cut, shape)
 
     def _link(self, source: int, target: int) -> Link:
-        """The link; one that nobody knows if one of them is no node of this cluster."""
+        """Return the link; a new one each time if one end is not a node of this cluster."""
         if not {source, target} <= self._proxies.keys():
             return Link(source, target)
         found = self._links.get((source, target))

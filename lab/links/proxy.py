@@ -1,11 +1,11 @@
-"""The proxy of one node: the port under which others know it.
+"""The proxy of one node, on the port that other nodes know.
 
-Theory of operation. Others connect to the proxy's port; their first frame names who they are, and with that the two links of the
-connection are known: theirs to the node for requests, the node's to them for answers. Only then the proxy connects to the node.
+Theory of operation. Other nodes connect to the proxy's port. Their first frame names the sender, and with it the two links of the
+connection: from the sender to the node for requests, and back for answers. Only then the proxy connects to the node.
 
-A port that refuses tells that a process has gone, and nodes act on that at once. So the proxy listens only while its node does:
-it looks when a connection to the node ends or is refused, and then until the node is back. While a link of the node is cut the
-proxy listens in any case, since who is cut off must not learn even that.
+A port that refuses shows that a process has gone, and nodes act on that at once. So the proxy listens only while its node does:
+it checks when a connection to the node ends or is refused, and then until the node is back. While a link of the node is cut the
+proxy listens in any case, since a node that is cut off must not learn even that.
 
 A held link can gather connections that their openers have given up: the oldest beyond `HELD_CONNECTIONS_MAX` are reset.
 """
@@ -39,7 +39,7 @@ Links = Callable[[int, int], Link]
 
 
 class NodeProxy:
-    """`links(source, target)` gives a link; `has_cuts(node_id)` says whether one of a node's links is cut."""
+    """`links(source, target)` returns a link; `has_cuts(node_id)` is True if one of the node's links is cut."""
 
     def __init__(self, node_id: int, host: str, port: int, node_port: int, links: Links, has_cuts: Callable[[int], bool]) -> None:
         self.node_id = node_id
@@ -54,7 +54,7 @@ class NodeProxy:
         self._looked = trio.Event()
 
     async def serve(self) -> None:
-        """Until cancelled."""
+        """Serve until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             while True:
@@ -64,7 +64,7 @@ class NodeProxy:
                     await self._listen(nursery)
 
     async def _watch(self) -> None:
-        """Decide whether to listen, whenever there is a reason to."""
+        """Decide whether to listen, after each possible change."""
         pause_s = _TRY_S
         while True:
             self._looked = trio.Event()
@@ -81,7 +81,7 @@ class NodeProxy:
                 pause_s = min(1.2 * pause_s, _TRY_S_MAX)
 
     def look(self) -> None:
-        """The node may have gone, or links have changed."""
+        """Check again if the node listens, since it may have gone, or links have changed."""
         self._looked.set()
 
     async def _listen(self, nursery: trio.Nursery) -> None:
@@ -96,7 +96,7 @@ class NodeProxy:
         await trio.serve_listeners(self._accepted, listeners, handler_nursery=nursery)
 
     async def _node_listens(self) -> bool:
-        """Whether something does not refuse to be connected to; a node that stands still may let that wait."""
+        """Return True unless the node's port refuses a connection; a paused node may let the connection wait."""
         with trio.move_on_after(_PATIENCE_S):
             try:
                 (await self.connect()).close()
@@ -105,7 +105,7 @@ class NodeProxy:
         return True
 
     async def connect(self) -> socket.socket:
-        """A connection to the node itself. OSError."""
+        """Connect to the node itself. OSError."""
         connecting = trio.socket.socket()
         try:
             await connecting.connect((self._host, self._node_port))
@@ -135,7 +135,7 @@ def _prepared(connected: trio.socket.SocketType) -> socket.socket:
 
 
 class _Connection:
-    """From an opener to the proxy, and from the proxy to its node once something may be delivered there."""
+    """A connection from an opener to the proxy, and from the proxy to its node once a message may be delivered there."""
 
     def __init__(self, proxy: NodeProxy, links: Links, opener: socket.socket) -> None:
         self._proxy = proxy
@@ -187,7 +187,7 @@ class _Connection:
         await requests.read()
 
     async def _first_frames(self, splitter: FrameSplitter) -> bytes:
-        """What comes first; empty if nothing does."""
+        """Return the first frames; empty if the opener closes before."""
         while True:
             await trio.lowlevel.wait_readable(self._opener)
             try:

@@ -1,8 +1,8 @@
-"""What a link does to messages that it does not hold: delay, jitter, loss, duplicates, reordering; how it is cut. Pure.
+"""Shapes of links: delay, jitter, loss, duplicates, reordering; kinds of cuts. Pure.
 
-Theory of operation. A link draws the same numbers for every message, whatever its shape does with them, from a generator of its
-own: what happens to the n-th message of a link depends on the seed, the link and n alone. Messages of one connection keep their
-order unless `reorder` picks one: it is held back, and those behind it overtake. A duplicate follows its original.
+Theory of operation. A link draws the same numbers for every message, whatever its shape, from a generator of its own: the fate of
+the n-th message of a link depends on the seed, the link and n alone. Messages of one connection keep their order unless `reorder`
+picks one: it is held back, and later ones overtake it. A duplicate follows its original.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import random
 import msgspec
 
 OVERTAKEN_MS = 50.0
-"""A message that is reordered, or doubled, comes later by up to this."""
+"""Largest additional delay of a message that is reordered, or doubled."""
 
 
 class Cut(enum.Enum):
-    """How a link carries nothing."""
+    """Kinds of cuts."""
 
     HOLD = "hold"
-    """Bytes wait, and connections seem to live: what a lost network looks like from its ends."""
+    """Bytes wait, and connections seem to live: a lost network as its ends see it."""
     RESET = "reset"
-    """Connections break: what a firewall looks like that rejects."""
+    """Connections break: a firewall that rejects."""
 
 
 class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in milliseconds, chances from 0 to 1. `jitter_ms` is added to the delay in a random part."""
+    """Times in milliseconds, chances from 0 to 1. A random part of `jitter_ms` is added to the delay."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -44,11 +44,13 @@ class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it does nothing to a message."""
+        """True if messages pass unchanged."""
         return self == PLAIN
 
     def deliveries(self, chance: random.Random, now_s: float, not_before_s: float) -> tuple[list[float], float]:
-        """(when copies of a message that comes now are delivered, the time before which later ones are not)."""
+        """Return (due times of the copies of a message that comes now, the time before which later messages are not
+        delivered).
+        """
         lost, doubled, overtaken, jitter, late, later = (chance.random() for _ in range(6))
         if lost < self.loss:
             return [], not_before_s

@@ -255,11 +255,11 @@ def test_restarted_brokers_stop_while_controllers_live(lab: Lab, order: Order, m
         ("slow all --delay 0ms", "give one of them a value"),
         ("kill broker-0 --for 25h", "at most a day"),
         ("partition all", "partition takes two groups of names or more, not 1"),
-        ("partition broker-0 broker-1,broker-0", "broker-0: on two sides of the partition; name each node once"),
+        ("partition broker-0 broker-1,broker-0", "broker-0: on two sides of the partition; name each node only once"),
         ("slow all --delay 5", "is no time; write 500ms, 5s, 2m or 1h"),
         ("lossy all --loss 120%", "is no chance; write 20% or 0.2"),
-        ("slow leader ''", "nothing is no node here; names are"),
-        ("heal ''", "nothing is no node here; names are"),
+        ("slow leader ''", "nothing names no node here; names are"),
+        ("heal ''", "nothing names no node here; names are"),
     ],
 )
 def test_what_cannot_be_done_says_why(lab: Lab, order: Order, words: str, says: str) -> None:
@@ -275,10 +275,10 @@ def test_the_socket_is_its_owners_alone_and_refuses_what_is_no_order(lab: Lab) -
         connection.connect(str(path))
         lines = connection.makefile("rwb")
         for said, answer in (
-            (b"{", "no order"),
+            (b"{", "invalid order"),
             (b'{"order":"explode"}', "there is no order"),
             (b'{"order":"heal","now":1}', "now"),
-            (b'{"order":"\xff"}', "no order"),
+            (b'{"order":"\xff"}', "invalid order"),
         ):
             lines.write(said + b"\n")
             lines.flush()
@@ -376,7 +376,7 @@ def test_a_broker_whose_clock_has_jumped_goes_on(lab: Lab, order: Order) -> None
 def test_the_power_of_a_disk_that_is_everybodys_cannot_be_taken(lab: Lab, order: Order) -> None:
     answer = order("power-loss", "leader")
 
-    assert "has no disk of its own whose power could be taken" in str(answer["error"])
+    assert "has no disk of its own that could lose its power" in str(answer["error"])
     assert "kraftlab up --allow-chaos --own-disks" in str(answer["error"])
     assert lab.is_whole()
 

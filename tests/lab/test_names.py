@@ -41,7 +41,7 @@ def test_what_is_no_name_is_told_the_names_there_are(plan: layout.ClusterPlan, n
 
 def test_who_leads_is_asked_only_if_that_matters_and_may_be_nobody(plan: layout.ClusterPlan) -> None:
     assert resolve(plan, ["controller-3000"], lambda: pytest.fail("nobody needs to know")) == (3000,)
-    with pytest.raises(ClusterError, match="no controller says who leads, so 'followers' means nobody now"):
+    with pytest.raises(ClusterError, match="no controller knows the leader, so 'followers' names no node now"):
         resolve(plan, ["followers"], lambda: None)
 
 
