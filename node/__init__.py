@@ -1,1 +1,1 @@
-"""What every node's process has in common, whatever it serves: how it ends, and what it says about its copy of the metadata."""
+"""The common part of every node's process: how it ends, and calls about its copy of the metadata."""

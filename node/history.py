@@ -1,12 +1,12 @@
-"""The metadata as it was: images and records of any offset or time that a metadata directory still reaches back to.
+"""Past metadata: images and records of any offset or time that a metadata directory still reaches back to.
 
-An image is made from the newest snapshot at or before the moment asked for and the batches behind it; if that snapshot does not
-hold, an older one does, or the log from its beginning. A batch counts whole or not at all, so an image stands at the end of the
-last batch that ends at or before the offset. A *time* means everything up to the first batch that was appended later.
+An image is made from the newest snapshot at or before the requested moment and the batches after it. If that snapshot is damaged,
+an older one is used, or the log from its beginning. A batch counts whole or not at all, so an image is at the end of the last
+batch that ends at or before the offset. A *time* means everything up to the first batch that was appended later.
 
-Read-only and without a lock, beside a running node or over a broken one. What can not be read on the way is told in `notes`; if
-the log can not be followed to the moment asked for, `stopped` says where it broke off and why, and the image is the last one
-before that. Whether what was read is committed is not known here; `known_committed` gives what is known for certain.
+Read-only and without a lock, beside a running node or over a broken one. Unreadable files on the way are in `notes`. If the log
+cannot be followed to the requested moment, `stopped` says where and why, and the image is the last one before that. It is not
+known here if the records are committed; `known_committed` returns the part that certainly is.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kraftlab.quorum.storage.survey import BrokenPlace, FoundBatch, read_chain, 
 T = TypeVar("T")
 
 READS = 5
-"""How often files that vanish meanwhile are looked for again."""
+"""Number of attempts to read files that vanish meanwhile."""
 
 
 class Moment(NamedTuple):
-    """A place in history: an offset (exclusive end), or a time in ms since 1970; neither is the newest there is."""
+    """A moment in history: an offset (exclusive end), or a time in ms since 1970; neither is the newest there is."""
 
     offset: int | None = None
     time_ms: int | None = None
 
     def reaches(self, end_offset: int, append_time_ms: int) -> bool:
-        """Whether something that ends there and was appended then lies before the moment."""
+        """Return True if a batch with this end and append time lies before the moment."""
         if self.offset is not None:
             return end_offset <= self.offset
         return self.time_ms is None or append_time_ms <= self.time_ms
@@ -53,11 +53,11 @@ NEWEST = Moment()
 
 
 class NoHistory(Exception):
-    """The directory does not reach back to the moment asked for; says how far it does."""
+    """The directory does not reach back to the requested moment; the message says how far it does."""
 
 
 class Found(NamedTuple):
-    """An image of the past. `stopped`: why the log could not be followed to the moment asked for, None if it was."""
+    """A past image. `stopped`: why the log could not be followed to the requested moment, None if it was."""
 
     image: MetadataImage
     stopped: str | None
@@ -73,19 +73,21 @@ class Step(NamedTuple):
 
 
 class History:
-    """What one partition directory of a metadata log tells. Blocks: for worker threads and commands."""
+    """The history in one partition directory of a metadata log. Blocks: for worker threads and commands."""
 
     def __init__(self, partition: str, files: FileReader | None = None) -> None:
         self.partition = partition
         self._files: FileReader = files or RealFileReader()
 
     def at(self, moment: Moment) -> Found:
-        """The image of that moment. NoHistory, OSError."""
+        """Return the image of that moment. NoHistory, OSError."""
         return while_files_vanish(lambda: self._at(moment))
 
     def steps(self, start: Moment, end: Moment) -> Iterator[Step | str]:
-        """The batches between two moments, in order; a text comes last if the log can not be followed that far. NoHistory,
-        OSError: who takes them all at once may look again (`while_files_vanish`).
+        """Yield the batches between two moments, in order, then a text if the log cannot be followed that far. NoHistory,
+        OSError.
+
+        A caller that takes them all at once can repeat it (`while_files_vanish`).
         """
         image, crc, _ = self._start(start)
         for step in self._follow(image, crc, end):
@@ -99,9 +101,7 @@ class History:
                 yield step
 
     def known_committed(self) -> int:
-        """The largest offset below which everything is committed for certain: ends of snapshots, what leaders have noted, and
-        what the node has noted at its last clean stop.
-        """
+        """Return the largest offset that is certainly committed, by the ends of snapshots and the stamps of leaders."""
         return while_files_vanish(self._known_committed)
 
     def _known_committed(self) -> int:
@@ -126,7 +126,7 @@ class History:
         return Found(image, stopped, tuple(notes))
 
     def _start(self, moment: Moment) -> tuple[MetadataImage, int, list[str]]:
-        """Where to begin: image and crc of the newest snapshot that holds and lies before the moment, and what did not hold."""
+        """Return image and crc of the newest valid snapshot before the moment, and notes of damaged ones."""
         notes: list[str] = []
         for position, path in snapshots_in(self.partition, self._files):
             if moment.offset is not None and position.offset > moment.offset:
@@ -158,18 +158,19 @@ class History:
     def _reach(self, reason: str) -> str:
         snapshots = snapshots_in(self.partition, self._files)
         if not snapshots:
-            return f"{reason}; no snapshot stands for what came before"
+            return f"{reason}; no snapshot replaces the records before"
         oldest = snapshots[-1][0].offset
         return f"{reason}. Its oldest snapshot ends at offset {oldest}; ask for that or a later one"
 
 
 class UnreadableSnapshot(Exception):
-    """A snapshot that does not hold; says where and why."""
+    """A snapshot is damaged; the message says where and why."""
 
 
 def read_snapshot(path: str, moment: Moment = NEWEST, files: FileReader | None = None) -> tuple[MetadataImage, int] | None:
-    """A snapshot's image and the crc that the log goes on from; None if it stands for more than that moment. UnreadableSnapshot,
-    OSError.
+    """Return a snapshot's image and the crc that the log continues from; None if it lies after the moment.
+
+    UnreadableSnapshot, OSError.
     """
     try:
         position = id_of_path(path)
@@ -197,7 +198,7 @@ def _step(image: MetadataImage, found: FoundBatch) -> Step:
 
 
 def while_files_vanish(read: Callable[[], T]) -> T:
-    """A running node may remove old files: what it has then is newer."""
+    """Read again if a file vanishes: a running node may remove old files, and has newer ones then."""
     for _ in range(READS - 1):
         with suppress(FileNotFoundError):
             return read()

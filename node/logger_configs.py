@@ -1,7 +1,6 @@
 """The loggers of this node as configs: IncrementalAlterConfigs and DescribeConfigs of BROKER_LOGGER (KIP-412).
 
-They are answered by the node itself, broker or controller, and never passed on; what else such a request is about goes its usual
-way.
+The node itself answers them, broker or controller, and never forwards them. Other resources of such a request take the usual way.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ def _is_logger(resource: admin_pb2.AlterConfigsResource | admin_pb2.DescribeConf
 async def answer(
     api: str, request: Any, node_id: int, admit: Callable[[Any], Admission], others: Callable[[Any], Awaitable[Any]]
 ) -> Any:
-    """The response to a call that concerns loggers; it has a header if `others`, which answers for the rest, was asked.
+    """Return the response to a call that concerns loggers; it has a header if `others`, which answers for the rest, was called.
 
-    `admit` says what of a request its caller may have, or raises ApiError.
+    `admit` returns the part of a request that its caller may have, or raises ApiError.
     """
     is_change = api == "IncrementalAlterConfigs"
     answers = "responses" if is_change else "results"
@@ -79,7 +78,7 @@ def merged(
 
 
 def alter(node_id: int, request: admin_pb2.IncrementalAlterConfigsRequest) -> admin_pb2.IncrementalAlterConfigsResponse:
-    """Sets levels of this process's loggers; each resource is all or nothing."""
+    """Set levels of this process's loggers; each resource is all or nothing."""
     response = admin_pb2.IncrementalAlterConfigsResponse()
     for resource in request.resources:
         answer = response.responses.add(resource_type=ResourceType.BROKER_LOGGER, resource_name=resource.resource_name)
@@ -111,7 +110,7 @@ def _check(change: admin_pb2.AlterableConfig) -> None:
 
 
 def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_pb2.DescribeConfigsResponse:
-    """The level in force of each logger."""
+    """Return the level in force of each logger."""
     response = admin_pb2.DescribeConfigsResponse()
     for resource in request.resources:
         name = resource.resource_name
@@ -129,7 +128,7 @@ def describe(node_id: int, request: admin_pb2.DescribeConfigsRequest) -> admin_p
 
 
 def _check_name(node_id: int, name: str, what: str) -> None:
-    """ApiError INVALID_REQUEST unless it is this node's id."""
+    """Raise ApiError INVALID_REQUEST unless `name` is this node's id."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
     try:

@@ -1,7 +1,7 @@
-"""DescribeMetadata: digests of the image that a node has published, and of what its metadata log on disk gives.
+"""DescribeMetadata: digests of the image that a node has published, and of the image in its metadata log on disk.
 
-The log is read again from the newest snapshot that holds (`history.py`), read-only and beside the running node: what is below the
-committed offset does not change any more, and nothing above it is looked at.
+The log is read again from the newest valid snapshot (`history.py`), read-only and beside the running node. Everything below the
+committed offset does not change any more, and nothing above it is read.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from kraftlab.quorum.storage.identity import partition_directory
 from .history import Found, History, Moment, NoHistory
 
 REREAD_PATIENCE_S = 2.0
-"""How long a re-read waits for this node's disk to catch up with what is committed."""
+"""Time that a re-read waits for this node's disk to catch up with the committed offset."""
 
 
 class MetadataDigests:
-    """Answers for one node. `newest` is the end offset it has published; `image_at` the image it keeps of an offset, or None.
-    `threads` do what takes long; `files` are this machine's if not given.
+    """Answers for one node. `newest` returns the end offset it has published; `image_at` the image it keeps of an offset, or
+    None.
+
+    `threads` run slow work; `files` are this machine's by default.
     """
 
     def __init__(
@@ -45,9 +47,9 @@ class MetadataDigests:
         self._threads = threads
 
     async def describe(self, request: admin_pb2.DescribeMetadataRequest) -> admin_pb2.DescribeMetadataResponse:
-        """The response without its header. `at_offset` 0: the newest; an offset whose image is not kept is rebuilt from the log.
+        """Return the response without its header. `at_offset` 0: the newest. An image that is not kept is rebuilt from the log.
 
-        ApiError OFFSET_OUT_OF_RANGE for an offset that this node has not published yet, or whose image its disk does not give.
+        ApiError OFFSET_OUT_OF_RANGE for an offset that this node has not published yet, or whose image its disk does not have.
         """
         newest = self._newest()
         offset = request.at_offset or newest
@@ -72,20 +74,22 @@ class MetadataDigests:
         return response
 
     async def _rebuilt(self, offset: int) -> MetadataImage:
-        """ApiError OFFSET_OUT_OF_RANGE unless it is the image at that very offset: what the disk holds may be damaged since."""
+        """Return the image at that very offset. ApiError OFFSET_OUT_OF_RANGE if the disk has only an older one."""
         found = await self._reread(offset)
         reached = found.image.provenance.offset
         if reached < offset:
-            why = found.stopped or f"{offset} is no end of a batch, or not on the disk yet"
+            why = found.stopped or f"no batch ends at {offset}, or it is not on the disk yet"
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"what node {self._node_id} has on its disk gives the image of {reached}, not of {offset}: {why}; "
-                "ask another node",
+                f"the disk of node {self._node_id} gives the image of {reached}, not of {offset}: {why}; ask another node",
             )
         return found.image
 
     async def _reread(self, offset: int) -> Found:
-        """What the disk gives up to that offset. ApiError OFFSET_OUT_OF_RANGE if it starts behind it, KAFKA_STORAGE_ERROR."""
+        """Return the disk's image up to that offset.
+
+        ApiError OFFSET_OUT_OF_RANGE if the log starts after it, KAFKA_STORAGE_ERROR.
+        """
         give_up = trio.current_time() + REREAD_PATIENCE_S
         while True:
             try:

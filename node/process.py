@@ -1,4 +1,4 @@
-"""How a node's process ends: on a signal gracefully, on what cannot be repaired here with one line."""
+"""The end of a node's process: graceful on a signal, with one line on an error that cannot be repaired here."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ FATAL: tuple[type[BaseException], ...] = (
     GenerationOver,
     OSError,
 )
-"""What ends any node with one line; what is neither here nor in `also_fatal` is a bug and shows its traceback."""
+"""Errors that end any node with one line. Errors that are neither here nor in `also_fatal` are bugs and show their traceback."""
 
 
 async def run_to_end(
     metadata_log_dir: str, serve: Callable[[], Awaitable[None]], also_fatal: tuple[type[BaseException], ...] = ()
 ) -> None:
-    """Runs `serve`, alone on its metadata directory, until it returns. It may use as many files as the system allows the process.
+    """Run `serve`, alone on its metadata directory, until it returns. Raise the limit of open files to the system's maximum.
 
-    SystemExit with a message for fatal errors; anything else as it was raised.
+    SystemExit with a message for fatal errors; other errors unchanged.
     """
     fatal = FATAL + also_fatal
     _raise_file_limit()
@@ -56,7 +56,7 @@ async def run_to_end(
 
 
 def _raise_file_limit() -> None:
-    """As many as the system allows: every partition keeps its segments open, and an admin connection takes three descriptors."""
+    """Raise the limit to the maximum: partitions keep their segments open, and an admin connection takes three descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -68,9 +68,9 @@ def _raise_file_limit() -> None:
 async def through_generations(
     serve: Callable[[], Awaitable[None]], identity: LogIdentity, metadata_log_dir: str, *, never_votes: bool = False
 ) -> None:
-    """Runs `serve`, again and with an empty copy of the metadata whenever an observer's generation of the cluster is over.
+    """Run `serve`, again with an empty copy of the metadata whenever an observer's generation of the cluster is over.
 
-    GenerationOver if the directory holds what a person should look at first; a node that never votes has nothing of the kind.
+    GenerationOver if the directory holds data that a person should look at first; a node that never votes has none.
     """
     while True:
         try:
@@ -90,7 +90,7 @@ async def through_generations(
 
 
 async def watch_signals(ends: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Sets `ends` on SIGTERM or SIGINT. For `nursery.start`."""
+    """Set `ends` on SIGTERM or SIGINT. For `nursery.start`."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
         async for number in signals:

@@ -1,4 +1,4 @@
-"""How server.properties becomes a node's replica of the metadata log, on controllers and brokers alike."""
+"""A node's replica of the metadata log from server.properties, on controllers and brokers alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftlab.quorum.driver.driver_config import DriverConfig
 
 
 def driver_config(config: NodeConfig, directory: MetaProperties) -> DriverConfig:
-    """What the driver is told; `directory` is the metadata directory's identity."""
+    """Return the driver's configuration; `directory` is the metadata directory's identity."""
     is_controller = isinstance(config, ControllerConfig)
     raft = RaftConfig(
         node_id=config.node_id,

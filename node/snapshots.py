@@ -1,4 +1,4 @@
-"""CreateSnapshot and ListSnapshots: the snapshots of the metadata log that one node keeps (KIP-630)."""
+"""CreateSnapshot and ListSnapshots: the snapshots of the metadata log on one node (KIP-630)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class SnapshotCalls:
         self._replica = replica
 
     def calls(self) -> Mapping[str, LocalCall]:
-        """By method of the Admin service."""
+        """Return the calls by method of the Admin service."""
         return {"CreateSnapshot": self.create, "ListSnapshots": self.list}
 
     async def create(self, request: admin_pb2.CreateSnapshotRequest) -> admin_pb2.CreateSnapshotResponse:
-        """The response without its header, once the snapshot is durable. ApiError as the proto says."""
+        """Return the response without its header, once the snapshot is durable. ApiError as the proto says."""
         self._check_node(request)
         try:
             taken = await self._replica.take_snapshot()
@@ -52,7 +52,7 @@ class SnapshotCalls:
         return admin_pb2.CreateSnapshotResponse(node_id=self._node_id, snapshot=_described(found))
 
     async def list(self, request: admin_pb2.ListSnapshotsRequest) -> admin_pb2.ListSnapshotsResponse:
-        """The response without its header. ApiError INVALID_REQUEST."""
+        """Return the response without its header. ApiError INVALID_REQUEST."""
         self._check_node(request)
         quorum = self._replica.describe()
         return admin_pb2.ListSnapshotsResponse(

@@ -1,11 +1,11 @@
-"""DescribeImage and ListMetadataRecords: the metadata as it was, from what one node has on its disk.
+"""DescribeImage and ListMetadataRecords: past metadata, from one node's disk.
 
-Files are read in a worker thread, one request at a time, and an answer holds at most `ANSWER_BYTES`: longer ones are fetched in
-parts. Nothing that this node has not published is told. The image of the last request is kept until the next one asks for
-another, so that its parts need not be made again.
+Files are read in a worker thread, one request at a time. An answer holds at most `ANSWER_BYTES`; longer ones are fetched in
+parts. An answer never holds anything that this node has not published. The image of the last request is kept until the next one
+needs another, so that its parts are not made again.
 
-What is secret is replaced by a keyed digest. The key is made when the process starts and told to nobody, so who sees two digests
-can tell whether the values are equal, and nothing about what they are.
+Secrets are replaced by a keyed digest. The key is made when the process starts and never leaves it. Two digests show if the
+values are equal, and nothing else about them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ RECORDS_PER_BODY = 256
 
 
 class TimeTravel:
-    """Answers for one node. `newest` is the end offset that it has published. `threads` read; `files` are this machine's if not
-    given.
+    """Answers for one node. `newest` returns the end offset that it has published.
+
+    `threads` read; `files` are this machine's by default.
     """
 
     def __init__(
@@ -57,14 +58,17 @@ class TimeTravel:
         self._image: MetadataImage | None = None
         self._records: Iterator[AnyRecord] = iter(())
         self._next_record = 0
-        """What `_records`, those of `_image`, gives next."""
+        """Number of the next record in `_records`, which are those of `_image`."""
 
     def calls(self) -> Mapping[str, LocalCall]:
-        """By method of the Admin service."""
+        """Return the calls by method of the Admin service."""
         return {"DescribeImage": self.describe_image, "ListMetadataRecords": self.list_records}
 
     async def describe_image(self, request: admin_pb2.DescribeImageRequest) -> admin_pb2.DescribeImageResponse:
-        """The response without its header. ApiError OFFSET_OUT_OF_RANGE for what the node has not published, or not any more."""
+        """Return the response without its header.
+
+        ApiError OFFSET_OUT_OF_RANGE for an image not published yet, or no longer on disk.
+        """
         newest = self._newest()
         if request.HasField("offset") and request.HasField("time_ms"):
             raise ApiError(ErrorCode.INVALID_REQUEST, "offset and time_ms are both given; give one of the two")
@@ -77,7 +81,7 @@ class TimeTravel:
         return await self._in_thread(lambda: self._describe(moment, newest, request.first_record, exactly))
 
     async def list_records(self, request: admin_pb2.ListMetadataRecordsRequest) -> admin_pb2.ListMetadataRecordsResponse:
-        """The response without its header. ApiError OFFSET_OUT_OF_RANGE as `describe_image`."""
+        """Return the response without its header. ApiError OFFSET_OUT_OF_RANGE as `describe_image`."""
         newest = self._newest()
         self._check(request.to_offset, newest)
         if not 0 <= request.from_offset <= request.to_offset:
@@ -126,7 +130,7 @@ class TimeTravel:
         return response
 
     def _read(self, moment: Moment, newest: int, exactly: bool) -> MetadataImage:
-        """`exactly`: a disk that does not hold the log so far gives no older image."""
+        """Return the image of the moment. `exactly`: refuse an older image from a disk that does not hold the log so far."""
         found = self._history.at(moment)
         if found.image.provenance.offset > newest:
             found = self._history.at(Moment(offset=newest))
@@ -161,13 +165,13 @@ class TimeTravel:
         return response
 
     def _raise_if_behind(self, reached: int, wanted: int) -> None:
-        """NoHistory if there was no more to read: this node may have published what other voters' disks hold."""
+        """Raise NoHistory if there is no more to read: the published records may only be on other voters' disks."""
         if reached < wanted and self._history.at(NEWEST).image.provenance.offset <= reached:
             raise NoHistory(f"its disk holds the log up to offset {reached} so far; ask again, or another node")
 
 
 def masked(record: AnyRecord, key: bytes) -> AnyRecord:
-    """The record with what is secret in it replaced by digests that nobody can make without the key."""
+    """Return the record with its secrets replaced by digests that nobody can make without the key."""
 
     def digest(value: bytes) -> bytes:
         return hmac.new(key, value, hashlib.sha256).digest()

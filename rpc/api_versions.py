@@ -1,4 +1,4 @@
-"""ApiVersions: what a node understands, and the features of its cluster (KIP-511, KIP-584)."""
+"""ApiVersions: the requests that a node understands, and the features of its cluster (KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .versions import API_VERSIONS, OFFERS, Offer, version_of
 
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_ZERO_MINIMUM = 4
-"""The version from which features may be supported from level 0 on: older clients cannot read that."""
+"""First version with features whose minimum is level 0; older clients cannot read that."""
 NO_EPOCH = -1
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -26,10 +26,10 @@ def describe(
     kraft_version: int,
     epoch: int,
 ) -> admin_pb2.ApiVersionsResponse:
-    """What is offered by a node. `finalized` are the levels of the cluster's metadata as of `epoch`, an offset.
+    """Return a node's offers. `finalized` are the levels of the cluster's metadata as of `epoch`, an offset.
 
-    ApiError INVALID_REQUEST if the client's software has no name. A version of this very request that is not offered is answered
-    with UNSUPPORTED_VERSION and what is offered of it, so that the client can ask again.
+    ApiError INVALID_REQUEST if the client's software has an invalid name. An unsupported version of this request is answered with
+    UNSUPPORTED_VERSION and the offered versions of it, so that the client can choose another.
     """
     version = version_of(request)
     offer = OFFERS[API_VERSIONS]
@@ -59,11 +59,11 @@ def _add_offers(response: admin_pb2.ApiVersionsResponse, offers: Iterable[Offer]
 
 
 def _check_software(request: admin_pb2.ApiVersionsRequest) -> None:
-    """A client that says what it is says it in letters and digits, with dots and dashes inside."""
+    """Raise ApiError unless a given software name has letters and digits, with dots and dashes inside."""
     for field in ("client_software_name", "client_software_version"):
         text: str = getattr(request, field)
         if request.HasField(field) and _SOFTWARE.fullmatch(text) is None:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"{field}={text!r} is no name of software; use letters and digits, with dots and dashes inside.",
+                f"{field}={text!r} is not a valid name of software; use letters and digits, with dots and dashes inside.",
             )

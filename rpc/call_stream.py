@@ -1,9 +1,9 @@
-"""The server's side of one `Call` stream: the pipelined way into the admin API.
+"""The server's side of one `Call` stream, the pipelined form of the admin API.
 
-Theory of operation. All calls of a message are handed to trio's loop with one wake-up, and answers are written as they come, each
-message with whatever is ready by then. So nobody waits for a message to fill, and the busier a stream is, the less a call costs.
-Reading stops while `MAX_IN_FLIGHT` calls have no answer, which holds the client back by TCP; a message is taken whole. Everything
-here but the settling of a call happens on gRPC's loop.
+Theory of operation. All calls of a message go to trio's loop with one wake-up. Answers are written as they come, each message
+with the answers that are ready by then. So no answer waits for a message to fill, and the busier a stream is, the less a call
+costs. Reading stops while `MAX_IN_FLIGHT` calls have no answer, which holds the client back by TCP; a message is always taken
+whole. Everything here except the settling of a call happens on gRPC's loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MESSAGE_BYTES = 256 * 1024
 Settle = Callable[[Message | None], None]
 """Takes the answer to one call, once; None if the node stops first."""
 Begin = tuple[Method, Message, Settle]
-"""A call to begin."""
+"""A call to begin: method, request, and the function that takes the answer."""
 
 
 class ServedStream:
@@ -48,7 +48,7 @@ class ServedStream:
         self.is_stopping = False
 
     async def read(self, decode: Callable[[bytes], admin_pb2.CallRequests | None], requests: AsyncIterator[bytes]) -> None:
-        """Reads to the end of the client's requests, or until the stream breaks."""
+        """Read to the end of the client's requests, or until the stream breaks."""
         try:
             async for data in requests:
                 message = decode(data)
@@ -67,7 +67,7 @@ class ServedStream:
             self._news.set()
 
     def _begin(self, call: admin_pb2.CallRequest) -> Begin | None:
-        """What trio's loop shall do for a call; None if it has been refused."""
+        """Return the call for trio's loop; None if it has been refused."""
         field = call.WhichOneof("request")
         if field is None:
             refusal = "the call names no request that this node knows"
@@ -85,7 +85,7 @@ class ServedStream:
         self._news.set()
 
     async def responses(self) -> AsyncIterator[admin_pb2.CallResponses]:
-        """Answers until all requests that were read have theirs, or no more are to be given."""
+        """Yield answers until all requests that were read have theirs, or the stream ends."""
         while not self.is_garbled and not self.is_stopping and not (self._has_ended and not self._unanswered):
             if not self._ready:
                 self._news.clear()
@@ -97,7 +97,7 @@ class ServedStream:
             yield message
 
     def _gather(self) -> admin_pb2.CallResponses:
-        """A message with the answers that are ready, as many as fit."""
+        """Return a message with the ready answers, as many as fit."""
         message = admin_pb2.CallResponses()
         size_bytes = 0
         while self._ready and size_bytes < MESSAGE_BYTES:

@@ -1,4 +1,4 @@
-"""Who makes a call: the user that its metadata prove, and the address it comes from."""
+"""The caller of a request: the user that its metadata proves, and its address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .methods import CLIENT_ID_HEADER
 
 
 class Peer(Protocol):
-    """What gRPC knows about the other side of a call (`grpc.aio.ServicerContext`)."""
+    """gRPC's view of the other side of a call (`grpc.aio.ServicerContext`)."""
 
     def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
@@ -20,7 +20,7 @@ class Peer(Protocol):
 
 
 class Caller(NamedTuple):
-    """`principal` as access rules name it, `host` as an IP address in text, `client_id` what the client calls itself."""
+    """`principal` as access rules name it, `host` as an IP address in text, `client_id` the client's name for itself."""
 
     principal: str
     host: str
@@ -28,14 +28,14 @@ class Caller(NamedTuple):
 
 
 def caller_of(context: Peer, users: Users) -> Caller:
-    """Who makes this call, or opens this stream. AuthenticationFailed if it is not who it says."""
+    """Return the caller of a call or stream. AuthenticationFailed if its claim is wrong."""
     headers = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
     principal = users.principal(headers.get(USER_HEADER), headers.get(PASSWORD_HEADER))
     return Caller(principal, host_of(context.peer()), headers.get(CLIENT_ID_HEADER, ""))
 
 
 def host_of(peer: str) -> str:
-    """The IP address in what gRPC calls a peer (`ipv4:10.0.0.1:5007`, `ipv6:%5B::1%5D:5007`); "" if there is none in it."""
+    """Return the IP address in gRPC's name of a peer (`ipv4:10.0.0.1:5007`, `ipv6:%5B::1%5D:5007`); "" if there is none."""
     family, _, address = unquote(peer).partition(":")
     if family not in ("ipv4", "ipv6"):
         return ""

@@ -1,4 +1,4 @@
-"""Which nodes DescribeCluster is about: brokers, which brokers tell, or controllers, which controllers tell (KIP-919)."""
+"""Endpoint types of DescribeCluster: brokers describe brokers, controllers describe controllers (KIP-919)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 def check_endpoint_type(request: admin_pb2.DescribeClusterRequest, own: int) -> None:
-    """ApiError if a kind of endpoint is wanted that is not this node's own (`own`)."""
+    """Raise ApiError if another type of endpoint is requested than this node's (`own`)."""
     if not request.HasField("endpoint_type") or request.endpoint_type == own:
         return
     wanted = request.endpoint_type
@@ -22,5 +22,5 @@ def check_endpoint_type(request: admin_pb2.DescribeClusterRequest, own: int) -> 
     else:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         message = f"The request was sent to an endpoint of type {_NAMES[own]}, but we wanted an endpoint of type {_NAMES[wanted]}"
-    # The first version has no codes for it.
+    # The first version has no error codes for this.
     raise ApiError(ErrorCode.INVALID_REQUEST if version_of(request) == 0 else code, message)

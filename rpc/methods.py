@@ -1,5 +1,7 @@
-"""The methods of the Admin service as a table, read from the service's own descriptor: what servers, clients and forwarders
-share."""
+"""The methods of the Admin service as a table, read from the service's own descriptor.
+
+Servers, clients and forwarders share it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from kraftlab.admin.v1 import admin_pb2
 SERVICE = "kraftlab.admin.v1.Admin"
 STREAM_METHOD = "Call"
 CLIENT_ID_HEADER = "kraftlab-client-id"
-"""The gRPC metadata key by which a client names itself; quotas may be about it."""
+"""The gRPC metadata key of a client's name for itself; quotas can refer to it."""
 
 
 class AdminRequest(Protocol):
@@ -33,7 +35,7 @@ class AdminResponse(Protocol):
 
 Response = TypeVar("Response", bound=AdminResponse)
 LocalCall = Callable[[Any], Awaitable[Message]]
-"""A method that a node carries out by itself: its request → its response without the header."""
+"""A method that a node carries out itself: request → response without the header."""
 
 
 class Method(NamedTuple):
@@ -62,10 +64,10 @@ API_OF_RESPONSE: Mapping[type, str] = {method.response: method.api for method in
 
 
 REFUSED_FIELDS: Mapping[str, Mapping[str, int]] = {"InitProducerId": {"producer_id": -1, "producer_epoch": -1}}
-"""What a response says where it has nothing to say, if that is not its fields' zero."""
+"""Field values of a failed response that differ from the field's zero."""
 
 
 def fault(method: Method, message: str, code: int = -1) -> Message:
-    """A response that says only that the whole call failed."""
+    """Return a response that only says that the whole call failed."""
     header = admin_pb2.ResponseHeader(error_code=code, error_message=message, leader_id=-1)
     return method.response(header=header, **REFUSED_FIELDS.get(method.api, {}))

@@ -1,11 +1,11 @@
-"""Ids of admin requests, by which a retry is answered like the first sending, and nothing is done twice.
+"""Ids of admin requests: a retry gets the answer of the first attempt, and nothing is done twice.
 
-Theory of operation. The requests that change metadata, by the active controller's hand, can have an id. One that only validates
+Theory of operation. Requests that change metadata through the active controller can have an id. A request that only validates
 changes nothing and is judged again each time; an id on it, or on any other call, is ignored. A client gives a request an id and a
-sequence when its call begins, which stay through all its sendings; then they are taken off it again, for the program may send the
-same message as another request. Nodes keep the last answers of an id and refuse older sequences (see `exactly_once.py` of the
-controller's engine). So an id is only ever used by one call at a time: calls that run side by side have different ids, and there
-are as many as there ever were calls at once.
+sequence when its call begins. They stay through all attempts and are then removed, because the program may send the same message
+as another request. Nodes keep the last answers of an id and refuse older sequences (see `exactly_once.py` of the controller's
+engine). So only one call at a time uses an id: parallel calls have different ids, and there are as many ids as there ever were
+parallel calls.
 """
 
 from __future__ import annotations
@@ -55,18 +55,20 @@ ONCE = frozenset(
         "UnregisterBroker",
     }
 )
-"""Made twice without an id, these answer that the topic, voter or broker exists, or does not, that nothing moves or has moved on:
-their outcome is told wrongly. Who passes calls on does not send them again.
+"""Requests whose repetition without an id answers wrongly: the topic, voter or broker exists by then, or is gone, and nothing
+moves.
+
+Nodes that forward calls do not repeat these.
 """
 
 
 def can_be_named(api: str, request: object) -> bool:
-    """Whether an id on this request counts."""
+    """Return True if an id on this request counts."""
     return api in NAMEABLE and not getattr(request, "validate_only", False)
 
 
 def is_named(api: str, request: Any) -> bool:
-    """Whether sending this request twice is the same as sending it once."""
+    """Return True if sending this request twice has the effect of sending it once."""
     return can_be_named(api, request) and bool(request.header.HasField("request_id"))
 
 
@@ -79,7 +81,7 @@ class _ClientId:
 
 
 class RequestIds:
-    """The ids of one client. Thread-safe. Not `enabled`: no request gets one."""
+    """The ids of one client. Thread-safe. Not `enabled`: requests get none."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
@@ -88,7 +90,7 @@ class RequestIds:
 
     @contextmanager
     def of(self, api: str, request: AdminRequest) -> Iterator[bool]:
-        """While this lasts the request has an id, if it can have one. Gives whether sending it again does nothing twice."""
+        """Give the request an id, if it can have one, inside the block. Yields True if sending it again does nothing twice."""
         if not self._enabled or not can_be_named(api, request) or request.header.HasField("request_id"):
             yield is_named(api, request)
             return

@@ -1,15 +1,15 @@
 """The admin API's gRPC server in front of a trio program.
 
-Theory of operation. gRPC has no trio event loop, so its asyncio server runs on a loop and a thread of its own, beside trio's.
-Requests are decoded and answers encoded there. A decoded call goes to the trio loop, is taken by `accept` or runs there as a task
-of `serve`'s nursery, and its answer goes back; calls and answers that are under way together share the wake-up of the loop they
-go to (`Errands`). No thread waits for an answer: threads that all wake up for one commit would fight for the interpreter with the
-loop that commits. A call whose client is gone goes on, and nobody waits for its answer.
+Theory of operation. gRPC has no trio event loop, so its asyncio server runs on its own loop and thread, beside trio's. Requests
+are decoded and answers encoded there. A decoded call goes to the trio loop. There `accept` takes it, or it runs as a task of
+`serve`'s nursery, and its answer goes back. Calls and answers that are on their way together share the wake-up of the target loop
+(`Errands`). No thread waits for an answer: threads that all wake up for one commit would compete for the interpreter with the
+loop that commits. A call whose client is gone continues, and nobody waits for its answer.
 
-grpc is imported on that thread when serving begins: importing takes longer than electing a leader. `dispatch` should answer
-faults in the body; what it raises becomes error code -1 there and a traceback in the log. When `serve` is cancelled, calls
-that have not been answered end with the gRPC status UNAVAILABLE. gRPC closes a connection that does not speak HTTP/2, and says
-nothing about it. Who calls is worked out once for a unary call or a stream (`caller.py`).
+grpc is imported on that thread when serving begins, because importing takes longer than electing a leader. `dispatch` should
+answer faults in the body; its exceptions become error code -1 there and a traceback in the log. When `serve` is cancelled, calls
+without an answer end with the gRPC status UNAVAILABLE. gRPC silently closes a connection that does not speak HTTP/2. The caller
+is determined once for a unary call or a stream (`caller.py`).
 """
 
 from __future__ import annotations
@@ -53,20 +53,21 @@ logger = logging.getLogger("kraftlab.rpc")
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_CONCURRENT_CALLS = 4096
 MAX_STREAMS = 128
-"""Streams that are open at a time, of the calls above."""
+"""Maximum of simultaneous streams, which are part of the calls above."""
 STOP_GRACE_S = 0.2
 MIN_PING_INTERVAL_MS = 500
-"""Clients ping during a call, to tell a node that hangs from one that is slow."""
+"""Minimum between pings of clients, which ping during a call to distinguish a node that hangs from a slow one."""
 HANDSHAKE_TIMEOUT_MS = 5000
-"""A connection that has not shown by then that it speaks HTTP/2 is closed."""
+"""A connection that has not spoken HTTP/2 by then is closed."""
 LINES_AT_ONCE = 50
 LINE_INTERVAL_S = 5.0
-"""Requests that cannot be decoded give so many log lines at once, and one more in that time."""
+"""Malformed requests give at most LINES_AT_ONCE log lines at once, and one more per interval."""
 
 
 class Call(NamedTuple):
-    """One admin call: the method's name, its protobuf request, who makes it, from which address, and what the client calls
-    itself. `broker`: the one that was asked, if one passes it on and the answer depends on it.
+    """One admin call: the method's name, its protobuf request, the caller, its address, and the client's name for itself.
+
+    `broker`: the broker that forwards the call, if the answer depends on it.
     """
 
     api: str
@@ -79,16 +80,16 @@ class Call(NamedTuple):
 
 Dispatch = Callable[[Call], Awaitable[Message]]
 Later = Callable[[], Awaitable[Message]]
-"""The rest of a call, which needs a task; its answer."""
+"""The rest of a call, which needs a task; returns its answer."""
 Accept = Callable[[Call, Callable[[Message], None]], Later | None]
-"""Takes a call on the event loop and gives its answer there, once; or returns what a task has to run for its answer."""
+"""Takes a call on the event loop and gives its answer there, once; or returns the rest for a task."""
 
 
 class AdminServer:
     """Serves `dispatch` on host:port. Use: `port = await nursery.start(server.serve)`; cancel the scope to stop.
 
-    `accept`, if given, is asked instead: what it takes costs no task and no pass of the event loop. `users` are those that a
-    caller can prove to be.
+    `accept`, if given, is called first: a call that it takes costs no task and no pass of the event loop. `users` are the
+    identities that a caller can prove.
     """
 
     def __init__(
@@ -110,14 +111,14 @@ class AdminServer:
         return {"calls": self._calls, "faults": self._faults, "in_flight": self._in_flight}
 
     async def serve(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serves until cancelled; reports the port once calls are accepted. ListenError if the port cannot be had."""
-        door = _Door(self.begin, self._users, self._host, self._port)
+        """Serve until cancelled; report the port once calls are accepted. ListenError if the port is not available."""
+        grpc_server = _GrpcServer(self.begin, self._users, self._host, self._port)
         try:
             async with trio.open_nursery() as threads:
                 try:
-                    await self._serve(await threads.start(door.run), task_status)
+                    await self._serve(await threads.start(grpc_server.run), task_status)
                 finally:
-                    door.stop()
+                    grpc_server.stop()
         except BaseExceptionGroup as group:
             raise only_cause(group) from None
 
@@ -129,14 +130,14 @@ class AdminServer:
                     task_status.started(port)
                     await trio.sleep_forever()
                 finally:
-                    # Calls go on arriving, also when the last task has ended and the nursery with it.
+                    # Calls continue to arrive, even after the last task and the nursery have ended.
                     self._nursery = None
         finally:
             for number in tuple(self._accepted):
                 self._settle_accepted(number, None)
 
     def begin(self, caller: Caller, calls: Sequence[Begin]) -> None:
-        """Starts calls; each is answered once, with None if the node stops first. On the event loop."""
+        """Start calls; each is answered once, with None if the node stops first. On the event loop."""
         for method, request, settle in calls:
             if self._nursery is None:
                 settle(None)
@@ -187,8 +188,8 @@ class AdminServer:
         return fault(method, f"{method.api} failed on this node ({type(error).__name__}); its log says more")
 
 
-class _Door:
-    """The asyncio side: gRPC's server on a loop of its own. `begin` is called on trio's loop, where this is made."""
+class _GrpcServer:
+    """The asyncio side: gRPC's server on its own loop. `begin` is called on trio's loop, where this is made."""
 
     def __init__(self, begin: Callable[[Caller, Sequence[Begin]], None], users: Users, host: str, port: int) -> None:
         self._begin = begin
@@ -203,7 +204,7 @@ class _Door:
         self._is_serving = False
 
     async def run(self, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serves until `stop`; reports the port once calls are accepted. Can be cancelled only before that. ListenError."""
+        """Serve until `stop`; report the port once calls are accepted. Can be cancelled only before that. ListenError."""
         try:
             await trio.to_thread.run_sync(self._run, task_status, thread_name="admin", limiter=trio.CapacityLimiter(1))
         finally:
@@ -211,7 +212,7 @@ class _Door:
         await trio.lowlevel.checkpoint_if_cancelled()
 
     def stop(self) -> None:
-        """Lets `run` end, after the answers that were given before. On trio's loop."""
+        """Let `run` end, after the answers that were given before. On trio's loop."""
         if self._is_serving:
             self._answers.put(self._stopped.set)
 
@@ -230,14 +231,14 @@ class _Door:
             await server.stop(STOP_GRACE_S)
 
     def _started(self, port: int, task_status: trio.TaskStatus[int]) -> bool:
-        """False if `run` has been cancelled by now. On trio's loop."""
+        """Report the port. Return False if `run` has been cancelled by now. On trio's loop."""
         if trio.current_effective_deadline() > -math.inf:
             self._is_serving = True
             task_status.started(port)
         return self._is_serving
 
     def _build(self) -> tuple[grpc.aio.Server, int]:
-        """The server and its port. ListenError."""
+        """Return the server and its port. ListenError."""
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         import grpc
         import grpc.aio
@@ -314,14 +315,17 @@ class _Door:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
 
     def _read(self, kind: type[Message], data: bytes) -> Any:
-        """None for bytes that are none. gRPC itself would log a traceback for each, and after some streams of them never stop."""
+        """Return the decoded request; None if the bytes cannot be decoded.
+
+        gRPC itself would log a traceback for each, and never stop after some streams of them.
+        """
         try:
             return kind.FromString(data)
         except DecodeError:
             suppressed = self._limit.admit(time.monotonic())
             if suppressed is not None:
                 more = f"; {suppressed} such lines before this one were left out" if suppressed else ""
-                logger.warning("refused a call: %d bytes that are no %s%s", len(data), kind.DESCRIPTOR.name, more)
+                logger.warning("refused a call: %d bytes that are not a valid %s%s", len(data), kind.DESCRIPTOR.name, more)
             return None
 
 
@@ -341,7 +345,7 @@ async def _abort_full(context: Context) -> NoReturn:
 async def _abort_garbled(context: Context) -> NoReturn:
     import grpc
 
-    await context.abort(grpc.StatusCode.INTERNAL, "these bytes are no request; is this a client of another service?")
+    await context.abort(grpc.StatusCode.INTERNAL, "malformed request; is this a client of another service?")
 
 
 async def _abort_stopping(context: Context) -> NoReturn:
@@ -351,9 +355,9 @@ async def _abort_stopping(context: Context) -> NoReturn:
 
 
 def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
-    """Has the server listen at every address of `host`, or at all of this machine's if it is empty; returns the port.
+    """Let the server listen at every address of `host`, or at all of this machine's if it is empty; return the port.
 
-    ListenError if the host cannot be resolved, or the port cannot be had at one of its addresses. Blocks.
+    ListenError if the host cannot be resolved, or the port is not available at one of its addresses. Blocks.
     """
     wanted = Endpoint(host or "*", port)
     try:
@@ -370,7 +374,7 @@ def _listen(server: grpc.aio.Server, host: str, port: int) -> int:
 
 
 def _why_not(address: str, port: int) -> str | None:
-    """The system's reason why nobody can listen there, which gRPC keeps to itself; None if there is none."""
+    """Return the system's reason why the port is not available, which gRPC does not report; None if there is none."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         socket.create_server((address, port), family=family).close()

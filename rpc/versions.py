@@ -1,8 +1,9 @@
-"""Which requests a node understands, and in which versions: what ApiVersions lists, and what is refused.
+"""The requests that a node understands, and their versions: listed by ApiVersions, others refused.
 
 The lists are those of Apache Kafka 4.3, broker and controller, so that a client of ours chooses the same version of a request as
-one of Kafka's would, and an answer that depends on the version is the same. They name whole protocols: what is no call of the
-Admin service travels between nodes (fetching, voting), belongs to clients of data (groups, transactions), or is not served here.
+one of Kafka's, and an answer that depends on the version is the same. They name whole protocols. Requests that are not calls of
+the Admin service travel between nodes (fetching, voting), belong to clients of data (groups, transactions), or are not served
+here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .methods import Method, fault
 UNSUPPORTED_VERSION = 35
 API_VERSIONS = "ApiVersions"
 BROKER, CONTROLLER, BOTH = "broker", "controller", "both"
-"""Nodes that make an offer."""
+"""Roles of nodes that make an offer."""
 
 
 class Offer(NamedTuple):
@@ -128,7 +129,7 @@ CONTROLLER_OFFERS = tuple(offer for offer in _TABLE if offer.role != BROKER)
 
 
 def version_of(request: Message) -> int:
-    """Kafka's version of a request, which is the newest that is offered if it does not say. Calls that Kafka has not: 0."""
+    """Return Kafka's version of a request; by default the newest that is offered. Calls that Kafka does not have: 0."""
     header: admin_pb2.RequestHeader = getattr(request, "header")  # noqa: B009 - every request has one
     if header.HasField("api_version"):
         return header.api_version
@@ -137,8 +138,9 @@ def version_of(request: Message) -> int:
 
 
 def refusal(method: Method, request: Message) -> Message | None:
-    """The answer to a request in a version that is not offered, None if it is. ApiVersions answers for itself, as any client has
-    to understand its oldest answer.
+    """Return the answer to a request in an unsupported version, None if it is supported.
+
+    ApiVersions answers for itself, because any client must understand its oldest answer.
     """
     header: admin_pb2.RequestHeader = getattr(request, "header")  # noqa: B009 - every request has one
     if not header.HasField("api_version") or method.api == API_VERSIONS:

@@ -1,19 +1,17 @@
 """Peer frames and the connection that carries them.
 
 Theory of operation. A frame is a u32 length (big-endian, at most 16 MiB) and a MessagePack array `[kind, api, version,
-correlation, cluster_id, generation, sender, body]`. There is no hello: every frame says which cluster and which
-generation of it the sender belongs to, so a node of another cluster is found out at its first frame. `body` is opaque
-here.
+correlation, cluster_id, generation, sender, body]`. There is no handshake: every frame names the sender's cluster and generation,
+so a node of another cluster is detected at its first frame. `body` is opaque here.
 
-`FrameConnection` is a wire with one task. Writing is synchronous: a frame goes to the kernel in one `send` from
-wherever it was made, and only what the kernel does not take at once waits in memory for a drain task that exists just
-then. That saves a task switch per message on the commit path, and keeps the order of writes. Reading is buffered: one
-`recv` may yield many frames.
+`FrameConnection` is a wire with one task. Writing is synchronous: a frame goes to the kernel in one `send` from any caller, and
+only the part that the kernel does not take at once waits in memory for a temporary drain task. That saves a task switch per
+message on the commit path, and keeps the order of writes. Reading is buffered: one `recv` may yield many frames.
 
-A buffer grows with the bytes that arrived, never with the bytes that a length field claims. What can not be a frame
-raises `FrameError`; the caller closes the connection and says so once.
+A buffer grows with the bytes that arrived, never with the bytes that a length field claims. Malformed bytes raise `FrameError`;
+the caller closes the connection and logs it once.
 
-Not checked here: who the sender really is (there is no authentication yet; handlers get the principal "User:ANONYMOUS").
+Not checked here: the identity of the sender (there is no authentication yet; handlers get the principal "User:ANONYMOUS").
 """
 
 from __future__ import annotations
@@ -34,10 +32,10 @@ from .network import Wire
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_OUTBOUND_BYTES = 64 * 1024 * 1024
-"""What may wait in memory for a peer that does not read."""
+"""Bytes that may wait in memory for a peer that does not read."""
 
 GENERATION_MAX = 2**32 - 1
-"""What a segment's header page can hold."""
+"""Largest generation that fits into a segment's header page."""
 REQUEST = 0
 RESPONSE = 1
 ERROR = 2
@@ -49,7 +47,7 @@ _HTTP2_PREFACE = int.from_bytes(b"PRI ")
 
 
 class FrameError(ValueError):
-    """Bytes from a peer that are no frame: says what was found."""
+    """Malformed bytes from a peer; the message describes them."""
 
 
 def length_error(size: int) -> FrameError:
@@ -81,7 +79,7 @@ _decoder = Decoder(Frame)
 
 
 def encode_frame(frame: Frame) -> bytearray:
-    """The frame's bytes with its length in front. FrameError if it is over MAX_FRAME_BYTES."""
+    """Return the frame's bytes after their length. FrameError if they are over MAX_FRAME_BYTES."""
     data = bytearray(_LENGTH.size)
     _encoder.encode_into(frame, data, _LENGTH.size)
     size = len(data) - _LENGTH.size
@@ -92,7 +90,7 @@ def encode_frame(frame: Frame) -> bytearray:
 
 
 class Source(Protocol):
-    """What bytes are read from: a `Wire`, or a socket that blocks."""
+    """A source of bytes: a `Wire`, or a blocking socket."""
 
     def recv_into(self, room: memoryview, /) -> int: ...
 
@@ -110,7 +108,7 @@ class FrameBuffer:
         return self._end - self._start
 
     def receive_from(self, source: Source) -> int:
-        """One `recv`; the number of bytes it gave (0: the peer closed). BlockingIOError if there is nothing to read."""
+        """Call `recv` once; return the number of bytes (0: the peer closed). BlockingIOError if there is nothing to read."""
         if self._end == len(self._buffer):
             self._make_room()
         with memoryview(self._buffer) as view, view[self._end :] as room:
@@ -119,7 +117,7 @@ class FrameBuffer:
         return count
 
     def frames(self) -> Iterator[tuple[Frame, int]]:
-        """Every whole frame that has arrived, with its size in bytes. FrameError at the first that is none."""
+        """Yield every whole frame that has arrived, with its size in bytes. FrameError at the first malformed one."""
         while self._end - self._start >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(self._buffer, self._start)
             if not 0 < size <= MAX_FRAME_BYTES:
@@ -131,7 +129,7 @@ class FrameBuffer:
                 try:
                     frame = _decoder.decode(raw)
                 except msgspec.MsgspecError as error:
-                    raise FrameError(f"{size} bytes that are no frame: {error}") from error
+                    raise FrameError(f"{size} bytes that are not a frame: {error}") from error
             if not 0 <= frame.generation <= GENERATION_MAX:
                 raise FrameError(f"a frame of generation {frame.generation} (limit {GENERATION_MAX})")
             self._start = body_at + size
@@ -156,8 +154,8 @@ class FrameConnection:
     """A connection that carries frames. `run` reads until either side closes; `write` may be called at any time.
 
     `on_frame(frame, size_bytes)` is called for each frame, on the event loop, and must not block. If it returns False, reading
-    pauses until `resume()`: that is how a reader is held back. `run` returns when the peer closed or `close()` was called, and
-    raises FrameError for garbage. The wire belongs to the connection and is closed when `run` ends.
+    pauses until `resume()`: that holds a reader back. `run` returns when the peer closed or `close()` was called, and raises
+    FrameError for malformed bytes. The wire belongs to the connection and is closed when `run` ends.
     """
 
     def __init__(self, connected: Wire, on_frame: Callable[[Frame, int], bool]) -> None:
@@ -173,14 +171,14 @@ class FrameConnection:
         self.opened_at = trio.current_time()
         self.last_received = -math.inf
         self.partial_since: float | None = None
-        """When the frame that has arrived only in part began to arrive, or None."""
+        """Arrival of the first part of an incomplete frame, or None."""
 
     @property
     def closed(self) -> bool:
         return self._closed
 
     async def run(self) -> None:
-        """Reads frames until the connection ends. Tasks of this connection run in `nursery()` and end with it."""
+        """Read frames until the connection ends. Tasks of this connection run in `nursery()` and end with it."""
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -198,12 +196,12 @@ class FrameConnection:
             self._wire.close()
 
     def nursery(self) -> trio.Nursery:
-        """Tasks started here are cancelled when the connection ends."""
+        """Return the nursery of this connection; its tasks are cancelled when the connection ends."""
         assert self._nursery is not None, "the connection is not running"
         return self._nursery
 
     def write(self, data: bytearray) -> None:
-        """Queues a frame; to the kernel at once if nothing waits before it. A connection that is closed drops it."""
+        """Send a frame, or queue the part that the kernel does not take now. A closed connection drops it."""
         if self._closed:
             return
         rest = memoryview(data)
@@ -226,7 +224,7 @@ class FrameConnection:
             self.close()
 
     def resume(self) -> None:
-        """Reads on after `on_frame` returned False."""
+        """Continue to read after `on_frame` returned False."""
         self._resumed.set()
 
     def close(self) -> None:
@@ -252,7 +250,7 @@ class FrameConnection:
                 self.partial_since = trio.current_time()
 
     async def _deliver(self) -> bool:
-        """Hands over the frames that have arrived, as fast as `on_frame` lets it; True if there was one."""
+        """Pass on the frames that have arrived, as fast as `on_frame` allows. Return True if there was one."""
         parsed = False
         for frame, size_bytes in self._buffer.frames():
             parsed = True

@@ -1,4 +1,4 @@
-"""A bound on the log lines that strangers can cause: a port scanner must not fill a disk."""
+"""A limit on log lines that peers can cause: a port scanner must not fill a disk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class LineLimit:
         self._interval_s = interval_s
         self._slack_s = (burst - 1) * interval_s
         self._full_at = -math.inf
-        """When the bucket will be full again if no more lines are written."""
+        """Time at which the bucket is full again if no more lines are written."""
         self._suppressed = 0
 
     def admit(self, now: float) -> int | None:
-        """None if this line must not be written; else how many were suppressed since the last one that was."""
+        """Return None if this line must not be written; otherwise the number of lines suppressed since the last written one."""
         if self._full_at - now > self._slack_s:
             self._suppressed += 1
             return None
@@ -26,5 +26,5 @@ class LineLimit:
 
     @property
     def summary_due_at(self) -> float:
-        """When a line may be written that only says how many were suppressed; infinite if none were."""
+        """Time at which a line with only the number of suppressed lines may be written; infinite if there are none."""
         return self._full_at - self._slack_s if self._suppressed else math.inf

@@ -1,8 +1,8 @@
-"""How bytes get from node to node: what the shell needs of a network, and TCP, which is the one that nodes have.
+"""The network between nodes: the interface that the shell needs, and TCP, its implementation on real nodes.
 
-A connection's end is a `Wire`, which behaves as a socket that does not block: `send` takes what fits and raises BlockingIOError
-if nothing does, `recv_into` gives what is there, 0 bytes when the peer has closed. Another network than TCP may be one in memory,
-which an experiment breaks as it likes.
+A connection's end is a `Wire`, which behaves as a non-blocking socket. `send` takes as many bytes as fit and raises
+BlockingIOError if none do. `recv_into` returns the available bytes, 0 when the peer has closed. Experiments use a network in
+memory, which they can break.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONNECT_TIMEOUT_S = 2.0
 
 
 class Wire(Protocol):
-    """One end of a connection. OSError if that is broken; BlockingIOError if there is nothing to do now."""
+    """One end of a connection. OSError if it is broken; BlockingIOError if there is nothing to do now."""
 
     def send(self, data: bytearray | memoryview, /) -> int: ...
 
@@ -34,31 +34,31 @@ class Wire(Protocol):
 
 
 Accept = Callable[[Wire, str], Awaitable[None]]
-"""Serves a connection that came from that address, in a task of its own; the wire is its to close."""
+"""Serves a connection from that address, in its own task, and closes the wire."""
 
 
 class ListeningPort(Protocol):
-    """A port that is taken; `number` is which."""
+    """A port that is in use; `number` is its number."""
 
     @property
     def number(self) -> int: ...
 
     async def serve(self, accept: Accept, nursery: trio.Nursery) -> None:
-        """Accepts connections until cancelled, their tasks in `nursery`; the port is free again then."""
+        """Accept connections until cancelled, with their tasks in `nursery`; then free the port."""
 
 
 class Network(Protocol):
-    """One node's way to the others. `chance` draws its pauses between attempts."""
+    """One node's connections to the others. `chance` draws its pauses between attempts."""
 
     @property
     def chance(self) -> random.Random: ...
 
     async def connect(self, endpoint: Endpoint) -> Wire:
-        """OSError; ConnectionRefusedError only if nothing listens there."""
+        """Connect. OSError; ConnectionRefusedError only if nothing listens there."""
         ...
 
     async def listen(self, host: str, port: int) -> ListeningPort:
-        """Takes the port, any free one for 0. OSError."""
+        """Listen on the port; 0 takes any free one. OSError."""
         ...
 
 
@@ -73,7 +73,7 @@ class TcpWire(socket.socket):
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def wait_readable(self) -> Awaitable[None]:
-        return trio.lowlevel.wait_readable(self)  # noqa: ASYNC105 awaited by who asked: no coroutine between them
+        return trio.lowlevel.wait_readable(self)  # noqa: ASYNC105 the caller awaits it: no coroutine between them
 
     def wait_writable(self) -> Awaitable[None]:
         return trio.lowlevel.wait_writable(self)  # noqa: ASYNC105
@@ -95,15 +95,15 @@ class TcpPort:
 
 
 class TcpNetwork:
-    """The kernel's."""
+    """The kernel's network."""
 
     def __init__(self) -> None:
         self.chance: random.Random = random.SystemRandom()  # nodes that are forked from one process must not draw the same
 
     async def connect(self, endpoint: Endpoint) -> TcpWire:
-        """OSError of the last address tried; ConnectionRefusedError only if every address refused.
+        """Connect to the first address that accepts. ConnectionRefusedError only if every address refused.
 
-        Endpoints come from logs and from peers: one that can be none is an OSError too.
+        Otherwise OSError of another address. Endpoints come from logs and from peers: an impossible one is an OSError too.
         """
         failures: list[OSError] = []
         try:
@@ -121,7 +121,7 @@ class TcpNetwork:
         except trio.TooSlowError as error:
             raise TimeoutError(f"no connection within {CONNECT_TIMEOUT_S:.0f} s") from error
         except (ValueError, OverflowError) as error:
-            raise OSError(f"that is no address: {error}") from error
+            raise OSError(f"invalid address: {error}") from error
         raise next((error for error in failures if not isinstance(error, ConnectionRefusedError)), failures[-1])
 
     async def listen(self, host: str, port: int) -> TcpPort:

@@ -1,16 +1,17 @@
 """Requests between nodes over peer frames: `PeerServer` answers them, `PeerClient` and `PeerPool` make them.
 
-Theory of operation. A node listens on one TCP port and opens at most one connection to each node it asks; requests are
-multiplexed on it by correlation number and may be answered in any order. The server runs each request in a task of its own,
-bounded per connection in number and bytes: over the bound it stops reading, so TCP holds the peer back. A `DirectHandler` gets
-the request without a task and answers later through its `Responder`; consensus uses it: its answers are effects of the core.
+Theory of operation. A node listens on one TCP port and opens at most one connection to each other node. Requests are multiplexed
+on it by correlation number and may be answered in any order. The server runs each request in its own task, bounded per connection
+in number and bytes: over the bound it stops reading, so TCP holds the peer back. A `DirectHandler` gets the request without a
+task and answers later through its `Responder`; consensus uses it, because its answers are effects of the core.
 
-The client connects when there is something to send. A failed attempt is followed by a short, growing pause. Every request has a
-deadline; it ends in exactly one of: a body, `PeerError` (the peer refused it), `PeerTimeout` (no answer in time) or
-`PeerUnreachable`, whose `refused` says that nothing listens there: the process is gone rather than slow. A connection on which
-nothing arrived since a timed-out request was sent is given up. A request that failed may still have been carried out.
+The client connects when there is something to send. A short, growing pause follows a failed attempt. Every request has a deadline
+and ends in exactly one of: a body, `PeerError` (the peer refused it), `PeerTimeout` (no answer in time) or `PeerUnreachable`,
+whose `refused` means that nothing listens there: the process is gone rather than slow. A connection is closed if nothing arrived
+on it since a timed-out request was sent. A request that failed may still have been carried out.
 
-Half frames and silent connections are closed after a while by a sweep; garbage closes its connection with one log line.
+A sweep closes connections with an incomplete frame or without traffic after a while. Malformed bytes close their connection with
+one log line.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ RECONNECT_BACKOFF_S = 0.02
 RECONNECT_BACKOFF_MAX_S = 0.2
 LINES_AT_ONCE = 30
 LINE_INTERVAL_S = 5.0
-"""Strangers can cause so many log lines at once, and one more in that time."""
+"""Peers can cause at most LINES_AT_ONCE log lines at once, and one more per interval."""
 
 
 class PeerIdentity(NamedTuple):
-    """What a node says of itself in every frame."""
+    """A node's identity in every frame."""
 
     cluster_id: str
     generation: int
@@ -58,7 +59,10 @@ class PeerIdentity(NamedTuple):
 
 
 class PeerRequest(NamedTuple):
-    """A request as its handler sees it. `sender` is the frame's claim; `source` is the peer's address, for messages."""
+    """A request as its handler sees it.
+
+    `sender` is the identity claimed in the frame; `source` is the peer's address, for messages.
+    """
 
     api: int
     version: int
@@ -90,7 +94,7 @@ class PeerError(Exception):
 
 
 class NewerGeneration(PeerError):
-    """The peer is at a newer generation of the cluster: the quorum was forced, and what this node holds is history."""
+    """The peer is at a newer generation of the cluster: the quorum was forced, and this node's data is history."""
 
     def __init__(self, generation: int, message: str) -> None:
         super().__init__(ErrorCode.STALE_GENERATION, message)
@@ -110,7 +114,7 @@ _error_decoder = Decoder(tuple[int, str])
 
 
 class Responder:
-    """The one answer to one request. `on_abandoned`, if set, is called when the peer hangs up before it is given."""
+    """The one answer to one request. `on_abandoned`, if set, is called when the peer closes the connection before."""
 
     __slots__ = ("_connection", "_request", "_size_bytes", "on_abandoned")
 
@@ -128,7 +132,7 @@ class Responder:
 
 
 class _LimitedWarnings:
-    """Log lines that anybody can cause, by coming to a port or by being at the other end."""
+    """A limited number of log lines that any peer or stranger can cause."""
 
     def __init__(self) -> None:
         self._limit = LineLimit(LINES_AT_ONCE, LINE_INTERVAL_S)
@@ -140,22 +144,23 @@ class _LimitedWarnings:
             logger.warning(f"{message}%s", *values, more)
 
     def summarize(self) -> None:
-        """Says how many were left out, when no other line is going to."""
+        """Log the number of suppressed lines if no other line has."""
         now = trio.current_time()
         if self._limit.summary_due_at <= now:
             logger.warning("%d more lines about peers' connections were left out", self._limit.admit(now))
 
 
 class DirectHandler(NamedTuple):
-    """Handles requests without a task: `accept` must not block and sees to it that the responder is used once, then or
-    later.
-    """
+    """Handles requests without a task. `accept` must not block, and uses the responder once, then or later."""
 
     accept: Callable[[PeerRequest, Responder], None]
 
 
 def merged_handlers(*tables: Mapping[int, PeerHandler | DirectHandler]) -> dict[int, PeerHandler | DirectHandler]:
-    """The handlers of several parts of a node as one table. InvariantViolation if two of them answer to the same number."""
+    """Return the handlers of several parts of a node as one table.
+
+    InvariantViolation if two of them answer to the same number.
+    """
     merged: dict[int, PeerHandler | DirectHandler] = {}
     for table in tables:
         for api, handler in table.items():
@@ -188,7 +193,7 @@ class PeerServer:
         self.warnings = _LimitedWarnings()
 
     async def serve(self, host: str, port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
-        """Listens until cancelled; reports the port (0 asks for a free one) once it accepts. ListenError if it can not."""
+        """Listen until cancelled; report the port (0: any free one) once it accepts. ListenError if it cannot."""
         try:
             listening = await self._network.listen(host, port)
         except OSError as error:
@@ -201,7 +206,7 @@ class PeerServer:
             await listening.serve(self._serve_connection, nursery)
 
     def statistics(self) -> dict[str, int]:
-        """How many connections are open and how many requests they have in work."""
+        """Return the numbers of open connections and of their requests in progress."""
         return {"connections": len(self._connections), "requests": sum(c.requests for c in self._connections)}
 
     async def _serve_connection(self, connected: Wire, source: str) -> None:
@@ -226,7 +231,7 @@ class PeerServer:
 
 
 class _ServedConnection:
-    """One accepted connection with its requests in work."""
+    """One accepted connection with its requests in progress."""
 
     def __init__(self, server: PeerServer, connected: Wire, source: str) -> None:
         self._server = server
@@ -318,7 +323,7 @@ class _ServedConnection:
                 f"generation {frame.generation} of the cluster is over, it is at {mine.generation}",
             )
         if frame.generation > mine.generation:
-            # A client has it from hearsay and is no evidence; a node would be.
+            # Only a node proves a generation; a client repeats what it was sent.
             if self._server.on_newer_generation is not None and frame.sender.node_id >= 0:
                 self._server.on_newer_generation(frame.generation, f"node {frame.sender.node_id} at {self.source}")
             return (
@@ -361,12 +366,12 @@ async def _handle(handler: PeerHandler, request: PeerRequest, responder: Respond
 
 
 def _shown(claim: str) -> str:
-    """What a stranger says, for a message: printable and short."""
+    """Return a peer's claim for a message: printable and short."""
     return claim if claim.isprintable() and len(claim) <= CLAIM_CHARACTERS_MAX else repr(claim[:CLAIM_CHARACTERS_MAX]) + "…"
 
 
 class PeerAnswer(NamedTuple):
-    """A peer's response and who gave it."""
+    """A peer's response and its sender."""
 
     source: ReplicaKey
     body: bytes
@@ -383,7 +388,7 @@ class _Pending(NamedTuple):
 
 
 class PeerClient:
-    """Requests to one endpoint, multiplexed on one connection that is made when needed. Its tasks live in `nursery`.
+    """Requests to one endpoint, multiplexed on one connection that is made when needed. Its tasks are in `nursery`.
 
     `send` is synchronous and calls back once; `request` waits. Cancelling `request` forgets the request, it does not undo it.
     """
@@ -408,7 +413,7 @@ class PeerClient:
         self._warnings = _LimitedWarnings()
 
     async def request(self, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION) -> bytes:
-        """The response's body. Raises PeerUnreachable, PeerTimeout or PeerError."""
+        """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         done = trio.Event()
         answers: list[PeerAnswer | PeerFailure] = []
 
@@ -427,7 +432,7 @@ class PeerClient:
         raise answer
 
     def send(self, api: int, body: bytes, *, timeout_ms: int, on_answer: OnAnswer, version: int = SUPPORTED_VERSION) -> int:
-        """Sends a request; `on_answer` is called exactly once, never before `send` returns, unless `request` forgot it.
+        """Send a request. `on_answer` is called exactly once, never before `send` returns, unless `request` forgot it.
 
         FrameError if the body is too large for a frame.
         """
@@ -449,7 +454,7 @@ class PeerClient:
         return correlation
 
     def close(self) -> None:
-        """Fails what is pending with PeerUnreachable and closes the connection."""
+        """Fail pending requests with PeerUnreachable and close the connection."""
         self._closed = True
         self._scope.cancel()
 
@@ -458,7 +463,7 @@ class PeerClient:
         self._unsent.pop(correlation, None)
 
     async def _run(self) -> None:
-        """Connections, one after the other, while there is something to send; what was sent on one that ended fails."""
+        """Make connections, one after the other, while there is something to send. Requests on one that ended fail."""
         failure = PeerUnreachable(f"the connection to {self.endpoint} was closed by this node")
         try:
             while self._unsent and not self._closed:
@@ -475,12 +480,12 @@ class PeerClient:
             self._fail_sent(failure)
 
     def _fail_sent(self, failure: PeerUnreachable) -> None:
-        """Everything pending that does not wait for the next connection has failed."""
+        """Fail every pending request that does not wait for the next connection."""
         for correlation in [correlation for correlation in self._pending if correlation not in self._unsent]:
             self._pending.pop(correlation).on_answer(failure)
 
     async def _exchange(self) -> PeerUnreachable:
-        """Connects and reads until the connection ends; why it ended."""
+        """Connect and read until the connection ends; return why it ended."""
         try:
             connected = await self._network.connect(self.endpoint)
         except OSError as error:
@@ -532,7 +537,7 @@ class PeerClient:
         return True
 
     async def _expire(self) -> None:
-        """Fails requests at their deadlines. The scope's deadline is the earliest known one; `send` moves it forward."""
+        """Fail requests at their deadlines. The scope's deadline is the earliest known one; `send` moves it forward."""
         while True:
             self._armed_deadline = min((p.deadline for p in self._pending.values()), default=float("inf"))
             with trio.CancelScope(deadline=self._armed_deadline) as self._timer:
@@ -559,7 +564,7 @@ def _decode_error(frame: Frame) -> PeerError:
 
 
 class PeerPool:
-    """Clients by endpoint, made when first asked for. Its tasks live in `nursery`; `close` ends its connections."""
+    """Clients by endpoint, made on first use. Its tasks are in `nursery`; `close` ends its connections."""
 
     def __init__(self, nursery: trio.Nursery, identity: PeerIdentity, network: Network = TCP) -> None:
         self.identity = identity
@@ -576,11 +581,11 @@ class PeerPool:
     async def request(
         self, endpoint: Endpoint, api: int, body: bytes, *, timeout_ms: int, version: int = SUPPORTED_VERSION
     ) -> bytes:
-        """The response's body. Raises PeerUnreachable, PeerTimeout or PeerError."""
+        """Send a request; return the response's body. PeerUnreachable, PeerTimeout or PeerError."""
         return await self.client(endpoint).request(api, body, timeout_ms=timeout_ms, version=version)
 
     def keep(self, endpoints: Container[Endpoint]) -> None:
-        """Closes connections to endpoints that are not among these."""
+        """Close connections to all other endpoints."""
         for endpoint in [endpoint for endpoint in self._clients if endpoint not in endpoints]:
             self._clients.pop(endpoint).close()
 

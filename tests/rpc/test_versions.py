@@ -110,7 +110,7 @@ def test_older_clients_are_not_told_of_features_that_begin_at_level_0() -> None:
 
 @pytest.mark.parametrize(("name", "software"), [("", "1"), ("x y", "1"), ("x", ""), ("-x", "1"), ("x.", "1")])
 def test_software_has_a_proper_name_from_version_3_on(name: str, software: str) -> None:
-    with pytest.raises(ApiError, match="is no name of software") as refused:
+    with pytest.raises(ApiError, match="is not a valid name of software") as refused:
         described(3, name, software)
     assert refused.value.code == ErrorCode.INVALID_REQUEST
     assert described(2, name, software).api_keys
