@@ -330,10 +330,10 @@ def _metadata(call: CallContext) -> Admission:
         complete_operations(response)
         answered = list(response.topics)
         is_named = request.HasField("topics")
-        seen = [topic for topic in answered if _may_describe(rights, topic)]
+        visible = [topic for topic in answered if _may_describe(rights, topic)]
         hidden = [topic for topic in answered if not _may_describe(rights, topic)] if is_named else []
         del response.topics[:]
-        response.topics.extend(seen)
+        response.topics.extend(visible)
         requested_ids = (
             {topic.topic_id for topic in request.topics.values if topic.topic_id not in ("", _NO_ID)} if is_named else set()
         )

@@ -121,8 +121,8 @@ class QuorumOperations:
         if request.topics and not _is_about_the_metadata(request):
             return _refused(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         if request.topics and quorum.leader_id != quorum.node_id:
-            who = f"node {quorum.leader_id} does" if quorum.leader_id >= 0 else "the leader is unknown"
-            return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This node does not lead the quorum; {who}.")
+            leader = f"node {quorum.leader_id} does" if quorum.leader_id >= 0 else "the leader is unknown"
+            return _refused(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This node does not lead the quorum; {leader}.")
         response = self._described(quorum)
         if request.topics:
             response.header.error_message = ""
@@ -157,8 +157,8 @@ class QuorumOperations:
 
 
 def _is_about_the_metadata(request: admin_pb2.DescribeQuorumRequest) -> bool:
-    asked = [(topic.topic_name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
-    return len(request.topics) == 1 and asked == [(METADATA_TOPIC, 0)]
+    requested = [(topic.topic_name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
+    return len(request.topics) == 1 and requested == [(METADATA_TOPIC, 0)]
 
 
 def _refused(request: admin_pb2.DescribeQuorumRequest, code: ErrorCode, message: str) -> admin_pb2.DescribeQuorumResponse:

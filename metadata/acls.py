@@ -174,9 +174,9 @@ class AclsDelta:
             record.operation,
             record.permission_type,
         )
-        twin = newest(self.image.ids, self._ids, acl)
-        if twin is not None:
-            raise ReplayError(f"the access rule with id {to_text(twin)} says the same")
+        equal = newest(self.image.ids, self._ids, acl)
+        if equal is not None:
+            raise ReplayError(f"the access rule with id {to_text(equal)} says the same")
         self.changed[record.acl_id] = acl
         self._ids[acl] = record.acl_id
 

@@ -157,7 +157,7 @@ def _goes_back(known: BrokerImage, record: RegisterBroker) -> bool:
 
 
 def _check_acls(acls: AclsImage) -> list[str]:
-    said = {
+    rules = {
         "an access rule allows or denies": all(acl.permission_type in (_P.DENY, _P.ALLOW) for acl in acls.ids),
         "an access rule is about literal names or prefixes": all(
             acl.pattern_type in (_T.LITERAL, _T.PREFIXED) for acl in acls.ids
@@ -166,8 +166,8 @@ def _check_acls(acls: AclsImage) -> list[str]:
             acl.principal and acl.host and acl.resource_name for acl in acls.ids
         ),
     }
-    if not all(said.values()):
-        return [f"not so: {rule}" for rule, holds in said.items() if not holds]
+    if not all(rules.values()):
+        return [f"not so: {rule}" for rule, holds in rules.items() if not holds]
     if len(acls.ids) != len(acls.by_id):
         return ["not so: no two access rules say the same"]
     return [] if acls == AclsImage().after(acls.by_id) else ["not so: access rules are arranged as they stand"]

@@ -60,29 +60,27 @@ class Kind(enum.Enum):
 
 
 class AdminApi(NamedTuple):
-    """One row. `run`: an operation for a write, a function of (served, request) for any other call.
-
-    `entries`: the repeated field of the request, or a predicate that is true for a request that asks for nothing. A write that
-    asks for nothing is answered at once by any controller; `answer_nothing` adds the fields that Kafka's response has then.
-    `refuse` repeats an error of the whole request in the entries of the response, where Kafka does. `prepare` gets each
-    request first, with the principal: it converts older forms to the newest one and fills in the initiator. `strict_from`: the
-    call counts against the client's mutation quota, strictly from this version on. `is_long`: true for an image and a request
-    whose answer takes long. A long answer is computed on another thread, so its handler must not look at anything that is
-    changed in place. `names_loggers`: true for a request that is also about this node's own loggers. The rights that a call
-    needs are in `access.admission.CALLS`.
-    """
+    """One row. `access.admission.CALLS` has the rights that a call needs."""
 
     kind: Kind
     run: Callable[..., Any]
+    """An operation for a write, a function of (served, request) for any other call."""
     entries: str | Callable[[Any], bool] | None = None
+    """The repeated field of the request, or a predicate that is true for an empty request."""
     refuse: refusals.Refuse = lambda request, response, error: None
+    """Repeats an error of the whole request in the entries of the response, where Kafka does."""
     prepare: Callable[[Any, str], None] = lambda request, principal: None
-    answer_nothing: Callable[[Any, Any], None] = lambda request, response: None
+    """Converts older forms of the request to the newest one, and fills in the initiator. Gets each request first."""
+    answer_empty_request: Callable[[Any, Any], None] = lambda request, response: None
+    """Adds the fields of Kafka's response to an empty write, which any controller answers at once."""
     strict_from: int | None = None
+    """The call counts against the client's mutation quota, strictly from this version on."""
     is_long: Callable[[MetadataImage, Any], bool] = lambda image, request: False
+    """True for an answer that takes long. It is computed on a thread, so its handler sees nothing that is changed in place."""
     names_loggers: Callable[[Any], bool] = lambda request: False
+    """True for a request that is also about this node's own loggers."""
 
-    def asks_for_nothing(self, request: object) -> bool:
+    def is_empty_request(self, request: object) -> bool:
         """Return True if there is nothing to do and nothing to refuse."""
         if isinstance(self.entries, str):
             return not getattr(request, self.entries)
@@ -190,7 +188,7 @@ APIS: Mapping[str, AdminApi] = {
     "ElectLeaders": AdminApi(
         Kind.WRITE,
         leader_elections.elect_leaders,
-        leader_elections.asks_for_no_partition,
+        leader_elections.names_no_partition,
         refusals.elect_leaders,
         is_long=leader_elections.is_long,
     ),
@@ -222,10 +220,10 @@ APIS: Mapping[str, AdminApi] = {
     "AlterPartitionReassignments": AdminApi(
         Kind.WRITE,
         reassignments.alter,
-        reassignments.asks_for_nothing,
+        reassignments.is_empty_request,
         refusals.alter_partition_reassignments,
         reassignments.name_initiator,
-        reassignments.answer_nothing,
+        reassignments.answer_empty_request,
         is_long=reassignments.is_long,
     ),
     "ListPartitionReassignments": AdminApi(

@@ -86,7 +86,7 @@ class Ready(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The response to a call that is not carried out: it was refused, asks for nothing, or the caller may have no part of it."""
+    """The response to a call that is not carried out: it was refused, is empty, or the caller may have no part of it."""
 
     response: Message
 
@@ -178,11 +178,11 @@ class ControllerService:
             self._check_header(row, header)
             if row.names_loggers(request):
                 return Deferred(partial(self._or_refusal, row, call, partial(self._with_loggers, call)))
-            if row.kind is Kind.WRITE and row.asks_for_nothing(request):
+            if row.kind is Kind.WRITE and row.is_empty_request(request):
                 self._admit(row, call)
-                nothing = METHODS[call.api].response()
-                row.answer_nothing(request, nothing)
-                return Finished(self._answered(nothing, self.controller.applied_offset))
+                empty = METHODS[call.api].response()
+                row.answer_empty_request(request, empty)
+                return Finished(self._answered(empty, self.controller.applied_offset))
             if row.kind is Kind.WRITE and timeout_ms <= 0:
                 self._admit(row, call)
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "")

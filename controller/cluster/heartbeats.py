@@ -152,7 +152,7 @@ class HeartbeatTable:
         contact = self._contacts.get(broker_id)
         return contact is not None and now_ms - contact.last_contact_ms <= self.session_timeout_ms
 
-    def stalest(self, unfenced_ids: Iterable[int]) -> tuple[int, int] | None:
+    def oldest_contact(self, unfenced_ids: Iterable[int]) -> tuple[int, int] | None:
         """The broker with the oldest heartbeat among these: (id, end of its session). None without brokers."""
         oldest: tuple[int, int] | None = None
         for broker_id in unfenced_ids:
@@ -161,7 +161,7 @@ class HeartbeatTable:
                 oldest = (broker_id, contact.last_contact_ms)
         return None if oldest is None else (oldest[0], oldest[1] + self.session_timeout_ms)
 
-    def forgive(self, stall_ms: int, now_ms: int) -> None:
+    def extend_sessions(self, stall_ms: int, now_ms: int) -> None:
         """Extend all sessions by the time during which this controller was stopped."""
         for contact in self._contacts.values():
             contact.last_contact_ms = min(now_ms, contact.last_contact_ms + stall_ms)

@@ -127,10 +127,10 @@ def _not_supported(image: MetadataImage, name: str, level: int, context: Context
     return None
 
 
-def _unable(who: str, lowest: int, highest: int) -> str:
+def _unable(subject: str, lowest: int, highest: int) -> str:
     if (lowest, highest) == (0, 0):
-        return f"{who} does not support this feature."
-    return f"{who} only supports versions {lowest}-{highest}"
+        return f"{subject} does not support this feature."
+    return f"{subject} only supports versions {lowest}-{highest}"
 
 
 def _wrong_direction(name: str, level: int, current: int, upgrade_type: int) -> str | None:

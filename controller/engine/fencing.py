@@ -51,10 +51,10 @@ class Fencing:
 
     def activate(self, pause_ms: int = 0) -> None:
         """Schedule the next check for the end of the oldest session, at least `pause_ms` from now."""
-        stalest = self._heartbeats.stalest(self._unfenced())
+        oldest_contact = self._heartbeats.oldest_contact(self._unfenced())
         now_ms = self._clock()
         limit_ms = now_ms + self._session_timeout_ms
-        at_ms = limit_ms if stalest is None else max(now_ms + pause_ms, min(limit_ms, stalest[1] + 1))
+        at_ms = limit_ms if oldest_contact is None else max(now_ms + pause_ms, min(limit_ms, oldest_contact[1] + 1))
         self._queue.schedule(FENCE_TAG, at_ms, partial(self._fence_stale, at_ms))
 
     def deactivate(self) -> None:
@@ -67,11 +67,11 @@ class Fencing:
         now_ms = self._clock()
         if now_ms - due_ms > STALL_MS:
             logger.warning("this process was stopped for %d ms; the sessions of brokers are extended by it", now_ms - due_ms)
-            self._heartbeats.forgive(now_ms - due_ms, now_ms)
+            self._heartbeats.extend_sessions(now_ms - due_ms, now_ms)
         pause_ms = 0
-        stalest = self._heartbeats.stalest(self._unfenced())
-        while stalest is not None and stalest[1] < now_ms and self._is_active():
-            broker_id = stalest[0]
+        oldest_contact = self._heartbeats.oldest_contact(self._unfenced())
+        while oldest_contact is not None and oldest_contact[1] < now_ms and self._is_active():
+            broker_id = oldest_contact[0]
             logger.info("fencing broker %d: no heartbeat for %d ms", broker_id, self._session_timeout_ms)
             answer: Answer[None] = Answer()
             self._run_write("fence", partial(self._fence, broker_id), answer)
@@ -79,7 +79,7 @@ class Fencing:
                 pause_ms = FENCE_RETRY_MS
                 break
             self.fenced += 1
-            stalest = self._heartbeats.stalest(self._unfenced())
+            oldest_contact = self._heartbeats.oldest_contact(self._unfenced())
         if self._is_active():
             self.activate(pause_ms)
 

@@ -19,7 +19,7 @@ from .purgatory import Answer
 from .queue import EventQueue
 from .state import ControllerState
 
-LOOK_TAG = "look after moves"
+START_TAG = "start queued moves"
 EXPIRY_TAG = "end throttles of moves"
 SCAN_PAUSE_MS = 1000
 """Shortest time between two scans for throttles. A throttle may end this much late while very many moves come and go."""
@@ -36,7 +36,7 @@ class MoveUpkeep:
         self._clock = clock
         self._run_write = run_write
         self._newest = newest
-        self._seen = MovesImage()
+        self._checked = MovesImage()
         self._is_due = False
         self._scan_from_ms = 0
 
@@ -48,24 +48,24 @@ class MoveUpkeep:
     def activate(self, image: MetadataImage) -> None:
         """Forget all progress, and check the queue."""
         self.progress.clear()
-        self._seen = MovesImage()
+        self._checked = MovesImage()
         self._is_due = False
         self._scan_from_ms = 0
         self.changed(image)
 
     def deactivate(self) -> None:
         self.progress.clear()
-        self._queue.cancel(LOOK_TAG)
+        self._queue.cancel(START_TAG)
         self._queue.cancel(EXPIRY_TAG)
 
     def changed(self, image: MetadataImage) -> None:
         """Schedule a check if `image`, the newest, has queued moves or other running moves than before."""
         moves = image.moves
-        if not self._is_due and (moves.queued or moves.running is not self._seen.running):
+        if not self._is_due and (moves.queued or moves.running is not self._checked.running):
             self._is_due = True
-            self._queue.schedule(LOOK_TAG, self._clock() + upkeep.PAUSE_MS, self._look)
+            self._queue.schedule(START_TAG, self._clock() + upkeep.PAUSE_MS, self._start_queued)
 
-    def _look(self) -> None:
+    def _start_queued(self) -> None:
         sizes = self.progress.sizes(self._clock())
         self._run_write("start queued moves", lambda state, context: upkeep.start_waiting(state, sizes, context), Answer())
         self._is_due = False
@@ -75,13 +75,13 @@ class MoveUpkeep:
         """Schedule the end of the next throttle. Finding it scans all moves, so it runs at most once per `SCAN_PAUSE_MS`."""
         now_ms = self._clock()
         image = self._newest().image
-        if image.moves.running is self._seen.running:
+        if image.moves.running is self._checked.running:
             return
         if now_ms < self._scan_from_ms:
             self._queue.schedule(EXPIRY_TAG, self._scan_from_ms, self._expire)
             return
         self._scan_from_ms = now_ms + SCAN_PAUSE_MS
-        self._seen = image.moves
+        self._checked = image.moves
         at_ms = upkeep.next_expiry_ms(image)
         if at_ms is None:
             self._queue.cancel(EXPIRY_TAG)
@@ -90,5 +90,5 @@ class MoveUpkeep:
 
     def _expire(self) -> None:
         self._run_write("end throttles of moves", upkeep.end_throttles, Answer())
-        self._seen = MovesImage()
+        self._checked = MovesImage()
         self._schedule_expiry()

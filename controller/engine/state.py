@@ -68,38 +68,36 @@ def unknown_quorum() -> QuorumFacts:
 
 
 class Context(NamedTuple):
-    """Input of an operation besides the state. `next_offset`: the offset of its first record.
-
-    `mutations`: the client's quota for created and deleted partitions; call `mutations.take(count)` once per topic. `broker`:
-    the broker that forwarded the call, if the call is about configs. `quorum` returns the current facts of the quorum.
-    """
+    """Input of an operation besides the state."""
 
     now_ms: int
     random: random.Random
     settings: Settings
     next_offset: int
+    """Offset of the operation's first record."""
     mutations: MutationCharge = UNLIMITED
+    """The client's quota for created and deleted partitions: call `mutations.take(count)` once per topic."""
     broker: ForwardingBroker | None = None
+    """The broker that forwarded the call, if the call is about configs."""
     quorum: Callable[[], QuorumFacts] = unknown_quorum
+    """Returns the current facts of the quorum."""
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """Decision of an operation. `atomic`: the records must share one batch; otherwise they may be cut into several, in order.
-    `transaction`: name of the metadata transaction (KIP-868) for an atomic change with more records than a batch holds;
-    None: such a change is refused with POLICY_VIOLATION.
-
-    `appended` is called with the end offset once the records are in the log. Without records it gets the end offset of the
-    last batch in flight. The active controller uses it for state outside the log.
-
-    `reflects`: the end offset that the answer names, if it is not the end of the log.
-    """
+    """Decision of an operation."""
 
     records: Sequence[AnyRecord]
     response: R
     atomic: bool = True
+    """The records must share one batch. Otherwise they may be cut into several, in order."""
     appended: Callable[[int], None] | None = None
+    """Called with the end offset once the records are in the log, for state that the active controller keeps outside the log.
+    Without records it gets the end offset of the last batch in flight.
+    """
     transaction: str | None = None
+    """Name of the metadata transaction (KIP-868) for an atomic change of several batches. None refuses such a change."""
     reflects: int | None = None
+    """End offset that the answer names, if it is not the end of the log."""
 
 
 class ControllerState(msgspec.Struct, frozen=True):

@@ -79,7 +79,7 @@ def elect_leaders(
     of_all = not request.HasField("topic_partitions")
     response = admin_pb2.ElectLeadersResponse()
     changes: dict[TopicPartition, PartitionChange] = {}
-    for name, numbers in _every_needing(state, kind) if of_all else _asked(request):
+    for name, numbers in _every_needing(state, kind) if of_all else _requested(request):
         result = response.replica_election_results.add(topic=name)
         for number in numbers:
             error = _elect_one(state.image, kind, name, number, changes)
@@ -94,13 +94,13 @@ def is_long(image: MetadataImage, request: admin_pb2.ElectLeadersRequest) -> boo
     need one.
     """
     if request.HasField("topic_partitions"):
-        asked = sum(len(topic.partitions) for topic in request.topic_partitions.values)
+        requested = sum(len(topic.partitions) for topic in request.topic_partitions.values)
     else:
-        asked = sum(len(topic.partitions) for topic in image.topics.by_id.values())
-    return asked > LONG_PARTITIONS
+        requested = sum(len(topic.partitions) for topic in image.topics.by_id.values())
+    return requested > LONG_PARTITIONS
 
 
-def asks_for_no_partition(request: admin_pb2.ElectLeadersRequest) -> bool:
+def names_no_partition(request: admin_pb2.ElectLeadersRequest) -> bool:
     """Return True for an empty list of partitions."""
     return request.HasField("topic_partitions") and not request.topic_partitions.values
 
@@ -114,7 +114,7 @@ def _every_needing(state: ControllerState, kind: _Kind) -> Iterator[tuple[str, I
         yield name, sorted(numbers.get(topic_id, ()))
 
 
-def _asked(request: admin_pb2.ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+def _requested(request: admin_pb2.ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     for topic in request.topic_partitions.values:
         yield topic.topic, topic.partitions
 

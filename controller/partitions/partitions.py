@@ -270,9 +270,9 @@ def _alter_one(
     if partition is None:
         return _refused(change, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
     isr = tuple(broker_id for broker_id, _ in change.isr)
-    asked = _IsrRequest(sender, change, partition, isr, image.cluster.brokers)
+    requested = _IsrRequest(sender, change, partition, isr, image.cluster.brokers)
     for _, applies, code in ALTER_PARTITION_CHECKS:
-        if applies(asked):
+        if applies(requested):
             return _refused(change, code), None
     unclean = unclean_election_enabled(image, topic.name, context.settings)
     record = build_change(

@@ -75,29 +75,29 @@ def _state(
     age_ms: int,
 ) -> tuple[BlockerState, str]:
     broker = cluster.brokers.get(broker_id)
-    who = f"broker {broker_id}"
+    subject = f"broker {broker_id}"
     if broker is None:
-        return BlockerState.UNREGISTERED, f"{who} is not registered any more; cancel, or choose another target"
+        return BlockerState.UNREGISTERED, f"{subject} is not registered any more; cancel, or choose another target"
     if broker.fenced:
-        return BlockerState.FENCED, f"{who} is fenced; start it, or choose another target"
+        return BlockerState.FENCED, f"{subject} is fenced; start it, or choose another target"
     if broker.in_controlled_shutdown:
-        return BlockerState.SHUTTING_DOWN, f"{who} is shutting down"
+        return BlockerState.SHUTTING_DOWN, f"{subject} is shutting down"
     directory = partition.directory_of(broker_id)
     if directory is not None and not broker.has_online(directory):
-        return BlockerState.DIRECTORY_OFFLINE, f"the log directory of this replica on {who} is offline; repair it and restart"
+        return BlockerState.DIRECTORY_OFFLINE, f"the log directory of this replica on {subject} is offline; repair it and restart"
     if partition.leader == NO_LEADER:
         return BlockerState.NO_LEADER, "the partition has no leader to copy from; bring one of its in-sync replicas back"
     if report is None:
         if knows_reports and age_ms < STARTING_MS:
-            return BlockerState.STARTING, f"the move has just started; {who} reports its progress once a second"
+            return BlockerState.STARTING, f"the move has just started; {subject} reports its progress once a second"
         if knows_reports:
-            return BlockerState.NOT_FETCHING, f"{who} has not said in the last seconds that it fetches"
-        return BlockerState.OUT_OF_SYNC, f"{who} is not in sync"
+            return BlockerState.NOT_FETCHING, f"{subject} has not reported a fetch for some seconds"
+        return BlockerState.OUT_OF_SYNC, f"{subject} is not in sync"
     if report.error:
-        return BlockerState.NOT_FETCHING, f"{who}: {report.error}"
+        return BlockerState.NOT_FETCHING, f"{subject}: {report.error}"
     if report.bytes_left == 0:
-        return BlockerState.OUT_OF_SYNC, f"{who} has what its leader had, and waits to be taken into the ISR"
-    left = f"{report.bytes_left} bytes to go" if report.bytes_left > 0 else "begins"
+        return BlockerState.OUT_OF_SYNC, f"{subject} has copied its leader's log, and waits to join the ISR"
+    left = f"{report.bytes_left} bytes to go" if report.bytes_left > 0 else "starting"
     if report.is_throttled:
-        return BlockerState.THROTTLED, f"{who} copies within its throttle, {left}"
-    return BlockerState.COPYING, f"{who} copies, {left}"
+        return BlockerState.THROTTLED, f"{subject} copies within its throttle, {left}"
+    return BlockerState.COPYING, f"{subject} copies, {left}"

@@ -40,13 +40,13 @@ class Limits:
     def __init__(self, image: MetadataImage, table: MoveProgressTable | None, now_ms: int) -> None:
         self._image = image
         self._lists: dict[str, ThrottledReplicas] = {}
-        self._left: Counter[Hashable] = Counter()
+        self._bytes_to_go: Counter[Hashable] = Counter()
         if table is not None:
             for key, broker_id, report in table.replicas(now_ms):
                 partition = image.topics.partition(*key)
                 limit = None if partition is None else self.into(key, partition, broker_id)
                 if limit is not None:
-                    self._left[limit.shared_by] += max(report.bytes_left, 0)
+                    self._bytes_to_go[limit.shared_by] += max(report.bytes_left, 0)
 
     def into(self, key: TopicPartition, partition: PartitionImage, broker_id: int) -> Limit | None:
         """Return the limit of copying a partition to a broker, None if there is none."""
@@ -69,7 +69,7 @@ class Limits:
             return report.eta_ms
         if not limit.bytes_per_second:
             return -1
-        return self._left[limit.shared_by] * 1000 // limit.bytes_per_second
+        return self._bytes_to_go[limit.shared_by] * 1000 // limit.bytes_per_second
 
     def _rate(self, broker_id: int, name: str) -> int:
         for resource in (str(broker_id), ""):

@@ -62,11 +62,11 @@ def listing(
         _list_plans(response, image)
         return response
     wanted: set[TopicPartition] = set()
-    for asked in request.topics.topics:
-        known = topics.get(asked.name)
+    for requested in request.topics.topics:
+        known = topics.get(requested.name)
         if known is not None:
-            _list_topic(response, image, known, asked.partition_indexes, observer, limits)
-            wanted.update((known.topic_id, index) for index in asked.partition_indexes)
+            _list_topic(response, image, known, requested.partition_indexes, observer, limits)
+            wanted.update((known.topic_id, index) for index in requested.partition_indexes)
     if wanted:
         _list_queue(response, image, wanted, observer)
     return response

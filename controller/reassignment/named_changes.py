@@ -99,9 +99,9 @@ def _plan_topic(
     counts.clear()
     counts.update(trial)
     if targets:
-        asked = moves.topics.add(name=entry.name)
+        requested = moves.topics.add(name=entry.name)
         for number, target in targets.items():
-            asked.partitions.add(partition_index=number).replicas.values.extend(target)
+            requested.partitions.add(partition_index=number).replicas.values.extend(target)
             answer.partitions.add(
                 partition_index=number, replicas=target_replicas(topic.partitions[number]), target_replicas=target
             )
@@ -120,10 +120,10 @@ def alter_partition_counts(
     state: ControllerState, request: admin_pb2.AlterPartitionCountsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionCountsResponse]:
     """CreatePartitions under the KIP's name."""
-    asked = admin_pb2.CreatePartitionsRequest(validate_only=request.validate_only)
+    requested = admin_pb2.CreatePartitionsRequest(validate_only=request.validate_only)
     for entry in request.topics:
-        asked.topics.add(name=entry.name, count=entry.count)
-    outcome = create_partitions(state, asked, context)
+        requested.topics.add(name=entry.name, count=entry.count)
+    outcome = create_partitions(state, requested, context)
     response = admin_pb2.AlterPartitionCountsResponse()
     for result in outcome.response.results:
         answer = response.topics.add(name=result.name, error_code=result.error_code)
@@ -139,8 +139,8 @@ def alter_inter_broker_throttle(
     IncrementalAlterConfigs, INVALID_REQUEST if no rate is given.
     """
     name = str(request.broker_id) if request.HasField("broker_id") else ""
-    asked = admin_pb2.IncrementalAlterConfigsRequest(validate_only=request.validate_only)
-    resource = asked.resources.add(resource_type=RESOURCE_BROKER, resource_name=name)
+    requested = admin_pb2.IncrementalAlterConfigsRequest(validate_only=request.validate_only)
+    resource = requested.resources.add(resource_type=RESOURCE_BROKER, resource_name=name)
     for field, key in (("leader_rate", LEADER_RATE), ("follower_rate", FOLLOWER_RATE)):
         if request.HasField(field):
             rate = getattr(request, field)
@@ -148,7 +148,7 @@ def alter_inter_broker_throttle(
             resource.configs.add(name=key, config_operation=operation, value=str(rate) if rate >= 0 else None)
     if not resource.configs:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Nothing was changed: give leader_rate, follower_rate or both.")
-    outcome = configs.alter(state, asked, context)
+    outcome = configs.alter(state, requested, context)
     refused = outcome.response.responses[0]
     if refused.error_code:
         raise ApiError(ErrorCode(refused.error_code), refused.error_message)

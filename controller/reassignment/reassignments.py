@@ -86,12 +86,12 @@ def name_initiator(
         request.initiator = principal
 
 
-def asks_for_nothing(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
+def is_empty_request(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
     """Return True for a request with neither entries nor a cancel or rollback. Any controller answers it at once."""
     return not (request.topics or request.cancel_topics or request.cancel_all or request.HasField("rollback_plan_id"))
 
 
-def answer_nothing(
+def answer_empty_request(
     request: admin_pb2.AlterPartitionReassignmentsRequest, response: admin_pb2.AlterPartitionReassignmentsResponse
 ) -> None:
     """Repeat the request's flag, with an empty text for its error, as Kafka answers a request without entries."""
@@ -292,7 +292,7 @@ class _Judge:
         self, requested: RequestedChange, target: tuple[int, ...], topic: TopicImage, partition: PartitionImage
     ) -> PartitionChange | None:
         brokers = self._image.cluster.brokers
-        births = requested.directories and {
+        new_directories = requested.directories and {
             broker_id: directory
             for broker_id, directory in requested.directories.items()
             if broker_id not in partition.replicas and brokers[broker_id].has_online(directory)
@@ -305,7 +305,7 @@ class _Judge:
             default_directory=self._default_directory,
             min_isr=self._min_isr_of(topic.name),
             reassign=arithmetic.start(partition, target),
-            directories=births,
+            directories=new_directories,
         )
 
     def _min_isr_of(self, topic_name: str) -> int | None:

@@ -47,8 +47,8 @@ class Slots:
         """Return True if the target may start now. Then it counts as running. `priority` is the request's."""
         if self._selection is None:
             self._selection = self._after_those_ahead(priority)
-        mine = waiting_for(self._image, key, target)
-        return mine is not None and self._selection.offer(mine)
+        move = waiting_for(self._image, key, target)
+        return move is not None and self._selection.offer(move)
 
     def _after_those_ahead(self, priority: int) -> Selection:
         """Selection after all queued moves of at least this priority, which start first."""

@@ -62,7 +62,7 @@ def _begin(image: MetadataImage, key: TopicPartition, move: QueuedMoveImage, rec
     topic = image.topics.by_id[key[0]]
     partition = topic.partitions[key[1]]
     brokers = image.cluster.brokers
-    births = {
+    new_directories = {
         broker_id: directory
         for broker_id, directory in zip(move.target, move.directories, strict=False)
         if directory != UNASSIGNED and broker_id not in partition.replicas and brokers[broker_id].has_online(directory)
@@ -75,7 +75,7 @@ def _begin(image: MetadataImage, key: TopicPartition, move: QueuedMoveImage, rec
         default_directory=default_directory(brokers),
         min_isr=min_isr_if_on(image, topic.name),
         reassign=start(partition, move.target),
-        directories=births,
+        directories=new_directories,
     )
     if record is None:
         return False

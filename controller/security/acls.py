@@ -146,13 +146,13 @@ class AclFilter(NamedTuple):
 
     def unknown_number(self) -> str | None:
         """The first unknown number, with its field; None if all are known."""
-        asked = (
+        requested = (
             ("resource type", ResourceType, self.resource_type),
             ("pattern type", PatternType, self.pattern_type),
             ("operation", Operation, self.operation),
             ("permission type", PermissionType, self.permission_type),
         )
-        return next((f"{what} {number}" for what, numbers, number in asked if number not in set(numbers)), None)
+        return next((f"{what} {number}" for what, numbers, number in requested if number not in set(numbers)), None)
 
     def _matches_name(self, acl: Acl) -> bool:
         name = self.resource_name

@@ -53,7 +53,7 @@ def test_every_state_but_the_last_has_a_row_for_every_combination() -> None:
 def test_a_failover_gives_every_broker_a_whole_session() -> None:
     table = HeartbeatTable(session_timeout_ms=9000)
     table.activate([1, 2], now_ms=5000)
-    assert table.stalest([1, 2]) == (1, 14_000)
+    assert table.oldest_contact([1, 2]) == (1, 14_000)
     assert table.has_valid_session(2, 14_000)
     assert not table.has_valid_session(2, 14_001)
     assert not table.has_valid_session(3, 5000)
@@ -64,8 +64,8 @@ def test_the_stalest_broker_has_the_oldest_heartbeat() -> None:
     table.activate([1, 2, 3], 0)
     table.note_contact(1, 10, 500)
     table.note_contact(3, 10, 200)
-    assert table.stalest([1, 3]) == (3, 9200)
-    assert table.stalest([]) is None
+    assert table.oldest_contact([1, 3]) == (3, 9200)
+    assert table.oldest_contact([]) is None
 
 
 def test_reported_offsets_never_go_back_and_an_unknown_one_is_the_lowest() -> None:
@@ -95,9 +95,9 @@ def test_a_stopped_controller_extends_all_sessions() -> None:
     table = HeartbeatTable(9000)
     table.activate([1, 2], 0)
     table.note_contact(2, 0, 8000)
-    table.forgive(5000, now_ms=10_000)
-    assert table.stalest([1]) == (1, 14_000)
-    assert table.stalest([2]) == (2, 19_000), "nobody was heard in the future"
+    table.extend_sessions(5000, now_ms=10_000)
+    assert table.oldest_contact([1]) == (1, 14_000)
+    assert table.oldest_contact([2]) == (2, 19_000), "nobody was heard in the future"
 
 
 def test_contacts_of_unregistered_brokers_are_ignored() -> None:
@@ -183,14 +183,14 @@ class HeartbeatTableMachine(RuleBasedStateMachine):
     @invariant()
     def the_stalest_agrees(self) -> None:
         known = sorted(self.twin.known)
-        stalest = self.table.stalest(range(4))
+        oldest_contact = self.table.oldest_contact(range(4))
         if not known:
-            assert stalest is None
+            assert oldest_contact is None
         else:
-            assert stalest is not None
+            assert oldest_contact is not None
             oldest_ms = min(map(self.twin.last_ms, known))
-            assert (self.twin.last_ms(stalest[0]), stalest[1]) == (oldest_ms, oldest_ms + 100)
-            assert (stalest[1] < self.now_ms) == (not self.table.has_valid_session(stalest[0], self.now_ms))
+            assert (self.twin.last_ms(oldest_contact[0]), oldest_contact[1]) == (oldest_ms, oldest_ms + 100)
+            assert (oldest_contact[1] < self.now_ms) == (not self.table.has_valid_session(oldest_contact[0], self.now_ms))
 
     @invariant()
     def the_lowest_offset_agrees(self) -> None:

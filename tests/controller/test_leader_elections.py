@@ -169,7 +169,7 @@ class TestBalancing:
         assert self.leaders(imbalanced) == [0, 2, 2]
         assert len(imbalanced.controller.committed.index.led_by_others()) == 1
         await imbalanced.set_isr("t", (2, 1), 1)
-        imbalanced.controller.heartbeats.forgive(300_000, imbalanced.clock.now_ms + 300_000)
+        imbalanced.controller.heartbeats.extend_sessions(300_000, imbalanced.clock.now_ms + 300_000)
         await imbalanced.pass_time(300_000)
         assert self.leaders(imbalanced) == [0, 1, 2]
         assert imbalanced.controller.committed.index.led_by_others() == []
@@ -177,7 +177,7 @@ class TestBalancing:
     async def test_goes_on_at_once_after_a_full_run(self, imbalanced: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(leader_elections, "MAX_ELECTIONS_PER_RUN", 1)
         await imbalanced.set_isr("t", (2, 1), 1)
-        imbalanced.controller.heartbeats.forgive(300_000, imbalanced.clock.now_ms + 300_000)
+        imbalanced.controller.heartbeats.extend_sessions(300_000, imbalanced.clock.now_ms + 300_000)
         await imbalanced.pass_time(300_000)
         assert self.leaders(imbalanced) == [0, 2, 2]
         await imbalanced.pass_time(10)
@@ -189,7 +189,7 @@ class TestBalancing:
         await cluster.start_brokers(0, 1)
         await cluster.create("t", (0, 1))
         await cluster.reassign("t", (1, 0))
-        cluster.controller.heartbeats.forgive(900_000, cluster.clock.now_ms + 900_000)
+        cluster.controller.heartbeats.extend_sessions(900_000, cluster.clock.now_ms + 900_000)
         await cluster.pass_time(900_000)
         assert cluster.partition("t").leader == 0
 

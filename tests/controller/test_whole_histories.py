@@ -164,7 +164,7 @@ def something(api: str) -> Any:
     """A request of that call that is not empty."""
     request: Any = METHODS[api].request()
     entries = APIS[api].entries
-    if APIS[api].asks_for_nothing(request):
+    if APIS[api].is_empty_request(request):
         getattr(request, entries if isinstance(entries, str) else "topics").add()
     return request
 

@@ -35,12 +35,12 @@ def report(left: int, throttled: bool = False, error: str = "") -> ReplicaReport
         (cluster(shutting_down=True), moving(), None, "SHUTTING_DOWN", "shutting down"),
         (cluster(), moving(OFFLINE), None, "DIRECTORY_OFFLINE", "repair it"),
         (cluster(), moving(leader=-1), None, "NO_LEADER", "no leader to copy from"),
-        (cluster(), moving(), None, "NOT_FETCHING", "has not said"),
+        (cluster(), moving(), None, "NOT_FETCHING", "has not reported a fetch"),
         (cluster(), moving(), report(9, error="disk full"), "NOT_FETCHING", "disk full"),
         (cluster(), moving(ONLINE), report(9), "COPYING", "9 bytes to go"),
-        (cluster(), moving(), report(-1), "COPYING", "begins"),
+        (cluster(), moving(), report(-1), "COPYING", "starting"),
         (cluster(), moving(), report(9, throttled=True), "THROTTLED", "9 bytes to go"),
-        (cluster(), moving(), report(0), "OUT_OF_SYNC", "waits to be taken into the ISR"),
+        (cluster(), moving(), report(0), "OUT_OF_SYNC", "waits to join the ISR"),
     ],
 )
 def test_the_reason(brokers: ClusterImage, partition: PartitionImage, said: ReplicaReport | None, state: str, part: str) -> None:
