@@ -35,7 +35,7 @@ from ..consensus.transcript import Transcript
 from ..metadata.coroutines import Signal, Task, sleep
 from ..metadata.simulated_broker import Habits
 from ..metadata.simulated_controller import SimulatedController
-from ..metadata.stage import Asked
+from ..metadata.stage import TargetController
 from ..metadata.world import FIRST_BROKER_ID, MetadataWorld, People
 
 READY_MS = 20_000
@@ -86,23 +86,23 @@ class ClientWorld(MetadataWorld):
     # Controllers
 
     def _make_controller(self, node_id: int) -> SimulatedController:
-        asked = super()._make_controller(node_id)
+        target = super()._make_controller(node_id)
         self._starts += 1
-        machine = asked.machine
+        machine = target.machine
         request = ControllerRegistrationRequest(
             node_id,
             bytes([0xC0]) + self._starts.to_bytes(15, "big"),
             tuple(Listener(name, at.host, at.port) for name, at in machine.endpoints.items()),
             supported_features(),
         )
-        self.after(REGISTER_US, self._make_known, asked, request)
-        return asked
+        self.after(REGISTER_US, self._make_known, target, request)
+        return target
 
-    def _make_known(self, asked: SimulatedController, request: ControllerRegistrationRequest) -> None:
+    def _make_known(self, target: SimulatedController, request: ControllerRegistrationRequest) -> None:
         """Have the active controller write this one's registration, until it is committed."""
-        if asked.is_still(self._make_known, asked, request):
+        if target.is_still(self._make_known, target, request):
             return
-        known = asked.controller.committed.image.cluster.controllers.get(asked.node_id)
+        known = target.controller.committed.image.cluster.controllers.get(target.node_id)
         if known is not None and known.incarnation_id == request.incarnation_id:
             return
         for active in self.active_controllers():
@@ -112,7 +112,7 @@ class ClientWorld(MetadataWorld):
                 lambda state, context: controllers.register(state, request, context),
                 REGISTRATION_TIMEOUT_MS,
             )
-        self.after(REGISTER_US, self._make_known, asked, request)
+        self.after(REGISTER_US, self._make_known, target, request)
 
     # Phases
 
@@ -133,8 +133,8 @@ class ClientWorld(MetadataWorld):
             await sleep(LOOK_US)
 
     def _is_ready(self) -> bool:
-        for asked in self.active_controllers():
-            brokers = asked.controller.committed.image.cluster.brokers
+        for target in self.active_controllers():
+            brokers = target.controller.committed.image.cluster.brokers
             return all(broker_id in brokers and not brokers[broker_id].fenced for broker_id in self.broker_ids)
         return False
 
@@ -173,12 +173,12 @@ class ClientWorld(MetadataWorld):
 
     # Observation
 
-    def committed(self, asked: Asked, batch: CommittedBatch) -> None:
+    def committed(self, target: TargetController, batch: CommittedBatch) -> None:
         end = self.batches[-1][0].end_offset if self.batches else 0
         if batch.base_offset == end:
-            body = batch.body or _control_body(asked, batch)
+            body = batch.body or _control_body(target, batch)
             self.batches.append((batch._replace(body=body), not batch.body))
-        super().committed(asked, batch)
+        super().committed(target, batch)
 
     def strike_with(self, strike: Blow) -> tuple[int, ...]:
         """Strike as the simulator does, and note which nodes were hit, and the end as far as it is known by now."""
@@ -243,8 +243,8 @@ class ClientWorld(MetadataWorld):
             )
 
 
-def _control_body(asked: Asked, batch: CommittedBatch) -> bytes:
+def _control_body(target: TargetController, batch: CommittedBatch) -> bytes:
     """The records of a control batch, which state machines do not get."""
-    data = asked.process.log.read(batch.base_offset, 1, end_offset=batch.end_offset)
+    data = target.process.log.read(batch.base_offset, 1, end_offset=batch.end_offset)
     header = batches.read_header(data)
     return data[batches.HEADER_BYTES : header.size_bytes]

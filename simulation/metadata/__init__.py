@@ -1,29 +1,29 @@
-"""The real controller in the simulated world: what consensus promises, seen from what people and brokers were told.
+"""The real controller in the simulated world, judged by the answers that administrators and brokers get.
 
 Theory of operation. Every node of `simulation/consensus`'s world runs a QuorumController (`simulated_controller.py`) on its
-simulated log, with its machine's clock and virtual timers; notices of commits and of leadership reach it in order, but late, as
-those of the driver's apply task do. Administrators and brokers that exist as far as their requests go (`workload.py`) ask
-whoever believes to be active: also a deposed leader that does not know it yet. The world (`world.py`) judges every answer when
-it is given, and the committed log (`replayed_log.py`) is replayed from scratch beside the nodes, record by record, with the
-metadata's invariants checked at every step.
+simulated log, with its machine's clock and virtual timers. Notices of commits and of leadership arrive in order but late, like
+those of the driver's apply task. Simulated administrators and brokers (`workload.py`, `simulated_broker.py`) send requests to any
+controller that believes to be active, also to a deposed leader that does not know it yet. The world (`world.py`) judges every
+answer when it is given. Beside the nodes, the committed log is replayed from scratch (`replayed_log.py`), record by record, and
+the invariants of the metadata are checked at every step.
 
-The rules, by the names that violations begin with:
+The rules, by the names with which violations begin:
 
-- M1: what is committed can be replayed, keeps the invariants of metadata, and moves partition and leader epochs as it says; now
-  and then, the index is the one that the image has, and a snapshot with the log behind it is the image.
-- M2: a node's committed image equals the one replayed from scratch up to the same offset, and its index too in the end.
-- M3: nobody is told anything that rests on uncommitted state, neither success nor refusal.
-- M4: what was acknowledged stands in the committed log, at the place that was told.
+- M1: committed records can be replayed, keep the invariants of the metadata, and change partition and leader epochs as they say.
+At intervals, the index equals the index of the image, and a snapshot with the log after it equals the image.
+- M2: a node's committed image equals the image replayed from scratch up to the same offset, and in the end its index as well.
+- M3: no answer rests on uncommitted state, neither a success nor a refusal.
+- M4: acknowledged records are in the committed log, at the acknowledged place.
 - M5: a controller that is not active holds no uncommitted state.
-- M6: what is told to have changed nothing was not appended.
-- M7: in the end each question to a process that still lives has its answer, one controller is active, and the configs that were
+- M6: if an answer says that nothing was changed, nothing was appended.
+- M7: in the end each request to a process that still lives has its answer, one controller is active, and the configs that were
   acknowledged last are there, or newer ones.
-- M8: no manager meets an error it did not expect, and no controller finds that it must stop.
-- M9: of a transaction, readers see everything or nothing.
-- M10: a request with an id is applied at most once, and every answer to it is the same (`named_requests.py`).
+- M8: no manager meets an unexpected error, and no controller finds that it must stop.
+- M9: readers see all of a transaction or nothing.
+- M10: a request with an id is applied at most once, and all its answers are the same (`named_requests.py`).
 - M11: in the end no queued move waits for which there is a slot.
-- M12: an in-sync set is only changed by the registered incarnation of its leader, and as the partition is now.
-- M13: nobody is fenced that was heard within its session (`sessions.py`).
+- M12: only the registered incarnation of a leader changes its in-sync set, and only with the current epochs of the partition.
+- M13: no broker is fenced within a session after a heartbeat (`sessions.py`).
 
 Not simulated: the brokers' data, sockets, and gRPC. Plant a bug from `mutants.py` to see a rule break.
 """

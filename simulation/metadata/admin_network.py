@@ -1,12 +1,12 @@
-"""The ways of the world's clients to its nodes: requests and answers that travel, get lost, or meet a node that is not there.
+"""The network between clients and nodes: requests and answers take time, get lost, or find that a node is down.
 
-Theory of operation. A call is one request over one connection, as gRPC makes it: it arrives once or not at all, after a while,
-and its answer does as well. A node without a process refuses the connection, which proves that nothing was sent; one that dies
-with the request in hand breaks it, and the client hears of that, or of nothing until its patience ends. A process that stands
-still answers when it goes on. Controllers serve a call themselves (`simulated_door.py`). A broker passes it on to the active
-controller as its home knows it, and looks for another until the call's deadline, as real brokers do.
+Theory of operation. A call is one request over one connection, as with gRPC: it arrives once or not at all, after a while, and so
+does its answer. A node without a process refuses the connection, which proves that nothing was sent. A node that dies during the
+request breaks the connection; the client notices, or waits until its timeout. A paused process answers when it goes on.
+Controllers serve a call themselves (`simulated_door.py`). A broker passes the call on to the active controller that its home
+knows, and looks for another one until the call's deadline, as real brokers do.
 
-Whatever a call meets is drawn from the generator that its caller gives, when the call begins.
+When a call begins, everything that will happen to it is drawn from the caller's generator.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from kraftlab.rpc.server import Call
 from .coroutines import Error, Outcome, Resume, Task, Value, first_of, sleep, waiting
 from .simulated_controller import SimulatedController
 from .simulated_door import is_not_controller
-from .stage import AskedBroker, MetadataStage
+from .stage import MetadataStage, TargetBroker
 
 PRINCIPAL = "User:ANONYMOUS"
 TRAVEL_US = (200, 200, 200, 1_000, 2_000, 15_000)
 BROKEN_RATE = 0.7
-"""How many clients hear of a node that dies with their request; the others wait in vain."""
+"""Share of the clients that notice when a node dies with their request; the others wait in vain."""
 LOOK_AGAIN_US = 50_000
-"""Between two attempts of a broker to pass a call on."""
+"""Time between two attempts of a broker to pass a call on."""
 DEFAULT_TIMEOUT_MS = 60_000
 
 
 class Unanswered(Exception):
-    """No answer came. `was_sent` False: certainly nothing left the caller. `status`: as gRPC calls it."""
+    """A call without an answer. `was_sent` False: certainly nothing was sent. `status` is gRPC's name for the status."""
 
     def __init__(self, status: str, text: str, *, was_sent: bool) -> None:
         super().__init__(text)
@@ -45,14 +45,13 @@ class Unanswered(Exception):
 
 
 class Journey(NamedTuple):
-    """What one call will meet on its way."""
+    """The drawn times and losses of one call."""
 
     there_us: int
     back_us: int
     is_lost: bool
-    """The request."""
     is_answer_lost: bool
-    hears_of_death: bool
+    notices_death: bool
 
     @classmethod
     def drawn(cls, random: Random, loss: float) -> Journey:
@@ -63,7 +62,7 @@ class Journey(NamedTuple):
 
 
 class _Attempt:
-    """One request to one controller. `resume` gets the answer, or why there is none."""
+    """One request to one controller. `resume` gets the answer, or an Unanswered error."""
 
     def __init__(
         self, network: AdminNetwork, journey: Journey, node_id: int, call: Call, timeout_ms: int, resume: Resume[Any]
@@ -81,24 +80,24 @@ class _Attempt:
 
     def _arrive(self) -> None:
         machine = self._world.machines[self._node_id]
-        asked = machine.process.state_machine if machine.process is not None else None
-        if not isinstance(asked, SimulatedController):
+        target = machine.process.state_machine if machine.process is not None else None
+        if not isinstance(target, SimulatedController):
             text = f"connection refused by node {self._node_id}"
             self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=False)))
-        elif not asked.is_still(self._arrive):
-            self._network.in_hand.setdefault(asked, []).append(self)
-            Task(self._world, asked.service.dispatch(self._call), partial(self._served, asked), asked.is_still).start()
-            asked.check()
+        elif not target.is_still(self._arrive):
+            self._network.in_hand.setdefault(target, []).append(self)
+            Task(self._world, target.service.dispatch(self._call), partial(self._served, target), target.is_still).start()
+            target.check()
 
-    def _served(self, asked: SimulatedController, result: Outcome[Message]) -> None:
+    def _served(self, target: SimulatedController, result: Outcome[Message]) -> None:
         response = result.unwrap()
-        self._network.in_hand[asked].remove(self)
+        self._network.in_hand[target].remove(self)
         if not self._journey.is_answer_lost:
             self._answer(Value(response))
 
     def broken(self) -> None:
-        """The process that had it is gone."""
-        if self._journey.hears_of_death:
+        """Break the connection, since the process that served the request has died."""
+        if self._journey.notices_death:
             text = f"node {self._node_id} has broken the connection"
             self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=True)))
 
@@ -116,20 +115,20 @@ class _Attempt:
 
 
 class AdminNetwork:
-    """`loss`: of requests and answers, as long as things go wrong."""
+    """The network of administrators. `loss` is the rate at which requests and answers are lost before the heal."""
 
     def __init__(self, world: MetadataStage) -> None:
         self.world = world
         self.loss = 0.0
         self.in_hand: dict[SimulatedController, list[_Attempt]] = {}
-        """Requests that a process serves."""
+        """The requests that each process is serving."""
 
-    def process_died(self, asked: SimulatedController) -> None:
-        for attempt in self.in_hand.pop(asked, []):
+    def process_died(self, target: SimulatedController) -> None:
+        for attempt in self.in_hand.pop(target, []):
             attempt.broken()
 
     async def ask(self, random: Random, node_id: int, api: str, request: Any, timeout_ms: int) -> Any:
-        """The response of a node, a controller or a broker, to a copy of this request. Unanswered."""
+        """Return the response of a controller or broker to a copy of this request. Unanswered."""
         message = METHODS[api].request.FromString(request.SerializeToString())
         call = Call(api, message, PRINCIPAL)
         broker = self.world.broker(node_id)
@@ -162,8 +161,8 @@ class AdminNetwork:
     def _loss(self) -> float:
         return 0.0 if self.world.is_healed else self.loss
 
-    async def _passed_on(self, random: Random, broker: AskedBroker, call: Call) -> Any:
-        """As a broker does it: anew while nobody leads, or the one asked does not any more, until the call's own deadline."""
+    async def _passed_on(self, random: Random, broker: TargetBroker, call: Call) -> Any:
+        """Pass a call on as a broker does: try again until the call's deadline while there is no leader, or only a former one."""
         request: Any = call.request
         timeout_ms = request.header.timeout_ms if request.header.HasField("timeout_ms") else DEFAULT_TIMEOUT_MS
         until_us = self.world.now_us + timeout_ms * 1_000

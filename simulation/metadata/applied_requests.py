@@ -1,4 +1,4 @@
-"""The effects of requests with ids, by the committed log (M10): nobody raises a counter twice. See named_requests.py."""
+"""The effects of requests with ids in the committed log (M10): no request raises a counter twice. See named_requests.py."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CLIENTS = 3
 
 
 def count_key(client: int) -> str:
-    """The counter of a client."""
+    """Return the config key of a client's counter."""
     return f"count.{client}"
 
 
 def counted(image: MetadataImage, client: int) -> tuple[int, int]:
-    """(counter, sequence of the request that raised it last)."""
+    """Return (counter, sequence of the request that raised it last)."""
     value = image.config(RESOURCE_BROKER, "", count_key(client))
     if value is None:
         return 0, 0
@@ -27,12 +27,12 @@ def counted(image: MetadataImage, client: int) -> tuple[int, int]:
 
 
 def raise_violation(text: str) -> None:
-    """Of whoever judges."""
+    """Raise Violation."""
     raise Violation(text)
 
 
 class AppliedRequests:
-    """What named requests did, by the committed log: (client, sequence) → what it made of the counter."""
+    """The effects of named requests in the committed log: (client, sequence) → the counter that the request set."""
 
     def __init__(self, violated: Callable[[str], None] = raise_violation) -> None:
         self._violated = violated
@@ -40,7 +40,7 @@ class AppliedRequests:
         self._last = dict.fromkeys(range(CLIENTS), (0, 0))
 
     def extend(self, image: MetadataImage) -> None:
-        """Judges the image after another batch."""
+        """Judge the image after another batch."""
         for client in range(CLIENTS):
             now = counted(image, client)
             if now == self._last[client]:

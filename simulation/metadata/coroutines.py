@@ -1,11 +1,11 @@
-"""Coroutines in virtual time: the world's heap resumes them, no event loop runs.
+"""Coroutines in virtual time: the world's heap resumes them, without an event loop.
 
-Theory of operation. A coroutine waits by yielding a function; the world calls that with a `resume`, and whoever has the result
-calls `resume` with it, once. The coroutine goes on as an action of its own of the heap, at the same virtual time: so nobody goes
-on in the middle of what somebody else is doing, and equal times keep their order. One that only lets time pass yields for how
-long. A coroutine may belong to a process: then it stands still with that, and ends without a word when it dies.
+Theory of operation. To wait, a coroutine yields a function, which is called with a `resume`. The party that has the result calls
+`resume` once, with the result. Then the coroutine goes on as an action of the heap, at the same virtual time: so no coroutine
+goes on in the middle of another action, and equal times keep their order. To sleep, a coroutine yields a duration. A coroutine
+can belong to a process: it pauses with the process, and ends silently when the process dies.
 
-What a coroutine raises is passed to who started it, if he wants to hear how it ended; else it ends the run.
+An exception of a coroutine goes to `ended` if given; otherwise it ends the run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Value(Struct, Generic[T_co], frozen=True):
-    """What something came to."""
+    """A result."""
 
     value: T_co
 
@@ -31,7 +31,7 @@ class Value(Struct, Generic[T_co], frozen=True):
 
 
 class Error(Struct, frozen=True):
-    """What was raised instead."""
+    """An exception in place of a result."""
 
     error: BaseException
 
@@ -53,18 +53,18 @@ class Heap(Protocol):
 
 @types.coroutine
 def waiting(begin: Begin[T]) -> Generator[Begin[T], T, T]:
-    """Calls `begin` with what to call with the result, and waits for that call."""
+    """Call `begin` with a `resume`, and wait for the result that `resume` is called with."""
     return (yield begin)
 
 
 def never_still(action: Callable[..., object], *arguments: object) -> bool:
-    """Of a coroutine that belongs to no process."""
+    """Return False: the coroutine belongs to no process."""
     return False
 
 
 class Task(Generic[T]):
-    """A coroutine that runs from `start` on. `is_still(action, …)` says whether its process is dead or stands still; then it sees
-    to it that the action comes later, or never. `ended` gets the result, once.
+    """A coroutine that runs from `start` on. `is_still(action, …)` returns True if its process is dead or paused; after a pause
+    the action runs. `ended` gets the result, once.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Task(Generic[T]):
         self.is_over = False
 
     def start(self) -> Task[T]:
-        """Runs it until it waits first."""
+        """Run the coroutine until its first wait."""
         self._go_on(0, _GO_ON)
         return self
 
     def cancel(self) -> None:
-        """It goes on no further; what it must leave in order it does now."""
+        """End the coroutine here; its cleanup runs now."""
         if not self.is_over:
             self.is_over = True
             self._coroutine.close()
@@ -102,7 +102,7 @@ class Task(Generic[T]):
         except StopIteration as stop:
             self._end(Value(stop.value))
         except Exception as error:
-            del result  # else what was raised would hold itself, by way of this frame
+            del result  # otherwise the exception would refer to itself through this frame
             if self._ended is None:
                 raise
             self._end(Error(error))
@@ -119,7 +119,7 @@ class Task(Generic[T]):
 
 
 class Signal:
-    """Set once; everybody who waits for it goes on."""
+    """A flag that is set once and resumes all waiting coroutines."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -141,14 +141,14 @@ class Signal:
 
 @types.coroutine
 def sleep(delay_us: int) -> Generator[int, None, None]:
-    """Waits for so long."""
+    """Wait for that time."""
     yield delay_us
 
 
 async def first_of(
     heap: Heap, wait: Callable[[], Coroutine[object, object, T]], delay_us: int, is_still: Callable[..., bool] = never_still
 ) -> T | None:
-    """What `wait` comes to, or None after `delay_us`: then it is given up."""
+    """Return the result of `wait`, or cancel it after `delay_us` and return None."""
 
     def begin(resume: Resume[T | None]) -> None:
         heap.after(delay_us, _Patience(Task(heap, wait(), resume, is_still).start(), resume, is_still).ends)
@@ -157,7 +157,7 @@ async def first_of(
 
 
 class _Patience(Generic[T]):
-    """Of who waits for a task. It holds no way back to itself, so that it goes with the last who knows it."""
+    """The timeout of a wait for a task. It has no reference cycle, so that it is freed with its last user."""
 
     __slots__ = ("_is_still", "_resume", "_task")
 

@@ -1,4 +1,4 @@
-"""The game of `kraftlab sim --metadata`. In a result `acknowledged` counts operations, not batches."""
+"""The game of `kraftlab sim --metadata`. `acknowledged` in its results counts operations, not batches."""
 
 from __future__ import annotations
 

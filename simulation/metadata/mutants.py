@@ -36,11 +36,13 @@ from ..consensus.mutants.seeds import Seeds
 
 MUTANTS: Table[Seeds] = Table()
 FOR_CLIENTS: Table[Seeds] = Table()
-"""Bugs that only clients of the API see: the world's own administrator does not."""
+"""Bugs that show only to clients of the API, not to the world's own administrator."""
 FOR_TWO_PROCESSES: Table[Seeds] = Table()
-"""Bugs that make nodes differ if they hash strings differently: nodes in one process do not, so a seed is played in two."""
+"""Bugs that make nodes differ if their hashes of strings differ. A seed is played in two processes, since one
+has one hash seed.
+"""
 WALL_CLOCK_SET_EVERY_MS, WALL_CLOCK_WRONG_BY_MS = 2_000, 3_600_000
-"""The time of day is set an hour back, and right again."""
+"""Period and amount by which the time of day is set back and right again."""
 
 
 @MUTANTS.row(Purgatory, "defer", Seeds("M3"))

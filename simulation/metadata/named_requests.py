@@ -1,12 +1,12 @@
-"""Requests with ids in the simulated world: what they do cannot be done twice without being seen.
+"""Requests with ids in the simulated world, with effects that show if a request is applied twice.
 
-A named request raises a counter of its client by one and writes down who did: `count.2 = "7 11"` says that request 11 of client 2
-made it 7. Its answer is the 7. Clients send requests again to whoever believes to be active, while the first sending may be in
-flight, committed, lost, or long ago; now and then the request is a large one, and becomes a transaction.
+A named request raises a counter of its client by one and writes its own sequence: `count.2 = "7 11"` says that request 11 of
+client 2 has set the counter to 7. Its answer is the 7. Clients send requests again to any controller that believes to be active,
+while the first request can be in flight, committed, lost, or long ago. Sometimes a request is large and becomes a transaction.
 
-M10 is judged in two places. In the committed log: nobody raises a counter twice. When an answer is given: it is what the log says
-that this very request did, all answers to it are the same at the same offset, and it is only refused as too old if five newer
-ones were sent.
+M10 is judged in two places. In the committed log, no request raises a counter twice. When an answer is given, it must be the
+effect of this request in the log, at the same offset as in all its other answers. A request is only refused as too old after five
+newer ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGE_RATE = 0.02
 
 
 class NamedRequest:
-    """One request, however often it is sent."""
+    """One request, which can be sent several times."""
 
     def __init__(self, world: MetadataStage, clients: NamedClients, client: int, sequence: int, is_large: bool) -> None:
         self._world = world
@@ -82,7 +82,7 @@ class NamedRequest:
 
 
 class NamedClients:
-    """Who sends named requests: anew, and again. `sent` has each client's last sequence."""
+    """The clients that send named requests, new ones and repeated ones. `sent` has each client's last sequence."""
 
     def __init__(self, world: MetadataStage) -> None:
         self._world = world
@@ -91,7 +91,7 @@ class NamedClients:
         self.sent = [0] * CLIENTS
 
     def next(self) -> tuple[Callable[[ControllerState, Context], Outcome[object]], Callable[[Answer[object]], None]]:
-        """What to ask, and who judges the answer."""
+        """Return the next request: its operation, and the function that judges the answer."""
         client = self._random.randrange(CLIENTS)
         remembered = self._remembered[client]
         if remembered and self._random.random() < AGAIN_RATE:

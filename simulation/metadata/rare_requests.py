@@ -1,6 +1,6 @@
-"""What administrators and brokers ask now and then: access rules, blocks of producer ids, unregistering, and what disks do.
+"""Rare requests of administrators and brokers: access rules, blocks of producer ids, unregistering, and reports of disks.
 
-All of it is drawn from a generator of its own, so that what the others ask does not depend on it.
+They have a generator of their own, so that the other requests do not depend on them.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from kraftlab.controller.security import acls
 from kraftlab.metadata.acls import Operation, PatternType, PermissionType, ResourceType
 from kraftlab.metadata.uuids import Uuid
 
-from .stage import Asked, MetadataStage
+from .stage import MetadataStage, TargetController
 
 RATE = 0.1
-"""With how many of the administrator's requests one of these goes."""
+"""Share of the administrator's requests that one of these accompanies."""
 DISK_RATE = 0.02
-"""In how many heartbeats a broker tells of a disk."""
+"""Share of a broker's heartbeats that report a disk."""
 TIMEOUTS_MS = (20, 500, 5_000)
 USERS = ("User:alice", "User:bob", "User:*")
 NAMES = ("a", "b", "*")
 
 
 class RareRequests:
-    """Of the administrator."""
+    """Rare requests of the administrator."""
 
     def __init__(self, world: MetadataStage) -> None:
         self._world = world
         self._random = world.options.random("rare requests")
         self._requests = (self._allow, self._allow, self._forget, self._producer_ids, self._producer_ids, self._unregister)
 
-    def ask(self, asked: Asked) -> None:
-        """Asks for something, or for nothing."""
+    def ask(self, target: TargetController) -> None:
+        """Send a rare request, with the probability RATE."""
         if self._random.random() < RATE:
-            name, generate = self._random.choice(self._requests)(asked)
-            self._world.write(asked, name, generate, self._random.choice(TIMEOUTS_MS))
+            name, generate = self._random.choice(self._requests)(target)
+            self._world.write(target, name, generate, self._random.choice(TIMEOUTS_MS))
 
-    def _allow(self, asked: Asked) -> tuple[str, Generate[Any]]:
+    def _allow(self, target: TargetController) -> tuple[str, Generate[Any]]:
         random = self._random
         request = admin_pb2.CreateAclsRequest()
         for _ in range(random.randint(1, 3)):
@@ -54,7 +54,7 @@ class RareRequests:
             )
         return "CreateAcls", lambda state, context: acls.create(state, request, context)
 
-    def _forget(self, asked: Asked) -> tuple[str, Generate[Any]]:
+    def _forget(self, target: TargetController) -> tuple[str, Generate[Any]]:
         request = admin_pb2.DeleteAclsRequest()
         request.filters.add(
             resource_type_filter=ResourceType.ANY,
@@ -65,30 +65,30 @@ class RareRequests:
         )
         return "DeleteAcls", lambda state, context: acls.delete(state, request, context)
 
-    def _producer_ids(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        known = sorted(asked.controller.committed.image.cluster.brokers.items())
+    def _producer_ids(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        known = sorted(target.controller.committed.image.cluster.brokers.items())
         request = admin_pb2.AllocateProducerIdsRequest()
         if known:
             request.broker_id, broker = self._random.choice(known)
             request.broker_epoch = broker.epoch
         return "AllocateProducerIds", lambda state, context: producer_ids.allocate(state, request, context)
 
-    def _unregister(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        """A broker that is down, most often; it may come back."""
-        known = asked.controller.committed.image.cluster.brokers
+    def _unregister(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        """Unregister a broker, mostly one that is down. It can come back."""
+        known = target.controller.committed.image.cluster.brokers
         down = sorted(broker_id for broker_id, broker in known.items() if broker.fenced or self._random.random() < 0.05)
         request = admin_pb2.UnregisterBrokerRequest(broker_id=self._random.choice(down) if down else 0)
         return "UnregisterBroker", lambda state, context: brokers.unregister(state, request, context)
 
 
 class Disks:
-    """Of one broker: which fail, and which take no new replicas."""
+    """The directories of one broker: some fail, and some are cordoned."""
 
     def __init__(self, world: MetadataStage, broker_id: int) -> None:
         self._random = world.options.random(f"disks/{broker_id}")
 
     def report(self, directories: tuple[Uuid, ...]) -> dict[str, Any]:
-        """Fields of the next heartbeat. Never all of a broker's directories fail."""
+        """Return fields of the next heartbeat. At least one directory of a broker does not fail."""
         random = self._random
         if random.random() >= DISK_RATE:
             return {}

@@ -1,13 +1,11 @@
-"""The committed log, replayed from scratch beside all nodes: the state that theirs are compared with (M1, M2, M4, M10).
+"""The committed log, replayed from scratch beside all nodes, whose states are compared with the result (M1, M2, M4, M10).
 
-The first node that applies a batch brings it here; the raft checkers see to it that the others apply the same one. Each record is
-replayed alone, as no node does it, and judged as a step; a changed partition is judged after each batch, the whole image
-whenever brokers have changed, and now and then. Then the index is computed anew, too, and a snapshot that was taken
-the time before, with the batches since replayed behind it, must be the same image. Batches of very many records are replayed as a
-whole.
+The first node that applies a batch adds it here; Raft checkers make sure that the other nodes apply the same batch. Unlike in a
+node, each record is replayed by itself and judged as a step. Changed partitions are judged after each batch. The whole image is
+judged after changes of brokers and every few batches. Then the index is computed again, and the last snapshot, with the batches
+since then replayed on it, must give the same image. Batches of very many records are replayed as a whole.
 
-Images are compared part by part, as values. What is in neither of two images another part than when they were last found equal
-is not looked into again: neither a part of the image nor an entry of a map.
+Images are compared part by part, as values. Subtrees that are the same objects as in the last equal pair are skipped.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ WHOLE_IMAGE_EVERY = 16
 _LOCAL_RECORDS = (Topic, RemoveTopic, Partition, PartitionChange, ConfigRecord, NoOp, RequestOutcome)
 """Records whose effects `check_changed` judges well enough most of the time."""
 _PARTS = tuple(name for name in MetadataImage.__struct_fields__ if name not in ("provenance", "transaction"))
-"""What two nodes at one offset have in common; how much of an open transaction one delta brought is each one's own."""
+"""The parts of an image that are equal on two nodes at one offset. The part of an open transaction in a delta can differ."""
 
 _ABSENT = object()
 
 
 class ReplayedLog:
-    """`state` stands at `end_offset`; `records` has each batch's end offset and records by its base offset."""
+    """The replayed log: `state` at `end_offset`, and `records` with (end offset, records) of each batch by its base offset."""
 
     def __init__(self, violated: Callable[[str], None] = raise_violation) -> None:
         self._violated = violated
@@ -52,15 +50,15 @@ class ReplayedLog:
         self.records: dict[int, tuple[int, list[AnyRecord]]] = {}
         self.applied = AppliedRequests(violated)
         self._images: dict[int, MetadataImage] = {0: EMPTY_STATE.image}
-        """By offset."""
+        """The image at each offset."""
         self._found_equal: dict[int, tuple[MetadataImage, MetadataImage]] = {}
-        """Each node's newest image that was compared, and that of the log."""
+        """By node, its newest image that was found equal, and the replayed image."""
         self._batches = 0
         self._tail: tuple[MetadataImage, list[tuple[int, list[AnyRecord]]]] | None = None
-        """A snapshot read again, and the batches since."""
+        """The last snapshot, read again, and the batches since then."""
 
     def extend(self, batch: CommittedBatch) -> None:
-        """Takes in a committed batch, if it is a new one."""
+        """Replay a committed batch, if it is new."""
         if batch.end_offset <= self.end_offset:
             return
         if batch.base_offset != self.end_offset:
@@ -73,7 +71,7 @@ class ReplayedLog:
         self.end_offset = batch.end_offset
 
     def compare(self, node_id: int, offset: int, image: MetadataImage) -> None:
-        """Raises Violation if a node's image at `offset` is another."""
+        """Raise Violation if a node's image at `offset` differs."""
         replayed = self._images.get(offset)
         if replayed is None or not is_equal(image, replayed, self._found_equal.get(node_id)):
             self._violated(f"M2 the image of n{node_id} at offset {offset} is not the one replayed from scratch")
@@ -81,7 +79,7 @@ class ReplayedLog:
             self._found_equal[node_id] = image, replayed
 
     def between(self, base_offset: int, end_offset: int) -> list[AnyRecord] | None:
-        """The records of the batches that fill this range exactly; None if no batches do."""
+        """Return the records of the batches that fill this range exactly; None if no batches do."""
         found: list[AnyRecord] = []
         while base_offset < end_offset:
             batch = self.records.get(base_offset)
@@ -112,7 +110,7 @@ class ReplayedLog:
         self.applied.extend(image)
 
     def _recompute(self, batch: CommittedBatch) -> None:
-        """The index is what the image says, and the image what a snapshot and the log behind it say; then takes a snapshot."""
+        """Compare the index with the image, and the image with the last snapshot and the log after it; take the next snapshot."""
         image = self.state.image
         if self.state.index != index_of(image):
             self._judge(batch, ("not so: the index is the one that the image has",))
@@ -134,15 +132,15 @@ class ReplayedLog:
 
 
 def is_equal(image: MetadataImage, other: MetadataImage, known: tuple[MetadataImage, MetadataImage] | None = None) -> bool:
-    """Whether they say the same. `known`: an older pair that does."""
+    """Return True if two images are equal. `known` is an older pair of equal images."""
     if known is None:
         return all(getattr(image, part) == getattr(other, part) for part in _PARTS)
     return _are_equal_fields(image, other, *known, _PARTS)
 
 
 def _are_equal_fields(one: Struct, other: Struct, older: Struct, older_other: Struct, names: tuple[str, ...]) -> bool:
-    """Whether two values are equal in these fields. The older ones are: what is the very same in both as it was there is not
-    looked into.
+    """Return True if two values are equal in these fields. The older values are equal, and objects that are the same as there are
+    skipped.
     """
     for name in names:
         value, found = getattr(one, name), getattr(other, name)
@@ -163,7 +161,7 @@ def _are_equal_fields(one: Struct, other: Struct, older: Struct, older_other: St
 def _are_equal_maps(
     one: Map[object, object], other: Map[object, object], older: Map[object, object], older_other: Map[object, object]
 ) -> bool:
-    """The same of two maps of one size, entry by entry."""
+    """Return True if two maps of one size are equal, entry by entry."""
     in_other, in_older, in_older_other = other.get, older.get, older_other.get
     for key, value in one.items():
         found = in_other(key, _ABSENT)

@@ -1,8 +1,8 @@
-"""Brokers, as far as the metadata is concerned.
+"""Brokers, reduced to their requests to the controller.
 
-A broker registers, sends heartbeats, asks for in-sync sets where it believes to lead, leaves in order or falls silent for a
-while, and comes back as a new incarnation. What it believes is the image of one node, its home, and gets old while that is
-down. Requests travel for a while and are lost with the controller they go to.
+A broker registers, sends heartbeats, changes the in-sync sets of partitions that it believes to lead, shuts down in order or
+falls silent for a while, and comes back as a new incarnation. It reads the image of one node, its home, which gets old while that
+node is down. Requests take time, and are lost if the controller dies.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kraftlab.metadata.uuids import Uuid
 from ..consensus.process import SimulatedProcess
 from .rare_requests import Disks
 from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
-from .stage import Asked, MetadataStage
+from .stage import MetadataStage, TargetController
 
 TRAVEL_US = (200, 200, 2_000, 40_000)
 CHANGES_FOR_NOTHING_RATE = 0.02
-"""Of a broker that stays: how many of its partitions, per turn, it has something to say of although all is well."""
+"""Share of its partitions that a broker with `stays` changes per turn without a reason."""
 
 
 class Habits(NamedTuple):
-    """How often, per turn, a broker falls silent or leaves in order. `has_disk_trouble`: its directories fail and are cordoned.
-    `stays`: it goes on when everything has healed, and nothing happens to it any more; else it has nothing to say then. `turn_us`
-    is the longest time between two turns.
+    """Rates, per turn, at which a broker falls silent or shuts down in order. `has_disk_trouble`: its directories fail and are
+    cordoned. `stays`: it goes on after the heal, without trouble; otherwise it sends nothing then. `turn_us` is the longest time
+    between two turns.
     """
 
     silence_rate: float = 0.01
@@ -54,7 +54,7 @@ class Habits(NamedTuple):
 
 
 class SimulatedBroker:
-    """`epoch` is None while it is not registered as far as it knows."""
+    """A broker; `epoch` is None while it does not know that it is registered."""
 
     def __init__(self, world: MetadataStage, broker_id: int, habits: Habits) -> None:
         self._world = world
@@ -70,7 +70,7 @@ class SimulatedBroker:
         self._image = EMPTY
         self._led_in = EMPTY.topics
         self._led: list[tuple[Uuid, int, PartitionImage]] = []
-        """What it leads there."""
+        """The partitions that it leads in `_led_in`."""
         self._leader_id = -1
         self._home = world.machines[self._random.randrange(len(world.machines))]
 
@@ -79,20 +79,20 @@ class SimulatedBroker:
 
     @property
     def is_down(self) -> bool:
-        """Whether there is no process that could be asked."""
+        """True while the broker has no process."""
         return self._restarts and self._world.now_us < self._silent_until_us
 
     @property
     def leader_id(self) -> int:
-        """The active controller as its home node knows it, or knew it before it went down; -1: nobody."""
+        """The active controller that its home node knows, or knew before it went down; -1: unknown."""
         process = self._home_process()
         if process is not None:
             self._leader_id = process.raft.leader_id
         return self._leader_id
 
     def _home_process(self) -> SimulatedProcess | None:
-        """That of its home node, None while it is down. A home that is still down when everything has healed is gone for good:
-        another node takes its place.
+        """Return the process of its home node, None while the node is down. After the heal, another node replaces a home that is
+        down, since that is gone for good.
         """
         if self._home.process is None and self._world.is_healed:
             self._home = next((machine for machine in self._world.machines if machine.process is not None), self._home)
@@ -113,16 +113,16 @@ class SimulatedBroker:
         candidates = world.active_controllers()
         if not candidates:
             return
-        asked = random.choice(candidates)
+        target = random.choice(candidates)
         if self.epoch is None:
-            self._travel(self._register, asked)
+            self._travel(self._register, target)
             return
-        self._travel(self._beat, asked)
+        self._travel(self._beat, target)
         if random.random() < 0.6:
-            self._travel(self._alter, asked)
+            self._travel(self._alter, target)
 
     def _learn(self) -> None:
-        """Takes over the committed image of its home node, if that has a newer one."""
+        """Take over the committed image of its home node, if that is newer."""
         process = self._home_process()
         if process is not None and isinstance(process.state_machine, SimulatedController):
             image = process.state_machine.controller.committed.image
@@ -137,21 +137,21 @@ class SimulatedBroker:
             self.epoch = None
             self._is_leaving = False
 
-    def _travel(self, request: Any, asked: Asked) -> None:
-        self._world.after(self._random.choice(TRAVEL_US), self._arrive, request, asked)
+    def _travel(self, request: Any, target: TargetController) -> None:
+        self._world.after(self._random.choice(TRAVEL_US), self._arrive, request, target)
 
-    def _arrive(self, request: Any, asked: Asked) -> None:
-        if asked.accepts and (self._habits.stays or not self._world.is_healed):
-            request(asked)
-            asked.check()
+    def _arrive(self, request: Any, target: TargetController) -> None:
+        if target.accepts and (self._habits.stays or not self._world.is_healed):
+            request(target)
+            target.check()
 
     # Requests
 
     def _directories(self) -> tuple[Uuid, ...]:
-        """Brokers with odd ids have two."""
+        """Return the ids of its directories: two for odd broker ids, one for even ones."""
         return tuple(bytes([0xD0 + number]) + self.broker_id.to_bytes(15, "big") for number in range(1 + self.broker_id % 2))
 
-    def _register(self, asked: Asked) -> None:
+    def _register(self, target: TargetController) -> None:
         request = BrokerRegistrationRequest(
             self.broker_id,
             CLUSTER_ID,
@@ -161,9 +161,9 @@ class SimulatedBroker:
             None,
             self._directories(),
         )
-        table = asked.controller.heartbeats
+        table = target.controller.heartbeats
         self._world.write(
-            asked,
+            target,
             "BrokerRegistration",
             lambda state, context: brokers.register(state, table, request, context),
             SESSION_TIMEOUT_MS,
@@ -174,7 +174,7 @@ class SimulatedBroker:
         if answer.value is not None and incarnation == self._incarnation:
             self.epoch = answer.value.broker_epoch
 
-    def _beat(self, asked: Asked) -> None:
+    def _beat(self, target: TargetController) -> None:
         if self.epoch is None:
             return
         request = BrokerHeartbeatRequest(
@@ -185,9 +185,9 @@ class SimulatedBroker:
             want_shutdown=self._is_leaving,
             **(self._disks.report(self._directories()) if self._habits.has_disk_trouble else {}),
         )
-        if asked.controller.is_active:
-            self._world.sessions.heard(request, asked.process.quorum.epoch, asked.machine.now_ms())
-        answer = asked.controller.heartbeat(request)
+        if target.controller.is_active:
+            self._world.sessions.received(request, target.process.quorum.epoch, target.machine.now_ms())
+        answer = target.controller.heartbeat(request)
         answer.when_done(partial(self._beaten, request))
 
     def _beaten(self, request: BrokerHeartbeatRequest, answer: Answer[BrokerHeartbeatResponse]) -> None:
@@ -199,8 +199,8 @@ class SimulatedBroker:
         elif answer.value is not None and answer.value.should_shutdown:
             self._fall_silent(500, restarts=True)
 
-    def _alter(self, asked: Asked) -> None:
-        """Wants everybody active in sync, or somebody out, for some partitions that it leads."""
+    def _alter(self, target: TargetController) -> None:
+        """Ask for changed in-sync sets of some partitions that it leads: all active replicas, or one of them fewer."""
         led = [each for each in self._led_partitions() if not self._habits.stays or self._wants_more(each[2])]
         if self.epoch is None or not led:
             return
@@ -213,10 +213,10 @@ class SimulatedBroker:
             self._world.judge_change(state.image, request, outcome.records)
             return outcome
 
-        self._world.write(asked, "AlterPartition", alter, SESSION_TIMEOUT_MS)
+        self._world.write(target, "AlterPartition", alter, SESSION_TIMEOUT_MS)
 
     def _led_partitions(self) -> Sequence[tuple[Uuid, int, PartitionImage]]:
-        """Those that it believes to lead."""
+        """Return the partitions that it believes to lead."""
         topics = self._image.topics
         if self._led_in is not topics:
             self._led_in = topics
@@ -229,7 +229,7 @@ class SimulatedBroker:
         return self._led
 
     def _wants_more(self, partition: PartitionImage) -> bool:
-        """Whether a replica is not in sync that could be; now and then also where all is well, but for the end of a run."""
+        """Return True if an active replica is not in the in-sync set; before the heal, sometimes without a reason."""
         registered = self._image.cluster.brokers
         missing = (replica for replica in partition.replicas if replica not in partition.isr and replica in registered)
         return any(registered[replica].is_active for replica in missing) or (

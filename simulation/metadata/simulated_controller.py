@@ -1,9 +1,9 @@
-"""A QuorumController on a simulated process: its log, its clock, its timers, and the notices it gets.
+"""A QuorumController on a simulated process: its log, its clock, its timers, and its notices.
 
-Notices (commits, leadership) go through a queue of their own and arrive one after the other, late by what the seed draws, and
-commits also in other portions than the log gave them; requests arrive in between. A process that stands still delays them all,
-and a dead one ends them. This is what the driver's apply task does to a real controller. Now and then the log takes nothing for
-a while, so that requests wait in the controller's queue, and the large change that is under way ends in the middle.
+Notices (commits, leadership) go through a queue and arrive one after the other, with delays that the seed draws, like those of
+the driver's apply task. Commits also arrive in other portions than the log's, and requests arrive in between. A paused process
+delays all notices, and a dead one drops them. Sometimes the log is full for a while: then requests wait in the controller's
+queue, and a large change stops in the middle.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONFIG_KEYS = 20
 WHOLE_KEYS = tuple((f"whole.{number}.first", f"whole.{number}.last") for number in range(CONFIG_KEYS))
 """Pairs of keys that are only ever written by one transaction: they have the same value for every reader."""
 NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
-"""Until the first of some notices arrives."""
+"""Delays of the first notice in an empty queue."""
 NOTICE_GAPS_US = (0, 1, 100, 3_000)
 OVERLOAD_RATE = 0.01
 OVERLOADS_US = (1_000, 40_000, 300_000)
@@ -49,7 +49,7 @@ Notice = Callable[[], Coroutine[object, None, None]]
 
 
 class FrozenController:
-    """The controller's snapshot behind that of the chain."""
+    """The snapshot of the chain, followed by the controller's."""
 
     def __init__(self, hashes: FrozenState, image: FrozenState) -> None:
         self._hashes = hashes
@@ -60,14 +60,14 @@ class FrozenController:
 
 
 class LoadedController(NamedTuple):
-    """A snapshot, read."""
+    """The content of a snapshot."""
 
     hashes: tuple[int, int]
     state: ControllerState
 
 
 class SimulatedController:
-    """The world's state machine, and the log as its controller sees it."""
+    """A state machine of the world, and its controller's log."""
 
     def __init__(self, world: MetadataStage, node_id: int) -> None:
         self._chain = HashingStateMachine()
@@ -93,7 +93,6 @@ class SimulatedController:
         self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer, signal=Signal)
         self.controller.attach(self)
         self.service = SimulatedService(self, CLUSTER_ID)
-        """Its doors."""
 
     @property
     def is_alive(self) -> bool:
@@ -102,15 +101,15 @@ class SimulatedController:
 
     @property
     def accepts(self) -> bool:
-        """Whether a request that arrives now is looked at."""
+        """True if the process can serve a request now."""
         return self.is_alive and self.machine.paused_until_us <= self.world.now_us
 
     @property
     def has_settled(self) -> bool:
-        """No notice is on its way, and no request waits for a log that is full."""
+        """True if no notice is queued, and no request waits for a full log."""
         return not self._notices and not self._is_draining and not self.controller.queue.statistics()["waiting"]
 
-    # What a controller needs of the log
+    # The controller's log
 
     @property
     def process(self) -> SimulatedProcess:
@@ -141,7 +140,7 @@ class SimulatedController:
         raise NotLeader(-1, epoch)
 
     def _is_overloaded(self) -> bool:
-        """A log whose disk is slow refuses for a while, as the driver's does; not once everything is healed."""
+        """Return True while the log refuses proposals, like the driver's with a slow disk. Never after the heal."""
         now_us = self.world.now_us
         if not self.world.is_healed and now_us >= self._full_until_us and self._random.random() < OVERLOAD_RATE:
             self._full_until_us = now_us + self._random.choice(OVERLOADS_US)
@@ -180,7 +179,7 @@ class SimulatedController:
         self._put(lambda: self.controller.resigned(epoch, reason))
 
     def freeze(self) -> FrozenController | None:
-        """None as long as the controller has not heard of everything that was applied."""
+        """Return None while notices are queued."""
         image = None if self._notices or self._is_draining else self.controller.freeze()
         return None if image is None else FrozenController(self._chain.freeze(), image)
 
@@ -193,7 +192,7 @@ class SimulatedController:
         self._put(partial(self.controller.load_snapshot, position, append_time_ms, state.state))
 
     def digest(self) -> int:
-        """Over what the process was told to apply; the controller gets it later, and has its image compared."""
+        """Return the digest of all applied batches. The controller gets them later, and its image is compared."""
         return self._chain.digest()
 
     def _put(self, notice: Notice) -> None:
@@ -213,7 +212,7 @@ class SimulatedController:
             self._is_draining = False
 
     def check(self) -> None:
-        """What holds between any two events of this controller."""
+        """Check the rules that hold between any two events of this controller: M2, M5, M8 and M9."""
         controller = self.controller
         if controller.failure is not None:
             self.world.violated(f"M8 n{self.node_id} must stop: {controller.failure}")
@@ -231,7 +230,7 @@ class SimulatedController:
                 self._check_transactions(image)
 
     def _check_transactions(self, image: MetadataImage) -> None:
-        """M9."""
+        """Check that keys of one transaction have the same value: M9."""
         values: Mapping[str, str] = image.configs.get((RESOURCE_BROKER, ""), {})
         for first, last in WHOLE_KEYS:
             if values.get(first) != values.get(last):
@@ -259,7 +258,7 @@ class SimulatedController:
         self._arm_timer()
 
     def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
-        """True if the process is dead or stands still: the action comes never, or later."""
+        """Return True if the process is dead, or paused: then the action runs when the pause ends."""
         if not self.is_alive:
             return True
         wait_us = self.machine.paused_until_us - self.world.now_us

@@ -1,8 +1,8 @@
-"""The real doors of a simulated controller: its ControllerService, waiting in virtual time.
+"""The real API layer of a simulated controller: its ControllerService, which waits in virtual time.
 
-A request that has arrived is served by the very code that serves it on a real node: the table of calls, headers, deadlines,
-request ids, refusals. What that code waits for is the simulation's: an answer of the controller, a linearizable read's round of
-the quorum, the process's own clock. What takes long runs at once. Every write is judged as those of the world are.
+The code of a real node serves a request: the table of calls, headers, deadlines, request ids, refusals. Its waits are simulated:
+for an answer of the controller, for the round of a linearizable read, for the process's own clock. Long computations run at once.
+Every write is judged like other writes in the world.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from kraftlab.quorum.core.messages import VoterChangeRequest, VoterChangeRespons
 from kraftlab.quorum.driver.quorum_description import QuorumDescription, describe_quorum
 
 from .coroutines import Error, Resume, Value, first_of, waiting
-from .stage import Asked
+from .stage import TargetController
 
 T = TypeVar("T")
 
 
 class SimulatedWaits:
-    """On the clock of one process, as long as it lives."""
+    """Waits on the clock of one process, while that process lives."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, target: TargetController) -> None:
+        self._target = target
 
     async def within(self, timeout_ms: int, wait: Callable[[], Awaitable[None]]) -> bool:
-        asked, machine = self._asked, self._asked.machine
+        target, machine = self._target, self._target.machine
         due_us = machine.time_us_at(machine.now_ms() + max(0, timeout_ms))
 
         async def come() -> bool:
             await wait()
             return True
 
-        return bool(await first_of(asked.world, come, max(0, due_us - asked.world.now_us), asked.is_still))
+        return bool(await first_of(target.world, come, max(0, due_us - target.world.now_us), target.is_still))
 
     async def answered(self, answer: Answer[T]) -> T:
         def begin(resume: Resume[T]) -> None:
@@ -55,18 +55,18 @@ class SimulatedWaits:
 
 
 class SimulatedQuorum:
-    """The replica of one process, as `QuorumOperations` asks it."""
+    """The replica of one process, as `QuorumOperations` uses it."""
 
     generation = 0
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, target: TargetController) -> None:
+        self._target = target
 
     async def ask(self, request: VoterChangeRequest) -> VoterChangeResponse:
-        return await waiting(lambda resume: self._asked.process.ask(request, lambda response: resume(Value(response))))
+        return await waiting(lambda resume: self._target.process.ask(request, lambda response: resume(Value(response))))
 
     def describe(self) -> QuorumDescription:
-        return describe_quorum(self._asked.process.raft, self._asked.machine.now_ms())
+        return describe_quorum(self._target.process.raft, self._target.machine.now_ms())
 
     def facts(self) -> QuorumFacts:
         described = self.describe()
@@ -74,22 +74,22 @@ class SimulatedQuorum:
 
 
 class SimulatedService(ControllerService):
-    """Serves one simulated controller. There are no snapshots to list; of itself it tells what it has published."""
+    """The service of one simulated controller. It lists no snapshots, and describes only images that it has published."""
 
-    def __init__(self, asked: Asked, cluster_id: str) -> None:
-        quorum = SimulatedQuorum(asked)
-        operations = QuorumOperations(cluster_id, quorum, lambda: asked.controller.committed.image)
-        waits = SimulatedWaits(asked)
-        calls = {**operations.calls(), **asked.past.calls()}
-        super().__init__(asked.controller, asked.machine.now_ms, calls, None, quorum.facts, waits)
-        self._asked = asked
+    def __init__(self, target: TargetController, cluster_id: str) -> None:
+        quorum = SimulatedQuorum(target)
+        operations = QuorumOperations(cluster_id, quorum, lambda: target.controller.committed.image)
+        waits = SimulatedWaits(target)
+        calls = {**operations.calls(), **target.past.calls()}
+        super().__init__(target.controller, target.machine.now_ms, calls, None, quorum.facts, waits)
+        self._target = target
 
     def put(
         self, name: str, run: Callable[[ControllerState, Context], Outcome[object]], deadline_ms: int, is_long: bool
     ) -> Answer[object]:
         answer: Answer[Any] = Answer()
         put = partial(super().put, name, deadline_ms=deadline_ms, is_long=is_long)
-        self._asked.world.judged(self._asked, name, run, put, partial(_pass_on, answer))
+        self._target.world.judged(self._target, name, run, put, partial(_pass_on, answer))
         return answer
 
 
@@ -101,5 +101,5 @@ def _pass_on(answer: Answer[Any], judged: Answer[Any]) -> None:
 
 
 def is_not_controller(response: Any) -> bool:
-    """Whether the one asked does not lead, or did not to the end."""
+    """Return True if the node did not lead, or lost the leadership during the call."""
     return bool(response.header.error_code == ErrorCode.NOT_CONTROLLER)

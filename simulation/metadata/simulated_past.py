@@ -1,6 +1,6 @@
-"""What a simulated controller says of its own images (DescribeMetadata, DescribeImage): of those that it has published.
+"""The published images of a simulated controller, for DescribeMetadata and DescribeImage.
 
-A real node reads older ones from its disk; here they are gone with the process, and who asks is told so.
+A real node reads older images from its disk. Here they are gone with the process, and requests for them are refused.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class SimulatedPast:
         self._images: deque[MetadataImage] = deque(maxlen=KEPT)
 
     def publish(self, image: MetadataImage) -> None:
-        """The controller's committed image is this one now."""
+        """Add the controller's new committed image."""
         self._images.append(image)
 
     def calls(self) -> dict[str, LocalCall]:
-        """By method of the Admin service."""
+        """Return the handlers by method of the Admin service."""
         return {"DescribeMetadata": self._describe, "DescribeImage": self._image}
 
     def _at(self, offset: int | None) -> MetadataImage:
-        """The image that stands at an offset, or the newest. ApiError OFFSET_OUT_OF_RANGE if none was published here that stands
-        there, as within several batches that were taken in at once.
+        """Return the image at an offset, or the newest one for None. ApiError OFFSET_OUT_OF_RANGE if no image was published
+        there, for instance between two batches that were applied at once.
         """
         for image in reversed(self._images):
             if offset is None or image.provenance.offset == offset:

@@ -1,4 +1,4 @@
-"""The simulated cluster with controllers in it, as the controllers and everyone who asks them see it."""
+"""Interfaces of the simulated cluster with controllers, as controllers and their callers use it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .sessions import Sessions
 from .simulated_past import SimulatedPast
 
 
-class Asked(Protocol):
-    """A simulated controller as those who ask it, and its doors, see it."""
+class TargetController(Protocol):
+    """A simulated controller, as its callers and its service use it."""
 
     @property
     def world(self) -> MetadataStage: ...
@@ -52,8 +52,8 @@ class Asked(Protocol):
     def is_still(self, action: Callable[..., object], *arguments: object) -> bool: ...
 
 
-class AskedBroker(Protocol):
-    """A simulated broker as the network of administrators sees it."""
+class TargetBroker(Protocol):
+    """A simulated broker, as the network of administrators uses it."""
 
     @property
     def is_down(self) -> bool: ...
@@ -74,17 +74,17 @@ class MetadataStage(Cluster, Protocol):
     @property
     def sessions(self) -> Sessions: ...
 
-    def broker(self, broker_id: int) -> AskedBroker | None: ...
+    def broker(self, broker_id: int) -> TargetBroker | None: ...
 
-    def active_controllers(self) -> Sequence[Asked]: ...
+    def active_controllers(self) -> Sequence[TargetController]: ...
 
-    def committed(self, asked: Asked, batch: CommittedBatch) -> None: ...
+    def committed(self, target: TargetController, batch: CommittedBatch) -> None: ...
 
     def violated(self, text: str) -> None: ...
 
     def write(
         self,
-        asked: Asked,
+        target: TargetController,
         name: str,
         generate: Generate[object],
         timeout_ms: int,
@@ -93,7 +93,7 @@ class MetadataStage(Cluster, Protocol):
 
     def judged(
         self,
-        asked: Asked,
+        target: TargetController,
         name: str,
         generate: Generate[object],
         put: Callable[[Generate[object]], Answer[object]],

@@ -1,6 +1,6 @@
-"""The administrator who asks controllers: creates, grows and deletes topics, elects leaders, changes configs, quotas and whether
-eligible leader replicas are kept, starts, queues, replaces and cancels reassignments, and now and then makes a change of more
-records than one batch holds, atomic or not.
+"""The administrator: creates, grows and deletes topics, elects leaders, changes configs, quotas and the feature of eligible
+leader replicas, starts, queues, replaces and cancels reassignments, and sometimes makes a change that does not fit into one
+batch, atomic or not.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from kraftlab.quorum.core.batch import MAX_RECORDS
 from .named_requests import NamedClients
 from .rare_requests import RareRequests
 from .simulated_controller import CONFIG_KEYS, WHOLE_KEYS
-from .stage import Asked, MetadataStage
+from .stage import MetadataStage, TargetController
 
 TOPIC_NAMES = ("a", "b", "c.d", "c_d", "e", "f")
 TIMEOUTS_MS = (20, 500, 500, 5_000)
 LEADERS_RATE = 0.1
-"""With how many of the administrator's requests another one goes, about leaders or more partitions."""
+"""Share of the administrator's requests that another one accompanies, about leaders or more partitions."""
 NAMED_RATE = 0.3
-"""Of the administrator's requests, how many have ids."""
+"""Share of the administrator's requests that have ids."""
 BULK_RATE = 0.0015
-"""Of the administrator's requests, how many need more records than a batch holds."""
+"""Share of the administrator's requests that need more records than a batch holds."""
 
 
 class Administrator:
-    """Asks one thing at a time, of whom the world names."""
+    """The administrator; the world chooses the controller of each request."""
 
     def __init__(self, world: MetadataStage) -> None:
         self._world = world
@@ -52,22 +52,22 @@ class Administrator:
             *(self._min_isr, self._min_isr, self._eligible_leaders, self._quota),
         )
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, target: TargetController) -> None:
         random = self._random
         self._serial += 1
-        self._rare.ask(asked)
+        self._rare.ask(target)
         if self._leaders_random.random() < LEADERS_RATE:
             name, generate = self._leaders_random.choice((self._elect, self._elect, self._grow))()
-            self._world.write(asked, name, generate, self._leaders_random.choice(TIMEOUTS_MS))
+            self._world.write(target, name, generate, self._leaders_random.choice(TIMEOUTS_MS))
         if random.random() < NAMED_RATE:
             named, judge = self._named.next()
-            self._world.write(asked, "named", named, random.choice(TIMEOUTS_MS), judge)
+            self._world.write(target, "named", named, random.choice(TIMEOUTS_MS), judge)
             return
         request = random.choice((self._bulk, self._whole)) if random.random() < BULK_RATE else random.choice(self._requests)
-        name, generate = request(asked)
-        self._world.write(asked, name, generate, random.choice(TIMEOUTS_MS))
+        name, generate = request(target)
+        self._world.write(target, name, generate, random.choice(TIMEOUTS_MS))
 
-    def _create(self, asked: Asked) -> tuple[str, Generate[Any]]:
+    def _create(self, target: TargetController) -> tuple[str, Generate[Any]]:
         request = admin_pb2.CreateTopicsRequest()
         for name in self._random.sample(TOPIC_NAMES, self._random.choice((1, 1, 2))):
             request.topics.add(
@@ -76,7 +76,7 @@ class Administrator:
         return "CreateTopics", lambda state, context: topics.create(state, request, context)
 
     def _elect(self) -> tuple[str, Generate[Any]]:
-        """Preferred leaders, or any, of all partitions."""
+        """Elect the preferred leaders, or any, of all partitions."""
         request = admin_pb2.ElectLeadersRequest(election_type=self._leaders_random.choice((PREFERRED, UNCLEAN)))
         return "ElectLeaders", lambda state, context: elect_leaders(state, request, context)
 
@@ -86,13 +86,13 @@ class Administrator:
             request.topics.add(name=name, count=self._leaders_random.randint(1, 8))
         return "CreatePartitions", lambda state, context: create_partitions(state, request, context)
 
-    def _delete(self, asked: Asked) -> tuple[str, Generate[Any]]:
+    def _delete(self, target: TargetController) -> tuple[str, Generate[Any]]:
         request = admin_pb2.DeleteTopicsRequest()
         request.topics.add(name=self._random.choice(TOPIC_NAMES))
         return "DeleteTopics", lambda state, context: topics.delete(state, request, context)
 
-    def _configure(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        """A value that nobody wrote before."""
+    def _configure(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        """Set a config to a value that was never written before."""
         request = admin_pb2.IncrementalAlterConfigsRequest()
         resource = request.resources.add(resource_type=RESOURCE_BROKER, resource_name="")
         resource.configs.add(
@@ -100,8 +100,8 @@ class Administrator:
         )
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
 
-    def _set_up(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        """Of a topic: set or deleted, so that unclean elections happen, too."""
+    def _set_up(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        """Set or delete a topic's unclean.leader.election.enable, so that unclean elections happen."""
         request = admin_pb2.IncrementalAlterConfigsRequest()
         resource = request.resources.add(resource_type=RESOURCE_TOPIC, resource_name=self._random.choice(TOPIC_NAMES))
         if self._random.random() < 0.5:
@@ -111,8 +111,8 @@ class Administrator:
             resource.configs.add(name="unclean.leader.election.enable", config_operation=1)
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
 
-    def _min_isr(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        """Of a topic, of the cluster, or of a broker, which may not have one while eligible leader replicas are kept."""
+    def _min_isr(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        """Change min.insync.replicas of a topic, the cluster or a broker. The last is refused while the feature is on."""
         random = self._random
         request = admin_pb2.IncrementalAlterConfigsRequest()
         resource = request.resources.add(resource_type=RESOURCE_TOPIC, resource_name=random.choice(TOPIC_NAMES))
@@ -123,23 +123,23 @@ class Administrator:
             change.config_operation, change.value = 0, str(random.randint(1, 3))
         return "IncrementalAlterConfigs", lambda state, context: configs.alter(state, request, context)
 
-    def _eligible_leaders(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        """Switched on, off, or left as it is."""
+    def _eligible_leaders(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        """Switch the feature of eligible leader replicas on or off."""
         request = admin_pb2.UpdateFeaturesRequest()
         level, upgrade_type = self._random.choice(((0, 2), (1, 1), (1, 1)))
         request.feature_updates.add(feature=ELIGIBLE_LEADER_REPLICAS_VERSION, max_version_level=level, upgrade_type=upgrade_type)
         return "UpdateFeatures", lambda state, context: features.update(state, request, context)
 
-    def _quota(self, asked: Asked) -> tuple[str, Generate[Any]]:
+    def _quota(self, target: TargetController) -> tuple[str, Generate[Any]]:
         request = admin_pb2.AlterClientQuotasRequest()
         entry = request.entries.add()
         entry.entity.add(entity_type="user", entity_name=self._random.choice(("alice", "bob")))
         entry.ops.add(key="producer_byte_rate", value=self._random.randint(1, 9), remove=self._random.random() < 0.3)
         return "AlterClientQuotas", lambda state, context: client_quotas.alter(state, request, context)
 
-    def _reassign(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        """Starts, replaces, queues, rolls back and cancels: what runs already, and what does not."""
-        image = asked.controller.committed.image
+    def _reassign(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        """Start, replace, queue, roll back or cancel reassignments, running or not."""
+        image = target.controller.committed.image
         request = admin_pb2.AlterPartitionReassignmentsRequest()
         known = sorted(image.topics.by_name)
         registered = sorted(image.cluster.brokers)
@@ -154,7 +154,7 @@ class Administrator:
         return "AlterPartitionReassignments", lambda state, context: reassignments.alter(state, request, context)
 
     def _say_how(self, request: admin_pb2.AlterPartitionReassignmentsRequest, plans: list[str]) -> None:
-        """What is ours in such a request: queue, throttles, plans, and what is asked of all moves at once."""
+        """Set our own fields of the request: queue, throttles, plans, and requests that concern all moves."""
         random = self._moves_random
         kind = random.random()
         if kind < 0.05 or (kind < 0.1 and plans):
@@ -172,7 +172,7 @@ class Administrator:
         if random.random() < 0.3:
             request.throttle, request.throttle_expires_ms = 1000, random.choice((50, 5_000))
 
-    def _bulk(self, asked: Asked) -> tuple[str, Generate[Any]]:
+    def _bulk(self, target: TargetController) -> tuple[str, Generate[Any]]:
         key, value = f"bulk.{self._random.randrange(CONFIG_KEYS)}", f"value {self._serial}"
         records = [Config(0, RESOURCE_BROKER, "", key, value)] * (MAX_RECORDS + 1)
 
@@ -181,8 +181,8 @@ class Administrator:
 
         return "bulk", generate
 
-    def _whole(self, asked: Asked) -> tuple[str, Generate[Any]]:
-        """More than a batch holds, and yet atomic: whoever sees the value of the first key sees that of the last."""
+    def _whole(self, target: TargetController) -> tuple[str, Generate[Any]]:
+        """Write atomically more records than a batch holds: a reader sees the new values of first and last key, or neither."""
         first, last = WHOLE_KEYS[self._random.randrange(CONFIG_KEYS)]
         value = f"value {self._serial}"
         filler = [Config(0, RESOURCE_BROKER, "", "filler", value)] * MAX_RECORDS

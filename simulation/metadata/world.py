@@ -1,7 +1,7 @@
-"""The simulated world with controllers in it: who asks them, and what their answers must be worth.
+"""The simulated world with controllers, and the rules about their answers.
 
-An `Operation` stands around a manager's operation: it notes what the operation saw, decided and appended. When its answer comes,
-the world compares that with what is committed at this moment, by the raft checkers' knowledge and not by the controller's.
+An `Operation` wraps a manager's operation, and notes the state that it read and the records that it made. When the answer comes,
+the world compares it with the committed log as the Raft checkers know it, not as the controller knows it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .replayed_log import ReplayedLog
 from .sessions import Sessions
 from .simulated_broker import Habits, SimulatedBroker
 from .simulated_controller import SESSION_TIMEOUT_MS, SimulatedController
-from .stage import Asked
+from .stage import TargetController
 from .workload import Administrator
 
 BROKERS = 5
@@ -47,9 +47,10 @@ logger = logging.getLogger("kraftlab.controller")
 
 
 def milder(options: SimulationOptions) -> SimulationOptions:
-    """Leaders that last: consensus finds its bugs where hardly any does, but a controller has to get somewhere first.
+    """Return milder options, with leaders that last. Short leaderships are good for bugs of consensus, but a controller needs
+    time.
 
-    No `apply_delay_us`, for the controllers' notices are delayed by themselves.
+    There is no `apply_delay_us`, because the controllers' notices have delays of their own.
     """
     random = options.random("milder")
     network = options.network
@@ -70,27 +71,26 @@ def milder(options: SimulationOptions) -> SimulationOptions:
 
 
 class People(NamedTuple):
-    """Who asks controllers of the world's own accord."""
+    """The simulated clients of the controllers: an administrator and brokers with their habits."""
 
     administrator: bool = True
     brokers: int = BROKERS
     habits: Habits = Habits()
-    """Of the brokers."""
 
 
 class Operation:
-    """One question to one controller. `seen` is the offset of the state that the answer rests on."""
+    """One request to one controller. `seen` is the offset of the state that the answer rests on."""
 
     def __init__(
         self,
         world: MetadataWorld,
-        asked: Asked,
+        target: TargetController,
         name: str,
         generate: Generate[object],
         then: Callable[[Answer[object]], None] | None,
     ) -> None:
         self._world = world
-        self.asked = asked
+        self.target = target
         self.name = name
         self._generate = generate
         self._then = then
@@ -102,7 +102,7 @@ class Operation:
         self._is_appended = False
 
     def run(self, state: ControllerState, context: Context) -> Outcome[object]:
-        """The operation, as the controller runs it: perhaps again, if the log took nothing the first time."""
+        """Run the operation for the controller, maybe again if the log was full the first time."""
         self.seen = state.image.provenance.offset
         try:
             outcome = self._generate(state, context)
@@ -122,7 +122,7 @@ class Operation:
         return outcome._replace(appended=appended)
 
     def judge(self, answer: Answer[object]) -> None:
-        """Called when the answer is given. M3, M4, M6 and M8."""
+        """Judge the answer when it is given: M3, M4, M6 and M8."""
         self.answer = answer
         committed = self._world.history.end_offset
         if answer.error is None or answer.error is self._refusal:
@@ -138,16 +138,16 @@ class Operation:
         elif (
             answer.error.code == ErrorCode.REQUEST_TIMED_OUT and self._is_appended and not isinstance(answer.error, CommitUnknown)
         ):
-            self._world.violated(f"M6 {self} was appended at {self.base_offset} and is told that nothing was done")
+            self._world.violated(f"M6 {self} was appended at {self.base_offset}, and its answer says that nothing was done")
         if self._then is not None:
             self._then(answer)
 
     def __repr__(self) -> str:
-        return f"{self.name} on n{self.asked.node_id}"
+        return f"{self.name} on n{self.target.node_id}"
 
 
 class _Unexpected(logging.Handler):
-    """Keeps what controllers log of exceptions that they did not expect."""
+    """Keeps the log lines of exceptions that controllers did not expect."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -159,7 +159,9 @@ class _Unexpected(logging.Handler):
 
 
 class MetadataWorld(World):
-    """`simulation/consensus`'s world; its state machines are controllers, its workload is what administrators and brokers ask."""
+    """`simulation/consensus`'s world with controllers as state machines, and requests of administrators and
+    brokers as workload.
+    """
 
     def __init__(
         self,
@@ -169,13 +171,13 @@ class MetadataWorld(World):
         properties: Mapping[str, str] = immutables.Map(),
     ) -> None:
         self.is_judged = True
-        """Whether broken rules of this world end the run."""
+        """True if a broken rule of this world ends the run."""
         self.properties = properties
-        """Of all controllers: keys of server.properties."""
+        """Settings of all controllers, as in server.properties."""
         self.replayed = ReplayedLog(self.violated)
         self.sessions = Sessions(SESSION_TIMEOUT_MS)
         self.operations: list[Operation] = []
-        """All that were asked so far."""
+        """All operations so far."""
         super().__init__(milder(options), transcript, self._make_controller)
         self.admin_network = AdminNetwork(self)
         self._administrator = Administrator(self) if people.administrator else None
@@ -190,17 +192,17 @@ class MetadataWorld(World):
         return SimulatedController(self, node_id)
 
     def booted(self, node_id: int) -> None:
-        """A process starts."""
+        """Called when a process starts."""
 
-    def committed(self, asked: Asked, batch: CommittedBatch) -> None:
-        """A node applies a batch, perhaps as the first one."""
+    def committed(self, target: TargetController, batch: CommittedBatch) -> None:
+        """Replay a batch that a node applies, if it is the first node to do so."""
         is_new = batch.end_offset > self.replayed.end_offset
         self.replayed.extend(batch)
         if is_new and batch.body and (broken := self.sessions.broken_by(batch, self.replayed.records[batch.base_offset][1])):
             self.violated(broken)
 
     def violated(self, text: str) -> None:
-        """A rule is broken. Raises Violation, if anybody judges."""
+        """Raise Violation, unless the run is not judged."""
         if self.is_judged:
             raise Violation(text)
 
@@ -223,55 +225,53 @@ class MetadataWorld(World):
         if isinstance(process.state_machine, SimulatedController):
             self.admin_network.process_died(process.state_machine)
 
-    # Asking
+    # Requests
 
     def broker(self, broker_id: int) -> SimulatedBroker | None:
-        """None if that is no broker."""
+        """Return the broker with that id; None if there is none."""
         return self._brokers.get(broker_id)
 
     def controllers(self) -> list[SimulatedController]:
-        """Of all processes that live, by node."""
+        """Return the controllers of all running processes, in the order of nodes."""
         found = [machine.process.state_machine for machine in self.machines if machine.process is not None]
         return [state_machine for state_machine in found if isinstance(state_machine, SimulatedController)]
 
     def active_controllers(self) -> list[SimulatedController]:
-        """Who believes to be active and can be asked now: nobody, one, or several."""
-        return [asked for asked in self.controllers() if asked.controller.is_active and asked.accepts]
+        """Return the controllers that believe to be active and accept requests: none, one, or several."""
+        return [target for target in self.controllers() if target.controller.is_active and target.accepts]
 
     def write(
         self,
-        asked: Asked,
+        target: TargetController,
         name: str,
         generate: Generate[object],
         timeout_ms: int,
         then: Callable[[Answer[object]], None] | None = None,
     ) -> None:
-        """Puts an operation to a controller that accepts requests. Its answer is judged when it comes, and passed to `then`."""
-        put = partial(asked.controller.write, name, deadline_ms=asked.machine.now_ms() + timeout_ms)
-        self.judged(asked, name, generate, put, then)
+        """Send an operation to a controller that accepts requests. The answer is judged when it comes, and passed to `then`."""
+        put = partial(target.controller.write, name, deadline_ms=target.machine.now_ms() + timeout_ms)
+        self.judged(target, name, generate, put, then)
 
     def judged(
         self,
-        asked: Asked,
+        target: TargetController,
         name: str,
         generate: Generate[object],
         put: Callable[[Generate[object]], Answer[object]],
         then: Callable[[Answer[object]], None] | None,
     ) -> None:
-        """As `write`; `put` hands the operation to the controller in its own way."""
-        operation = Operation(self, asked, name, generate, then)
+        """Judge an operation as `write` does; `put` hands the operation to the controller."""
+        operation = Operation(self, target, name, generate, then)
         self.operations.append(operation)
         put(operation.run).when_done(operation.judge)
 
     def judge_heartbeat(self, answer: Answer[BrokerHeartbeatResponse]) -> None:
-        """M3, as far as it can be told from outside."""
+        """Judge the offset in the answer to a heartbeat: M3."""
         if answer.error is None and answer.offset > self.history.end_offset:
             self.violated(f"M3 a heartbeat is answered for offset {answer.offset}, and {self.history.end_offset} is committed")
 
     def judge_change(self, image: MetadataImage, request: AlterPartitionRequest, records: Sequence[AnyRecord]) -> None:
-        """M12: an in-sync set is only changed by the registered incarnation that leads, and as the partition is now. Told outside
-        the operation, which would take what is raised there for a fault of its own.
-        """
+        """Judge a change of in-sync sets: M12. Violations are raised later, because the operation would handle an exception."""
         sender = image.cluster.brokers.get(request.broker_id)
         if sender is None or sender.epoch != request.broker_epoch:
             known = "is not registered" if sender is None else f"is registered with epoch {sender.epoch}"
@@ -289,34 +289,34 @@ class MetadataWorld(World):
                 self.after(0, self.violated, f"M12 {change} is taken, and the partition is {partition}")
 
     def work(self, process: SimulatedProcess) -> None:
-        asked = process.state_machine
-        if isinstance(asked, SimulatedController) and asked.accepts and self._administrator is not None:
-            self._administrator.ask(asked)
-            asked.check()
+        target = process.state_machine
+        if isinstance(target, SimulatedController) and target.accepts and self._administrator is not None:
+            self._administrator.ask(target)
+            target.check()
 
     # The end
 
     def has_converged(self, offset: int) -> bool:
-        """Also the controllers have, and M7 holds."""
+        """Return True if the controllers have converged as well. Judges M2, M7, M8 and M11."""
         if self._unexpected.errors:
             self.violated(f"M8 {self._unexpected.errors[0]}")
         controllers = self.controllers()
         if not super().has_converged(offset) or len(self.active_controllers()) != 1:
             return False
-        if any(asked.controller.applied_offset != offset or not asked.has_settled for asked in controllers):
+        if any(target.controller.applied_offset != offset or not target.has_settled for target in controllers):
             return False
-        for asked in controllers:
-            asked.check()
-            if asked.controller.committed.index != self.replayed.state.index:
-                self.violated(f"M2 the index of n{asked.node_id} at offset {offset} is not the one replayed from scratch")
+        for target in controllers:
+            target.check()
+            if target.controller.committed.index != self.replayed.state.index:
+                self.violated(f"M2 the index of n{target.node_id} at offset {offset} is not the one replayed from scratch")
         for operation in self.operations:
-            if operation.answer is None and operation.asked.is_alive:
+            if operation.answer is None and operation.target.is_alive:
                 self.violated(f"M7 {operation} has no answer although everything is committed")
         self.check_configs(self.replayed.state.image)
         return self._has_settled_moves(self.active_controllers()[0])
 
     def _has_settled_moves(self, active: SimulatedController) -> bool:
-        """M11. False while the controller is about to look after moves."""
+        """Judge queued moves: M11. Return False while the controller's upkeep of moves is due."""
         controller = active.controller
         if controller.moves.is_due:
             return False
@@ -327,7 +327,7 @@ class MetadataWorld(World):
         return True
 
     def check_configs(self, image: MetadataImage) -> None:
-        """The last acknowledged value of each key is there, or one that was written at a later place of the log."""
+        """Check that each key has its last acknowledged value, or a value that was written later in the log."""
         written: dict[str, dict[str | None, int]] = {}
         acknowledged: dict[str, int] = {}
         for operation in self.operations:
