@@ -1,1 +1,1 @@
-"""Clients simulated: a cluster that clients call while faults strike, in virtual time, and a seed is a run."""
+"""Simulated clients: they call a cluster in virtual time while faults strike. A seed is a run."""

@@ -1,4 +1,4 @@
-"""Tasks of clients in the simulated world: they run beside each other, and wake each other."""
+"""Tasks of clients in the simulated world, which run concurrently and wake each other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SimulatedBell:
 
 
 class Together:
-    """Tasks that run beside each other."""
+    """Tasks that run concurrently."""
 
     def __init__(self, world: ClientWorld) -> None:
         self._world = world

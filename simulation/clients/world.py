@@ -1,13 +1,13 @@
-"""The simulated cluster under clients: controllers, brokers, and faults that begin when the clients do.
+"""The simulated cluster for clients: controllers, brokers, and faults that begin with the clients' calls.
 
-Theory of operation. It is the world of `kraftlab sim --metadata`, with all the rules that are judged there. Its own administrator
-is absent; its brokers register, report and follow as they do there, and go on when everything has healed. Controllers register,
-as processes do, so that clients can make voters of observers. One coroutine (`Play`) says what happens: the cluster comes up on a
-calm network, the clients prepare it, then faults strike while clients call; everything heals and the cluster has to converge; the
-clients call once more. Nothing is demanded of liveness before the heal.
+Theory of operation. It is the world of `kraftlab sim --metadata` with all its rules, but without the administrator. Brokers
+register, report and follow as they do there, and go on after the heal. Controllers register as real processes do, so that clients
+can make voters of observers. One coroutine (`Play`) is the script of the run: the cluster starts on a calm network and the
+clients prepare it; then faults strike while clients call; then everything heals, the cluster has to converge, and the clients
+call once more. Liveness is not checked before the heal.
 
-The simulator lets no disk rot that a majority of the voters needs. Here nobody removes a voter either that is needed beside a
-rotten disk, neither a fault nor a client. A change that waits for its turn while another disk rots is not seen.
+The simulator lets no disk rot that a majority of the voters needs. Here, neither faults nor clients remove a voter that is needed
+beside a rotten disk. A change that is queued while another disk rots is not noticed.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ OBSERVE_US = 100_000
 REGISTER_US = 300_000
 REGISTRATION_TIMEOUT_MS = 1_000
 BROKER_TURN_US = 300_000
-"""Between two heartbeats of a broker, at most."""
+"""Maximum time between two heartbeats of a broker."""
 ADMIN_LOSSES = (0.0, 0.0, 0.005, 0.03)
 ENDS = frozenset({"restore", "boot", "set_clock", "setattr", "pop", "_stop"})
-"""Actions that a fault schedules as its end."""
+"""Names of the actions that a fault schedules as its end."""
 Play = Callable[[], Coroutine[object, object, None]]
 
 
 class ClientWorld(MetadataWorld):
-    """`play` is what happens. `strikes` strike from `begin_trouble` on."""
+    """A world for clients. `play` is the script of the run; strikes begin with `begin_trouble`."""
 
     def __init__(
         self, options: SimulationOptions, transcript: Transcript, brokers: int, properties: dict[str, str], *, is_judged: bool
@@ -72,7 +72,7 @@ class ClientWorld(MetadataWorld):
             self.checkers.add(Refinement(self))
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers))
         self.batches: list[tuple[CommittedBatch, bool]] = []
-        """The committed log, control batches with their bodies; whether each is a control batch."""
+        """The committed log as (batch, is a control batch). Control batches have their bodies."""
         self.struck: list[Strike] = []
         self.observations: list[Observation] = []
         self.play: Play | None = None
@@ -99,7 +99,7 @@ class ClientWorld(MetadataWorld):
         return target
 
     def _make_known(self, target: SimulatedController, request: ControllerRegistrationRequest) -> None:
-        """Have the active controller write this one's registration, until it is committed."""
+        """Ask the active controller to register this one, until the registration is committed."""
         if target.is_still(self._make_known, target, request):
             return
         known = target.controller.committed.image.cluster.controllers.get(target.node_id)
@@ -181,7 +181,7 @@ class ClientWorld(MetadataWorld):
         super().committed(target, batch)
 
     def strike_with(self, strike: Blow) -> tuple[int, ...]:
-        """Strike as the simulator does, and note which nodes were hit, and the end as far as it is known by now."""
+        """Strike as the simulator does, and note the nodes that were hit, and the end as far as it is known now."""
         begin_us, end_us, notes = self.now_us, self.now_us, list[str]()
         schedule, note, held_until_us = self.after, self.note, self.network.held_until_us
 
@@ -211,7 +211,7 @@ class ClientWorld(MetadataWorld):
         self._down_since_us[process.node_id] = self.now_us
 
     def booted(self, node_id: int) -> None:
-        """Start a process. A death by no fault of that moment was a delayed fault, which is noted as well."""
+        """Note the start of a process. If no strike of that moment explains its death, a delayed fault is noted as well."""
         since_us = self._down_since_us.pop(node_id, None)
         if since_us is not None and not any(
             node_id in struck.nodes and struck.begin_ns == since_us * 1_000 for struck in reversed(self.struck)
@@ -244,7 +244,7 @@ class ClientWorld(MetadataWorld):
 
 
 def _control_body(target: TargetController, batch: CommittedBatch) -> bytes:
-    """The records of a control batch, which state machines do not get."""
+    """Return the records of a control batch, which state machines do not get."""
     data = target.process.log.read(batch.base_offset, 1, end_offset=batch.end_offset)
     header = batches.read_header(data)
     return data[batches.HEADER_BYTES : header.size_bytes]

@@ -1,11 +1,11 @@
-"""Clocks of machines, which can be made to run wrong.
+"""Clocks of machines, which faults can make wrong.
 
-Theory of operation. A machine shows how long it has run, which never goes back, and the time of day. Both follow trio's mock
-clock until a fault holds them: then they run at another rate, or jump ahead as on a machine that was suspended, or the time of
-day alone is set to another one. Faults overlap: rates multiply, and what the time of day is set by adds up. When the last one
-ends all goes at the usual rate, and the time of day is corrected (which may set it back); how long the machine has run is not.
+Theory of operation. A machine has a monotonic clock, which never goes back, and the time of day. Both follow trio's mock clock
+unless there is a fault: then they run at another rate, or jump ahead as on a machine that was suspended, or only the time of day
+is set wrong. Faults overlap: rates multiply, and changes of the time of day add up. When the last fault ends, the rate is the
+usual one again and the time of day is corrected, which can set it back; the monotonic clock is not corrected.
 
-Timers of the node's core and controller go off by its own clock: its followers are called at each change.
+Timers of the node's core and controller use its monotonic clock, so followers of the clock are called at each change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import trio
 from .machine import STARTED_S
 
 LEAST_WAIT_S = 1e-6
-"""Delay of a look at a time on a clock that runs wrong: by then the clock has certainly reached it."""
+"""Margin added to a time computed on a wrong clock, so that the clock has certainly reached it."""
 
 
 class Skew(NamedTuple):
@@ -28,9 +28,9 @@ class Skew(NamedTuple):
 
     rate: float = 1.0
     jump_s: float = 0.0
-    """Both clocks go ahead by this, at once."""
+    """Step of both clocks."""
     set_s: float = 0.0
-    """The time of day alone is changed by this, at once."""
+    """Step of the time of day alone."""
 
 
 class MachineClocks:
@@ -39,7 +39,7 @@ class MachineClocks:
     def __init__(self) -> None:
         self._skews: list[Skew] = []
         self._since_s = self._shown_s = trio.current_time()
-        """On trio's clock: when the rate changed the last time, and what the machine's own clock said then."""
+        """The last change of the rate, on trio's clock and on the machine's monotonic clock."""
         self._correction_s = 0.0
         self._followers: list[Callable[[], None]] = []
 
@@ -62,15 +62,15 @@ class MachineClocks:
         self._followers.append(changed)
 
     def boot(self) -> None:
-        """Nobody follows any more who has died."""
+        """Forget the followers, which have died with their process."""
         self._followers.clear()
 
     @contextmanager
     def wrong(self, skew: Skew) -> Iterator[None]:
-        """For as long as this lasts."""
+        """Make the clocks wrong while the context lasts."""
         self._anchor(skew.jump_s)
         self._skews.append(skew)
-        self._tell()
+        self._notify()
         try:
             yield
         finally:
@@ -78,11 +78,11 @@ class MachineClocks:
             self._skews.remove(skew)
             if not self._skews:
                 self._correction_s = trio.current_time() - self._shown_s
-            self._tell()
+            self._notify()
 
     def _anchor(self, jump_s: float) -> None:
         self._shown_s, self._since_s = self.now_s() + jump_s, trio.current_time()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._followers:
             changed()

@@ -1,15 +1,15 @@
 """Controllers and brokers as their processes run them, all in one trio loop, with a network in memory and inline disks.
 
-Theory of operation. A node has an address, files (a simulated file system) and lives (`life.py`). A life is everything of one
-process: driver, controller or broker, services, tasks in a nursery of its own. A kill cancels the life after the node has been
-silenced: no byte leaves the node and no file changes while its tasks unwind. A start begins the next life on the same files when
-the last one is over. A life that ends by an exception of its own has crashed, which is noted with its last words.
+Theory of operation. A node has an address, files (a simulated file system) and lives (`life.py`). A life is everything that one
+process has: driver, controller or broker, services, tasks in a nursery of its own. A kill first disconnects the node from network
+and disk, so that no byte leaves it and no file changes while its tasks unwind, and then cancels the life. A start begins the next
+life on the same files after the last one has ended. A life that ends by an exception of its own is noted with that error.
 
-A paused node does nothing at all: its tasks are held (`held_tasks.py`), while the network delivers messages to it, until the node
-is resumed or killed. The voters are in the log, and a disk may be exchanged for an empty one.
+A paused node does nothing at all: its tasks are held (`held_tasks.py`) until the node is resumed or killed, while the network
+delivers messages to it. The voters are in the log, and a disk can be exchanged for an empty one.
 
-Clients call the services themselves (`nodes.py`); a call travels for a while each way, and breaks if the node dies with the call
-in hand. Log directories of brokers are in a directory of the run, and watched (`log_dirs.py`).
+Clients call the services directly (`nodes.py`). A call takes time each way, and breaks if the node dies during the call. Log
+directories of brokers are in a directory of the run, and watched (`log_dirs.py`).
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from .nodes import RuntimeBroker, RuntimeController, RuntimeNode
 
 HOST = "127.0.0.1"
 GRPC_PORT = 20_000
-"""The port of node 0; nobody listens there."""
+"""The port of node 0. No process listens there."""
 CONTROLLER = "CONTROLLER"
 CLIENT = -1
-"""Node id of clients that speak the peer protocol; no fault strikes their links."""
+"""Node id of clients of the peer protocol. No fault strikes their links."""
 LOOK_S = 0.05
 LEFT_WITHIN_S = 6.0
 """Time for the controllers to replace a broker."""
@@ -77,7 +77,7 @@ Replica = tuple[str, int]
 
 class RuntimeCluster:
     """The nodes, the faults that can strike them, and calls to them. `chance` makes the generator of a name; `properties` are
-    server.properties of all nodes. `held` holds tasks of the `trio.run` in progress. Run `run` beside everything.
+    server.properties of all nodes. `held` holds tasks of the current `trio.run`. The task `run` must run all the time.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class RuntimeCluster:
         self._lives: dict[int, Life] = {}
         self._operator = chance("operator")
         self._resumed = trio.Event()
-        """A node that was paused or killed may have changed."""
+        """Set when a paused node is resumed or killed."""
         self.exits: list[tuple[float, int, str]] = []
-        """(time, node, last words) of each node that ended by itself."""
+        """(time, node, error) of each node that ended by itself."""
         self.committed = CommittedTail()
 
     def _new_id(self) -> Uuid:
         return b"\x01" + self._ids.randbytes(15)
 
     def _put_disk(self, node_id: int) -> None:
-        """An empty disk, which has an id."""
+        """Give the node an empty disk with a new id."""
         self._disks_made += 1
         self._files[node_id] = SimulatedFileSystem(self._chance(f"files {node_id} {self._disks_made}"))
         self._directories[node_id] = MetaProperties(self.cluster_id, node_id, self._new_id())
@@ -140,7 +140,7 @@ class RuntimeCluster:
                 self.start_node(node)
             task_status.started()
 
-    # -- what faults do ------------------------------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------------------------
 
     def pid(self, node_id: int) -> int | None:
         """Number of the node's life, None if the node is down."""
@@ -212,26 +212,26 @@ class RuntimeCluster:
             self.start_node(node_id)
 
     def metadata_dir(self, node_id: int) -> Path:
-        """A directory of the simulated file system."""
+        """Return a directory of the simulated file system."""
         return Path(f"/shell/{self._name(node_id)}/metadata")
 
     def log_dirs(self, broker_id: int) -> tuple[Path, ...]:
-        """Directories of this machine, below the broker's own."""
+        """Return the broker's log directories, which are directories of this machine."""
         return tuple(self.directory / self._name(broker_id) / f"d{number}" for number in range(LOG_DIRS))
 
     def _name(self, node_id: int) -> str:
         return f"{'broker' if node_id in self.broker_ids else 'controller'}-{node_id}"
 
     def files(self, node_id: int) -> SimulatedFileSystem:
-        """The file system on the disk that the node has now."""
+        """Return the file system on the node's current disk."""
         return self._files[node_id]
 
     def media(self, node_id: int) -> Sequence[Medium]:
-        """All disks that the node has now."""
+        """Return all current disks of the node."""
         return (self._files[node_id], *([self.log_dir_disks.by_broker[node_id]] if node_id in self.broker_ids else []))
 
     def disks(self, node_id: int) -> Sequence[InlineDisk]:
-        """The workers on those disks in the node's newest life."""
+        """Return the workers on those disks in the node's newest life."""
         return self._lives[node_id].disks
 
     async def leave(self, node_id: int, timeout_ms: int) -> None:
@@ -255,7 +255,7 @@ class RuntimeCluster:
         self._put_disk(node_id)
 
     async def until_ended(self, node_id: int) -> None:
-        """Wait until nothing goes on of a node that was killed."""
+        """Wait until a killed node has ended completely."""
         await self._lives[node_id].ended.wait()
 
     async def until_not_needed(self, broker_id: int) -> str:
@@ -267,7 +267,7 @@ class RuntimeCluster:
         while True:
             newest = [life.node.controller.committed.image for life in self._controllers_up().values()]
             newest = [image for image in newest if image.provenance.offset >= self.committed.end - 1]
-            needed = needed_for(newest[0], broker_id) if newest else "all, as long as no controller knows what is committed"
+            needed = needed_for(newest[0], broker_id) if newest else "all, as long as no controller knows the committed image"
             if not needed or trio.current_time() >= deadline:
                 return needed
             await trio.sleep(LOOK_S)
@@ -299,12 +299,12 @@ class RuntimeCluster:
             life.ended.set()
 
     def _alive(self, node_id: int) -> Life | None:
-        """The running node, None if it is down or not yet open to clients."""
+        """Return the running life of a node, None if it is down or not yet open to clients."""
         life = self._lives.get(node_id)
         return life if life is not None and life.is_up and not life.is_over else None
 
     def up(self) -> dict[int, RuntimeNode]:
-        """Nodes that run and are not paused."""
+        """Return the nodes that run and are not paused."""
         found = {node: self._alive(node) for node in self.node_ids}
         return {node: life.node for node, life in found.items() if life is not None and life not in self._held}
 
@@ -314,17 +314,17 @@ class RuntimeCluster:
     # -- leader and voters ---------------------------------------------------------------------------------------------
 
     def leader(self) -> LeaderView | None:
-        """The leader of the highest epoch that a running controller knows, None if none knows any."""
+        """Return the leader of the highest epoch that a running controller knows, None if the leader is unknown."""
         views = [life.driver.leader for life in self._controllers_up().values()]
         return max((view for view in views if view.leader_id >= 0), key=lambda view: view.epoch, default=None)
 
     def voters(self) -> dict[int, frozenset[int]]:
-        """The voters by what each running controller says."""
+        """Return the voters that each running controller knows."""
         described = {node: life.driver.describe() for node, life in self._controllers_up().items()}
         return {node: frozenset(voter.node_id for voter in description.voters) for node, description in described.items()}
 
     def lacking(self) -> str:
-        """The reason why the cluster is not ready, "" if it is."""
+        """Return the reason why the cluster is not ready, "" if it is."""
         up = self.up()
         down = [node for node in self.node_ids if node not in up]
         if down:
@@ -335,9 +335,9 @@ class RuntimeCluster:
         if len(views) != 1 or len(active) != 1:
             return f"no leader that all follow: {sorted(views)}"
         committed = active[0].driver.high_watermark
-        behind = [node for node, life in running.items() if life.node.controller.applied_offset < committed - 1]
-        if behind:
-            return f"controllers {behind} have not applied what is committed"
+        late = [node for node, life in running.items() if life.node.controller.applied_offset < committed - 1]
+        if late:
+            return f"controllers {late} have not applied all committed batches"
         registered = active[0].node.controller.committed.image.cluster.brokers
         brokers = {node: life for node, life in up.items() if isinstance(life, RuntimeBroker)}
         missing = [
@@ -389,7 +389,7 @@ class RuntimeCluster:
         return tuple(response.results)
 
     async def moved(self, broker: int, paths: Mapping[Replica, str]) -> None:
-        """Send AlterReplicaLogDirs: the directory of each replica. ApiError, ClusterUnreachable."""
+        """Send AlterReplicaLogDirs with the directory of each replica. ApiError, ClusterUnreachable."""
         dirs = [
             pb.AlterReplicaLogDir(path=path, topics=[pb.AlterReplicaLogDirTopic(name=topic, partitions=[index])])
             for (topic, index), path in paths.items()
@@ -397,7 +397,7 @@ class RuntimeCluster:
         await self._ask_one(broker, "AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest(dirs=dirs), CHANGE_TIMEOUT_MS)
 
     async def ask_leader(self, api: str, request: object, timeout_ms: int) -> Any:
-        """Return the answer of the leader, which is waited for. ApiError, ClusterUnreachable."""
+        """Wait for a leader and return its answer. ApiError, ClusterUnreachable."""
         deadline = trio.current_time() + timeout_ms / 1000
         while True:
             await trio.lowlevel.checkpoint()
@@ -426,6 +426,6 @@ class RuntimeCluster:
 
 
 def last_words(error: BaseException) -> str:
-    """The error that ended a node, as its process would have reported it."""
+    """Return the error that ended a node, as its process would have reported it."""
     cause = first_cause(error)
     return f"{type(cause).__name__}: {cause}"

@@ -1,4 +1,4 @@
-"""The committed log as all nodes apply it, compared batch by batch."""
+"""The committed log, compared batch by batch between the nodes that apply it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from kraftlab.quorum.core.batch import Batch, decode_all
 
 
 class CommittedTail:
-    """The committed log as it grows: a batch must be the same on every node that applies it. `violations` are sentences."""
+    """The committed log. A batch must be the same on every node that applies it; `violations` are sentences."""
 
     def __init__(self) -> None:
         self._crcs: dict[int, int] = {}
-        """By the base offset of each batch."""
+        """The crc of each batch by its base offset."""
         self.batches: list[Batch] = []
         self.end = 0
         self.violations: list[str] = []
 
     def add(self, node: int, data: bytes) -> None:
-        """Add batches that a node applies. No node skips batches that no other has applied, so there are no gaps."""
+        """Add batches that a node applies. There are no gaps: a node skips only batches that another node has applied."""
         for batch in decode_all(data):
             header = batch.header
             if self._crcs.setdefault(header.base_offset, header.crc) != header.crc:

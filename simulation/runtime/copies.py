@@ -1,12 +1,12 @@
-"""Replicas on a broker that is down: whether the cluster can do without them, and how their records are damaged.
+"""Replicas on a broker that is down: damages their records, once the cluster does not need them.
 
 Theory of operation. A record is acknowledged when all in-sync replicas have it, synced or not: KIP-966 assumes that they never
-lose what they have not synced all at once. So nothing is taken from a broker as long as the cluster counts on it. The broker is
-killed, and its disk is struck only when the broker is in no ISR or ELR any more, and others are in each ISR. It comes back after
-an unclean shutdown, and must not lead before it has all records again.
+lose unsynced records all at once. So a broker's disk is damaged only when the cluster does not count on it: the broker is killed,
+and its disk is damaged when the broker is in no ISR or ELR any more, and others are in each ISR. It comes back after an unclean
+shutdown, and must not lead before it has all records again.
 
-Rot is placed where a start looks for it: in the newest segment of each log, in bytes that the checksum of their batch covers
-(Kafka's format has none for base offset and leader epoch). A torn batch is the beginning of a batch after the last one.
+Rot goes into bytes that a start checks: the newest segment of each log, within the checksum of a batch (which covers neither base
+offset nor leader epoch in Kafka's format). A torn batch is the beginning of a batch after the last one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHECKED_FROM = 16
 
 
 class Patch(NamedTuple):
-    """Bytes of a file, as they are and as they are to be."""
+    """A change of bytes of a file."""
 
     path: Path
     position: int
@@ -36,7 +36,7 @@ class Patch(NamedTuple):
 
 
 def needed_for(image: MetadataImage, broker: int) -> str:
-    """The first partition that needs the broker's replica, "" if none does."""
+    """Return the first partition that needs the broker's replica, "" if there is none."""
     for topic in sorted(image.topics.by_id.values(), key=lambda topic: topic.name):
         for index, partition in sorted(topic.partitions.items()):
             is_needed = broker in partition.isr or broker in partition.elr or not partition.isr
@@ -46,7 +46,7 @@ def needed_for(image: MetadataImage, broker: int) -> str:
 
 
 def newest_segments(log_dirs: Sequence[Path]) -> dict[Path, bytes]:
-    """The newest segment of each log in these directories, by path."""
+    """Return the newest segment of each log in these directories, by path."""
     found: dict[Path, bytes] = {}
     for directory in (directory for log_dir in log_dirs for directory in sorted(log_dir.iterdir())):
         name = parse(directory.name)
@@ -78,7 +78,7 @@ def torn(segments: Mapping[Path, bytes], random: Random) -> Patch | None:
 
 
 def _batches(path: Path, segment: bytes) -> Iterator[Patch]:
-    """The batches of a segment, up to the first invalid one."""
+    """Yield the batches of a segment, up to the first invalid one."""
     position = 0
     while position + HEADER_BYTES <= len(segment):
         try:

@@ -21,14 +21,14 @@ class MemoryPower:
         self._node, self._media = node, media
 
     def sync(self) -> None:
-        """Nothing to do: the files that a node was laid out with are durable."""
+        """Do nothing: the first files of a node are durable."""
 
     def lose_power(self) -> None:
         for medium in self._media(self._node):
             medium.crash(power_cut=True)
 
     def restore_power(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class MemoryTampering:
@@ -53,7 +53,7 @@ class MemoryTampering:
 
     @asynccontextmanager
     async def _kept(self, node: int, state: Literal["full", "fsync_fails"]) -> AsyncIterator[None]:
-        """Keep the disks of a node in that state until no context wants it any more."""
+        """Keep the disks of a node in that state until the last context of that state ends."""
         media = self._media(node)
         for medium in media:
             self._held[medium, state] += 1

@@ -1,16 +1,16 @@
-"""Tasks that stand still, as those of a process that was sent SIGSTOP, though all nodes share one loop.
+"""Holds the tasks of one node, as SIGSTOP holds a process, although all nodes share one loop.
 
-Theory of operation. A task belongs to whom its context names (`OWNER`), which it has from the task that began it. trio tells an
-instrument of each new task, whose coroutine (`Task.coro`) is then wrapped. trio resumes the wrapper, which passes on what it is
-sent to the coroutine. But while the task's owner stands still, it keeps that, and waits to be rescheduled instead. When the owner
-goes on, all such tasks are rescheduled, and their coroutines get what was kept for them.
+Theory of operation. The context of a task names its owner (`OWNER`), and new tasks inherit it. trio notifies an instrument of
+each new task, whose coroutine (`Task.coro`) is then replaced by a wrapper. The wrapper passes values from trio on to the
+coroutine. While the owner is held, the wrapper keeps the value and waits to be rescheduled. After the release, all held tasks are
+rescheduled, and their coroutines get the kept values.
 
-So no line of the node's own tasks runs meanwhile: no timer is seen to go off, no message is read, no disk work begins. Time does
-not stand still: whoever goes on finds that it is later, and that all deadlines are over which have passed. A task that is told
-to end meanwhile hears of that afterwards. What trio itself does for a task when it cancels what that waits for is done at once.
+So no line of the node's own tasks runs meanwhile: no timer fires, no message is read, no disk work begins. Time goes on: after
+the release, all deadlines that have passed are over. A task that is cancelled meanwhile notices after the release. trio's own
+part of a cancellation is done at once.
 
-All these names are trio's public ones. That trio takes a coroutine that was put in place of a new task's own is promised
-nowhere: it did in trio 0.30, 0.32 and 0.35. If it does not any more, `hold` says so.
+All these names are public in trio, but replacing the coroutine of a new task is not documented. It works with trio 0.30, 0.32 and
+0.35. If it stops working, `hold` raises CannotHold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OWNER: ContextVar[object] = ContextVar("owner", default=None)
 
 
 class CannotHold(RuntimeError):
-    """trio does not resume tasks by what was put in place of their coroutines."""
+    """trio ignores the wrappers of tasks' coroutines."""
 
 
 class HeldTasks(trio.abc.Instrument):
@@ -44,7 +44,7 @@ class HeldTasks(trio.abc.Instrument):
             task.coro = _Pausing(task, owner, self)  # type: ignore[assignment]
 
     def keep(self, task: trio.lowlevel.Task, owner: object) -> bool:
-        """Keep the task until its owner goes on; False if the owner is not held."""
+        """Keep the task until its owner is released. Return False if the owner is not held."""
         held = self._held.get(owner)
         if held is None:
             return False
@@ -52,20 +52,20 @@ class HeldTasks(trio.abc.Instrument):
         return True
 
     def hold(self, owner: object) -> None:
-        """Its tasks stand still, until `release`. CannotHold."""
+        """Hold all tasks of the owner until `release`. CannotHold."""
         if self.has_tasks and not self.has_resumed:
-            raise CannotHold(_refusal("no step of any task was made through what was put in place of its coroutine"))
+            raise CannotHold(_refusal("no step of any task went through the wrapper of its coroutine"))
         self._held.setdefault(owner, {})
 
     def release(self, owner: object) -> None:
-        """Its tasks go on, if they stood still."""
+        """Let the owner's tasks go on, if they are held."""
         for task in self._held.pop(owner, {}):
             trio.lowlevel.reschedule(task)
 
 
 def _refusal(what: str) -> str:
     return (
-        f"under trio {trio.__version__} nodes cannot stand still: {what}. It works with trio 0.30, 0.32 and 0.35: install one "
+        f"under trio {trio.__version__} nodes cannot be paused: {what}. It works with trio 0.30, 0.32 and 0.35: install one "
         "of these, or leave out the fault `pause`"
     )
 
@@ -75,7 +75,7 @@ async def _standstill() -> None:
 
 
 class _Pausing:
-    """The coroutine of a task, for whoever resumes it."""
+    """The wrapper of a task's coroutine, which trio resumes."""
 
     def __init__(self, task: trio.lowlevel.Task, owner: object, held: HeldTasks) -> None:
         self._task, self._owner, self._held = task, owner, held
@@ -102,8 +102,8 @@ class _Pausing:
             return
         raise CannotHold(_refusal("a task that was rescheduled waits on"))
 
-    def throw(self, *told: Any) -> Any:
-        return self._coro.throw(*told)
+    def throw(self, *error: Any) -> Any:
+        return self._coro.throw(*error)
 
     def close(self) -> None:
         self._coro.close()

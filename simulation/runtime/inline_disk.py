@@ -1,9 +1,9 @@
-"""A node's disk under trio's clock: its work is done on the event loop, in a time that is drawn, without any thread.
+"""A node's disk under trio's clock: its work runs on the event loop, in a time that is drawn, without any thread.
 
-Theory of operation. A mock clock jumps ahead while a thread works, so nothing may run in one. Work that the runtime gives to a
-thread is one call here, between two waits: before the first the work has not happened, after it no task knows its result yet. A
-node that is killed in the first finds its work undone, half done or done when it starts again: some work is carried on up to one
-of its file operations, as by a process that dies in the middle.
+Theory of operation. A mock clock jumps ahead while a thread works, so no work may run in a thread. Work that the runtime would
+give to a thread is one call here, between two waits. If a node is killed during the first wait, the work is undone, half done or
+done when the node starts again: some of it runs up to one of its file operations, as in a process that dies in the middle. During
+the second wait the work is done, but no task knows the result.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kraftlab.quorum.driver.signal import Signal
 P = ParamSpec("P")
 R = TypeVar("R")
 WAITS_S = (0.0001, 0.0001, 0.0003, 0.001, 0.005, 0.03)
-"""Half of what one piece of work takes, more or less."""
+"""Times that are drawn for one wait, more or less."""
 LAST_OPERATIONS = 8
-"""Fewer than so many file operations are what a dying node still does of one piece of work."""
+"""A dying node does fewer file operations than this of one piece of work."""
 BEGUN_RATE = 0.5
 """Share of the waiting work that has begun when its node dies."""
 
 
 class Medium(Protocol):
-    """Files of a node: a `SimulatedFileSystem`, or a `LogDirDisk`. It stops working after `operations_left`; None: it goes on."""
+    """Files of a node: a `SimulatedFileSystem`, or a `LogDirDisk`. They fail after `operations_left`; None: they do not."""
 
     full: bool
     fsync_fails: bool
@@ -65,7 +65,7 @@ class InlineDisk:
     async def run_to_its_end(
         self, limiter: trio.CapacityLimiter | None, function: Callable[P, R], *arguments: P.args, **options: P.kwargs
     ) -> R:
-        """The same, but who is cancelled meanwhile hears first what came of it, as of `trio.to_thread.run_sync`."""
+        """Run the work, and finish it even if the caller is cancelled, like `trio.to_thread.run_sync`."""
         return await self._do(limiter, partial(function, *arguments, **options), is_abandoned=False)
 
     async def _do(self, limiter: trio.CapacityLimiter | None, work: Callable[[], R], *, is_abandoned: bool) -> R:
@@ -85,15 +85,15 @@ class InlineDisk:
             return result
 
     def check_cancelled(self) -> None:
-        """Work is one piece here."""
+        """Do nothing: work is never interrupted here."""
 
     def die(self) -> None:
-        """The node's tasks do nothing more; of what waits some has begun."""
+        """End the node's work: some of the waiting work has begun."""
         waiting, self._waiting = self._waiting, {}
         for work in waiting.values():
             if self._chance.random() < BEGUN_RATE:
                 self._files.operations_left = self._chance.randrange(LAST_OPERATIONS)
-                with suppress(Exception):  # nobody is there any more to hear of it
+                with suppress(Exception):  # the caller is dead
                     work()
                 self._files.operations_left = None
 
@@ -102,12 +102,12 @@ class InlineDisk:
 
 
 class InlineWorker:
-    """`kraftlab.quorum.driver.environment.Worker`. What it was given is done when somebody waits for it."""
+    """`kraftlab.quorum.driver.environment.Worker`. Its work runs when a task waits for it."""
 
     def __init__(self, disk: InlineDisk) -> None:
         self._disk = disk
         self._function: Callable[[], None] | None = None
-        self._given = Signal()
+        self._has_work = Signal()
         self.is_working = False
 
     def __enter__(self) -> Self:
@@ -119,11 +119,11 @@ class InlineWorker:
     def start(self, function: Callable[[], None]) -> None:
         self._function = function
         self.is_working = True
-        self._given.set()
+        self._has_work.set()
 
     async def finished(self) -> None:
         while (function := self._function) is None:
-            await self._given.wait()
+            await self._has_work.wait()
         self._function = None
         try:
             await self._disk.run(function)

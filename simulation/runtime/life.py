@@ -1,4 +1,4 @@
-"""One life of a node: everything that one process has, from its start until nothing of it goes on."""
+"""One life of a node: everything that one process has, from its start until all its tasks have ended."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .memory_network import Place
 from .nodes import RuntimeNode
 
 
-class _Asked:
-    """A call that a node has in hand."""
+class _OpenCall:
+    """A call that a node is serving."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -30,29 +30,29 @@ class _Asked:
 
 
 class Life:
-    """One process. `disks` do its work on `media`. It `is_up` once it answers clients."""
+    """One process. `disks` do its work on `media`. `is_up` is True once it answers clients."""
 
     def __init__(
         self, node: RuntimeNode, place: Place, media: Sequence[Medium], disks: Sequence[InlineDisk], number: int
     ) -> None:
         self.node, self.place, self.media, self.disks, self.number = node, place, media, disks, number
         self.context: Context = copy_context()
-        """The context of its tasks, by which they are known."""
+        """The context of its tasks, which identifies them."""
         self.context.run(OWNER.set, self)
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
         self.is_killed = False
         self.is_up = False
-        self._asked: dict[_Asked, None] = {}
+        self._open_calls: dict[_OpenCall, None] = {}
         self._nursery: trio.Nursery
 
     @property
     def is_over(self) -> bool:
-        """Killed, or ended by itself."""
+        """True if the life was killed or has ended by itself."""
         return self.scope.cancel_called or self.ended.is_set()
 
     async def run(self) -> None:
-        """Runs the node until it is killed. Raises the error that ended it, if it ended by itself."""
+        """Run the node until it is killed. Raises the error of a node that ends by itself."""
         try:
             with self.scope:
                 async with trio.open_nursery() as self._nursery:
@@ -69,23 +69,23 @@ class Life:
         self.is_up = True
 
     async def serve(self, call: Call) -> Message | None:
-        """The node's response; None if the node ended with the call in hand."""
-        asked = _Asked()
-        self._asked[asked] = None
+        """Return the node's response; None if the node ended during the call."""
+        open_call = _OpenCall()
+        self._open_calls[open_call] = None
         try:
-            later = self.node.accept(call, asked.answer)
+            later = self.node.accept(call, open_call.answer)
             if later is not None:
-                self.context.run(self._nursery.start_soon, self._finish, later, asked)
-            await asked.done.wait()
+                self.context.run(self._nursery.start_soon, self._finish, later, open_call)
+            await open_call.done.wait()
         finally:
-            del self._asked[asked]
-        return asked.response
+            del self._open_calls[open_call]
+        return open_call.response
 
-    async def _finish(self, later: Later, asked: _Asked) -> None:
-        asked.answer(await later())
+    async def _finish(self, later: Later, open_call: _OpenCall) -> None:
+        open_call.answer(await later())
 
     def kill(self) -> None:
-        """Ends the node at once: no byte leaves it and no file changes while its tasks unwind."""
+        """End the node at once: no byte leaves it and no file changes while its tasks unwind."""
         self.is_killed = True
         self.place.die()
         for disk in self.disks:
@@ -93,5 +93,5 @@ class Life:
         self.scope.cancel()
 
     def break_calls(self) -> None:
-        for asked in tuple(self._asked):
-            asked.answer(None)
+        for open_call in tuple(self._open_calls):
+            open_call.answer(None)

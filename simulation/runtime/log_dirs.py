@@ -1,14 +1,14 @@
-"""Log directories of brokers, on disks that lose at a power cut what was not synced.
+"""Log directories of brokers, on disks that lose unsynced data at a power cut.
 
-Theory of operation. They are real directories, in memory where the system has that, and the broker's own code writes them as
-anywhere. Every call that touches one is watched (`watched_disks.py`), so the disk model knows what is certain to be on the disk.
-At a power cut one of the images that may be left is drawn and laid out in place of what was there; a node that starts finds that.
-A broker has one disk, with all of its log directories.
+Theory of operation. They are real directories, in memory if the system has a file system for that, and the broker's own code
+writes them. Every call that touches one is watched (`watched_disks.py`), so the disk model knows the data that is certainly on
+the disk. At a power cut, one of the possible images is drawn and replaces the content of the directories. A broker has one disk,
+with all of its log directories.
 
-A node that dies does nothing more to its disk from that moment, whatever its tasks do while they unwind, and then gives back what
-a kernel would take from it: open files, and the locks on them. The last call under way may be half done: the beginning of what it
-was to write is there. A full disk refuses whatever takes space; a failed fsync leaves what was written readable, and uncertain.
-Directories are listed in the order of their names.
+A node that has died changes nothing on its disk while its tasks unwind. Then its open files and their locks are released, as a
+kernel would do. The last call of a dying node can be half done, with only the beginning of its data written. A full disk refuses
+everything that takes space. A failed fsync leaves written data readable and uncertain. Directories are listed in the order of
+names.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class LogDirDisk:
         self.full = False
         self.fsync_fails = False
         self.operations_left: int | None = None
-        """Changes that a node still makes which dies; None: it lives."""
+        """Number of changes that a dying node still makes; None: it lives."""
         self.is_still = False
-        """The node that works on it has died."""
+        """True after the node on this disk has died."""
         self.is_laid_out = False
 
     def crash(self, *, power_cut: bool) -> None:
-        """The process is gone, or the power of a disk on which nobody works any more."""
+        """Close the files of a process that has ended. `power_cut`: replace the content of the disk, whose process has ended."""
         self.fsync_fails = False
         if power_cut:
             self.is_laid_out = True
@@ -54,7 +54,7 @@ class LogDirDisk:
             self.is_still, self.operations_left = False, None
 
     def may(self, change: Change) -> None:
-        """PowerCut, OSError."""
+        """Check that the node can make the change. PowerCut, OSError."""
         if self.is_laid_out:
             return
         if self.is_still:
@@ -70,8 +70,8 @@ class LogDirDisk:
 
 
 class LogDirDisks(WatchedDisks):
-    """`directories`: of each broker that which holds its log directories and nothing else. `chance` makes the generator of a
-    name. What is done inside `watching` is known.
+    """The disks of all brokers. `directories`: by broker, the directory that contains its log directories and nothing else.
+    `chance` makes the generator of a name. Changes inside `watching` are known.
     """
 
     _wrapped = (*WatchedDisks._wrapped, "listdir", "scandir")
@@ -100,7 +100,7 @@ class LogDirDisks(WatchedDisks):
     # -- the wrapped calls ----------------------------------------------------------------------------------------------
 
     def call_pwrite(self, descriptor: int, data: Any, position: int) -> int:
-        """As wrapped, or the beginning of it, as by a process that dies within the call."""
+        """Write the data, or only its beginning if the process dies during the call."""
         inode = self._descriptors.get(descriptor)
         disk = None if inode is None else self._media[self._disk_name(inode)]
         if disk is None or disk.operations_left != 0 or disk.is_still:
@@ -125,4 +125,4 @@ class _Entries(list["os.DirEntry[Any]"]):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""

@@ -1,9 +1,9 @@
-"""One run of a seed: trio on a mock clock, and whatever else a run takes from this machine, the same in every run of the seed.
+"""One run of a seed: trio on a mock clock, with everything that a run takes from this machine the same in every run of the seed.
 
-The order of tasks is drawn from the seed, as trio does for property tests. Controllers reach everything else through one seam
+The order of tasks is drawn from the seed, as trio does for property tests. Controllers get everything else through one interface
 (`kraftlab.quorum.driver.environment`). Brokers take the names of deleted logs, the time of day, some pauses and the free space of
 their disks from this process and its system, so these are replaced here; `WALL_S` gives the time of day of each task. Log
-directories are in memory, where the system has such a place, under a name that differs in each run: logs show it as `SHOWN`.
+directories are in memory if the system has a file system for that, and their path differs in each run: log lines show `SHOWN`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SHOWN = "/shell"
 STARTED_S = 1_700_000_000.0
 """The wall clock's time when the mock clock's is 0."""
 STEPS_MAX = 20_000_000
-"""Steps of tasks after which a run is taken for endless."""
+"""Number of steps of tasks after which a run counts as endless."""
 FREE_BYTES = 1 << 40
 WALL_S: ContextVar[Callable[[], float]] = ContextVar("wall_s")
-"""The time of day on the machine of the task's node; not set for tasks outside nodes."""
+"""The time of day on the machine of the task's node. It is not set for tasks outside nodes."""
 
 
 class StepLimit(trio.abc.Instrument):
@@ -54,7 +54,7 @@ class StepLimit(trio.abc.Instrument):
 
 
 class Machine(NamedTuple):
-    """Everything that one run has: tasks that can be held, a limit of steps, and a directory of its own."""
+    """The parts of one run: tasks that can be held, a limit of steps, and a directory of its own."""
 
     held: HeldTasks
     steps: StepLimit
@@ -80,7 +80,9 @@ def run_seed(seed: str, main: Callable[[Machine], Awaitable[T]]) -> Ran[T]:
 
 @contextmanager
 def _deterministic(seed: str) -> Iterator[None]:
-    """Objects that nodes have frozen (`kraftlab.quorum.driver.garbage_collection`) can be collected afterwards."""
+    """Make trio, uuids, pauses and times depend on the seed alone, while the context lasts. Afterwards, objects that nodes have
+    frozen (`kraftlab.quorum.driver.garbage_collection`) can be collected.
+    """
     loop: Any = trio._core._run
     before, chance, clock = loop._ALLOW_DETERMINISTIC_SCHEDULING, random.getstate(), time.time
     names = random.Random(f"{seed}/shell/names")

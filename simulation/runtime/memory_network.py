@@ -1,14 +1,14 @@
-"""A network in memory, under trio's clock, whose directed links are cut, slow, lossy and out of order as one likes.
+"""A network in memory, under trio's clock, with directed links that can be cut, slow, lossy and out of order.
 
-Theory of operation. A connection is two pipes, each on the link from the node that sends to the one that receives. What is
-sent is put together to whole frames again; each travels by itself, for a time that the link draws, and is lost, doubled or
-overtaken as the link's shape says. What has arrived is a stream of bytes: a reader may get it in pieces, and a sender whose
-pipe is full is told to wait, so frames are torn as by the kernel. One task delivers everything, in the order in which it is due.
+Theory of operation. A connection is two pipes, each on the link from its sender to its receiver. A pipe collects sent bytes into
+whole frames. Each frame travels by itself, for a time that the link draws, and the link's shape decides whether the frame is
+lost, doubled or overtaken. Frames that have arrived are a stream of bytes: a reader can get them in pieces, and a sender waits
+while its pipe is full, so frames are torn as by a kernel. One task delivers all frames in the order of their times.
 
-A link that holds delivers nothing, not even the end of a connection, and connections cannot be opened over it. One that resets
-breaks them. A node that stands still has connections opened to it, and what is sent to it waits, as in its kernel. One that has
-died sends nothing more; what it had sent still comes, and then the end of each of its connections. Where nobody listens,
-connections are refused.
+A cut link either holds or resets. A link that holds delivers nothing, not even the end of a connection, and no connection can be
+opened over it. A link that resets breaks its connections. A paused node accepts connections and messages, which wait as in its
+kernel. A node that has died sends nothing more; messages under way still arrive, and then the end of each of its connections.
+Connections to an endpoint without a listener are refused.
 
 Every link draws from a generator of its own, so the same things happen to the same messages.
 """
@@ -29,18 +29,18 @@ from kraftlab.wire.network import CONNECT_TIMEOUT_S, Accept
 
 LENGTH_BYTES = 4
 WINDOW_BYTES = 128 * 1024
-"""Bytes that a pipe takes before its sender has to wait."""
+"""Number of bytes in a pipe at which its sender has to wait."""
 TRAVEL_S = (0.0002, 0.0002, 0.0004, 0.001, 0.004)
-"""Times that a message is under way, more or less."""
+"""Travel times of messages, more or less."""
 TORN_RATE = 0.05
-"""Share of the reads that return only a part of what has arrived."""
+"""Share of the reads that return only a part of the available bytes."""
 
 Pair = tuple[int, int]
 """(source, target)."""
 
 
 class MemoryLink:
-    """The way of messages from one node to another."""
+    """The directed link from one node to another."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -54,7 +54,7 @@ class MemoryLink:
         return self.cut is Cut.HOLD
 
     def changed(self) -> None:
-        """Something may pass that could not."""
+        """Notify tasks and pipes that messages may pass again, or connections break."""
         self.cleared.set()
         self.cleared = trio.Event()
         for pipe in tuple(self.pipes):
@@ -64,7 +64,7 @@ class MemoryLink:
         return self.chance.choice(TRAVEL_S) * self.chance.uniform(0.5, 1.5)
 
     async def passed(self) -> None:
-        """Travels it once, however long that takes. ConnectionResetError."""
+        """Wait for one trip over the link. ConnectionResetError."""
         await trio.sleep(self.travel_s() + self.shape.delay_ms / 1000)
         while self.is_held:
             await self.cleared.wait()
@@ -73,7 +73,7 @@ class MemoryLink:
 
 
 class Alarms:
-    """Calls things when they are due, one after the other; those of one time in the order in which they were set."""
+    """Calls actions at their times, one after the other. Actions of the same time run in the order in which they were set."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -101,20 +101,20 @@ class Pipe:
         self._link, self._alarms = link, alarms
         self._unframed = bytearray()
         self._under_way: list[tuple[float, int, bytes]] = []
-        """Due, number, frame; an empty one is the end."""
+        """Messages as (time due, number, frame). An empty frame is the end of the stream."""
         self._waiting_bytes = 0
         self._numbers = 0
         self._not_before = 0.0
         self._arrived = bytearray()
         self.is_closed = False
-        """By who sends."""
+        """True after the sender has closed."""
         self._has_ended = False
         self._is_abandoned = False
         self.is_broken = False
         self.twin: Pipe
         """The other direction."""
-        self.stirred = trio.Event()
-        """Something can be read or written that could not."""
+        self.changed = trio.Event()
+        """Set when the pipe can become readable or writable."""
         link.pipes[self] = None
 
     # The sender's end
@@ -140,7 +140,7 @@ class Pipe:
         return count
 
     def end(self) -> None:
-        """The sender has closed."""
+        """Close the sender's end."""
         if not self.is_closed:
             self.is_closed = True
             last = max((due for due, _, _ in self._under_way), default=0.0)
@@ -165,7 +165,7 @@ class Pipe:
     # On the way
 
     def look(self) -> None:
-        """Delivers what is due."""
+        """Deliver frames that are due."""
         if self.is_broken or self._link.is_held:
             return
         if self._link.cut is Cut.RESET:
@@ -178,24 +178,24 @@ class Pipe:
             if not frame:
                 self._has_ended = True
                 self._link.pipes.pop(self, None)
-        self._stir()
+        self._notify()
 
     def drop(self) -> None:
         """Lose the messages under way, but not the end of the stream."""
         self._under_way = [message for message in self._under_way if not message[2]]
         self._waiting_bytes = 0
-        self._stir()
+        self._notify()
 
     def break_both(self) -> None:
         for pipe in (self, self.twin):
             pipe.is_broken = True
             pipe._under_way.clear()
             pipe._link.pipes.pop(pipe, None)
-            pipe._stir()
+            pipe._notify()
 
-    def _stir(self) -> None:
-        self.stirred.set()
-        self.stirred = trio.Event()
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
 
     # The reader's end
 
@@ -215,14 +215,14 @@ class Pipe:
             count = self._link.chance.randint(1, count)
         room[:count] = self._arrived[:count]
         del self._arrived[:count]
-        self._stir()
+        self._notify()
         return count
 
     def abandon(self) -> None:
-        """The reader has closed. What comes is lost; who writes on hears of that by the end of the other direction."""
+        """Close the reader's end. Later frames are lost; the writer notices the end of the other direction."""
         self._is_abandoned = True
         self._arrived.clear()
-        self._stir()
+        self._notify()
 
 
 class MemoryWire:
@@ -240,12 +240,12 @@ class MemoryWire:
     async def wait_readable(self) -> None:
         await trio.lowlevel.checkpoint()
         while not self._in.is_readable:
-            await self._in.stirred.wait()
+            await self._in.changed.wait()
 
     async def wait_writable(self) -> None:
         await trio.lowlevel.checkpoint()
         while not self._out.is_writable:
-            await self._out.stirred.wait()
+            await self._out.changed.wait()
 
     @property
     def is_closed(self) -> bool:
@@ -334,12 +334,12 @@ class Place:
         return taken
 
     def give_up(self, port: MemoryPort) -> None:
-        """Nobody listens there any more, unless another life of the node does."""
+        """Stop listening on the port, unless another life of the node listens there."""
         if self.network.ports.get(port.endpoint) is port:
             del self.network.ports[port.endpoint]
 
     def die(self) -> None:
-        """Nothing leaves the node any more, from now on."""
+        """Close all connections and ports; nothing leaves the node any more."""
         self._is_dead = True
         for port in [port for port in self.network.ports.values() if port.place is self]:
             self.give_up(port)
@@ -348,7 +348,7 @@ class Place:
 
 
 class MemoryNetwork:
-    """All links. `node_at` says which node has which address; `chance` makes the generator of a name. Run `alarms.run`."""
+    """All links. `node_at` has the node at each address; `chance` makes the generator of a name. `alarms.run` must run."""
 
     def __init__(self, node_at: dict[Endpoint, int], chance: Callable[[str], random.Random]) -> None:
         self.node_at = node_at

@@ -1,8 +1,8 @@
-"""Controllers and brokers as their processes have them, without signals and gRPC: what runs in one life of a node.
+"""Controllers and brokers for one life of a node: all of a process but signals and gRPC.
 
-Clients call the services directly, without gRPC. A broker's metadata log is on simulated files like a controller's; its log
-directories are watched directories of this machine (`log_dirs.py`), which its own code writes on the loop. A broker that dies
-gives back what the kernel would take from its process: open files and locks.
+Clients call the services directly. A broker's metadata log is on simulated files like a controller's. Its log directories are
+watched directories of this machine (`log_dirs.py`), which the broker's own code writes on the event loop. A broker that dies
+releases its open files and locks, as a kernel would do for its process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .inline_disk import InlineDisk
 T = TypeVar("T")
 Answer = Callable[[Message | None], None]
 OnCommit = Callable[[bytes], None]
-"""Gets whole batches, as they are in the log of a node that is about to apply them."""
+"""Called with whole batches from the log of a node that is about to apply them."""
 
 
 class NodeStatus(NamedTuple):
@@ -45,9 +45,7 @@ class NodeStatus(NamedTuple):
 
 
 def report_committed(driver: RaftDriver, state_machine: Any, on_commit: OnCommit) -> None:
-    """Have `on_commit` called before each batch is applied. A batch that a leader's snapshot has replaced in the log meanwhile is
-    not reported.
-    """
+    """Make `on_commit` run before each batch is applied, except for a batch that a snapshot has replaced in the log meanwhile."""
     apply = state_machine.apply
 
     async def applied(batches: list[CommittedBatch], high_watermark: int) -> None:
@@ -91,7 +89,7 @@ class RuntimeController:
         raise controller.failure or RuntimeError("the controller must end, and does not say why")
 
     def accept(self, call: Call, answer: Answer) -> Later | None:
-        """Take a call that needs no task of its own; otherwise return what a task has to run."""
+        """Serve a call that needs no task of its own; otherwise return the function that a task must run."""
         return self.node.service.accept(call, answer)
 
     def status(self) -> NodeStatus:
@@ -133,26 +131,26 @@ class RuntimeBroker:
         return await self._disk.run_to_its_end(limiter, kept)
 
     async def live(self, nursery: trio.Nursery, opened: Callable[[], None]) -> None:
-        async def open_door(nursery: trio.Nursery, service: AdminService) -> None:
+        async def serve(nursery: trio.Nursery, service: AdminService) -> None:
             self._service = service
             opened()
             await trio.lowlevel.checkpoint()
 
-        await self.node.take_part(nursery, open_door)
+        await self.node.take_part(nursery, serve)
         await trio.sleep_forever()
 
     @property
     def is_running(self) -> bool:
-        """Registered, caught up and not fenced at some time of this life."""
+        """True once the broker was registered, caught up and not fenced in this life."""
         return self._service is not None and self.node.lifecycle.running.is_set()
 
     @property
     def lacks_directories(self) -> bool:
-        """One of its log directories has failed."""
+        """True if one of its log directories has failed."""
         return self._logs is not None and bool(self._logs.offline_dirs)
 
     def accept(self, call: Call, answer: Answer) -> Later:
-        assert self._service is not None, "clients are let in when there is one"
+        assert self._service is not None, "clients are admitted when there is a service"
         return partial(self._service.dispatch, call)
 
     def status(self) -> NodeStatus:

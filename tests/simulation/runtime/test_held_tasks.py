@@ -160,7 +160,7 @@ def test_a_trio_that_resumes_tasks_in_another_way_is_named_instead_of_holding_no
     async def main(held: HeldTasks, nursery: trio.Nursery) -> None:
         begin("a", nursery, trio.lowlevel.checkpoint)
         await trio.sleep(1)
-        with pytest.raises(CannotHold, match=rf"under trio {trio.__version__} nodes cannot stand still: no step"):
+        with pytest.raises(CannotHold, match=rf"under trio {trio.__version__} nodes cannot be paused: no step"):
             held.hold("a")
 
     under_trio(main)
