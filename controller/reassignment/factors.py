@@ -2,8 +2,9 @@
 
 A new replica goes to an active broker without one of this partition: first to the rack with the fewest of them, then to the
 broker with the fewest replicas, then to the lowest id. A replica is dropped in this order: not in sync, on a broker that is
-not active, not the leader, in the rack with the most of them, on the broker with the most replicas, last in the list. So the
-remaining replicas keep their order, the leader goes last, and a partition with a leader keeps one. Partitions are planned in
+not active, not the leader, in the rack with the most of them, last in the list. So the remaining replicas keep their order, the
+leader goes last, a partition with a leader keeps one, and a factor that was raised and is lowered again gives the replicas that
+were there before (if they were spread evenly over racks and are healthy). Partitions are planned in
 their order, and each sees the plan of the earlier ones. A partition counts with its target if it is being moved, or if a
 target is queued for it.
 """
@@ -59,7 +60,7 @@ def plan(
         before = waiting.get(number) or target_replicas(partition)
         after = list(before)
         while len(after) > factor:
-            after.remove(_to_drop(after, partition, brokers, counts))
+            after.remove(_to_drop(after, partition, brokers))
         while len(after) < factor:
             after.append(_to_add(after, factor, brokers, counts))
         if tuple(after) != before or number in waiting:
@@ -87,18 +88,17 @@ def _to_add(replicas: list[int], factor: int, brokers: Mapping[int, BrokerImage]
     return min(free, key=lambda broker: (in_rack[broker.rack], counts[broker.broker_id], broker.broker_id)).broker_id
 
 
-def _to_drop(replicas: list[int], partition: PartitionImage, brokers: Mapping[int, BrokerImage], counts: Counter[int]) -> int:
+def _to_drop(replicas: list[int], partition: PartitionImage, brokers: Mapping[int, BrokerImage]) -> int:
     in_rack = Counter(_rack(brokers, broker_id) for broker_id in replicas)
     in_sync = partition.isr or partition.elr
 
-    def rank(broker_id: int) -> tuple[bool, bool, bool, int, int, int]:
+    def rank(broker_id: int) -> tuple[bool, bool, bool, int, int]:
         broker = brokers.get(broker_id)
         return (
             broker_id not in in_sync,
             broker is None or not broker.is_active,
             broker_id != partition.leader,
             in_rack[_rack(brokers, broker_id)],
-            counts[broker_id],
             replicas.index(broker_id),
         )
 

@@ -79,6 +79,16 @@ def test_growth_uses_a_new_rack_wherever_there_is_one(replica_lists: list[tuple[
             seen.add(brokers[replica].rack)
 
 
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.integers(1, 4))
+def test_a_factor_that_was_raised_and_is_lowered_again_gives_what_was_there(starts: list[int], factor: int) -> None:
+    """Any load of the brokers. The replicas are spread over the racks, as topics are created."""
+    brokers = cluster(count=6, racks=3)
+    before = [tuple((first + step) % 6 for step in range(factor)) for first in starts]
+    raised = planned(brokers, factor + 1, *(partition(*replicas) for replicas in before))
+    lowered = planned(brokers, factor, *(partition(*raised[number]) for number in range(len(before))))
+    assert lowered == dict(enumerate(before))
+
+
 def test_new_replicas_go_to_the_least_loaded_brokers_one_after_the_other() -> None:
     partitions = [partition(0), partition(0), partition(0), partition(1)]
     targets = planned(cluster(count=4, racks=0), 2, *partitions)
