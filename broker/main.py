@@ -32,7 +32,7 @@ from kraftlab.metadata.records import Listener
 from kraftlab.metadata.uuids import random_uuid
 from kraftlab.node.process import run_to_end, through_generations, watch_signals
 from kraftlab.node.replica import driver_config
-from kraftlab.quorum.driver.environment import Outside, this_machine
+from kraftlab.quorum.driver.environment import Environment, this_machine
 from kraftlab.quorum.driver.errors import GenerationOver, only_cause
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.raft_driver import RaftDriver
@@ -107,21 +107,21 @@ def _identity_of(config: BrokerConfig) -> ForwardingBroker:
 class BrokerNode:
     """One broker process.
 
-    `outside`, `file_system` (of the metadata log) and `in_thread` (which works on the log directories) are this machine's own by
-    default. With others the same broker runs in another world, without its signals and its gRPC server (`take_part`).
+    `environment`, `file_system` (of the metadata log) and `in_thread` (which works on the log directories) are this machine's
+    own by default. With others the same broker runs in another world, without its signals and its gRPC server (`take_part`).
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         directory: MetaProperties,
-        outside: Outside | None = None,
+        environment: Environment | None = None,
         *,
         file_system: FileSystem | None = None,
         in_thread: InThread = in_thread,
     ) -> None:
         self._config = config
-        self._outside = outside = outside or this_machine()
+        self._environment = environment = environment or this_machine()
         self._file_system, self._in_thread = file_system, in_thread
         self._cluster_id = directory.cluster_id
         self._ends = trio.Event()
@@ -136,7 +136,7 @@ class BrokerNode:
             fatal=(StartupRefused,),
             in_thread=in_thread,
         )
-        self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, outside)
+        self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, environment)
         self._channel: ControllerChannel | None = None
         self._is_built = False
 
@@ -165,7 +165,7 @@ class BrokerNode:
         """Start the tasks of a broker; `open_door` serves the admin API, before the broker is unfenced. Return when it is
         unfenced. ListenError, and the errors of `RaftDriver.run`.
         """
-        config, network = self._config, self._outside.network
+        config, network = self._config, self._environment.network
         await nursery.start(self.driver.run)
         self.logs = await self._in_thread(
             None,
@@ -238,7 +238,7 @@ class BrokerNode:
             self.assignments,
             config.replica_lag_time_max_ms / 1000,
         )
-        leaders = PeerPool(nursery, self.driver.identity, self._outside.network)
+        leaders = PeerPool(nursery, self.driver.identity, self._environment.network)
         self.fetchers = Fetchers(self.replicas, leaders, config)
         threads = config.num_replica_alter_log_dirs_threads or len(config.log_dirs)
         self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, threads)
@@ -273,7 +273,7 @@ class BrokerNode:
         assert self._channel is not None
         log_dirs = LogDirsApi(self.replicas, self.publisher)
         metadata_dir = str(self._config.metadata_log_dir)
-        threads, files = self._outside.threads, self._file_system
+        threads, files = self._environment.threads, self._file_system
         metadata = MetadataDigests(
             self._config.node_id, metadata_dir, lambda: self.publisher.offset, self.publisher.image_at, threads, files
         )

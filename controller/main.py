@@ -32,7 +32,7 @@ from kraftlab.node.time_travel import TimeTravel
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint
-from kraftlab.quorum.driver.environment import Outside, this_machine
+from kraftlab.quorum.driver.environment import Environment, this_machine
 from kraftlab.quorum.driver.garbage_collection import tame_interpreter
 from kraftlab.quorum.driver.quorum_description import QuorumDescription
 from kraftlab.quorum.driver.raft_driver import RaftDriver
@@ -77,27 +77,27 @@ async def run(config: ControllerConfig) -> None:
 
 
 class ControllerNode:
-    """All parts of one controller process. `outside`, `file_system`, `offload` and `waits` default to this machine's own. With
-    others the same controller runs in a simulation, without signals and without the gRPC server (`take_part`).
+    """All parts of one controller process. `environment`, `file_system`, `offload` and `waits` default to this machine's own.
+    With others the same controller runs in a simulation, without signals and without the gRPC server (`take_part`).
     """
 
     def __init__(
         self,
         config: ControllerConfig,
         directory: MetaProperties,
-        outside: Outside | None = None,
+        environment: Environment | None = None,
         *,
         file_system: FileSystem | None = None,
         offload: Offload | None = on_a_thread,
         waits: Waits | None = None,
     ) -> None:
         self._config = config
-        outside = outside or this_machine()
-        self._network = outside.network
-        self._clock = outside.clock
+        environment = environment or this_machine()
+        self._network = environment.network
+        self._clock = environment.clock
         self._anchor_ms = self._clock.wall_s() * 1000 - self._clock.now_s() * 1000
         self._alarm = trio.CancelScope()
-        self._incarnation_id = fresh_uuid(outside.chance, {})
+        self._incarnation_id = fresh_uuid(environment.chance, {})
         self._refused_with: str | None = None
         self._directory_id = directory.directory_id
         settings = Settings(
@@ -113,19 +113,19 @@ class ControllerNode:
             config.unclean_leader_election_interval_ms,
             bootstrap_levels.read(config.metadata_log_dir),
         )
-        self.controller = QuorumController(settings, self._now_ms, outside.chance, self._timer_changed, offload)
-        self.driver = RaftDriver(driver_config(config, directory), self.controller, file_system, outside)
+        self.controller = QuorumController(settings, self._now_ms, environment.chance, self._timer_changed, offload)
+        self.driver = RaftDriver(driver_config(config, directory), self.controller, file_system, environment)
         self.controller.attach(self.driver)
         digests = MetadataDigests(
             config.node_id,
             str(config.metadata_log_dir),
             lambda: self.controller.applied_offset,
             self.controller.image_at,
-            outside.threads,
+            environment.threads,
             file_system,
         )
         past = TimeTravel(
-            config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, outside.threads, file_system
+            config.node_id, str(config.metadata_log_dir), lambda: self.controller.applied_offset, environment.threads, file_system
         )
         operations = QuorumOperations(directory.cluster_id, self.driver, lambda: self.controller.committed.image)
         snapshots = SnapshotCalls(config.node_id, self.driver)

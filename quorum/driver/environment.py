@@ -95,7 +95,7 @@ class MachineClock:
         """Do nothing: the results of `at` do not change."""
 
 
-class Outside(NamedTuple):
+class Environment(NamedTuple):
     """The environment of one node."""
 
     network: Network
@@ -104,6 +104,6 @@ class Outside(NamedTuple):
     clock: Clock
 
 
-def this_machine() -> Outside:
+def this_machine() -> Environment:
     """Return the real environment."""
-    return Outside(TCP, DiskThreads(), random.Random(), MachineClock())
+    return Environment(TCP, DiskThreads(), random.Random(), MachineClock())

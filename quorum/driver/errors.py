@@ -7,8 +7,8 @@ class NotLeader(Exception):
     """This node does not lead the epoch. `leader_id` -1: the leader is unknown; `epoch` is the newest this node has seen."""
 
     def __init__(self, leader_id: int, epoch: int) -> None:
-        who = f"node {leader_id} leads" if leader_id >= 0 else "no leader is known"
-        super().__init__(f"this node does not lead: {who} in epoch {epoch}; ask the leader")
+        leader = f"node {leader_id} leads" if leader_id >= 0 else "no leader is known"
+        super().__init__(f"this node does not lead: {leader} in epoch {epoch}; ask the leader")
         self.leader_id = leader_id
         self.epoch = epoch
 

@@ -65,9 +65,9 @@ class OwnRequest(Answer[VoterChangeResponse]):
 class PeerDesk:
     """Use `connect` before anything is sent.
 
-    `step` feeds the core an event; `queue` does so when the current effects are carried out. `say(level, message, values…)` logs
-    lines that could repeat many times per second. `met_generation(generation, who)` and `end(error)` report conditions that a
-    node does not survive.
+    `step` feeds the core an event; `queue` does so when the current effects are carried out. `log_limited(level, message,
+    values…)` logs lines that could repeat many times per second. `met_generation(generation, who)` and `end(error)` report
+    conditions that a node does not survive.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class PeerDesk:
         config: DriverConfig,
         step: Callable[[Event], None],
         queue: Callable[[Event], None],
-        say: Callable[..., None],
+        log_limited: Callable[..., None],
         met_generation: Callable[[int, str], None],
         end: Callable[[Exception], None],
     ) -> None:
         self._config = config
         self.step = step
         self._queue = queue
-        self._say = say
+        self._log = log_limited
         self._met_generation = met_generation
         self._end = end
         self._outbox = Outbox()
@@ -161,7 +161,7 @@ class PeerDesk:
     def _send(self, message: Send) -> None:
         endpoint = self._addresses.find(message.destination)
         if endpoint is None:
-            self._say(logging.WARNING, "no %s endpoint is known for node %d", self._config.peer_listener, message.destination)
+            self._log(logging.WARNING, "no %s endpoint is known for node %d", self._config.peer_listener, message.destination)
             self._queue(RequestFailed(message.correlation, message.destination))
             return
         api = API_OF[type(message.request)]
@@ -184,7 +184,7 @@ class PeerDesk:
             try:
                 response = _response_decoders[api].decode(answer.body)
             except msgspec.MsgspecError as error:
-                self._say(logging.WARNING, "node %d sent an unreadable answer to api %d: %s", answer.source.node_id, api, error)
+                self._log(logging.WARNING, "node %d sent an unreadable answer to api %d: %s", answer.source.node_id, api, error)
                 self.step(RequestFailed(correlation, destination))
             else:
                 self.step(ResponseReceived(correlation, answer.source.node_id, response))
@@ -193,10 +193,10 @@ class PeerDesk:
             if isinstance(answer, NewerGeneration):
                 self._met_generation(answer.generation, f"the node at {endpoint}")
             elif isinstance(answer, PeerError) and answer.code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-                self._met_stranger(endpoint, answer)
+                self._note_stranger(endpoint, answer)
             self.step(RequestFailed(correlation, destination, isinstance(answer, PeerUnreachable) and answer.refused))
 
-    def _met_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
+    def _note_stranger(self, endpoint: Endpoint, refusal: PeerError) -> None:
         """Note that a voter is of another cluster. If most are, this node's configuration is wrong, and it ends (KIP-595)."""
         if not self._addresses.note_stranger(endpoint):
             return

@@ -72,7 +72,7 @@ from .address_book import AddressBook
 from .apply_task import ApplyTask
 from .cluster_generation import generation_over
 from .driver_config import DriverConfig, DriverStatistics
-from .environment import Outside, this_machine
+from .environment import Environment, this_machine
 from .errors import NoSnapshot, NotLeader, Overloaded, only_cause
 from .full_disk import when_there_is_room
 from .peer_desk import OwnRequest, PeerDesk
@@ -109,20 +109,20 @@ class RaftDriver:
         config: DriverConfig,
         state_machine: StateMachine,
         file_system: FileSystem | None = None,
-        outside: Outside | None = None,
+        environment: Environment | None = None,
     ) -> None:
         self.config = config
         self._identity: PeerIdentity | None = None
         self._state_machine = state_machine
         self._file_system = file_system or RealFileSystem()
-        self._network, self._threads, self._random, self._clock = outside or this_machine()
+        self._network, self._threads, self._random, self._clock = environment or this_machine()
         self._core: RaftNode | None = None
         self._stepping = False
         self._inbox: deque[Event] = deque()
         self._reads: deque[ReadLog] = deque()
         self._read_index = ReadIndexDesk()
         self._deferred = Signal()
-        self.peers = PeerDesk(config, self._step, self._inbox.append, self._say, self.met_newer_generation, self._end)
+        self.peers = PeerDesk(config, self._step, self._inbox.append, self._log_limited, self.met_newer_generation, self._end)
         self._timer = trio.CancelScope()
         self._armed_ms = 0
         self._clock_anchor_ms = 0.0
@@ -393,13 +393,13 @@ class RaftDriver:
             await self._ended.wait()
 
     async def _note_committed(self) -> None:
-        """Leave behind what the log alone does not show."""
+        """Store the committed offset if it is above every stamp in the log."""
         offset = self.high_watermark
         if offset > self._log.high_watermark_stamp:
             try:
                 await self._threads.run(self._store.note_committed, offset)
             except StorageError as error:
-                logger.warning("node %d: cannot note what is committed: %s", self.config.raft.node_id, error)
+                logger.warning("node %d: cannot store the committed offset: %s", self.config.raft.node_id, error)
 
     def _now_ms(self) -> int:
         return int(self._clock.now_s() * 1000 + self._clock_anchor_ms)
@@ -584,9 +584,9 @@ class RaftDriver:
         if effect.move is not None:
             logger.info("node %d: %s %s", self.config.raft.node_id, effect.kind, effect.text)
         else:
-            self._say(logging.INFO, "%s %s", effect.kind, effect.text)
+            self._log_limited(logging.INFO, "%s %s", effect.kind, effect.text)
 
-    def _say(self, level: int, message: str, *values: object) -> None:
+    def _log_limited(self, level: int, message: str, *values: object) -> None:
         """Log a line that could repeat many times per second."""
         suppressed = self._limit.admit(trio.current_time())
         if suppressed is not None:

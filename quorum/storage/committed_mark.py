@@ -1,7 +1,7 @@
 """The committed offset at a clean stop: the file `committed`, for people who read the directory of a stopped node.
 
 Batches carry the high watermark of the time when they were appended, so the log alone never shows that its last batches are
-committed. The node itself does not read the file. What is committed stays committed, so an old mark is low and never wrong.
+committed. The node itself does not read the file. Committed data stays committed, so an old mark is low but never wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def store_committed(file_system: FileSystem, partition: str, offset: int) -> Non
 
 
 def read_committed(files: FileReader, partition: str) -> int:
-    """Return the offset below which everything is committed, 0 without a mark that holds."""
+    """Return the offset below which everything is committed; 0 without a valid mark."""
     try:
         data = files.read(f"{partition}/{FILE_NAME}")
         line = data.partition(b"\n")[0]

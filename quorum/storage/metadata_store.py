@@ -134,7 +134,7 @@ class MetadataStore:
         self.damage = None
 
     def note_committed(self, offset: int) -> None:
-        """Worker thread: leave behind what is committed, for readers of the directory. StorageError."""
+        """Store the committed offset for readers of the directory. Worker thread. StorageError."""
         store_committed(self._file_system, self._directory, offset)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import Uuid, to_text
 from kraftlab.quorum.core.messages import LeaderView
 from kraftlab.quorum.core.types import Endpoint, ReplicaKey, Voter, VoterSet
-from kraftlab.quorum.driver.environment import Outside
+from kraftlab.quorum.driver.environment import Environment
 from kraftlab.quorum.driver.errors import first_cause
 from kraftlab.quorum.storage.bootstrap import write_bootstrap
 from kraftlab.rpc.methods import METHODS
@@ -155,8 +155,8 @@ class RuntimeCluster:
         disks = [InlineDisk(self._chance(f"disk {node_id} {number}"), files)]
         clock = self.clocks[node_id]
         clock.boot()
-        outside = Outside(place, disks[0], self._chance(f"node {node_id} {number}"), clock)
-        made = self._directories[node_id], outside, files, partial(self.committed.add, node_id)
+        environment = Environment(place, disks[0], self._chance(f"node {node_id} {number}"), clock)
+        made = self._directories[node_id], environment, files, partial(self.committed.add, node_id)
         node: RuntimeNode
         if node_id in self.controller_ids:
             node = RuntimeController(self._build(node_id, "controller", ControllerConfig), *made)

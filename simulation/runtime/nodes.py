@@ -21,7 +21,7 @@ from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, ControllerConfig
 from kraftlab.controller.api.waits import TrioWaits
 from kraftlab.controller.main import ControllerNode
-from kraftlab.quorum.driver.environment import Outside
+from kraftlab.quorum.driver.environment import Environment
 from kraftlab.quorum.driver.raft_driver import RaftDriver
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.rpc.server import Call, Later
@@ -72,11 +72,11 @@ class RuntimeController:
         self,
         config: ControllerConfig,
         directory: MetaProperties,
-        outside: Outside,
+        environment: Environment,
         files: SimulatedFileSystem,
         on_commit: OnCommit,
     ) -> None:
-        self.node = node = ControllerNode(config, directory, outside, file_system=files, offload=None, waits=_InlineWaits())
+        self.node = node = ControllerNode(config, directory, environment, file_system=files, offload=None, waits=_InlineWaits())
         self.driver = node.driver
         report_committed(node.driver, node.controller, on_commit)
 
@@ -107,7 +107,7 @@ class RuntimeBroker:
         self,
         config: BrokerConfig,
         directory: MetaProperties,
-        outside: Outside,
+        environment: Environment,
         files: SimulatedFileSystem,
         on_commit: OnCommit,
         disk: InlineDisk,
@@ -115,7 +115,7 @@ class RuntimeBroker:
         self._disk = disk
         self._logs: LogManager | None = None
         self._service: AdminService | None = None
-        self.node = node = BrokerNode(config, directory, outside, file_system=files, in_thread=self._in_thread)
+        self.node = node = BrokerNode(config, directory, environment, file_system=files, in_thread=self._in_thread)
         self.driver = node.driver
         report_committed(node.driver, node.publisher, on_commit)
 
