@@ -1,1 +1,1 @@
-"""The data pipeline: metadata logs as data. Each of its parts is imported when it is used."""
+"""The data pipeline: metadata logs as data. Each part is imported when it is used."""

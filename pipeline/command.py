@@ -1,7 +1,8 @@
 """`kraftlab pipeline`: metadata logs as data.
 
-Each family of commands is a module of `commands/`, imported when it is called, and imports Spark, Arrow and NumPy where it needs
-them, so that none pays for another's. Here stand the exit codes that all of them share, and what becomes of their faults.
+Each family of commands is a module of `commands/`, imported when it is called. A family imports Spark, Arrow and NumPy where it
+needs them, so that no command pays for another's imports. This module has the exit codes that all commands share, and the
+translation of faults into them.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ COMMANDS = {
 """Command → "module:attribute", in the order of `--help`."""
 
 CLEAN, FINDINGS, USAGE, ENVIRONMENT, CORRUPT = range(5)
-"""Exit codes of all commands: nothing found; something found (drift, a violation, a failed check); wrong use; a machine that
-cannot run it (no Java); corrupt input, where the command was told to stop at it."""
+"""Exit codes of all commands: nothing found; findings (drift, a violation, a failed check); wrong use; a machine that cannot run
+the command (no Java); corrupt input, if the command must stop at it.
+"""
 
 
 _OF_FILES = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS})
@@ -44,7 +46,7 @@ _OF_FILES = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, e
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """What the command line says about Spark, for `commands.spark.spark_session`."""
+    """The Spark options of the command line, for `commands.spark.spark_session`."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +58,9 @@ def _text(error: Exception) -> str | None:
 
 
 def _unusable(error: OSError) -> str | None:
-    """What to do about a file or directory that cannot be used, None if the error is of none. Arrow's say which in their text."""
+    """Return the advice about a file or directory that cannot be used, or None if the error is about neither. Arrow's errors name
+    the file in their text.
+    """
     if error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}; check the path and its permissions"
     if error.errno in _OF_FILES:
@@ -107,7 +111,7 @@ def pipeline(context: click.Context, master: str | None, pairs: tuple[str, ...],
     """Read metadata logs and turn them into tables, audits and plans."""
     odd = next((pair for pair in pairs if not pair.partition("=")[1]), None)
     if odd is not None:
-        raise click.BadParameter(f"{odd!r} is no KEY=VALUE", context, param_hint="--conf")
+        raise click.BadParameter(f"{odd!r} is not KEY=VALUE", context, param_hint="--conf")
     split = (pair.partition("=") for pair in pairs)
     conf = {key.strip(): value.strip() for key, _, value in split}
     context.obj = SparkOptions(master, conf | {"spark.kraftlab.sharedFiles": "true"} if shared_files else conf)

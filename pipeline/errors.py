@@ -1,31 +1,31 @@
-"""Faults that end a command of the pipeline with a sentence instead of a traceback: what was wrong, and the next step."""
+"""Faults that end a command of the pipeline with a sentence instead of a traceback: the problem, and the next step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "pandas", "numpy", "scipy", "plotly", "jinja2"})
-"""Import names of what the extra `pipeline` installs and its code cannot do without."""
+"""Import names of the packages that the extra `pipeline` installs and that its code needs."""
 
 
 class Fault(Exception):
-    """What a command may raise at its user."""
+    """A fault that a command can raise at its user."""
 
 
 class WrongUse(Fault):
-    """What was asked for cannot be: a table that does not exist, a URI that no worker could read."""
+    """A request that cannot be met: a table that does not exist, a URI that workers could not read."""
 
 
 class EnvironmentFault(Fault):
-    """This machine, or the cluster that was named, cannot run the pipeline."""
+    """A machine, or a cluster that the user named, that cannot run the pipeline."""
 
 
 class CorruptInput(Fault):
-    """Input that is damaged, where the command was told to stop at damage, or that must not be mixed, as logs of two clusters."""
+    """Damaged input, if the command must stop at damage, or input that must not be mixed, as logs of two clusters."""
 
 
 def fault_of_worker(error: Exception, faults: Mapping[type[Exception], type[Fault]]) -> Exception:
-    """The fault for an exception of a worker process, of which Spark passes on the text alone; the error itself for any other."""
+    """Return the fault for an exception of a worker process, of which Spark passes on the text alone, or the error itself."""
     text = str(error)
     for kind, fault in faults.items():
         marker = f"{kind.__module__}.{kind.__name__}: "

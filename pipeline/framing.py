@@ -1,14 +1,14 @@
-"""Walks the frames of a log file, whatever their format: batches that hold, and the damages between them.
+"""Walks the frames of a log file of any format: sound batches, and the damages between them.
 
-A *format* knows how one batch looks; this module knows how to go on behind what is none. A frame is taken if its header makes
-sense and its CRC holds. Bytes that are no frame are one `Damage`, and reading goes on at the next place where a whole frame with
-a good CRC stands: so frames and damages together cover the stretch that was asked for, without gap or overlap, whatever was done
-to it. A file that ends within a frame is *torn* there; zeros at its end are *unwritten*: space that was reserved.
+A *format* describes one batch. This module finds the next batch after damaged bytes. A frame is accepted if its header makes
+sense and its CRC holds. Any other bytes are one `Damage`, and reading continues at the next place where a whole frame with a good
+CRC begins. So frames and damages together cover the requested stretch without gap or overlap, whatever happened to the file. A
+file that ends within a frame is *torn* there. Zeros at its end are *unwritten*: preallocated space.
 
-The file is read through a window of some MiB, so that memory does not grow with it. A file that became shorter while it is read
-ends where it ends now.
+The file is read through a window of some MiB, so that memory does not grow with the file. A file that became shorter during the
+read ends at its new end.
 
-What is not checked: that offsets and epochs of frames follow each other.
+Not checked: that the offsets and epochs of frames follow each other.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ReadAt = Callable[[int, int], bytes]
 
 
 class Frame(NamedTuple):
-    """A batch whose CRC held. `data` is all of it, `append_ms` its latest time, `high_watermark` the leader's when it wrote the
-    batch (NO_STAMP: the format has none).
+    """A batch whose CRC held. `data` is the whole batch, `append_ms` its latest time, `high_watermark` the leader's high
+    watermark when it wrote the batch (NO_STAMP if the format has none).
     """
 
     position: int
@@ -46,29 +46,29 @@ class Frame(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Why there is no frame: a status of `Damage` and a sentence."""
+    """The reason for a missing frame: a status of `Damage` and a sentence."""
 
     status: str
     reason: str
 
 
 class Format(Protocol):
-    """How one batch looks: `magic` stands `magic_at` bytes behind its start."""
+    """The layout of one batch. `magic` is `magic_at` bytes after its start."""
 
     header_bytes: int
     magic: bytes
     magic_at: int
 
     def size_bytes(self, data: bytes, at: int, left_bytes: int) -> int | Fault:
-        """The size of the frame whose header begins at `data[at]`; `left_bytes` are left in the file, `data` may end earlier only
-        if the file does.
+        """Return the size of the frame whose header begins at `data[at]`. `left_bytes` are left in the file; `data` ends earlier
+        only if the file does.
         """
 
     def frame(self, data: bytes, at: int, size_bytes: int, position: int) -> Frame | Fault:
-        """The whole frame, checked. `position` is where it stands in the file."""
+        """Return the whole frame, checked. `position` is its place in the file."""
 
     def is_plausible(self, data: bytes, at: int) -> bool:
-        """A cheap test that spares most CRCs while the next frame is looked for."""
+        """Return the result of a cheap test that avoids most CRCs in the search for the next frame."""
 
 
 class Window:
@@ -82,7 +82,7 @@ class Window:
         self.end = size_bytes
 
     def at(self, position: int, size_bytes: int) -> int:
-        """Where `position` is in `data`, which then holds `size_bytes` from there on if the file does."""
+        """Return the index of `position` in `data`, which holds `size_bytes` from there on if the file does."""
         at = position - self._from
         if at < 0 or at + size_bytes > len(self.data):
             wanted = min(max(size_bytes, self._window_bytes), self.end - position)
@@ -93,7 +93,7 @@ class Window:
 
 
 def walk(read: ReadAt, size_bytes: int, form: Format, *, start: int = 0, end: int | None = None) -> Iterator[Frame | Damage]:
-    """The frames and damages of `[start, end)` of a file of `size_bytes`; `end` is None or a place where a frame begins."""
+    """Yield the frames and damages of `[start, end)` of a file of `size_bytes`. `end` is None or a place where a frame begins."""
     is_tail = end is None or end >= size_bytes
     window = Window(read, size_bytes if is_tail else end or 0)
     position = start
@@ -109,7 +109,7 @@ def walk(read: ReadAt, size_bytes: int, form: Format, *, start: int = 0, end: in
 
 
 def frame_at(window: Window, form: Format, position: int) -> Frame | Fault:
-    """The frame that begins there, or why there is none."""
+    """Return the frame that begins at a position, or the reason for none."""
     at = window.at(position, form.header_bytes)
     size = form.size_bytes(window.data, at, window.end - position)
     if isinstance(size, Fault):
@@ -121,7 +121,7 @@ def frame_at(window: Window, form: Format, position: int) -> Frame | Fault:
 
 
 def next_frame(window: Window, form: Format, position: int) -> int:
-    """Where the next whole frame with a good CRC begins, or the window's end."""
+    """Return the start of the next whole frame with a good CRC, or the window's end."""
     magic, magic_at, header_bytes = form.magic, form.magic_at, form.header_bytes
     while position + header_bytes <= window.end:
         at = window.at(position, header_bytes)

@@ -1,24 +1,25 @@
-"""Replication factors that changed, and why that looks like an accident (KIP-860).
+"""Replication factors that changed by accident (KIP-860).
 
-A tool that reads a partition's replicas while they move sees the old and the new ones together, and nothing tells it so. KIP-860
-has two ways to that reading: list the reassignments, none runs; one starts; describe the partition. Or describe the partition
-while one runs; it ends; list the reassignments, none runs. What the tool then asks for contains that union, and the partition
-keeps replicas that nobody wanted.
+A tool that reads a partition's replicas during a reassignment sees the old and the new replicas together. KIP-860 describes two
+ways to that reading: list the reassignments (none runs), one starts, describe the partition; or describe the partition while one
+runs, it ends, list the reassignments (none runs). The tool then requests a list that contains that union, and the partition keeps
+replicas that nobody wanted.
 
 *union_race*: a request for a list with all original and adding replicas of an earlier reassignment of the same partition that had
-replicas to remove, and that ran when the request came or had ended at most a window before. Confidence high.
+replicas to remove, and that was running when the request came or had ended at most a window before. The confidence is high.
 
-*rf_change*: a reassignment that ended, or will, with another number of replicas than the partition had settled on. A cancel is
-among them: Kafka's brings back an inflated list if a running target had been replaced. Confidence medium; low where most of the
-topic has that number now, as after a change on purpose.
+*rf_change*: a reassignment that ended, or will end, with another number of replicas than the partition had settled on. A cancel
+can be one: Kafka's cancel restores an inflated list if a running target had been replaced. The confidence is medium, and low if
+most of the topic has that number now, as after a change on purpose.
 
-*sibling_mismatch*: a partition with another number of replicas than its topic's most frequent one. Confidence high; low
-where that is no majority.
+*sibling_mismatch*: a partition with another number of replicas than the most frequent one of its topic. The confidence is high,
+and low if the most frequent number has no majority.
 
-One reassignment is one finding, of the first class that fits. An earlier reassignment that only added is no race: the union was
-its target. What is superseded has not settled and is no `rf_change`; that it was asked for may still be a `union_race`.
+One reassignment is one finding, of the first class that fits. An earlier reassignment that only added replicas does not make a
+race, since the union was its target. A superseded reassignment has not settled and never is an `rf_change`; its request can still
+be a `union_race`.
 
-These are the rules, of rows in memory; `drift_arrow` finds the few rows of large tables that they have to look at.
+These rules work on rows in memory. `drift_arrow` finds the few rows of large tables that the rules have to look at.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ UNION_RACE, RF_CHANGE, SIBLING_MISMATCH = "union_race", "rf_change", "sibling_mi
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 
 RACE_WINDOW_MS = 300_000
-"""How long after a reassignment's end a request may still come from a reading of it."""
+"""Time after the end of a reassignment in which a request can still come from a reading made during the reassignment."""
 
 
 class SettledPartition(NamedTuple):
-    """A partition that exists, and the number of replicas that it settled on."""
+    """An existing partition and its settled number of replicas."""
 
     topic_id: str
     topic: str | None
@@ -46,7 +47,7 @@ class SettledPartition(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """A row of `gold.rf_drift`. `rf_mode_of_topic` is None if the topic is gone."""
+    """A row of `gold.rf_drift`. `rf_mode_of_topic` is None if the topic was deleted."""
 
     topic: str | None
     partition: int
@@ -60,7 +61,9 @@ class Drift(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """The most frequent number of replicas of a topic, the smaller one of two, and whether more than half have it."""
+    """The most frequent number of replicas of a topic (of two, the smaller), and whether more than half of the partitions have
+    it.
+    """
 
     rf: int
     is_majority: bool
@@ -73,7 +76,9 @@ PlaceOfPartition = tuple[str, int]
 def of_cycles(
     reassignments: Iterable[Reassignment], modes: Mapping[str, Mode], race_window_ms: int = RACE_WINDOW_MS
 ) -> tuple[list[Drift], dict[PlaceOfPartition, Drift]]:
-    """(findings about reassignments, the last one of each partition). All reassignments of a partition are given, or none."""
+    """Return the findings about reassignments, and the last finding of each partition. Pass all reassignments of a partition or
+    none.
+    """
     histories: dict[PlaceOfPartition, list[Reassignment]] = defaultdict(list)
     for cycle in reassignments:
         histories[cycle.topic_id, cycle.partition].append(cycle)
@@ -91,7 +96,7 @@ def of_cycles(
 def of_siblings(
     settled: Iterable[SettledPartition], modes: Mapping[str, Mode], culprits: Mapping[PlaceOfPartition, Drift]
 ) -> Iterator[Drift]:
-    """Findings about partitions that differ from most of their topic."""
+    """Yield the findings about partitions that differ from most of their topic."""
     for each in settled:
         mode = modes[each.topic_id]
         if each.rf != mode.rf:
@@ -110,7 +115,7 @@ def of_siblings(
 
 
 def place(drift: Drift) -> tuple[int, bool, str, int]:
-    """By which findings are sorted."""
+    """Return the sort key of a finding."""
     offset = -1 if drift.offset is None else drift.offset
     return offset, drift.drift_class == SIBLING_MISMATCH, drift.topic or "", drift.partition
 
@@ -141,14 +146,14 @@ def _of_cycle(cycle: Reassignment, cycles: list[Reassignment], modes: Mapping[st
 
 
 def final_rf(cycle: Reassignment) -> int | None:
-    """The number of replicas it ended with, or would if it were left to."""
+    """Return the number of replicas that a reassignment ended with, or will end with if nothing interferes."""
     if cycle.rf_after is not None:
         return cycle.rf_after
     return None if cycle.target is None else len(cycle.target)
 
 
 def _is_union_race(cycle: Reassignment, earlier: Reassignment, race_window_ms: int) -> bool:
-    """Whether `cycle` asks for the union that a reader saw while `earlier` ran."""
+    """Return whether `cycle` requests the union that a reader saw while `earlier` ran."""
     if cycle.start_offset is None or cycle.start_ms is None or not cycle.requested or not earlier.removing:
         return False
     if earlier.end_offset is None or earlier.end_ms is None or earlier.end_offset > cycle.start_offset:
@@ -162,7 +167,7 @@ def _is_union_race(cycle: Reassignment, earlier: Reassignment, race_window_ms: i
 
 
 def modes_of(counts: Iterable[tuple[str, int, int]]) -> dict[str, Mode]:
-    """Modes by topic id; `counts` say (topic id, number of replicas, how many partitions have it), each pair once."""
+    """Return modes by topic id. `counts` are (topic id, number of replicas, partitions that have this number), each pair once."""
     by_topic: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for topic_id, rf, count in counts:
         by_topic[topic_id].append((-count, rf))

@@ -1,9 +1,9 @@
-"""Replication factors that changed, out of tables of any size.
+"""Replication factors that changed, found in tables of any size.
 
 Of a million reassignments few can be findings: those that end with another number of replicas than they began with, and those
-that ask for more than there were. Columns are enough to see which; only the partitions that have one become rows for the kernel,
-with all their reassignments, some ten thousand at a time. The same holds for partitions: whether one differs from its topic is
-seen in two columns. So the audit reads its tables twice, keeps the columns of one file in memory, and needs no job of Spark's.
+that request more replicas than there were. A few columns show which they are. Only the partitions with such a reassignment become
+rows for the rules of `drift`, with all their reassignments, some ten thousand at a time. Two columns show which partitions differ
+from their topic. So the audit reads its tables twice, keeps the columns of one file in memory, and needs no Spark job.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _UNSETTLED = pa.array([SUPERSEDED, DELETED, UNKNOWN])
 ROWS_AT_ONCE = 50_000
 
 Read = Callable[[list[str]], Iterable[pa.Table]]
-"""(columns) → the rows of `gold.reassignments`, in any parts, the same whenever it is called."""
+"""(columns) → the rows of `gold.reassignments` in any number of parts, the same ones at each call."""
 
 
 def rf_drift(
     reassignments: Read, states: pa.Table, rows_at_once: int = ROWS_AT_ONCE, race_window_ms: int = RACE_WINDOW_MS
 ) -> pa.Table:
-    """`gold.rf_drift`; `states` has STATE_COLUMNS of `silver.partition_state`."""
+    """Return `gold.rf_drift`. `states` has STATE_COLUMNS of `silver.partition_state`."""
     states = states.filter(pc.is_valid(states["rf_settled"]))
     counted = states.group_by(["topic_id", "rf_settled"]).aggregate([("partition", "count")])
     modes = modes_of(zip(*(counted[name].to_pylist() for name in ("topic_id", "rf_settled", "partition_count")), strict=True))
@@ -49,7 +49,7 @@ def rf_drift(
 
 
 def _suspicious(rows: pa.Table) -> pa.Table:
-    """Those that can be findings by themselves."""
+    """Return the reassignments that can be findings by themselves."""
     rf = pc.coalesce(rows["rf_after"], pc.list_value_length(rows["target"]))
     changed = pc.and_(pc.not_equal(rf, rows["rf_before"]), pc.invert(pc.is_in(rows["status"], _UNSETTLED)))
     asked = pc.and_(pc.is_valid(rows["start_offset"]), pc.is_valid(rows["start_ms"]))
@@ -58,12 +58,12 @@ def _suspicious(rows: pa.Table) -> pa.Table:
 
 
 def _keys(rows: pa.Table) -> pa.Array:
-    """Which partition a row is about, as one text."""
+    """Return the partition of each row as one text."""
     return pc.binary_join_element_wise(rows["topic_id"], pc.cast(rows["partition"], pa.string()), ":").combine_chunks()
 
 
 def _histories(reassignments: Read, suspects: pa.Array, rows_at_once: int) -> Iterator[list[Reassignment]]:
-    """All reassignments of the suspects, those of one partition together."""
+    """Yield all reassignments of the suspects, with those of one partition together."""
     if not len(suspects):
         return
     columns = [name for name in Reassignment._fields if name != "replicas"]
@@ -80,7 +80,7 @@ def _tuples(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _different(states: pa.Table, modes: dict[str, Mode]) -> Iterator[SettledPartition]:
-    """The partitions that have another number of replicas than most of their topic."""
+    """Yield the partitions whose number of replicas differs from most of their topic."""
     topics = states["topic_id"].combine_chunks().dictionary_encode()
     most = np.array([modes[topic_id].rf for topic_id in topics.dictionary.to_pylist()], np.int32)
     usual = most[topics.indices.to_numpy(zero_copy_only=False)] if len(most) else most

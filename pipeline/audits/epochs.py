@@ -1,12 +1,13 @@
-"""The reigns of leaders, and where the logs of controllers differ (KIP-595).
+"""The epochs of leaders, and the places where the logs of controllers differ (KIP-595).
 
-Theory. An epoch has one leader, which writes a LeaderChange as its first record; logs that agree on the epoch of an offset agree
-on all before it (Log Matching). So two leaders in one epoch, or other bytes at one offset in one epoch, must never be. Other
-bytes in different epochs are allowed for a while at the end of a log: batches that a deposed leader could not commit, which go
-when the controller follows the next one. A log that did follow a later leader should have none.
+Theory. An epoch has one leader, which writes a LeaderChange as its first record. Logs that agree on the epoch of an offset agree
+on everything before it (Log Matching). So an epoch with two leaders, and different bytes at one offset in one epoch, are
+impossible in a correct quorum. Different bytes in different epochs are allowed for a while at the end of a log: batches that a
+deposed leader could not commit, which are truncated when the controller follows the next leader. A log that did follow a later
+leader must have none.
 
-Batches are compared by base offset, last offset, epoch and CRC; they are replicated as they are, so that equal logs have equal
-batches. Batches of snapshots are no part of this.
+Batches are compared by base offset, last offset, epoch and CRC. Replication copies batches unchanged, so equal logs have equal
+batches. Batches of snapshots are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ LEADER_CHANGE = "LeaderChange"
 
 
 class EpochStart(NamedTuple):
-    """What one controller's log holds of one epoch. `leader` is None if its beginning is missing; offsets are [start, end)."""
+    """The stretch of one epoch in one controller's log. `leader` is None if the beginning of the epoch is missing. Offsets are
+    [start, end).
+    """
 
     controller_id: int
     epoch: int
@@ -38,7 +41,9 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpoch(NamedTuple):
-    """A row of `gold.leader_epochs`. `ms` is the time from its first batch to the next epoch's, of the last one to its last."""
+    """A row of `gold.leader_epochs`. `ms` is the time from the first batch to the first batch of the next epoch, or, for the last
+    epoch, to its last batch.
+    """
 
     epoch: int
     leader: int | None
@@ -48,7 +53,7 @@ class LeaderEpoch(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """A batch in a controller's log. `last_epoch` is the highest of that log."""
+    """A batch in a controller's log. `last_epoch` is the highest epoch of that log."""
 
     controller_id: int
     base_offset: int
@@ -59,7 +64,9 @@ class LogBatch(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """A row of `gold.log_divergence`: [from_offset, to_offset); controllers, CRCs and epochs of its beginning are parallel."""
+    """A row of `gold.log_divergence`, at offsets [from_offset, to_offset). Controllers, and CRCs and epochs at the beginning, are
+    parallel.
+    """
 
     from_offset: int
     to_offset: int
@@ -71,7 +78,7 @@ class Divergence(NamedTuple):
 
 
 def leader_of(format_name: str, payload: bytes) -> int | None:
-    """Whom the first batch of an epoch names as leader, None if it is no LeaderChange."""
+    """Return the leader that the first batch of an epoch names, or None if the batch is not a LeaderChange."""
     form = format_named(format_name)
     frame = form.form.frame(payload, 0, len(payload), 0)
     for record in form.records(frame) if isinstance(frame, Frame) and frame.is_control else ():
@@ -81,7 +88,7 @@ def leader_of(format_name: str, payload: bytes) -> int | None:
 
 
 def leader_epochs(starts: Iterable[EpochStart]) -> list[LeaderEpoch]:
-    """All epochs by offset; one with two leaders, which must never be, is two rows."""
+    """Return all epochs by offset. An epoch with two leaders, which must never happen, has two rows."""
     groups: dict[int, list[EpochStart]] = defaultdict(list)
     for each in starts:
         groups[each.epoch].append(each)
@@ -112,7 +119,7 @@ def leader_epochs(starts: Iterable[EpochStart]) -> list[LeaderEpoch]:
 
 
 def log_divergence(batches: Iterable[LogBatch]) -> list[Divergence]:
-    """Where logs of different controllers hold different batches, neighbouring ones as one range."""
+    """Return the ranges in which logs of different controllers hold different batches. Neighbouring ranges are joined."""
     pieces = sorted(_pieces(sorted(batches, key=lambda each: (each.base_offset, each.controller_id))))
     joined: list[Divergence] = []
     for piece in pieces:
@@ -129,7 +136,9 @@ def _alike(one: Divergence, other: Divergence) -> bool:
 
 
 def _pieces(batches: list[LogBatch]) -> Iterator[Divergence]:
-    """Each stretch that batches of two controllers share without being equal; of more controllers, all of the stretch."""
+    """Yield each stretch that differing batches of two controllers share, with all controllers that hold a batch
+    of the stretch.
+    """
     pairs: dict[tuple[int, int], dict[int, LogBatch]] = defaultdict(dict)
     running: list[LogBatch] = []
     for batch in batches:
@@ -157,6 +166,8 @@ def _pieces(batches: list[LogBatch]) -> Iterator[Divergence]:
 
 
 def _may_go(one: LogBatch, other: LogBatch) -> bool:
-    """Whether the one of the lower epoch stands in a log that never followed a later leader, and will be truncated."""
+    """Return whether the batch of the lower epoch belongs to a log that never followed a later leader, and so
+    will be truncated.
+    """
     lower = min(one, other, key=lambda each: each.epoch)
     return one.epoch != other.epoch and lower.epoch == lower.last_epoch

@@ -1,12 +1,12 @@
-"""The life cycles of partition reassignments (KIP-455), read off a partition's change records.
+"""The life cycles of partition reassignments (KIP-455), derived from a partition's change records.
 
-Theory of operation. A `PartitionHistory` is fed one partition's rows of `silver.partition_changes` in log order and writes down
-a `Reassignment` whenever one ends. It knows five things of the partition: replicas, ISR, leader, directories, and the running
-cycle. Adding and removing becoming non-empty begins a cycle; both becoming empty ends it; another non-empty pair ends it as
-superseded and begins the next with the same record. A record's ISR is heeded before its adding and removing, because the record
-that completes a reassignment usually brings the last replica into the ISR.
+Theory of operation. A `PartitionHistory` reads one partition's rows of `silver.partition_changes` in log order and appends a
+`Reassignment` whenever one ends. It keeps five things about the partition: replicas, ISR, leader, directories, and the running
+cycle. A cycle begins when adding or removing becomes non-empty, and ends when both become empty. Another non-empty pair ends the
+cycle as superseded and begins the next with the same record. The ISR of a record is applied before its adding and removing,
+because the record that completes a reassignment usually brings the last replica into the ISR.
 
-How a cycle ends:
+The endings of a cycle:
 
 | status     | the record that ends it                                                                          |
 | ---------- | ------------------------------------------------------------------------------------------------ |
@@ -18,20 +18,20 @@ How a cycle ends:
 | unknown    | clears a pair that was never seen, in a log without its beginning                                |
 | open       | none so far                                                                                      |
 
-Kafka leaves sets over that contradict a replacement: it writes removing or adding only if the new one is not empty. `target` is
-what the records make of it, the list without the removing ones, so that replicas in both sets at once can never complete.
-`requested` is what was asked for: Kafka writes the requested list and then the replicas to remove, sorted, so that a list that
-does not end with the removing ones left over was requested as it stands.
+Kafka can leave sets that contradict a replacement: it writes removing or adding only if the new set is not empty. `target` is the
+target according to the records: the list without the removing replicas. A replica that is in both sets can therefore never
+complete. `requested` is the requested list: Kafka writes the requested list followed by the replicas to remove, sorted; a list
+that does not end with the old removing replicas was requested as a whole.
 
-What a log cannot tell is null and not invented. A cycle first seen in a snapshot has no start (`truncated_left`), no duration,
-and for replicas in sync by then no lag; one that ends between the log's end and a later snapshot ends at the snapshot. Times are
-append times of changing leaders and may step back: order is by offset alone, durations are never negative, and `clock_skew` says
-that a time within the cycle was smaller than one before it.
+Fields that a log cannot give are null. A cycle first seen in a snapshot has no start (`truncated_left`) and no duration, and no
+lag for replicas that were in sync by then. A cycle that ends between the end of the log and a later snapshot ends at the
+snapshot. Times are append times of changing leaders and can step back. Rows are ordered by offset alone, durations are never
+negative, and `clock_skew` marks a cycle in which a time was smaller than one before it.
 
-A removal that lies before any row of a partition was none: what the log says of it behind tells otherwise.
+A topic's removal before any row of a partition is ignored: the later rows show that the topic exists.
 
-This is both the plain oracle and what runs inside Spark's workers, where common histories are made column by column
-(`life_cycles_columns`). What it does not check is that the rows are complete.
+This is both the oracle of the tests and the code that runs in Spark's workers, which handle common histories column by column
+(`life_cycles_columns`). It does not check that the rows are complete.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ Removal = tuple[int, int]
 
 _NEVER: tuple[None, None] = (None, None)
 _row = tuple.__new__
-"""Makes a named tuple of a plain one, in a third of the time that naming its fields takes: there are hundreds of thousands."""
+"""Make a named tuple of a plain one, in a third of the time of naming its fields: there are hundreds of thousands."""
 
 OPEN, COMPLETED, CANCELLED, SUPERSEDED = "open", "completed", "cancelled", "superseded"
 INSTANT, DELETED, UNKNOWN = "instant", "deleted", "unknown"
 ADDING, REMOVING = "adding", "removing"
 
 CREATE, CHANGE, SNAPSHOT, DELETE = "create", "change", "snapshot", "delete"
-"""Kinds of rows. `delete` says that the topic was removed; the silver table has it as a row of `silver.topics`."""
+"""Kinds of rows. `delete` is the removal of the topic, which is a row of `silver.topics`."""
 
 
 class Change(NamedTuple):
-    """A row of `silver.partition_changes`, as far as life cycles need it. None is *unchanged*, an empty tuple *cleared*."""
+    """The columns of a row of `silver.partition_changes` that life cycles need. None is *unchanged*, an empty tuple *cleared*."""
 
     offset: int
     ts_ms: int
@@ -72,7 +72,7 @@ class Change(NamedTuple):
 
 
 class ReplicaProgress(NamedTuple):
-    """What became of one adding or removing replica. `caught_up_*`: the first record with it in the ISR."""
+    """The outcome for one adding or removing replica. `caught_up_*` describe the first record with the replica in the ISR."""
 
     replica: int
     role: str
@@ -83,10 +83,10 @@ class ReplicaProgress(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """A row of `gold.reassignments`, and its replicas in the order of their lists, adding ones first.
+    """A row of `gold.reassignments`, with its replicas in the order of their lists, adding replicas first.
 
-    `orig` is the list before the first of a run of replacements, so that it is what a partition goes back to; `rf_after` is None
-    as long as the partition has not settled (open, superseded, deleted).
+    `orig` is the list before the first of a run of replacements, and so the list that a cancel restores. `rf_after` is None as
+    long as the partition has not settled (open, superseded, deleted).
     """
 
     reassignment_id: str
@@ -116,8 +116,8 @@ class Reassignment(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """What a partition is: a row of `silver.partition_state`. `since_offset` is that of the last record that changed it. None:
-    the log never said.
+    """The state of a partition: a row of `silver.partition_state`. `since_offset` is the offset of the last record that changed
+    it. A field is None if the log never gave it.
     """
 
     topic_id: str
@@ -134,7 +134,7 @@ class PartitionState(NamedTuple):
 
 
 class OffsetsStepBack(ValueError):
-    """The rows of a partition did not come in the order of the log."""
+    """The rows of a partition are not in the order of the log."""
 
 
 class _Cycle:
@@ -182,10 +182,11 @@ class _Cycle:
 
 
 class PartitionHistory:
-    """One partition's history so far. Feed it with `step`, then `finish`; ended cycles are appended to `ended` in log order.
+    """One partition's history so far. Call `step` for each row, then `finish`; cycles that ended are appended to `ended` in log
+    order.
 
-    `state` is what the partition is after the last row, and how many replicas it settled on: those of its list while nothing
-    runs; while a reassignment runs, of the list before the first of the run.
+    `state` is the partition's state after the last row. Its settled number of replicas is the length of the list, or, while a
+    reassignment runs, of the list before the first of the run.
     """
 
     __slots__ = (
@@ -237,7 +238,7 @@ class PartitionHistory:
         )
 
     def step(self, change: Change) -> None:
-        """The next row. OffsetsStepBack if it lies before the one before."""
+        """Apply the next row. OffsetsStepBack if its offset is smaller than the offset before."""
         offset, ts_ms, kind, isr, leader, replicas, adding, removing, directories, _, _ = change
         if offset < self._offset:
             raise OffsetsStepBack(
@@ -248,7 +249,7 @@ class PartitionHistory:
         cycle = self._cycle
         if cycle is not None:
             if kind == SNAPSHOT:
-                pass  # its time is no append's
+                pass  # a snapshot's time is not an append time
             elif ts_ms < cycle.last_ms:
                 cycle.clock_skew = True
             else:
@@ -275,14 +276,14 @@ class PartitionHistory:
             self._directories = directories
 
     def finish(self, removal: Removal | None = None) -> None:
-        """The rows are over: a cycle that runs is written down, as open unless the topic's removal ended it."""
+        """End the history: a running cycle is recorded as open, or as deleted if the topic was removed."""
         if removal is not None and self._offset < removal[0]:
             self.is_removed = True
             self.step(Change(*removal, kind=DELETE))
         self._end(OPEN, None)
 
     def _reassign(self, change: Change) -> None:
-        """A record with replicas, adding or removing: begins, ends, replaces or reorders."""
+        """Apply a record with replicas, adding or removing: it begins, ends, replaces or reorders."""
         cycle, before = self._cycle, self._replicas
         _, _, kind, _, _, replicas, adding, removing, _, _, _ = change
         after = replicas if replicas is not None else before or ()
@@ -339,7 +340,7 @@ class PartitionHistory:
             cycle.catch_up(isr, change.offset, change.ts_ms)
 
     def _end_with(self, change: Change, cycle: _Cycle, before: Replicas, after: Replicas) -> None:
-        """The record clears the pair: what the new list is says how it ended."""
+        """End the cycle by a record that clears the pair. The new list decides the status."""
         members = set(after)
         if members == set(cycle.target) and members.issuperset(cycle.adding) and members.isdisjoint(cycle.removing):
             self._end(COMPLETED, change, after=after)
@@ -389,7 +390,9 @@ class PartitionHistory:
         self.ended.append(_row(Reassignment, fields))
 
     def _progress(self, cycle: _Cycle, change: Change | None) -> tuple[ReplicaProgress, ...]:
-        """Adding replicas are looked up where the end left them, removing ones where they were."""
+        """Return the outcome per replica. Directories of adding replicas are those after the end, of removing replicas those
+        before it.
+        """
         known: Mapping[int, str] = {}
         if self._directories is not None:
             known = _placed(self._replicas, self._directories)
@@ -406,7 +409,7 @@ class PartitionHistory:
         return tuple(rows)
 
     def _write_instant(self, change: Change, orig: Replicas, before: Replicas, after: Replicas) -> None:
-        """A list that changed without adding or removing ever being seen; in a snapshot, somewhere before it."""
+        """Record a list that changed without any adding or removing; in a snapshot, at some time before it."""
         seen = change.kind != SNAPSHOT
         adding = tuple(replica for replica in after if replica not in before)
         removing = tuple(replica for replica in before if replica not in after)
@@ -447,7 +450,7 @@ class PartitionHistory:
         )
 
     def _write_unknown(self, change: Change, after: Replicas) -> None:
-        """The pair of a reassignment that began before the log did is cleared: all that is known is that it ended."""
+        """Record the end of a reassignment that began before the log did, of which nothing else is known."""
         target = after or None
         self.ended.append(
             Reassignment(
@@ -483,19 +486,19 @@ class PartitionHistory:
 
 
 def _same(one: Replicas, other: Replicas) -> bool:
-    """Whether two lists have the same members."""
+    """Return whether two lists have the same members."""
     return one == other or set(one) == set(other)
 
 
 def _placed(replicas: Replicas | None, directories: tuple[str, ...] | None) -> dict[int, str]:
-    """Replica → its directory; empty if the lists do not go together."""
+    """Return replica → directory, or nothing if the lists do not fit together."""
     if directories is None or replicas is None or len(replicas) != len(directories):
         return {}
     return dict(zip(replicas, directories, strict=True))
 
 
 class PartitionKey(NamedTuple):
-    """Whose changes they are. A topic that is deleted and created again has another id."""
+    """The partition of some changes. A topic that is deleted and created again has another id."""
 
     topic_id: str
     topic: str | None
@@ -505,9 +508,8 @@ class PartitionKey(NamedTuple):
 def all_life_cycles(
     rows: Iterable[tuple[PartitionKey, Change]], deletions: Mapping[str, Removal] | None = None
 ) -> list[Reassignment]:
-    """The oracle: rows of many partitions in the order of the log, histories side by side in memory.
-
-    `deletions`: by topic id. Returned in the order in which they ended, open ones last.
+    """Return the life cycles of many partitions whose rows are in the order of the log, in the order of their ends, open ones
+    last: the oracle of the tests. `deletions` is by topic id.
     """
     ended: list[Reassignment] = []
     _all_histories(rows, ended, deletions or {})
@@ -519,7 +521,7 @@ def partition_states(
     at_offset: int | None = None,
     deletions: Mapping[str, Removal] | None = None,
 ) -> list[PartitionState]:
-    """The state after the record at `at_offset`, of all partitions whose topic exists then; None is after all of them."""
+    """Return the states after the record at `at_offset` (None: after all) of all partitions whose topic exists then."""
     known = [(key, change) for key, change in rows if at_offset is None or change.offset <= at_offset]
     removed = {topic: at for topic, at in (deletions or {}).items() if at_offset is None or at[0] <= at_offset}
     return [history.state() for history in _all_histories(known, [], removed) if not history.is_removed]

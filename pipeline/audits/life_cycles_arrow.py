@@ -1,9 +1,8 @@
 """The histories of whole Arrow batches: life cycles and states, as Spark's workers make them.
 
-The rows come sorted by `ORDER`, all of a partition in one stream; where a batch ends means nothing, so a partition's history
-goes on in the next, and the last one is finished when the stream ends. Rows are taken column by column out of Arrow, since one
-Python object per value is what costs. The collector of cycles is off meanwhile: the rows hold none, and it would be run by their
-number.
+The rows come sorted by `ORDER`, all rows of a partition in one stream. The ends of batches have no meaning: a partition's history
+continues in the next batch, and the last history is finished when the stream ends. Rows are taken from Arrow column by column,
+since one Python object per value is the main cost.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ from .life_cycles import Change, PartitionHistory, PartitionState, Reassignment,
 
 KEY = ("topic_id", "partition")
 ORDER = ("topic_id", "partition", "offset", "kind", "idx_in_batch")
-"""By kind at equal offsets: a snapshot that ends with a change comes after it, as `snapshot` does in the alphabet."""
+"""Rows of equal offset are ordered by kind: a snapshot that ends with a change follows the change, as `snapshot` does in the
+alphabet.
+"""
 COLUMNS = ("topic_id", "topic", "partition", *Change._fields)
 
 REASSIGNMENTS, REPLICAS, STATE = "gold.reassignments", "gold.reassignment_replicas", "silver.partition_state"
@@ -35,7 +36,7 @@ LIFE_CYCLES: pa.Schema = pa.schema(
 )
 _REPLICA_TEXT = spark_schema("gold.reassignment_replicas").partition(", ")[2].replace(", ", ",").replace(" ", ":")
 LIFE_CYCLES_TEXT = f"{spark_schema('gold.reassignments')}, replicas array<struct<{_REPLICA_TEXT}>>"
-"""`gold.reassignments` with its rows of `gold.reassignment_replicas` in a list, so that one pass makes both tables."""
+"""`gold.reassignments` with the rows of `gold.reassignment_replicas` in a list, so that one pass makes both tables."""
 
 
 Deletions = Mapping[str, Removal]
@@ -44,7 +45,7 @@ NO_DELETIONS: Deletions = MappingProxyType({})
 
 
 def life_cycles_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[pa.RecordBatch]:
-    """Batches with `COLUMNS`, sorted by `ORDER`, to batches of `LIFE_CYCLES`. OffsetsStepBack."""
+    """Turn batches with `COLUMNS`, sorted by `ORDER`, into batches of `LIFE_CYCLES`. OffsetsStepBack."""
     ended: list[Reassignment] = []
     for _ in _finished(batches, deletions, ended):
         while len(ended) >= ROWS_PER_BATCH:
@@ -55,7 +56,7 @@ def life_cycles_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_
 
 
 def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The same rows to rows of three tables: reassignments, their replicas, and states of the partitions that exist."""
+    """Turn the same rows into rows of three tables: reassignments, their replicas, and states of the partitions that exist."""
     ended: list[Reassignment] = []
     states: list[PartitionState] = []
     for history in _finished(batches, deletions, ended):
@@ -74,12 +75,12 @@ def histories_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DE
 
 
 def states_of(batches: Iterable[pa.RecordBatch], deletions: Deletions = NO_DELETIONS) -> Iterator[pa.RecordBatch]:
-    """The same rows to states alone."""
+    """Turn the same rows into states alone."""
     return (batch for table, batch in histories_of(batches, deletions) if table == STATE)
 
 
 def _finished(batches: Iterable[pa.RecordBatch], deletions: Deletions, ended: list[Reassignment]) -> Iterator[PartitionHistory]:
-    """Each partition's history when it is over; what ended in it has been appended to `ended`."""
+    """Yield each partition's history when it is complete. Its cycles have been appended to `ended`."""
     history: PartitionHistory | None = None
     key: tuple[str, int] | None = None
     with without_gc():
@@ -104,7 +105,7 @@ def _ended(history: PartitionHistory, deletions: Deletions) -> PartitionHistory:
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[str, int]]]:
-    """(start, end, key) of the rows of each partition, as they follow each other."""
+    """Yield (start, end, key) of the consecutive rows of each partition."""
     if not batch.num_rows:
         return
     encoded = batch["topic_id"].dictionary_encode()
@@ -117,7 +118,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int, tuple[str, int]]]:
 
 
 def _changes(batch: pa.RecordBatch) -> list[Change]:
-    """The rows."""
+    """Return the rows of a batch."""
     columns: list[Any] = [
         batch["offset"].to_numpy().tolist(),
         batch["ts_ms"].to_numpy().tolist(),
@@ -130,7 +131,7 @@ def _changes(batch: pa.RecordBatch) -> list[Change]:
 
 
 def _texts(column: pa.StringArray) -> list[str]:
-    """Few different texts, each as one object."""
+    """Return a column with few distinct texts, with one object for each."""
     encoded = column.dictionary_encode()
     return list(map(encoded.dictionary.to_pylist().__getitem__, encoded.indices.to_numpy().tolist()))
 
@@ -143,7 +144,7 @@ def _numbers(column: pa.Int32Array) -> list[int | None]:
 
 
 def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[None]:
-    """A column of lists as tuples; null stays None. A column of nothing but null has no length."""
+    """Return a column of lists as tuples; null stays None. A column of nulls alone has no length."""
     if column.null_count == len(column):
         return repeat(None)
     offsets = column.offsets.to_numpy()

@@ -1,19 +1,19 @@
-"""The histories of many partitions at once, column by column, where nothing unusual is in them.
+"""The histories of many partitions at once, column by column, if nothing unusual happened to them.
 
-Theory of operation. The rows come sorted, those of a partition as neighbours that begin with its creation. What a partition is
-after a row (replicas, ISR, leader, adding, removing) is what the last row before or at it said of each: a running maximum of row
-numbers. From these follow, without looking at rows one by one, where cycles begin and end, and what counts within a cycle (leader
-changes, shrinks of the ISR, steps back of the clock) is the difference of two running sums. What became of lists is decided for
-all cycles together (`list_columns`).
+Theory of operation. The rows come sorted, with those of a partition as neighbours that begin with its creation. The state of a
+partition after a row (replicas, ISR, leader, adding, removing) follows from the last row at or before it that has the field: a
+running maximum of row numbers. From the states follow the beginnings and ends of cycles, without a look at single rows. The
+counts within a cycle (leader changes, shrinks of the ISR, steps back of the clock) are differences of two running sums. Lists are
+compared for all cycles together (`list_columns`).
 
-This says the same as `life_cycles.PartitionHistory`, which is the definition, and of common histories alone. A partition is left
-to it, with all of its rows, if any of them is of a kind that is not handled here:
+The result is the same as that of `life_cycles.PartitionHistory`, which is the definition. A partition is left to the definition,
+with all its rows, if any of them is of a kind that is not handled here:
 
 - it was deleted, was seen in a snapshot, does not begin with its creation in full, or was created twice;
 - a replica has a directory;
 - its list changes while no reassignment runs, or a record ends a reassignment with a list that is neither the target nor the
   original one;
-- a record repeats the running pair, or leaves over what was being removed.
+- a record repeats the running pair, or keeps an old removing set.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from .life_cycles_arrow import histories_of as stepped
 from .list_columns import PAD, Lists, Members, lists_of
 
 LIST_MAX = 16
-"""Longer lists are left to the definition: those of all rows stand side by side."""
+"""Partitions with longer lists are left to the definition: the lists of all rows are laid out side by side."""
 _LISTS = ("isr", "replicas", "adding", "removing", "original", "target")
 _STATUSES = (OPEN, SUPERSEDED, COMPLETED, CANCELLED)
 _OPEN, _SUPERSEDED, _COMPLETED, _CANCELLED = range(4)
 
 
 def histories_of(rows: pa.Table, order: Vector, deletions: Deletions) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What `life_cycles_arrow.histories_of` gives of the same rows put into `order`, in another order. A partition's topic
-    has the name that any of its rows knows.
+    """Yield the same batches as `life_cycles_arrow.histories_of` does for these rows in this `order`, in another order. A
+    partition's topic has the name that any of its rows has.
     """
     sorted_rows = _Rows(rows.combine_chunks(), order)
     if rows["topic"].null_count:
@@ -57,7 +57,7 @@ def histories_of(rows: pa.Table, order: Vector, deletions: Deletions) -> Iterato
 
 
 def _named(rows: pa.Table, sorted_rows: _Rows) -> pa.Table:
-    """With names for those rows that were built before the name of their topic was known."""
+    """Fill in the topic's name in rows that were built before the name was known."""
     of = np.empty(len(sorted_rows.order), np.int64)
     of[sorted_rows.order] = np.repeat(np.arange(len(sorted_rows.firsts)), sorted_rows.sizes)
     names = pa.table({"of": of, "name": rows["topic"]}).group_by("of").aggregate([("name", "max")]).sort_by("of")
@@ -66,7 +66,7 @@ def _named(rows: pa.Table, sorted_rows: _Rows) -> pa.Table:
 
 
 class _Rows:
-    """The sorted rows: `order` says where each stands in the table."""
+    """The sorted rows. `order` has the place of each in the table."""
 
     def __init__(self, table: pa.Table, order: Vector) -> None:
         self.table, self.order = table, order
@@ -86,7 +86,7 @@ class _Rows:
         return lists_of(_chunk(self.table, name), self.order)
 
     def any_of(self, of_rows: Vector) -> Vector:
-        """Of each partition, whether it has such a row."""
+        """Return for each partition whether any of its rows is marked."""
         return np.logical_or.reduceat(of_rows, self.firsts) if len(self.firsts) else np.zeros(0, bool)
 
 
@@ -96,7 +96,7 @@ def _chunk(table: pa.Table, name: str) -> pa.Array:
 
 
 def _is_unusual(rows: _Rows, deletions: Deletions) -> Vector:
-    """Of each partition, whether its rows as such are of a kind that is not handled here."""
+    """Return for each partition whether a single row of it is of a kind that is not handled here."""
     kinds = _chunk(rows.table, "kind").dictionary_encode()
     codes = {kind: code for code, kind in enumerate(kinds.dictionary.to_pylist())}
     kind_of = kinds.indices.to_numpy()[rows.order]
@@ -124,8 +124,8 @@ def _is_unusual(rows: _Rows, deletions: Deletions) -> Vector:
 
 
 class _Cycles(NamedTuple):
-    """The reassignments, in the order of their starts. `start` is the row that begins one, `end` the row that ends it, -1 if it
-    is open, and `stop` its last row; `status` is a number of `_STATUSES`.
+    """The reassignments, in the order of their starts. `start` is the row that begins one, `end` the row that ends it (-1 if it
+    is open), and `stop` its last row. `status` is an index into `_STATUSES`.
     """
 
     start: Vector
@@ -139,7 +139,7 @@ class _Cycles(NamedTuple):
 
 
 class _Histories:
-    """All partitions of some rows. `is_odd` says which of them cannot be told here after all."""
+    """All partitions of some rows. `is_odd` marks the partitions that cannot be handled here after all."""
 
     def __init__(self, rows: _Rows) -> None:
         self.rows = rows
@@ -182,7 +182,7 @@ class _Histories:
         return cycles
 
     def _find_odd(self, resting: Vector, replacing: Vector) -> None:
-        """Among rows that give a list while nothing runs, and those that name a pair while one runs."""
+        """Mark partitions by their rows with a list while nothing runs, and their rows with a pair while a cycle runs."""
         before, after = self.replicas.at(self.replicas_at[resting - 1]), self.replicas.at(resting)
         changes = ~before.side_by_side().equals(after.side_by_side())
         self.is_odd[self.of[resting[changes]]] = True
@@ -195,7 +195,7 @@ class _Histories:
         self.is_odd[self.of[replacing[same | repeats]]] = True
 
     def _originals(self, start: Vector, begins: Vector) -> Lists:
-        """The list that each goes back to: its own if the record says it, else that before the first of a run."""
+        """Return the list that each cycle would restore: the record's own, or the list before the first cycle of a run."""
         own = self.original.at(start)
         if own.counts.all():
             return own
@@ -203,7 +203,7 @@ class _Histories:
         return found.at(_last((own.counts > 0) | begins[start]))
 
     def _decide(self, cycles: _Cycles) -> None:
-        """How those ended whose pair was cleared; partitions with another list than could be are odd."""
+        """Decide the ends of the cycles whose pair was cleared. Partitions with an unexpected list are odd."""
         (which,) = np.nonzero(cycles.status == _COMPLETED)
         end = cycles.end[which]
         after = self.replicas.at(self.replicas_at[end]).side_by_side()
@@ -217,7 +217,7 @@ class _Histories:
         self.is_odd[self.of[end[~is_completed & ~is_cancelled]]] = True
 
     def _caught_up(self, adding: Members) -> Vector:
-        """Row k, column c: the row at which the k-th adding replica of cycle c was first in the ISR, -1 if never."""
+        """Return [k, c]: the row at which the k-th adding replica of cycle c was first in the ISR, or -1."""
         start = self.cycles.start
         at_start = self.isr.at(self.isr_at[start]).side_by_side()
         later = np.flatnonzero(self.isr.given & self.ran)
@@ -235,7 +235,7 @@ class _Histories:
         return found
 
     def _shrinks(self) -> Vector:
-        """Of each row of a running reassignment, whether the ISR lost a replica."""
+        """Return for each row of a running reassignment whether the ISR lost a replica."""
         rows = np.flatnonzero(self.isr.given & self.ran)
         before = self.isr.at(self.isr_at[rows - 1]).side_by_side()
         found = np.zeros(len(self.ran), bool)
@@ -243,7 +243,7 @@ class _Histories:
         return found
 
     def tables(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Rows of reassignments, of their replicas and of states."""
+        """Yield rows of reassignments, of their replicas and of states."""
         if len(self.cycles.start):
             yield from self._reassignments()
         yield from self._states()
@@ -292,7 +292,7 @@ class _Histories:
         yield REPLICAS, replicas.filter(kept.take(pa.array(owners)))
 
     def _replicas(self, ids: pa.Array) -> tuple[pa.RecordBatch, Vector]:
-        """(the rows, number of the cycle of each)."""
+        """Return the rows, and the number of each row's cycle."""
         cycles = self.cycles
         adding, removing = cycles.adding, cycles.removing
         owners, within = spread(adding.counts + removing.counts)
@@ -340,12 +340,12 @@ class _Histories:
         yield STATE, batch_of_columns(STATE, columns)
 
     def _topics(self, partitions: Vector) -> dict[str, pa.Array]:
-        """Ids and names, of the partitions' first rows."""
+        """Return ids and names from the partitions' first rows."""
         rows = pa.array(self.rows.order[self.rows.firsts[partitions]])
         return {name: _chunk(self.rows.table, name).take(rows) for name in ("topic_id", "topic")}
 
     def _names(self, partitions: Vector) -> pa.Array:
-        """What ids begin with: the topic's name, or its id if it has none."""
+        """Return the beginnings of reassignment ids: the topic's name, or its id if it has no name."""
         topics = self._topics(partitions)
         has_name = pc.fill_null(pc.not_equal(topics["topic"], ""), False)
         return pc.if_else(has_name, topics["topic"], topics["topic_id"])
@@ -356,17 +356,17 @@ class _Histories:
 
 
 def _last(given: Vector) -> Vector:
-    """Of each row the last at or before it that is given, if any is."""
+    """Return for each row the last row at or before it that is given, if there is one."""
     return np.maximum.accumulate(np.where(given, np.arange(len(given)), 0)) if len(given) else np.zeros(0, np.int64)
 
 
 def _before(values: Vector) -> Vector:
-    """Of each row what the one before it has; the first has its own."""
+    """Return for each row the value of the row before it; the first row keeps its own."""
     return np.concatenate([values[:1], values[:-1]])
 
 
 def _between(of_rows: Vector, after: Vector, until: Vector) -> Vector:
-    """How many there are behind row `after` and up to row `until`."""
+    """Return how many marked rows there are after row `after` and up to row `until`."""
     counts = np.cumsum(of_rows)
     found: Vector = counts[until] - counts[after]
     return found

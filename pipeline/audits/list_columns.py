@@ -1,7 +1,7 @@
 """Columns of short lists of numbers, compared and combined by the column.
 
-A list is a stretch of a pool of values: where it starts and how long it is. So lists are chosen and repeated without touching
-their values. Where members matter, the lists of all rows are laid out side by side, padded to the longest.
+A list is a stretch of a pool of values: a start and a length. So lists are chosen and repeated without touching their values. For
+comparisons of members the lists of all rows are laid out side by side, padded to the longest.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pyarrow as pa
 from ..own_log.columns import Vector, spread
 
 PAD = -(1 << 31)
-"""Stands where a list is over. No list that is looked at here has it."""
+"""Fills the places after the end of a list. No list that is compared here contains it."""
 _TYPE = pa.list_(pa.field("element", pa.int32()))
 
 
 class Lists(NamedTuple):
-    """One list per row: `counts` items of `pool` from `starts` on. What is null has no items, and is not `given`."""
+    """One list per row: `counts` items of `pool` from `starts` on. A null list has no items and is not `given`."""
 
     pool: Vector
     starts: Vector
@@ -27,18 +27,18 @@ class Lists(NamedTuple):
     given: Vector
 
     def at(self, rows: Vector) -> Lists:
-        """The lists of some rows."""
+        """Return the lists of some rows."""
         return Lists(self.pool, self.starts[rows], self.counts[rows], self.given[rows])
 
     def or_else(self, others: Lists) -> Lists:
-        """These where they have items, the others where they have none."""
+        """Return these lists, with the others in place of empty ones."""
         has = self.counts > 0
         starts = np.where(has, self.starts, others.starts + len(self.pool))
         pool = np.concatenate([self.pool, others.pool])
         return Lists(pool, starts, np.where(has, self.counts, others.counts), has | others.given)
 
     def side_by_side(self) -> Members:
-        """All lists, padded: row k are the k-th items."""
+        """Return all lists, padded: row k has the k-th items."""
         width = int(self.counts.max(initial=0))
         places = np.arange(width)[:, None]
         if not len(self.pool):
@@ -48,7 +48,7 @@ class Lists(NamedTuple):
         return Members(items, self.counts)
 
     def arrow(self) -> pa.ListArray:
-        """Without nulls."""
+        """Return the lists as Arrow, without nulls."""
         owners, within = spread(self.counts)
         ends = np.concatenate(([0], np.cumsum(self.counts))).astype(np.int32)
         values = self.pool[self.starts[owners] + within]
@@ -65,14 +65,14 @@ class Members(NamedTuple):
         return Members(self.items[:, rows], self.counts[rows])
 
     def have(self, values: Vector) -> Vector:
-        """Row by row, whether the list has this value."""
+        """Return row by row whether the list has this value."""
         found = np.zeros(len(values), bool)
         for items in self.items:
             found |= items == values
         return found
 
     def within(self, *others: Members) -> Vector:
-        """Row by row, whether every item is in one of the others."""
+        """Return row by row whether every item is in one of the others."""
         found = np.ones(len(self.counts), bool)
         for items in self.items:
             is_there = items == PAD
@@ -82,25 +82,25 @@ class Members(NamedTuple):
         return found
 
     def without(self, others: Members) -> Vector:
-        """Row by row, whether no item is in the others."""
+        """Return row by row whether no item is in the others."""
         found = np.ones(len(self.counts), bool)
         for items in self.items:
             found &= (items == PAD) | ~others.have(items)
         return found
 
     def equals(self, others: Members) -> Vector:
-        """Row by row, whether both are the same list."""
+        """Return row by row whether both lists are equal."""
         found: Vector = self.counts == others.counts
         for items, other_items in zip(self.items, others.items, strict=False):
             found &= items == other_items
         return found
 
     def same_as(self, others: Members) -> Vector:
-        """Row by row, whether both have the same members, in whatever order."""
+        """Return row by row whether both lists have the same members, in any order."""
         return self.within(others) & others.within(self)
 
     def minus(self, others: Members) -> Lists:
-        """The lists without what is in the others."""
+        """Return the lists without the items of the others."""
         kept = np.stack([(items != PAD) & ~others.have(items) for items in self.items], axis=1) if len(self.items) else None
         if kept is None:
             none = np.zeros(len(self.counts), np.int64)
@@ -110,7 +110,7 @@ class Members(NamedTuple):
 
 
 def lists_of(column: pa.ListArray, order: Vector) -> Lists:
-    """A column of lists without null items, whose rows are put into this order."""
+    """Return a column of lists without null items, with its rows in this order."""
     ends = column.offsets.to_numpy().astype(np.int64)
     given = np.ones(len(column), bool) if not column.null_count else column.is_valid().to_numpy(zero_copy_only=False)
     counts = np.where(given, np.diff(ends), 0)

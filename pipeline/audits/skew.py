@@ -1,10 +1,10 @@
-"""How evenly brokers and their log directories are filled, at each time they were sampled (KIP-113).
+"""Evenness of the bytes of brokers and of their log directories at each sampling time (KIP-113).
 
-A directory is compared with the mean of the online directories of its broker, a broker with the mean of the online brokers;
-above `BAND` times the mean it is over the band, as Cruise Control counts. Copies that a move between directories is filling
-(`is_future`) take space but are no replicas. What is offline has unknown sizes: it is told, and no part of a mean.
+A directory is compared with the mean of its broker's online directories, a broker with the mean of the online brokers. More than
+`BAND` times the mean is over the band, as in Cruise Control. Copies that a move between directories is filling (`is_future`)
+count as bytes but not as replicas. Offline directories have unknown sizes: they are listed and left out of means.
 
-Samples, of which there may be millions, are added up by columns; directories and brokers are few.
+Samples, which can be millions, are summed by columns; directories and brokers are few.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _SUMS = ("bytes", "replicas", "led", "online")
 
 
 class Load(NamedTuple):
-    """A row of `gold.log_dir_skew`; without `dir_id` and `path`, of `gold.broker_load`. `leaders` only at the newest time."""
+    """A row of `gold.log_dir_skew`; without `dir_id` and `path`, of `gold.broker_load`. `leaders` is given at the newest time
+    only.
+    """
 
     as_of: int
     broker_id: int
@@ -45,14 +47,15 @@ class Load(NamedTuple):
 def loads(
     samples: Iterable[pa.Table], racks: Mapping[int, str | None], leaders: pa.Table, place: list[str], band: float = BAND
 ) -> list[Load]:
-    """One row per place and time: of DIRECTORY compared with its broker's others, of BROKER with all brokers. A broker is offline
-    if all of its directories are. `samples` have SAMPLE_COLUMNS, in any parts; `leaders` LEADER_COLUMNS, as they are now.
+    """Return one row per place and time. With DIRECTORY, directories are compared with the others of their broker; with BROKER,
+    brokers with all brokers, and a broker is offline if all of its directories are. `samples` have SAMPLE_COLUMNS, in any
+    number of parts; `leaders` have LEADER_COLUMNS, as they are now.
     """
     return _compared(_filled(samples, leaders, place), place, 1 if place == BROKER else 2, racks, band)
 
 
 def _filled(samples: Iterable[pa.Table], leaders: pa.Table, place: list[str]) -> pa.Table:
-    """A row per place: what its samples are in all."""
+    """Return a row per place with the sums of its samples."""
     led = _replicas(leaders, "leader").drop_null()
     parts = [_summed(_measured(rows, led), place) for rows in samples]
     return _summed(pa.concat_tables(parts), place) if parts else pa.table({name: [] for name in (*place, *_SUMS)})
@@ -67,7 +70,7 @@ def _measured(rows: pa.Table, led: pa.ChunkedArray) -> pa.Table:
 
 
 def _replicas(rows: pa.Table, broker: str) -> pa.ChunkedArray:
-    """Each replica as one text, null if the broker is."""
+    """Return each replica as one text, or null if its broker is null."""
     partition = pc.cast(rows["partition"], pa.string())
     return pc.binary_join_element_wise(pc.cast(rows[broker], pa.string()), partition, rows["topic"], ":")
 
@@ -78,7 +81,7 @@ def _summed(rows: pa.Table, place: list[str]) -> pa.Table:
 
 
 def _compared(filled: pa.Table, place: list[str], peers: int, racks: Mapping[int, str | None], band: float) -> list[Load]:
-    """Each place beside those that share the first `peers` columns of `place` with it."""
+    """Compare each place with the places that share the first `peers` columns of `place`."""
     newest = pc.max(filled[place[0]]).as_py()
     sizes: dict[tuple[int | str | None, ...], list[int]] = defaultdict(list)
     places = [(*row.values(),) for row in filled.to_pylist()]

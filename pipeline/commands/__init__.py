@@ -1,1 +1,1 @@
-"""Families of `kraftlab pipeline` commands, one module each; `command.COMMANDS` names them and imports them when called."""
+"""Families of `kraftlab pipeline` commands, one module each. `command.COMMANDS` names them, and they are imported when called."""

@@ -1,4 +1,4 @@
-"""`kraftlab pipeline audit`: what a lake's gold tables say, with an exit code for scripts."""
+"""`kraftlab pipeline audit`: the findings in a lake's gold tables, with an exit code for scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _any(row: Row) -> bool:
 
 
 def _cannot_end(row: Row) -> bool:
-    """An open reassignment whose replicas are to be added and removed at once."""
+    """Return whether an open reassignment has replicas that are to be added and removed at once."""
     return row["status"] == "open" and bool(set(row["adding"] or ()) & set(row["removing"] or ()))
 
 
@@ -31,10 +31,10 @@ def _is_lost(row: Row) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """One audit: the tables that it reads, how rows are shown and in which order, and which of them are findings.
+    """One audit: its tables, the displayed columns and their order, and the test for findings.
 
-    `time` and `offset` are the columns that `--since` goes by: a row counts if its time is later; rows without a time go by their
-    offset, and always count if they have neither.
+    `--since` uses the columns `time` and `offset`: a row counts if its time is later. Rows without a time use their offset, and
+    always count if they have neither.
     """
 
     gold: tuple[str, ...]
@@ -92,7 +92,7 @@ AUDITS = {
         None,
         "to_offset",
         _is_lost,
-        "offsets that logs do not hold, and what was damaged; not findings are what was compacted and the end of what is written",
+        "missing offsets and damages; compacted offsets and the end of a segment during a write are not findings",
     ),
     "epochs": Audit(
         ("gold.leader_epochs",),
@@ -109,7 +109,7 @@ AUDITS = {
 
 @click.command(
     "audit",
-    short_help="Find what went wrong in a lake's logs.",
+    short_help="Find faults and anomalies in a lake's logs.",
     epilog="\b\n"
     + "\n".join(f"{name:<14} {audit.about}" for name, audit in AUDITS.items())
     + """
@@ -121,12 +121,12 @@ Examples:
   kraftlab pipeline audit divergence --lake /data/lake || page-somebody
 
 \b
-Gold tables that are stale are built first; if none is, no Spark is started.
+Stale gold tables are built first; without any, Spark is not started.
 Exit codes: 0 nothing found, 1 findings, 2 wrong use, 3 no Java.""",
 )
 @click.argument("name", metavar="AUDIT", type=click.Choice(tuple(AUDITS)))
 @lake_option
-@click.option("--since", metavar="T", help="Only what ended or lies after this: 2026-11-21T17:06:35Z, 12h, 7d.")
+@click.option("--since", metavar="T", help="Only rows after this time: 2026-11-21T17:06:35Z, 12h, 7d.")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
 @click.option("--findings-only", is_flag=True, help="Only rows that are findings.")
 @format_options
@@ -137,7 +137,7 @@ def audit(name: str, lake_uri: str, since: str | None, topic: str | None, findin
 
     chosen = AUDITS[name]
     if topic is not None and "topic" not in chosen.columns:
-        raise WrongUse(f"rows of {name} are of no topic; leave --topic out")
+        raise WrongUse(f"rows of {name} have no topic; leave out --topic")
     lake = Lake(lake_uri)
     if not lake.exists():
         raise WrongUse(f"{lake} is empty; the next step: kraftlab pipeline ingest LOGDIR... --lake {lake.place()}")
@@ -151,20 +151,20 @@ def audit(name: str, lake_uri: str, since: str | None, topic: str | None, findin
     rows.sort(key=lambda row: (row[chosen.order] is None, row[chosen.order] or 0))
     findings = [row for row in rows if chosen.is_finding(row)]
     counts = Counter(str(row["status"]) for row in rows) if name == "reassignments" else Counter()
-    told = "".join(f", {count:,} {status}" for status, count in counts.most_common())
+    by_status = "".join(f", {count:,} {status}" for status, count in counts.most_common())
     print_rows(
         findings if findings_only else rows,
         _known(chosen),
         chosen.columns,
         "json" if as_json else form,
-        summary=f"{len(rows):,} rows{told}; {len(findings):,} findings",
+        summary=f"{len(rows):,} rows{by_status}; {len(findings):,} findings",
         extra={"audit": name, "findings": len(findings)},
     )
     return FINDINGS if findings else CLEAN
 
 
 def _rows(lake: Any, table: str) -> list[Row]:
-    """A table's rows, in the shape that their audit shows."""
+    """Return a table's rows in the shape of their audit."""
     from ..tables.bronze import damages
 
     found = lake.arrow(table)
@@ -178,7 +178,7 @@ def _rows(lake: Any, table: str) -> list[Row]:
 
 
 def _known(chosen: Audit) -> Sequence[str]:
-    """The columns of an audit's rows: those of its table, and what `_rows` adds."""
+    """Return the columns of an audit's rows: those of its table, and those that `_rows` adds."""
     from ..lake.schemas import arrow_schema
 
     (table, *others) = chosen.tables
@@ -187,7 +187,7 @@ def _known(chosen: Audit) -> Sequence[str]:
 
 
 def _damage(table: str, row: Row) -> Row:
-    """Gaps and quarantine as rows of one shape; of quarantine, between which offsets."""
+    """Return a gap or a row of quarantine in one shape; the latter with the offsets around it."""
     names: Sequence[str] = AUDITS["gaps"].columns
     if table == "bronze.quarantine":
         last, following = row["prev_offset"], row["next_offset"]
@@ -196,7 +196,7 @@ def _damage(table: str, row: Row) -> Row:
 
 
 def _later(lake: Any, chosen: Audit, rows: list[Row], moment_ms: int) -> list[Row]:
-    """Rows whose time is later; of tables without times, whose offset is of a batch that was appended later."""
+    """Return rows with a later time; for tables without times, rows whose offset is of a batch that was appended later."""
     if chosen.time is not None:
         return [row for row in rows if row[chosen.time] is None or row[chosen.time] >= moment_ms]
     batches = lake.arrow("bronze.batches", ["base_offset", "append_ms"])

@@ -1,4 +1,4 @@
-"""`kraftlab pipeline build`: tables of a layer out of those of the layer below."""
+"""`kraftlab pipeline build`: tables of a layer from those of the layer below."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ..errors import WrongUse
 from .options import OffsetRange, lake_option
 
 LAYERS: Mapping[str, str] = {"silver": "runs.build", "gold": "runs.gold"}
-"""Layer → the module with `TABLES` and `build(spark, lake, tables, lo=, hi=, progress=)`; its report has `lo`, `hi`, `rows`."""
+"""Layer → the module with `TABLES` and `build(spark, lake, tables, lo=, hi=, progress=)`. Its report has `lo`, `hi`, `rows`."""
 
 
 @click.command(
     "build",
-    short_help="Build silver tables of a lake out of what was ingested.",
+    short_help="Build silver or gold tables of a lake.",
     epilog="""\b
 Examples:
   kraftlab pipeline build silver --lake /data/lake
   kraftlab pipeline build silver topics partition_changes --lake /data/lake --range 0-5000
 
 \b
-Without --range it builds what is new, and again what was ingested again. The same range again replaces what was there.
+Without --range it builds new offsets, and offsets that were ingested again. A repeated range replaces the old one.
 
 \b
 Exit codes: 0 built, 1 built, but the logs of controllers disagree, 2 wrong use, 3 no Java, 4 --strict: records of unknown
@@ -38,12 +38,12 @@ types or versions (they are in silver.other_records).""",
 @click.argument("tables", metavar="[TABLE...]", nargs=-1)
 @lake_option
 @click.option("--range", "offsets", metavar="LO-HI", type=OffsetRange(), help="Offsets from LO on, up to but not HI.")
-@click.option("--strict", is_flag=True, help="Exit 4 if any record's type or version is unknown, or it does not fit its type.")
+@click.option("--strict", is_flag=True, help="Exit 4 if a record has an unknown type or version, or does not fit its type.")
 @json_option
 def build(
     layer: str, tables: tuple[str, ...], lake_uri: str, offsets: tuple[int, int] | None, strict: bool, as_json: bool
 ) -> int:
-    """Build all tables of a layer, or those that are named."""
+    """Build all tables of a layer, or the given ones."""
     from ..lake.commits import Lake
     from .spark import spark_session
 
@@ -77,7 +77,7 @@ def build(
 def _full(layer: str, table: str, known: tuple[str, ...]) -> str:
     name = table if "." in table else f"{layer}.{table}"
     if name not in known:
-        raise WrongUse(f"{table!r} is no table of {layer} that is built from logs; these are: {', '.join(known)}")
+        raise WrongUse(f"{table!r} is not a table of {layer} that is built from logs; these are: {', '.join(known)}")
     return name
 
 

@@ -1,4 +1,4 @@
-"""`kraftlab pipeline doctor`: whether this machine can run the pipeline, and what to do about it."""
+"""`kraftlab pipeline doctor`: checks whether this machine can run the pipeline, with remedies."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @click.command(
     "doctor",
-    short_help="Say whether this machine can run Spark, and what to do if not.",
+    short_help="Check whether this machine can run Spark, with remedies.",
     epilog="""\b
 Examples:
   kraftlab pipeline doctor
   kraftlab pipeline --master spark://host:7077 doctor --run
 
 \b
-Exit codes: 0 it can, 3 it cannot: each line with "missing" says what to do.""",
+Exit codes: 0 it can, 3 it cannot: each line with "missing" names a remedy.""",
 )
 @click.option("--run", "try_it", is_flag=True, help="Start Spark too, and have its Python workers compute something.")
 @json_option
 @click.pass_obj
 def doctor(options: SparkOptions, try_it: bool, as_json: bool) -> int:
-    """Look for what Spark needs: packages, Java, the workers' Python, memory, room on disk."""
+    """Check Spark's requirements: packages, Java, the workers' Python, memory, room on disk."""
     from ..session.doctor import Report, State, examine, run
 
     report = examine(master=options.master, conf=options.conf)

@@ -1,4 +1,4 @@
-"""What the commands that print gold tables share: tables that are built if they are stale, and rows as text, CSV or JSON."""
+"""Common code of commands that print gold tables: builds of stale tables, and rows as text, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TABLE, JSON, CSV = "table", "json", "csv"
 
 
 def format_options(function: Function) -> Function:
-    """`--format`, and `--json` for `--format json`."""
+    """Add `--format`, and `--json` for `--format json`."""
     form = click.option(
         "--format", "form", type=click.Choice((TABLE, JSON, CSV)), default=TABLE, show_default=True, help="How rows are printed."
     )
@@ -32,7 +32,7 @@ def format_options(function: Function) -> Function:
 
 
 def fresh(lake: Lake, tables: Sequence[str]) -> None:
-    """Builds those of the gold tables that are stale. WrongUse if there is nothing to build them of."""
+    """Build the stale ones of the gold tables. WrongUse if there is nothing to build from."""
     from ..runs import gold
     from .spark import spark_session
 
@@ -48,7 +48,7 @@ def _progress(table: str) -> None:
 
 
 def since_ms(text: str | None) -> int | None:
-    """`--since`: a time, or how long ago (30m, 12h, 7d)."""
+    """Parse `--since`: a time, or how long ago (30m, 12h, 7d)."""
     import re
 
     if text is None:
@@ -61,7 +61,7 @@ def since_ms(text: str | None) -> int | None:
 
 
 def time_ms(text: str) -> int:
-    """Milliseconds since 1970 of an ISO time, of milliseconds, or now. WrongUse."""
+    """Return milliseconds since 1970 of an ISO time, of milliseconds, or of `now`. WrongUse."""
     import time
 
     from kraftlab.cli.metadata.sources import NOW, parse_time
@@ -79,7 +79,7 @@ def time_ms(text: str) -> int:
 def print_rows(
     rows: Iterable[Row], known: Sequence[str], columns: Sequence[str], form: str, *, summary: str, extra: Row | None = None
 ) -> None:
-    """Rows on stdout, which have the columns `known`; for people `columns` alone, and then a line that says what there was."""
+    """Print rows on stdout. Rows have the columns `known`; people get `columns` alone, and then the line `summary`."""
     rows = list(rows)
     if form == JSON:
         print_json({**(extra or {}), "rows": rows})
@@ -93,7 +93,7 @@ def print_rows(
 
 
 def csv_text(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """CSV with a heading."""
+    """Return CSV with a heading."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

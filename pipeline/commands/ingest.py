@@ -22,7 +22,7 @@ SHOWN = 20
 
 @click.command(
     "ingest",
-    short_help="Take metadata logs into a lake.",
+    short_help="Ingest metadata logs into a lake.",
     epilog="""\b
 Examples:
   kraftlab pipeline ingest /var/lib/kraftlab/controller-*/metadata --lake /data/lake
@@ -31,30 +31,30 @@ Examples:
 
 \b
 Directories are those of controllers (or brokers) of one cluster, ours or Kafka's; give all of them in one run. Segments
-and snapshots are read. Without --from it goes on where the last run ended; without --to it stops where the logs are known
-to be committed. The same range again replaces what was there.
+and snapshots are read. Without --from it continues after the last run; without --to it stops where the logs are known
+to be committed. A repeated range replaces the old one.
 
 \b
-Exit codes: 0 taken in, 1 taken in with damages or gaps, 2 wrong use, 3 no Java, 4 logs of several clusters or of another
-one than the lake's, or damaged with --mode failfast: nothing was taken in.""",
+Exit codes: 0 ingested, 1 ingested with damages or gaps, 2 wrong use, 3 no Java, 4 logs of several clusters or of a cluster
+other than the lake's, or damage with --mode failfast: nothing was ingested.""",
 )
 @click.argument("places", metavar="LOGDIR...", nargs=-1, required=True)
 @lake_option
 @click.option("--from", "lo", metavar="N", type=click.IntRange(min=0), help="The first offset.")
 @click.option(
-    "--to", "hi", metavar="N", type=click.IntRange(min=1), help="The offset behind the last; you vouch that it is committed."
+    "--to", "hi", metavar="N", type=click.IntRange(min=1), help="The offset after the last; you vouch that it is committed."
 )
 @click.option(
     "--mode",
     type=click.Choice(("permissive", "failfast")),
     default="permissive",
     show_default=True,
-    help="Go around damages and report them, or stop at the first.",
+    help="Skip damages and report them, or stop at the first.",
 )
 @click.option(
-    "--format", "format_name", type=click.Choice(("kraftlab", "kafka")), help="Whose logs they are; found out if not given."
+    "--format", "format_name", type=click.Choice(("kraftlab", "kafka")), help="Format of the logs; detected by default."
 )
-@click.option("--cluster-id", metavar="ID", help="Refuse logs of any other cluster.")
+@click.option("--cluster-id", metavar="ID", help="Accept only logs of this cluster.")
 @json_option
 def ingest(
     places: tuple[str, ...],
@@ -87,7 +87,7 @@ def _lost(report: IngestReport) -> int:
 
 
 def _lines(report: IngestReport, *, is_first_given: bool) -> Iterator[str]:
-    cluster = report.cluster_id or "of a cluster that does not say its id"
+    cluster = report.cluster_id or "with unknown id"
     nodes = ", ".join(str(controller) for controller in report.controllers)
     if report.lo == report.hi:
         what = f"Nothing from offset {report.lo} on" if is_first_given else f"Nothing new: the lake has all below {report.lo}"
@@ -101,9 +101,9 @@ def _lines(report: IngestReport, *, is_first_given: bool) -> Iterator[str]:
 
 
 def _tell(report: IngestReport) -> None:
-    """Damages, for people, beside the result."""
+    """Print damages, for people, on stderr."""
     for damage in report.damages[:SHOWN]:
-        note = " (a segment that is being written ends so)" if damage.is_harmless else ""
+        note = " (the usual end of a segment during a write)" if damage.is_harmless else ""
         where = f"{damage.segment} of node {damage.controller_id}, position {damage.pos}"
         print(f"{where}: {damage.status}: {damage.detail}{note}", file=sys.stderr)
     if report.damage_count > SHOWN:

@@ -12,7 +12,7 @@ from kraftlab.cli.output import CommandFailed
 
 from ..command import CLEAN, CORRUPT, FINDINGS
 
-STRICT_TEXT = "Error: stopped at the first fault, as --strict says; without it the rest is read"
+STRICT_TEXT = "Error: stopped at the first fault because of --strict; without it the rest is read"
 PROGRESS_BYTES = 1 << 19
 
 
@@ -26,18 +26,18 @@ Examples:
   kraftlab pipeline kraft-dump --file-names controller-*/metadata | grep '"error"'
 
 \b
-What cannot be read is a line with "error" in its place, and a line on stderr; the rest is printed all the same.
-The torn end of a segment, as one that is being written has, is told on stderr and is no fault.
+Unreadable parts are lines with "error" in their place, and lines on stderr; the rest is printed all the same.
+The torn end of a segment, as during a write, is reported on stderr and does not count as a fault.
 
 \b
 Exit codes: 0 everything decoded, 1 something could not be (or no such file), 4 --strict: stopped there.""",
 )
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read, a torn end among them.")
+@click.option("--strict", is_flag=True, help="Stop at the first part that cannot be read, including a torn end.")
 @click.option("--file-names", is_flag=True, help='Begin each line with the key "file".')
 def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
     """Print segments and checkpoints of Kafka's __cluster_metadata-0, one JSON line per batch, as Kafka's own decoder shows them.
-    A directory stands for all that it holds.
+    A directory stands for all its logs.
     """
     from ..kraft_log.errors import NoSuchLog
     from ..kraft_log.files import find_files
@@ -52,7 +52,7 @@ def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
 
 
 def _refuse_own(path: Path) -> None:
-    """To Kafka's decoder a log of kraftlab's own is one long damage, which would say nothing of what it holds."""
+    """Refuse a log of kraftlab's own: to Kafka's decoder it is one long damage, which hides its contents."""
     from ..sources.formats import begins_as_own
 
     with path.open("rb") as file:
@@ -75,15 +75,15 @@ def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
     with Progress(*columns, console=console, disable=not shown, transient=True) as progress:
         for path in files:
             task = progress.add_task(path.name, total=path.stat().st_size)
-            told = 0
+            shown_bytes = 0
             for line in dump_file(path, name_file=file_names):
                 out.write(line.json + b"\n")
                 faults += len(line.faults)
                 batches += 1
                 records += line.records
-                if line.end_position - told >= PROGRESS_BYTES:
-                    told = line.end_position
-                    progress.update(task, completed=told)
+                if line.end_position - shown_bytes >= PROGRESS_BYTES:
+                    shown_bytes = line.end_position
+                    progress.update(task, completed=shown_bytes)
                 if line.faults or line.notes:
                     _tell(line.faults + line.notes)
                     if strict:

@@ -1,4 +1,4 @@
-"""`kraftlab pipeline vacuum` and `sql`: keeping a lake, and asking it."""
+"""`kraftlab pipeline vacuum` and `sql`: maintenance of a lake, and queries."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ ROWS_MAX = (1 << 31) - 2
 
 @click.command(
     "vacuum",
-    short_help="Remove from a lake what no table uses any more.",
+    short_help="Remove files from a lake that no table uses.",
     epilog="""\b
 Example:
   kraftlab pipeline vacuum --lake /data/lake --keep 3
 
 \b
-Files of ranges that were replaced, and what killed runs left behind. Readers that began before may still want the former.""",
+Removed are files of replaced ranges, and leftovers of killed runs. Readers that started earlier can still need the former.""",
 )
 @lake_option
 @click.option(
-    "--keep", type=click.IntRange(min=1), default=1, show_default=True, help="So many states of each table stay readable."
+    "--keep",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of the last states of each table that stay readable.",
 )
 @json_option
 def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
@@ -39,7 +43,7 @@ def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
 
     lake = Lake(lake_uri)
     if not lake.exists():
-        raise WrongUse(f"{lake.place()} is no lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
+        raise WrongUse(f"{lake.place()} is not a lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
     removed = lake.vacuum(keep)
     output = Output(as_json)
     output.lines([f"removed {removed.files} files of {removed.size_bytes:,} bytes, and {removed.manifests} manifests"])
@@ -49,18 +53,18 @@ def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
 
 @click.command(
     "sql",
-    short_help="Ask a lake in SQL.",
+    short_help="Query a lake in SQL.",
     epilog="""\b
 Examples:
   kraftlab pipeline sql "select name, count(*) from silver.other_records group by name" --lake /data/lake
   kraftlab pipeline sql "select * from silver.partition_changes where topic = 'orders' order by offset" --lake lake --csv
 
 \b
-Tables are called as in the documentation (silver.topics) or with an underscore (silver_topics).""",
+Tables have the names of the documentation (silver.topics), or with an underscore (silver_topics).""",
 )
 @click.argument("query")
 @lake_option
-@click.option("--limit", type=click.IntRange(1, ROWS_MAX), default=1000, show_default=True, help="At most so many rows.")
+@click.option("--limit", type=click.IntRange(1, ROWS_MAX), default=1000, show_default=True, help="Maximum number of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
 def sql(query: str, lake_uri: str, limit: int, as_csv: bool, as_json: bool) -> int:

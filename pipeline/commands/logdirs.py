@@ -1,4 +1,4 @@
-"""`kraftlab pipeline logdirs skew`: how evenly log directories are filled."""
+"""`kraftlab pipeline logdirs skew`: evenness of log directories."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DIRECTORIES, BROKERS = "gold.log_dir_skew", "gold.broker_load"
 @click.group(
     "logdirs",
     cls=CommandGroup,
-    short_help="How evenly brokers' log directories are filled.",
+    short_help="Show how evenly log directories are filled.",
     epilog="""\b
 Example:
   kraftlab pipeline logdirs skew --lake /data/lake""",
 )
 def logdirs() -> None:
-    """What was sampled of log directories (see: kraftlab pipeline samples --help)."""
+    """Show samples of log directories (see: kraftlab pipeline samples --help)."""
 
 
 @logdirs.command(
@@ -38,12 +38,12 @@ Examples:
 Exit codes: 0 all within the band (1.1 times the mean), 1 some are over it or offline, 2 wrong use, 3 no Java.""",
 )
 @lake_option
-@click.option("--brokers", "of_brokers", is_flag=True, help="Compare brokers with the mean of all instead.")
-@click.option("--since", metavar="T", help="All samples since then (2026-11-21T17:06:35Z, 12h, 7d), not just the newest.")
+@click.option("--brokers", "of_brokers", is_flag=True, help="Compare brokers with the mean of all brokers instead.")
+@click.option("--since", metavar="T", help="All samples since this time (2026-11-21T17:06:35Z, 12h, 7d), not only the newest.")
 @format_options
 def skew(lake_uri: str, of_brokers: bool, since: str | None, form: str, as_json: bool) -> int:
-    """Show bytes, replicas and leaders of each log directory, and by how much it is over the mean. Only the newest sample
-    decides the exit code.
+    """Show bytes, replicas and leaders of each log directory, compared with the mean. Only the newest sample decides the exit
+    code.
     """
     from ..errors import WrongUse
     from ..lake.commits import Lake

@@ -23,7 +23,7 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         found = re.fullmatch(r"(\d+)-(\d+)", str(value))
         if found is None or int(found.group(1)) >= int(found.group(2)):
-            self.fail(f"{value!r} is no range of offsets; write LO-HI with LO below HI, as 0-5000", param, ctx)
+            self.fail(f"invalid range {value!r}: expected LO-HI with LO below HI, e.g. 0-5000", param, ctx)
         return int(found.group(1)), int(found.group(2))
 
 

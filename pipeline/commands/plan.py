@@ -1,4 +1,4 @@
-"""`kraftlab pipeline plan`: plans that say where replicas are to be; made, checked, explained, cut into waves, exported."""
+"""`kraftlab pipeline plan`: plans for the placement of replicas: propose, check, explain, cut into waves, export."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class _Size(click.ParamType[int]):
-    """Bytes, with a unit if need be: 50TB, 1.5GiB, 1048576."""
+    """Bytes, with an optional unit: 50TB, 1.5GiB, 1048576."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = _SIZE.fullmatch(str(value))
         if found is None:
-            self.fail(f"{value!r} is no size; write it like 50TB, 1.5GiB or 1048576", param, ctx)
+            self.fail(f"{value!r} is not a size: expected e.g. 50TB, 1.5GiB, 1048576", param, ctx)
         number, unit, binary = found.groups()
         size_bytes = float(number) * (1024 if binary else 1000) ** _POWERS[unit]
         if size_bytes >= 1 << 63:
@@ -50,7 +50,7 @@ class _Size(click.ParamType[int]):
 
 
 def source_options(command: F) -> F:
-    """Where the cluster is read from: one of three."""
+    """Add the three sources of a cluster, of which one must be given."""
     command = caller_options(command)
     for option in (
         click.option("--lake", metavar="URI", help="The newest state and log directory samples in a lake."),
@@ -64,7 +64,7 @@ def source_options(command: F) -> F:
 @click.group(
     "plan",
     cls=CommandGroup,
-    short_help="Plan where replicas are to be: balance, drain, replace, change RF.",
+    short_help="Plan the placement of replicas: balance, drain, replace, change RF.",
     epilog="""\b
 Examples:
   kraftlab pipeline plan propose --bootstrap-server 127.0.0.1:21001 --output plan.json
@@ -74,10 +74,10 @@ Examples:
   kraftlab reassign-partitions --bootstrap-server 127.0.0.1:21001 --execute --reassignment-json-file wave1.json
 
 \b
-Exit codes: 0 clean, 1 a hard goal is not met, what was asked is not done in full, or a check failed, 2 wrong use.""",
+Exit codes: 0 clean, 1 a hard goal is unmet, a request is not fulfilled, or a check failed, 2 wrong use.""",
 )
 def plan() -> None:
-    """Plan where replicas are to be. Sizes come from DescribeLogDirs: nothing to install, nothing to wait for."""
+    """Plan the placement of replicas. Sizes come from DescribeLogDirs, so brokers need no plug-in."""
 
 
 @plan.command(
@@ -91,29 +91,29 @@ Examples:
   kraftlab pipeline plan propose --lake file:///lake --goals rack,disk,logdir --eps 0.05 --max-bytes 50TB
 
 \b
---drain, --replace, --rf and --drain-dir move what they name and nothing else; with --balance the rest is evened out too.
---add-brokers moves replicas onto those brokers only. Without any of these everything is evened out.
+--drain, --replace, --rf and --drain-dir move what they name and nothing else; with --balance the rest is balanced, too.
+--add-brokers moves replicas onto these brokers only. Without any of these options everything is balanced.
 The same cluster and options give the same plan, byte for byte.
 
 \b
-Exit codes: 0 clean, 1 a hard goal is not met, or --drain, --drain-dir, --replace or --rf is not done in full (see notes),
+Exit codes: 0 clean, 1 a hard goal is unmet, or --drain, --drain-dir, --replace or --rf is not fulfilled (see notes),
 2 wrong use.""",
 )
 @source_options
-@click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Empty this broker; may be given again.")
-@click.option("--replace", multiple=True, metavar="OLD:NEW", help="Give what OLD has to NEW, slot by slot.")
-@click.option("--rf", multiple=True, metavar="TOPIC=N", help="Change a topic's replication factor. Nothing else changes any.")
-@click.option("--add-brokers", multiple=True, metavar="IDS", help="Fill these brokers (ids, with commas between them).")
+@click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Empty this broker; can be repeated.")
+@click.option("--replace", multiple=True, metavar="OLD:NEW", help="Move the replicas of OLD to NEW, slot by slot.")
+@click.option("--rf", multiple=True, metavar="TOPIC=N", help="Change a topic's replication factor. No other option does.")
+@click.option("--add-brokers", multiple=True, metavar="IDS", help="Fill these brokers (comma-separated ids).")
 @click.option("--drain-dir", multiple=True, metavar="BROKER:PATH", help="Empty a log directory into the broker's others.")
-@click.option("--balance", is_flag=True, help="Beside what was named, even everything out.")
+@click.option("--balance", is_flag=True, help="Balance everything else, too.")
 @click.option("--goals", metavar="GOALS", help="rack, disk, count, topic, leader, logdir, or full names; default: all.")
 @click.option("--eps", type=float, default=0.1, show_default=True, help="Half the width of the band around the mean.")
 @click.option(
-    "--max-bytes", type=_Size(), metavar="SIZE", help="Copy no more than this between brokers: the best plan within it."
+    "--max-bytes", type=_Size(), metavar="SIZE", help="Maximum bytes to copy between brokers; the plan is the best within it."
 )
 @click.option("--exclude-broker", multiple=True, type=int, metavar="BROKER", help="Move nothing onto this broker or off it.")
-@click.option("--exclude-topic", multiple=True, metavar="TOPIC", help="Move nothing of this topic; * and ? may stand in it.")
-@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan there.")
+@click.option("--exclude-topic", multiple=True, metavar="TOPIC", help="Move nothing of this topic; * and ? are wildcards.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan to FILE.")
 @click.option(
     "--save", is_flag=True, help="Write plan, moves and checks into gold.plans, .plan_moves, .plan_checks of the --lake."
 )
@@ -129,7 +129,7 @@ def propose(
     """Propose moves that bring the cluster to its goals with the fewest bytes."""
     options = _options(**asked)
     if save and lake is None:
-        raise WrongUse("--save writes into a lake; name it with --lake")
+        raise WrongUse("--save needs --lake")
     document = read_cluster_from(input_file, lake)
     from ..planning.explain import move_lines, plan_lines
     from ..planning.plan import encode_plan
@@ -156,12 +156,12 @@ def propose(
 
 def _more(moves: Sequence[PartitionMove]) -> list[str]:
     left = len(moves) - SHOWN_MOVES
-    return [f"… and {left} more partitions; `plan explain FILE --topic T --partition P` tells of each"] if left > 0 else []
+    return [f"… and {left} more partitions; see `plan explain FILE --topic T --partition P`"] if left > 0 else []
 
 
 @plan.command(
     "check",
-    short_help="Judge a plan, or any reassignment file, with other code than made it.",
+    short_help="Check a plan, or any reassignment file, with independent code.",
     epilog="""\b
 Examples:
   kraftlab pipeline plan check plan.json
@@ -175,7 +175,7 @@ Exit codes: 0 no errors (there may be warnings: soft goals), 1 errors, 2 wrong u
 @source_options
 @json_option
 def check(file: str, input_file: str | None, lake: str | None, as_json: bool) -> int:
-    """Check a plan, or a file of Kafka's reassignment tool together with the cluster that it is for."""
+    """Check a plan, or a file of Kafka's reassignment tool together with its cluster."""
     from ..planning.checks import CHECKS, ERROR, check
 
     targets, asked, document = _to_check(file)
@@ -205,7 +205,7 @@ def _save(uri: str, made: Plan, ms: int) -> None:
 
 
 def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
-    """A plan as its checks see it."""
+    """Return a plan in the form that its checks take."""
     from ..planning.checks import Asked, Target
 
     options = made.options
@@ -222,7 +222,7 @@ def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
 
 
 def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
-    """What a file says, and the cluster if it carries it: a plan does, Kafka's file does not."""
+    """Return a file's targets, its options, and the cluster if the file has it: a plan does, Kafka's file does not."""
     from kraftlab.cli.reassign.plan import PlanError, parse_plan
 
     from ..planning.checks import Asked, Target
@@ -242,7 +242,7 @@ def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
 
 @plan.command(
     "explain",
-    short_help="Say why each replica moves, and what goals there are.",
+    short_help="Show the reason for each move, and the goals.",
     epilog="""\b
 Examples:
   kraftlab pipeline plan explain                                        # the goals, and what is not done
@@ -255,7 +255,7 @@ Examples:
 @click.option("--all", "everything", is_flag=True, help="All moves, not the first few.")
 @json_option
 def explain(file: str | None, topic: str | None, partition: int | None, everything: bool, as_json: bool) -> int:
-    """Explain a plan; without a file: the goals that plans know."""
+    """Explain a plan; without a file, the goals of plans."""
     from ..planning.explain import Sentences, goals_known, move_lines, plan_lines
     from ..planning.goals import GOALS, NOT_DONE
 
@@ -265,12 +265,12 @@ def explain(file: str | None, topic: str | None, partition: int | None, everythi
         out.result({"goals": msgspec.to_builtins(GOALS), "not_done": [{"goals": names, "why": why} for names, why in NOT_DONE]})
         return CLEAN
     if partition is not None and topic is None:
-        raise WrongUse(f"--partition {partition} of which topic? name it with --topic")
+        raise WrongUse(f"--partition {partition} needs --topic")
     made = _plan_of(file)
     moves = [one for one in made.moves if topic in (None, one.topic) and partition in (None, one.partition)]
     if topic is not None and not moves:
         name = topic if partition is None else f"{topic}-{partition}"
-        out.lines([f"{name} does not change: it has nothing that a goal wants elsewhere, or is left alone"])
+        out.lines([f"{name} does not change: no goal needs a move of it, or it is left alone"])
     else:
         shown = moves if everything or topic is not None else moves[:SHOWN_MOVES]
         out.lines([] if topic is not None else [*plan_lines(made), *goals_known(), ""])
@@ -299,8 +299,8 @@ Exit codes: 0 clean, 1 a wave would overfill a broker's disks before old replica
 @click.option("--per-broker-intra", type=click.IntRange(1), default=2, show_default=True, help="Directory moves per broker.")
 @click.option("--cluster", type=click.IntRange(1), default=1250, show_default=True, help="Moves at a time in the cluster.")
 @click.option("--leaders", type=click.IntRange(1), default=1000, show_default=True, help="Leader changes at a time.")
-@click.option("--throttle", type=_Size(), metavar="SIZE", help="Bytes per second per broker: shows how long each wave takes.")
-@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan with these waves there.")
+@click.option("--throttle", type=_Size(), metavar="SIZE", help="Bytes per second per broker, to show the time of each wave.")
+@click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan with these waves to FILE.")
 @json_option
 def waves(
     file: str,
@@ -318,7 +318,7 @@ def waves(
     from ..planning.waves import Caps, rewaved, summaries
 
     if throttle == 0:
-        raise WrongUse("nothing moves at 0 bytes per second; name a --throttle such as 50MB, or leave it out")
+        raise WrongUse("--throttle 0 would stop all moves; give e.g. 50MB, or leave it out")
     made = rewaved(_plan_of(file), Caps(per_broker, per_broker_intra, cluster, leaders))
     if output is not None:
         output.write_bytes(encode_plan(made) + b"\n")
@@ -330,7 +330,7 @@ def waves(
     out.lines([f"together {duration(total)}"] if total is not None else [])
     full = [wave for wave in found if wave.overfull]
     out.lines(
-        f"wave {wave.wave} overfills broker {', '.join(map(str, wave.overfull))} before old replicas go: take smaller caps"
+        f"wave {wave.wave} overfills broker {', '.join(map(str, wave.overfull))} before old replicas go: use smaller caps"
         for wave in full
     )
     out.result({"plan_id": made.plan_id, "seconds": total, "waves": msgspec.to_builtins(found)})
@@ -364,15 +364,15 @@ def export(file: str, kind: str, wave: int | None) -> int:
 
 @plan.command(
     "sweep",
-    short_help="Plan for what-ifs: another band, a rack lost, brokers added.",
+    short_help="Plan for what-ifs: another band, a lost rack, more brokers.",
     epilog="""\b
 Examples:
   kraftlab pipeline plan sweep --input cluster.json
   kraftlab pipeline --master spark://host:7077 plan sweep --input cluster.json --on-spark""",
 )
 @source_options
-@click.option("--goals", metavar="GOALS", help="As of `plan propose`.")
-@click.option("--on-spark", is_flag=True, help="Scenarios side by side, a task of Spark each.")
+@click.option("--goals", metavar="GOALS", help="The same as of `plan propose`.")
+@click.option("--on-spark", is_flag=True, help="Plan scenarios in parallel, a Spark task each.")
 @json_option
 def sweep(
     input_file: str | None,
@@ -381,7 +381,7 @@ def sweep(
     on_spark: bool,
     as_json: bool,
 ) -> int:
-    """Make a plan for each scenario: bands of 5, 10 and 20 %, each rack lost, one and three brokers more."""
+    """Make a plan for each scenario: bands of 5, 10 and 20 %, each rack lost, one and three more brokers."""
     from ..planning.explain import summary_lines
     from ..planning.goals import ALL, parse_goals
     from ..planning.options import PlanOptions
@@ -417,7 +417,7 @@ Example:
 )
 @source_options
 def cluster(input_file: str | None, lake: str | None) -> int:
-    """Print what plans are made from, to look at it, keep it, or change it and ask what if."""
+    """Print the input of plans, to look at it, keep it, or change it for a what-if."""
     from ..planning.documents import encode_cluster
 
     click.echo(encode_cluster(read_cluster_from(input_file, lake)).decode())
@@ -428,10 +428,10 @@ def cluster(input_file: str | None, lake: str | None) -> int:
 
 
 def read_cluster_from(input_file: str | None, lake: str | None) -> ClusterDocument:
-    """Return the cluster of the source that the options name, otherwise the one that is up on this machine. WrongUse."""
+    """Return the cluster of the one given source. WrongUse."""
     servers = named_servers()
     if sum(source is not None for source in (servers, input_file, lake)) > 1:
-        raise WrongUse("which cluster? name at most one of --bootstrap-server, --input and --lake")
+        raise WrongUse("give at most one of --bootstrap-server, --input and --lake")
     if input_file is not None:
         from ..planning.documents import read_cluster
 
@@ -505,4 +505,4 @@ def _number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise WrongUse(f"{text!r} is no number") from None
+        raise WrongUse(f"{text!r} is not a number") from None

@@ -1,4 +1,4 @@
-"""`kraftlab pipeline report`: what the gold tables say, as a page, as text and as JSON."""
+"""`kraftlab pipeline report`: the gold tables as a page, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kraftlab pipeline samples`: what brokers say of their log directories, into the lake."""
+"""`kraftlab pipeline samples`: the brokers' descriptions of their log directories, into the lake."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 
 @lake_option
 @server_option()
 @click.option(
-    "--input", "file", metavar="FILE", type=click.File("rb"), help="JSON of log-dirs --describe, ours or Kafka's; - is stdin."
+    "--input", "file", metavar="FILE", type=click.File("rb"), help="JSON of log-dirs --describe, ours or Kafka's; - means stdin."
 )
-@click.option("--at", "sampled_ms", metavar="MS", type=click.IntRange(0, LATEST_MS), help="When it was sampled; now by default.")
+@click.option("--at", "sampled_ms", metavar="MS", type=click.IntRange(0, LATEST_MS), help="Time of the sample (default: now).")
 @caller_options
 @json_option
 def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:

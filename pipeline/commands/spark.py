@@ -1,4 +1,4 @@
-"""What commands that need Spark share."""
+"""Common code of commands that need Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ QUERIES = "SQLQueryContextLogger"
 
 @contextlib.contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A session as `kraftlab pipeline --master … --conf …` says, stopped at the end; one that ran before is left alone."""
+    """Provide a session with the options of `kraftlab pipeline --master … --conf …`. It is stopped at the end, unless it was
+    running before.
+    """
     from rich.console import Console
 
     from ..session import factory
@@ -40,8 +42,8 @@ def spark_session() -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _alone_with_its_errors() -> Iterator[None]:
-    """PySpark's handler of Ctrl-C calls the JVM from wherever the signal finds the program, also from the midst of such a call;
-    and what it and Py4J log of errors that are raised as well would stand between a command's own lines.
+    """Replace PySpark's handler of Ctrl-C, which calls the JVM wherever the signal interrupts the program, even within such a
+    call; and silence what PySpark and Py4J log about errors that are raised as well.
     """
     from pyspark.logger import PySparkLogger
 

@@ -21,7 +21,7 @@ Examples:
   kraftlab pipeline state --lake /data/lake --json | jq '.rows[] | select(.leader < 0)'
 
 \b
-Exit codes: 0 shown, 2 wrong use (the lake does not reach there), 3 no Java.""",
+Exit codes: 0 shown, 2 wrong use (the lake does not reach that far), 3 no Java.""",
 )
 @lake_option
 @click.option("--at-offset", "offset", metavar="N", type=click.IntRange(min=0), help="After the record at this offset.")
@@ -38,7 +38,7 @@ def state(lake_uri: str, offset: int | None, time: str | None, topic: str | None
     from .spark import spark_session
 
     if offset is not None and time is not None:
-        raise WrongUse("--at-offset and --at-time are both given; give one of the two")
+        raise WrongUse("give --at-offset or --at-time, not both")
     moment = None if time is None else time_ms(time)
     with spark_session() as spark:
         at, states = states_at(spark, Lake(lake_uri), offset=offset, time_ms=moment, topic=topic)

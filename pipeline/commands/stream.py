@@ -1,4 +1,4 @@
-"""`kraftlab pipeline stream`: a lake that follows a log while it is written."""
+"""`kraftlab pipeline stream`: a lake that follows a log during its writing."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ Examples:
 
 \b
 A quorum is followed as an observer, up to the high watermark; its leader is found through any nodes' gRPC endpoints
-(quorum://HOST:PORT[,HOST:PORT]). Each micro-batch is in bronze, silver and gold when its line is printed. Ctrl-C ends it
-behind the one that runs; whatever kills it, the next run goes on without a row lost or twice.
+(quorum://HOST:PORT[,HOST:PORT]). Each micro-batch is in bronze, silver and gold when its line is printed. Ctrl-C ends the
+command after the current one; whatever kills it, the next run continues without a row lost or twice.
 
 \b
-Exit codes: 0 ended, 1 no controller answered at first or with --once, 2 wrong use, 3 no Java, 4 the log is another one than
+Exit codes: 0 ended, 1 no controller answered at the start or with --once, 2 wrong use, 3 no Java, 4 the log differs from
 the lake's.""",
 )
 @click.argument("place", metavar="LOGDIR|quorum://HOST:PORT")
 @lake_option
-@click.option("--once", is_flag=True, help="End when the lake has what is committed now.")
-@click.option("--max-records", metavar="N", type=click.IntRange(min=1), help="About how many records a micro-batch takes.")
+@click.option("--once", is_flag=True, help="End at the committed end of now.")
+@click.option("--max-records", metavar="N", type=click.IntRange(min=1), help="Approximate number of records of a micro-batch.")
 @click.option(
-    "--trigger", "trigger", metavar="SECONDS", default="5s", show_default=True, help="How often to look for something new."
+    "--trigger", "trigger", metavar="SECONDS", default="5s", show_default=True, help="Interval between looks for new records."
 )
 @json_option
 def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigger: str, as_json: bool) -> int:
-    """Take micro-batch after micro-batch, with tables of all layers brought up to date by each."""
+    """Ingest micro-batch after micro-batch, and bring the tables of all layers up to date after each."""
     from ..lake.commits import Lake
     from ..runs.stream import followed
     from ..runs.stream import stream as run
@@ -53,32 +53,32 @@ def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigg
     output = Output(as_json)
     trigger_s = _seconds(trigger)
 
-    def told(step: Step) -> None:
+    def show(step: Step) -> None:
         gold = ", ".join(f"{rows:,} {table.removeprefix('gold.')}" for table, rows in step.rows.items() if rows)
         took = f"{step.batches} batches, {step.seconds:.1f} s"
         output.lines([f"batch {step.number}: offsets {step.lo} to {step.hi - 1}, {took}; gold: {gold or 'nothing yet'}"])
         output.result(msgspec.to_builtins(step))
         sys.stdout.flush()
 
-    def warned(text: str) -> None:
+    def warn(text: str) -> None:
         click.echo(text, err=True)
 
     lake = Lake(lake_uri)
     source = followed(lake, place)
     with lake.writing(), spark_session() as spark:
-        steps = run(spark, lake, source, once=once, max_records=max_records, trigger_s=trigger_s, told=told, warned=warned)
+        steps = run(spark, lake, source, once=once, max_records=max_records, trigger_s=trigger_s, on_step=show, on_warning=warn)
     if not steps:
         output.lines(["Nothing new."])
     return CLEAN
 
 
 def _seconds(text: str) -> float:
-    """`5s`, `500ms`, `5`."""
+    """Parse `5s`, `500ms`, `5`."""
     number, scale = (text[:-2], 1000.0) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
     try:
         seconds = float(number) / scale
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < math.inf:
-        raise click.BadParameter(f"{text!r} is no time; write 5s or 500ms", param_hint="--trigger")
+        raise click.BadParameter(f"invalid duration {text!r}: expected e.g. 500ms, 5s", param_hint="--trigger")
     return seconds

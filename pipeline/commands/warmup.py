@@ -11,7 +11,7 @@ from kraftlab.cli.output import Output, json_option
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `--json` prints."""
+    """The document of `--json`."""
 
     archive: str
     size_bytes: int
@@ -27,13 +27,13 @@ Example:
   kraftlab pipeline warmup
 
 \b
-Exit codes: 0 done or there already, 3 this machine cannot run Spark.""",
+Exit codes: 0 done or existing already, 3 this machine cannot run Spark.""",
 )
-@click.option("--again", is_flag=True, help="Make the archive also if there is one.")
+@click.option("--again", is_flag=True, help="Make the archive even if there is one.")
 @json_option
 def warmup(again: bool, as_json: bool) -> None:
-    """Keep what Spark's JVM loads in an archive, from which later ones start in about half the time. It takes half a minute, and
-    200 MB under ~/.cache/kraftlab. A new Java or PySpark needs a new one.
+    """Archive the classes that Spark's JVM loads, so that later sessions start in about half the time. It takes half a
+    minute, and 200 MB under ~/.cache/kraftlab. A new Java or PySpark needs a new archive.
     """
     from ..session.warmup import warm_up
 

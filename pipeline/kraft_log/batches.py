@@ -9,7 +9,7 @@ import msgspec
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms": "createTime"}):
-    """A record of the controller's. `type` is Kafka's name of it, `data` its fields."""
+    """A record of the controller's. `type` is Kafka's name of the type, `data` its fields."""
 
     offset: int
     timestamp_ms: int
@@ -19,7 +19,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms": "cre
 
 
 class ControlRecord(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms": "createTime"}):
-    """A record of the quorum's own; its version is the first field of `data`."""
+    """A record of the quorum's own. Its version is the first field of `data`."""
 
     offset: int
     timestamp_ms: int
@@ -28,7 +28,7 @@ class ControlRecord(msgspec.Struct, frozen=True, gc=False, rename={"timestamp_ms
 
 
 class UndecodedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"timestamp_ms": "createTime"}):
-    """A record that could not be decoded: why, its type's number and version as far as they were read, and its bytes."""
+    """A record that could not be decoded: the reason, its bytes, and its type number and version if they could be read."""
 
     offset: int
     timestamp_ms: int
@@ -54,7 +54,7 @@ class Batch(
         "size_bytes": "size",
     },
 ):
-    """A batch whose CRC held. `position` and `size_bytes` say where it stands in its file, header included."""
+    """A batch whose CRC held. `position` and `size_bytes` are its place in its file, header included."""
 
     base_offset: int
     last_offset: int
@@ -72,10 +72,10 @@ class Batch(
 
 
 class Damage(msgspec.Struct, frozen=True, rename={"size_bytes": "size"}):
-    """A stretch of a file that is no readable batch.
+    """A stretch of a file that is not a readable batch.
 
-    `status` is bad_magic, bad_length, bad_header, bad_crc (rot), compressed (refused), or torn: the end of a file that was being
-    written, which is no fault of a segment.
+    `status` is bad_magic, bad_length, bad_header, bad_crc (rot), compressed (refused), or torn: the end of a file during a write,
+    which is not a fault of a segment.
     """
 
     position: int
@@ -85,8 +85,8 @@ class Damage(msgspec.Struct, frozen=True, rename={"size_bytes": "size"}):
 
 
 def up_to_footer(entries: Iterator[Batch | Damage], size_bytes: int, harmless: str) -> Iterator[Batch | Damage]:
-    """The entries of a snapshot's file, which ends with a footer: if it ends without, and no damage says so, a Damage behind them
-    does. `harmless` is the status of what is no damage there.
+    """Yield the entries of a snapshot's file, which ends with a footer. If it ends without one, and no damage explains that, a
+    Damage follows. `harmless` is the status that does not count as damage there.
     """
     last: Batch | None = None
     is_damaged = False

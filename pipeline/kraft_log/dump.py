@@ -1,7 +1,7 @@
-"""A metadata log as JSON: one line per batch, in the shape of Kafka's own decoder, and what is wrong in it as lines for people.
+"""A metadata log as JSON: one line per batch, in the shape of Kafka's own decoder, and its faults as lines for people.
 
-A damage is a line of its own in the place of the batches that it destroyed, with `position`, `size`, `status` and `error`; a
-record that cannot be decoded stands among its batch's records with `error` and its bytes as base64 in `raw`.
+A damage is a line in the place of the batches that it destroyed, with `position`, `size`, `status` and `error`. A record that
+cannot be decoded is listed among its batch's records with `error` and with its bytes as base64 in `raw`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .reader import read_file
 
 
 class Line(NamedTuple):
-    """One line of JSON. `end_position` is where the next begins in the file; `notes` are harmless, `faults` are not."""
+    """One line of JSON. `end_position` is the start of the next one in the file. `notes` are harmless, `faults` are not."""
 
     json: bytes
     end_position: int
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 def dump_file(path: Path, *, name_file: bool = False) -> Iterator[Line]:
-    """A file's lines in order. With `name_file`, each begins with the key `file`. OSError."""
+    """Yield a file's lines in order. With `name_file`, each begins with the key `file`. OSError."""
     encoder = msgspec.json.Encoder()
     prefix = b'{"file":' + encoder.encode(str(path)) + b"," if name_file else b"{"
     for entry in read_file(path):

@@ -1,4 +1,4 @@
-"""What can be wrong with a metadata log of Kafka's."""
+"""Errors about Kafka's metadata logs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ class KraftLogError(Exception):
 
 
 class UndecodableRecord(KraftLogError):
-    """A record's bytes are not what its type and version say, or those are unknown. `type_number` and `version` as far as they
-    were read.
+    """Bytes that do not match the record's type and version, or an unknown type or version. `type_number` and `version` are given
+    if they could be read.
     """
 
     def __init__(self, reason: str, type_number: int | None = None, version: int | None = None) -> None:
@@ -20,4 +20,4 @@ class UndecodableRecord(KraftLogError):
 
 
 class NoSuchLog(KraftLogError):
-    """A path given is no metadata log and no directory of one."""
+    """A path that is neither a metadata log nor a directory with one."""

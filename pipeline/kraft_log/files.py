@@ -1,4 +1,4 @@
-"""Which files are metadata logs of Kafka's."""
+"""File names of Kafka's metadata logs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _NAME = re.compile(r"[0-9]{20}(\.log|-[0-9]{10}\.checkpoint)|bootstrap\.checkpoi
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """The files among `paths`, whatever their names, and the segments and checkpoints in the directories, sorted by name: in the
-    directory itself, and in the metadata partition's directory within it. NoSuchLog if a path gives nothing.
+    """Return the files among `paths`, whatever their names, and the segments and checkpoints in the directories, sorted by name:
+    in the directory itself, and in the metadata partition's directory within it. NoSuchLog if a path yields nothing.
     """
     found = []
     for path in paths:
@@ -28,12 +28,12 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether the file is a snapshot by its name. Snapshots appear whole, so that one that ends early is damaged."""
+    """Return whether the file is a snapshot by its name. Snapshots appear whole, so one that ends early is damaged."""
     return path.suffix == ".checkpoint"
 
 
 def has_footer(path: Path) -> bool:
-    """Whether a footer ends the file if it is whole: that of every checkpoint, but for what older formatting wrote."""
+    """Return whether the file, if whole, ends with a footer: every checkpoint does, except those of older formatting."""
     return is_checkpoint(path) and path.name != "bootstrap.checkpoint"
 
 

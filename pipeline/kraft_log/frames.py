@@ -14,11 +14,11 @@ _LENGTH_AT = 8
 _EPOCH_AT = 12
 _ATTRIBUTES_AT = 21
 _LONG_END = (1 << 63) - 1
-"""The offset behind a batch has to fit 64 bits, too."""
+"""The offset after a batch has to fit 64 bits, too."""
 
 
 class KafkaFormat:
-    """Headers of 61 bytes; the CRC-32C covers what follows it, not the offset and the epoch before it."""
+    """Headers of 61 bytes. The CRC-32C covers the bytes after it, but not the offset and the epoch before it."""
 
     header_bytes = HEADER_BYTES
     magic = bytes([MAGIC])
@@ -65,7 +65,9 @@ class KafkaFormat:
         )
 
     def is_plausible(self, data: bytes, at: int) -> bool:
-        """No batch is so long that its length needs the first of four bytes, no epoch is negative, no attribute that high."""
+        """Test what holds of every batch: the first length byte is 0, the epoch is not negative, no attribute
+        bit is that high.
+        """
         return (
             data[at + _LENGTH_AT] == 0
             and data[at + _EPOCH_AT] < 0x80

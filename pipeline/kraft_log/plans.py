@@ -1,13 +1,13 @@
 """Decoders, compiled from the tables of schemas on first use.
 
-For every record type and version one Python function is written out from the rows and compiled: neighbouring fields of fixed
-width become one `struct` read, lengths below 127 are read without a call, tagged fields are looked for only if there are any.
-There is no code for any single record type; a new row in the tables is all that a new field needs.
+For every record type and version one Python function is generated from the rows and compiled. Neighbouring fields of fixed width
+become one `struct` read, lengths below 127 are read without a call, and tagged fields cost nothing if there are none. There is no
+code for any single record type: a new field needs only a new row in the tables.
 
-A decoder takes a record's bytes and the position where the fields begin and gives (fields as a dict, position after them). It may
-raise IndexError or struct.error where the bytes end early and UnicodeDecodeError where a text is none: `decode_metadata` and
-`decode_control` turn them all into UndecodableRecord. Slices that reach beyond the end do not raise, but leave the position
-beyond it, which those two check.
+A decoder takes a record's bytes and the position of the fields, and returns (fields as a dict, position after them). It can raise
+IndexError or struct.error if the bytes end early, and UnicodeDecodeError for a text that is not UTF-8. `decode_metadata` and
+`decode_control` turn them all into UndecodableRecord. Slices beyond the end do not raise, but leave the position beyond the end,
+which those two check.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BAD_BYTES = (IndexError, struct.error, UnicodeDecodeError)
 
 
 class Plan(NamedTuple):
-    """How a record of one type and version is read."""
+    """The decoder for a record of one type and version."""
 
     name: str
     version: int
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 
 class _Writer:
-    """Writes one decoder's source and keeps the values that it refers to."""
+    """Writes one decoder's source and keeps the values that the source refers to."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -70,7 +70,7 @@ class _Writer:
         self.add(depth, f"{target} = data[p]", f"if {target} < 128:", "    p += 1", "else:", f"    {target}, p = varint(data, p)")
 
     def fixed(self, depth: int, fields: list[tuple[Field, str]]) -> None:
-        """Neighbours of fixed width, read at once."""
+        """Read neighbours of fixed width at once."""
         plan = struct.Struct(">" + "".join(field.kind.value for field, _ in fields))
         read = self.keep("read", plan.unpack_from)
         self.add(depth, f"{', '.join(target for _, target in fields)}, = {read}(data, p)", f"p += {plan.size}")
@@ -81,7 +81,7 @@ class _Writer:
                 self.add(depth, f"{target} = number({target})")
 
     def value(self, depth: int, field: Field, target: str, version: int) -> None:
-        """One field of any kind."""
+        """Read one field of any kind."""
         if field.array:
             self.array(depth, field, target, version)
         elif field.kind is Kind.STRUCT:
@@ -143,7 +143,7 @@ class _Writer:
         self.add(2, "if p != start + size:", "    raise wrong_tag_size(tag, size, p - start)")
 
     def result(self, fields: list[tuple[Field, str]]) -> None:
-        """The dict in the order of the rows; tagged fields only if they do not hold their defaults."""
+        """Return the dict in the order of the rows. Tagged fields appear only if they differ from their defaults."""
         first_tagged = next((index for index, (field, _) in enumerate(fields) if field.tag is not None), len(fields))
         items = ", ".join(f"{field.name!r}: {target}" for field, target in fields[:first_tagged])
         self.add(1, f"result = {{{items}}}")
@@ -164,7 +164,7 @@ def _default(field: Field) -> str:
 
 
 def compile_decoder(fields: tuple[Field, ...], version: int) -> Decoder:
-    """The decoder of a struct in one version."""
+    """Return the decoder of a struct in one version."""
     writer = _Writer()
     named = [(field, writer.name("f")) for field in fields_of(fields, version)]
     writer.add(0, "def decode_fields(data, p):")
@@ -177,7 +177,7 @@ def compile_decoder(fields: tuple[Field, ...], version: int) -> Decoder:
 
 
 class Plans:
-    """The decoders of a table, compiled as they are asked for."""
+    """The decoders of a table, compiled on demand."""
 
     def __init__(self, schemas: tuple[Schema, ...], noun: str) -> None:
         self._schemas = {schema.number: schema for schema in schemas}
@@ -185,7 +185,7 @@ class Plans:
         self._plans: dict[tuple[int, int], Plan] = {}
 
     def plan(self, number: int, version: int) -> Plan:
-        """UndecodableRecord if there is no such type or version."""
+        """Return the decoder for a type and version. UndecodableRecord for an unknown one."""
         plan = self._plans.get((number, version))
         if plan is None:
             schema = self._schemas.get(number)
@@ -202,11 +202,11 @@ class Plans:
 METADATA_PLANS = Plans(METADATA_RECORDS, "record type")
 CONTROL_PLANS = Plans(CONTROL_RECORDS, "control record type")
 _BY_FRAME: dict[bytes, Plan] = {}
-"""Plans by the three bytes of a frame whose numbers are below 128, which all that are known are."""
+"""Plans by the first three bytes of a frame with numbers below 128, as all known numbers are."""
 
 
 def decode_metadata(value: bytes) -> tuple[str, int, dict[str, Any]]:
-    """A data record's value: (type name, version, fields). UndecodableRecord."""
+    """Decode a data record's value into (type name, version, fields). UndecodableRecord."""
     plan, position = _BY_FRAME.get(value[:3]), 3
     try:
         if plan is None:
@@ -217,7 +217,7 @@ def decode_metadata(value: bytes) -> tuple[str, int, dict[str, Any]]:
 
 
 def decode_control(key: bytes, value: bytes) -> tuple[str, dict[str, object]]:
-    """A control record: (name, fields). UndecodableRecord."""
+    """Decode a control record into (name, fields). UndecodableRecord."""
     try:
         _, number = _CONTROL_KEY.unpack_from(key)
         (version,) = _CONTROL_VERSION.unpack_from(value)

@@ -1,4 +1,4 @@
-"""The parts of which compiled decoders are made: varints, texts, and the checks that name what is wrong."""
+"""Building blocks of compiled decoders: varints, texts, and the checks that name a fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def unsigned_varint(data: bytes, position: int, bits_max: int = _VARINT_BITS_MAX) -> tuple[int, int]:
-    """(value, position after it). UndecodableRecord if it does not end in time, IndexError if the data do."""
+    """Return (value, position after it). UndecodableRecord if it is too long, IndexError if the data end."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -30,31 +30,31 @@ def unsigned_varint(data: bytes, position: int, bits_max: int = _VARINT_BITS_MAX
 
 
 def signed_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """(zigzag value, position after it), up to 64 bits."""
+    """Return (zigzag value, position after it), up to 64 bits."""
     value, position = unsigned_varint(data, position, _VARLONG_BITS_MAX)
     return (value >> 1) ^ -(value & 1), position
 
 
 @lru_cache(maxsize=1 << 16)
 def uuid_text(raw: bytes) -> str:
-    """A uuid's 16 bytes as Kafka prints them: URL-safe base64 without padding."""
+    """Return a uuid's 16 bytes as Kafka prints them: URL-safe base64 without padding."""
     return binascii.b2a_base64(raw)[:22].translate(_URL_SAFE).decode()
 
 
 def bytes_text(raw: bytes) -> str:
-    """Bytes as base64."""
+    """Return bytes as base64."""
     return binascii.b2a_base64(raw, newline=False).decode()
 
 
 def json_float(value: float) -> float | str:
-    """What JSON has no number for, as a word."""
+    """Return a float, or a word if JSON has no number for it."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
 class _Int32Structs(dict[int, struct.Struct]):
-    """Reads N int32 at once; short lists, which is all that clusters hold, are compiled once."""
+    """Readers of N int32 at once. Short lists, the only ones in clusters, are compiled once."""
 
     def __missing__(self, count: int) -> struct.Struct:
         plan = struct.Struct(f">{count}i")

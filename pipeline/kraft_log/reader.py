@@ -1,14 +1,14 @@
 """Reads a segment or checkpoint of Kafka's `__cluster_metadata-0`, batch by batch.
 
-A file is a row of record batches of format v2. Each is taken if its header makes sense and its CRC-32C holds; its records are
-then decoded by the compiled plans. A record that cannot be decoded is kept as an `UndecodedRecord` among the others. Bytes that
-are no batch are reported as a `Damage`, and reading goes on at the next place where a whole batch with a good CRC stands; so
-batches and damages together cover the file without gap or overlap. If the bytes at the end are a batch that the file cuts short,
-or zeros, they are called torn: a segment that is being written, or whose node lost power, ends so.
+A file is a sequence of record batches of format v2. A batch is accepted if its header makes sense and its CRC-32C holds; the
+compiled plans then decode its records. A record that cannot be decoded is kept as an `UndecodedRecord` among the others. Other
+bytes are reported as a `Damage`, and reading continues at the next place where a whole batch with a good CRC begins. So batches
+and damages together cover the file without gap or overlap. A batch that is cut short by the end of the file, and zeros there, are
+called torn: a segment ends like that during a write or after a power cut.
 
-Kafka writes the metadata log without compression; a compressed batch is refused as a whole, and reading goes on behind it.
+Kafka writes the metadata log without compression. A compressed batch is refused as a whole, and reading continues after it.
 
-What is not checked: that offsets and epochs of batches follow each other, and that the file is the one that its name says.
+Not checked: that offsets and epochs of batches follow each other, and that the file has the offsets of its name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ RecordFrame = tuple[int, int, int, bytes, bytes]
 
 
 def read_file(path: Path) -> Iterator[Batch | Damage]:
-    """Everything in a file, in order, as long as it was when it was opened. A checkpoint without its footer is torn. OSError."""
+    """Yield everything in a file, in order, up to its length at the time of opening. A checkpoint without its footer is torn.
+    OSError.
+    """
     with path.open("rb", buffering=_BUFFER_BYTES) as file:
         size_bytes = os.fstat(file.fileno()).st_size
         entries = read_log(file, size_bytes)
@@ -48,7 +50,7 @@ def read_file(path: Path) -> Iterator[Batch | Damage]:
 
 
 def read_log(file: BinaryIO, size_bytes: int) -> Iterator[Batch | Damage]:
-    """The first `size_bytes` bytes of a seekable file."""
+    """Yield everything in the first `size_bytes` bytes of a seekable file."""
 
     def read(position: int, size: int) -> bytes:
         file.seek(position)
@@ -66,7 +68,7 @@ def _offsets(header: BatchHeader) -> str:
 
 
 def decode_batch(data: bytes, header: BatchHeader, position: int) -> Batch | Damage:
-    """A batch with a good CRC; `position` is where it stands in its file. A Damage if it is compressed."""
+    """Decode a batch with a good CRC at `position` in its file. A compressed batch is a Damage."""
     if header.attributes & CODEC_MASK:
         reason = f"offsets {_offsets(header)} are compressed with {header.codec}, which no metadata log of Kafka's is"
         return Damage(position, header.size_bytes, "compressed", reason)
@@ -99,8 +101,8 @@ def _data_records(data: bytes, header: BatchHeader) -> list[AnyRecord]:
 
 
 def record_values(data: bytes) -> Iterator[tuple[int, int, bytes] | UndecodedRecord]:
-    """The records of a data batch without decoding them: (offset, time in ms, value); one UndecodedRecord where the framing
-    breaks.
+    """Yield the records of a data batch without decoding them: (offset, time in ms, value), and one UndecodedRecord where the
+    framing breaks.
     """
     header = read_header(data)
     broken: list[AnyRecord] = []
@@ -132,10 +134,11 @@ def _undecoded(offset: int, timestamp_ms: int, raw: bytes, error: UndecodableRec
 
 
 def _frames(data: bytes, header: BatchHeader, records: list[AnyRecord]) -> Iterator[RecordFrame]:
-    """The records of a batch. Where the framing breaks, the rest is put into `records` as one that could not be decoded.
+    """Yield the records of a batch. If the framing breaks, the rest is appended to `records` as one record that could not be
+    decoded.
 
-    A controller's records all begin alike, so that they are recognised by their first bytes; whatever looks different takes the
-    long way, which alone says what is wrong.
+    A controller's records all begin alike and are recognized by their first bytes. Any other record takes the slow path, which
+    also names the fault.
     """
     position, end = HEADER_BYTES, len(data)
     offset_delta = -1
@@ -189,7 +192,9 @@ def _frames(data: bytes, header: BatchHeader, records: list[AnyRecord]) -> Itera
 
 @lru_cache(maxsize=1 << 14)
 def _usual_start(index: int) -> bytes:
-    """How a controller's record begins after its length: no attributes, the time of its batch, its index as offset, no key."""
+    """Return the usual beginning of a controller's record after its length: no attributes, the batch's time, its index as offset,
+    no key.
+    """
     out = bytearray(b"\x00\x00")
     delta = index << 1
     while delta > 0x7F:
@@ -199,7 +204,7 @@ def _usual_start(index: int) -> bytes:
 
 
 def _read_frame(data: bytes, start: int) -> tuple[RecordFrame, int]:
-    """Any record, and the position after it. UndecodableRecord, IndexError."""
+    """Return any record, and the position after it. UndecodableRecord, IndexError."""
     length, position = signed_varlong(data, start)
     stop = position + length
     if length < 0 or stop > len(data):

@@ -1,11 +1,11 @@
-"""How the schema of a record is written down: rows of fields, from which decoders are compiled.
+"""Schemas of records as rows of fields, from which decoders are compiled.
 
-The encoding is Kafka's generated one in its flexible form (KIP-482): numbers big-endian; lengths of strings, bytes and arrays as
-unsigned varint of length + 1, 0 meaning null; uuids as 16 bytes; every struct ends with its tagged fields, each with number and
-size, so that a reader skips those that it does not know.
+The encoding is that of Kafka's generated code in its flexible form (KIP-482): numbers are big-endian; lengths of strings, bytes
+and arrays are an unsigned varint of length + 1, with 0 for null; uuids are 16 bytes. Every struct ends with its tagged fields,
+each with number and size, so that a reader can skip unknown ones.
 
-What a decoder makes of a value is what Kafka's own JSON shows: uuids as 22 characters of URL-safe base64, bytes as base64,
-numbers as numbers, null as None; a tagged field that holds its default is left out.
+Decoded values have the form of Kafka's own JSON: uuids as 22 characters of URL-safe base64, bytes as base64, numbers as numbers,
+null as None. A tagged field with its default value is left out.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FIXED_KINDS = frozenset(Kind) - {Kind.STRING, Kind.BYTES, Kind.STRUCT}
 
 
 class Field(NamedTuple):
-    """One field. `since` is the first record version that has it. `default` says at which value a tagged field is left out; an
-    array without `nullable` is left out when it is empty.
+    """One field. `since` is the first record version with the field. A tagged field is left out at its `default`; an array
+    without `nullable` is left out when it is empty.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Field(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """One record type: versions 0 to `latest` have the fields whose `since` is not above the version."""
+    """One record type. Versions 0 to `latest` have the fields whose `since` is not above the version."""
 
     number: int
     name: str
@@ -58,5 +58,5 @@ class Schema(NamedTuple):
 
 
 def fields_of(fields: tuple[Field, ...], version: int) -> tuple[Field, ...]:
-    """The fields of a version, in the order in which they are shown; tagged ones stand on the wire after all others."""
+    """Return the fields of a version, in the order in which they are shown. On the wire, tagged fields follow all others."""
     return tuple(field for field in fields if field.since <= version)

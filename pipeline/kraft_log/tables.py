@@ -1,6 +1,5 @@
-"""The record types of Kafka's metadata log up to 4.3, and the control records of KRaft: one row per field.
-
-Numbers 6, 13 and 16 were never released. A version here is one that a released Kafka has written or reads.
+"""The record types of Kafka's metadata log up to 4.3, and the control records of KRaft: one row per field. Numbers 6, 13 and 16
+were never released. A version here is one that a released Kafka has written or reads.
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ METADATA_RECORDS = (
     ),
     Schema(28, "CLEAR_ELR_RECORD", 0, (Field("topicName", Kind.STRING),)),
 )
-"""What stands in data batches, by the number in the frame."""
+"""Records of data batches, by the number in the frame."""
 
 _VOTER = (Field("voterId", Kind.INT32), Field("voterDirectoryId", Kind.UUID, since=1))
 
@@ -235,4 +234,4 @@ CONTROL_RECORDS = (
         ),
     ),
 )
-"""What stands in control batches, by the number in the key; the value's first field is its version."""
+"""Records of control batches, by the number in the key. The value's first field is its version."""

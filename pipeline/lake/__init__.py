@@ -1,1 +1,1 @@
-"""The lake: Parquet below one URI, in ranges of offsets, of which only those count that a manifest has committed."""
+"""The lake: Parquet below one URI, in ranges of offsets. Only ranges that a manifest has committed count."""

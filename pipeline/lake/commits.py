@@ -1,19 +1,19 @@
-"""What of a lake counts: the files that manifests have committed, and nothing else.
+"""Committed files of a lake: only the files that manifests name count.
 
 The unit of work is a range of offsets [lo, hi) of one table. Its files are written into `LAYER/TABLE/range=LO-HI/`, each under a
-name that never existed; then one manifest, `_commits/LAYER.TABLE/N.json`, names them, and from that moment they count. A manifest
-appears whole or not at all. So a process that is killed at any moment leaves either the range as it was, or the range as it is
-now; files that no manifest names are garbage, which `vacuum` removes. Nothing that is committed is ever written again: doing a
-range again writes new files and a new manifest, which replaces those of the same range, and of all ranges within it. A range that
-overlaps another in part is refused, because rows would count twice.
+new name. Then one manifest, `_commits/LAYER.TABLE/N.json`, names them, and from that moment they count. A manifest appears whole
+or not at all. So a process that is killed at any moment leaves either the old range or the new one. Files that no manifest names
+are garbage, which `vacuum` removes. Committed files are never overwritten: repeating a range writes new files and a new manifest,
+which replaces the manifests of the same range and of all ranges within it. A range that overlaps another in part is refused,
+because rows would count twice.
 
-`inputs` of a manifest say which manifest of which table its rows were made of, so that a range whose input was done again is
-known to be stale.
+`inputs` of a manifest name the manifests of other tables from which its rows were made, so that a range whose input was repeated
+is known to be stale.
 
-On a disk of this machine files are synced before the manifest that names them, and that before it gets its name: a manifest that
-is there after a power cut is whole, and so is what it names.
+On a disk of this machine, files are synced before the manifest that names them, and the manifest before it gets its name. So
+after a power cut every existing manifest is whole, and so are its files.
 
-One process writes at a time (`lock.py`); readers need no lock: files of replaced manifests stay until `vacuum`.
+One process writes at a time (`lock.py`). Readers need no lock: files of replaced manifests stay until `vacuum`.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 COMMITS = "_commits"
 SCHEMA_VERSION = 1
 CONTENT, CHANGED = "content", "changed"
-"""Details of a manifest that stands for others: the oldest number among them, and the newest of those of them that gave the table
-other rows. The latter also of one that has no rows, where there were some.
+"""Details of a manifest that stands for several: the oldest number among them, and the newest of those that gave the table other
+rows. A manifest that removed all rows has the latter, too.
 """
 OFFSET_DIGITS = 20
 _HIDDEN = ("_", ".")
 
 Write = Callable[[str], None]
-"""Writes Parquet files into the directory with this URI (Spark's spelling), beside what stands there."""
+"""Writes Parquet files into the directory with this URI (Spark's spelling), beside its other files."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A Parquet file of a table; `path` is relative to the lake."""
+    """A Parquet file of a table. `path` is relative to the lake."""
 
     path: str
     rows: int
@@ -61,7 +61,7 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One commit. `number` counts per table from 1; `details` are what the command that wrote it wants to remember."""
+    """One commit. `number` counts per table from 1. `details` are notes of the command that wrote it."""
 
     number: int
     table: str
@@ -76,17 +76,17 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> int:
-        """The number of the commit that brought its rows, the oldest if they were put together."""
+        """The number of the commit that brought its rows, the oldest one if several were compacted."""
         return int(self.details.get(CONTENT, self.number))
 
     @property
     def changed(self) -> int:
-        """The number of the newest of those commits that gave the table other rows."""
+        """The number of the newest of these commits that gave the table other rows."""
         return int(self.details.get(CHANGED, self.number))
 
     @property
     def has_changed(self) -> bool:
-        """Whether the table has other rows by it."""
+        """True if the commit gave the table other rows."""
         return bool(self.rows) or CHANGED in self.details
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Removed(NamedTuple):
-    """What `vacuum` took away."""
+    """The result of `vacuum`."""
 
     files: int
     size_bytes: int
@@ -102,11 +102,11 @@ class Removed(NamedTuple):
 
 
 class RangeOverlap(WrongUse):
-    """A range that is neither apart from the committed ones nor covers them whole."""
+    """A range that overlaps a committed range in part."""
 
 
 def active(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Those that count after all of these were committed, by range."""
+    """Return the manifests that count after all of these were committed, by range."""
     found: list[Manifest] = []
     for manifest in sorted(manifests, key=lambda each: each.number):
         _replace(found, manifest)
@@ -114,7 +114,7 @@ def active(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def _replace(found: list[Manifest], manifest: Manifest) -> list[Manifest]:
-    """Puts a newer manifest among those that count; those that no longer do. Most stand behind all others."""
+    """Insert a newer manifest among those that count, and return the replaced ones. Most new ranges follow all others."""
     if not found or manifest.lo >= found[-1].hi:
         replaced = []
     else:
@@ -130,37 +130,37 @@ def range_name(lo: int, hi: int) -> str:
 
 
 def table_path(table: str) -> str:
-    """Where a table's ranges stand in the lake."""
+    """Return the path of a table's ranges in the lake."""
     return table.replace(".", "/", 1)
 
 
 class Lake:
-    """A lake by its URI. It need not exist yet; the first commit makes it."""
+    """A lake by its URI. It need not exist yet; the first commit creates it."""
 
     def __init__(self, place: str) -> None:
         self.uri = uris.normalised(place)
         self._system, self._root = uris.file_system(self.uri)
         self._is_held = False
         self._manifests: dict[str, tuple[tuple[int, int | None], Manifest]] = {}
-        """Those that were read, by path, with their file's size and time: none is ever written again."""
+        """Manifests that were read, by path, with the size and time of their file: none is ever written again."""
 
     def __repr__(self) -> str:
         return f"the lake {self.place()}"
 
     def place(self) -> str:
-        """As people write it."""
+        """Return the lake's place as people write it."""
         return uris.shown(self.uri)
 
     def exists(self) -> bool:
-        """Whether anything was ever committed."""
+        """Return whether anything was ever committed."""
         return bool(self._list(COMMITS))
 
     def tables(self) -> list[str]:
-        """The tables that have a manifest."""
+        """Return the tables that have a manifest."""
         return sorted({path.split("/")[1] for path, _ in self._list(COMMITS)})
 
     def manifests(self, table: str) -> list[Manifest]:
-        """All of a table's, oldest first. NoSuchTable; CorruptInput for one that cannot be read."""
+        """Return all manifests of a table, oldest first. NoSuchTable; CorruptInput for a manifest that cannot be read."""
         arrow_schema(table)
         while True:
             try:
@@ -188,27 +188,27 @@ class Lake:
             return decode_json(data, Manifest)
         except BadJson as error:
             where = uris.joined(uris.shown(self.uri), path[len(self._root) + 1 :])
-            raise CorruptInput(f"{where} is no manifest: {error}; restore it, or remove it to lose what it committed") from None
+            raise CorruptInput(f"{where} is not a manifest: {error}; restore it, or remove it and lose its commit") from None
 
     def active(self, table: str, as_of: int | None = None) -> list[Manifest]:
-        """The manifests that count, by range; `as_of` a manifest's number, counted those up to it only."""
+        """Return the manifests that count, by range. `as_of` is the number of the last manifest to consider."""
         return active(each for each in self.manifests(table) if as_of is None or each.number <= as_of)
 
     def latest(self, table: str) -> int:
-        """The number of the newest manifest, 0 if there is none."""
+        """Return the number of the newest manifest, or 0."""
         manifests = self.manifests(table)
         return manifests[-1].number if manifests else 0
 
     def changed(self, table: str) -> int:
-        """The number of the newest manifest that gave the table other rows, 0 if it never had any."""
+        """Return the number of the newest manifest that gave the table other rows, or 0 if it never had any."""
         return max((each.changed for each in self.manifests(table) if each.has_changed), default=0)
 
     def files(self, table: str) -> list[str]:
-        """URIs of the files that count."""
+        """Return the URIs of the files that count."""
         return [uris.joined(self.uri, data_file.path) for manifest in self.active(table) for data_file in manifest.files]
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """A table as Spark sees it; one without files is empty and has its columns."""
+        """Return a table as Spark sees it. A table without files is empty and has its columns."""
         schema = spark_schema(table)
         files = [uris.for_spark(uri) for uri in self.files(table)]
         if not files:
@@ -218,17 +218,17 @@ class Lake:
         return spark.read.schema(schema).parquet(*files)
 
     def arrow(self, table: str, columns: list[str] | None = None, as_of: int | None = None) -> pa.Table:
-        """A table without Spark."""
+        """Return a table without Spark."""
         return self.arrow_of_files(table, (each for manifest in self.active(table, as_of) for each in manifest.files), columns)
 
     def arrow_of(self, manifest: Manifest, columns: list[str] | None = None) -> pa.Table:
-        """The rows of one commit, without Spark."""
+        """Return the rows of one commit without Spark."""
         return self.arrow_of_files(manifest.table, manifest.files, columns)
 
     def arrow_of_files(
         self, table: str, files: Iterable[DataFile], columns: list[str] | None = None, where: Expression | None = None
     ) -> pa.Table:
-        """The rows of files of a table, committed or not, without Spark; of those, only the ones that `where` holds for."""
+        """Return the rows of files of a table, committed or not, without Spark; with `where`, only the matching rows."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -252,7 +252,7 @@ class Lake:
         inputs: Mapping[str, int] = {},
         details: Mapping[str, str] = {},
     ) -> Manifest:
-        """Writes the range [lo, hi) of a table and commits it. The caller holds `writing()`. RangeOverlap."""
+        """Write the range [lo, hi) of a table and commit it. The caller holds `writing()`. RangeOverlap."""
         self.check_range(table, lo, hi)
         relative = self.directory(table, lo, hi)
         before = {path for path, _ in self._data_files(relative)}
@@ -261,7 +261,7 @@ class Lake:
         return self.commit_parts(table, lo, hi, files, inputs=inputs, details=details)
 
     def directory(self, table: str, lo: int, hi: int) -> str:
-        """Where the files of a range stand, relative to the lake."""
+        """Return the directory of a range's files, relative to the lake."""
         return f"{table_path(table)}/{range_name(lo, hi)}"
 
     def commit_parts(
@@ -274,7 +274,7 @@ class Lake:
         inputs: Mapping[str, int] = {},
         details: Mapping[str, str] = {},
     ) -> Manifest:
-        """Commits files that were written into `directory`; without any, a range that has no rows. The caller holds `writing()`.
+        """Commit files that were written into `directory`; without files, a range without rows. The caller holds `writing()`.
         RangeOverlap.
         """
         self.check_range(table, lo, hi)
@@ -300,11 +300,11 @@ class Lake:
         return manifest
 
     def _within(self, table: str, lo: int, hi: int) -> list[Manifest]:
-        """What a commit of [lo, hi) replaces."""
+        """Return the manifests that a commit of [lo, hi) replaces."""
         return [each for each in self.active(table) if lo <= each.lo and each.hi <= hi]
 
     def discard(self, files: Iterable[DataFile]) -> None:
-        """Removes files that were written and shall not be committed."""
+        """Remove written files that will not be committed."""
         for each in files:
             self._system.delete_file(f"{self._root}/{each.path}")
 
@@ -318,7 +318,7 @@ class Lake:
         inputs: Mapping[str, int] = {},
         details: Mapping[str, str] = {},
     ) -> Manifest:
-        """Commits rows that are in memory, without Spark. The caller holds `writing()`."""
+        """Commit rows in memory, without Spark. The caller holds `writing()`."""
         from pyarrow import parquet
 
         def write(directory: str) -> None:
@@ -330,9 +330,9 @@ class Lake:
         return self.commit(table, lo, hi, write, inputs=inputs, details=details)
 
     def check_range(self, table: str, lo: int, hi: int) -> None:
-        """RangeOverlap if [lo, hi) could not be committed, WrongUse if it is empty."""
+        """Raise RangeOverlap if [lo, hi) could not be committed, WrongUse if it is empty."""
         if not 0 <= lo < hi:
-            raise WrongUse(f"[{lo}, {hi}) is no range of offsets; the first must be at least 0 and below the second")
+            raise WrongUse(f"[{lo}, {hi}) is not a range of offsets; the first must be at least 0 and below the second")
         for each in self.active(table):
             if lo < each.hi and each.lo < hi and not (lo <= each.lo and each.hi <= hi):
                 raise RangeOverlap(
@@ -342,7 +342,7 @@ class Lake:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Holds the lake for this process alone; within, it may be asked for again. LakeLocked says who has it."""
+        """Hold the lake for this process alone; nested calls are allowed. LakeLocked names the other holder."""
         if self._is_held:
             yield
             return
@@ -354,8 +354,8 @@ class Lake:
                 self._is_held = False
 
     def vacuum(self, keep: int = 1) -> Removed:
-        """Removes what the last `keep` states of each table do not use: replaced files, manifests, and what killed writers left.
-        Takes the lock, if there is anything at all.
+        """Remove the files that the last `keep` states of each table do not use: replaced files, manifests, and leftovers of
+        killed writers. Takes the lock, unless the lake does not exist.
         """
         from pyarrow.fs import FileType
 
@@ -382,7 +382,7 @@ class Lake:
         return Removed(files, size_bytes, gone)
 
     def _remove_empty(self, relative: str) -> None:
-        """Directories in which nothing is left, the deepest first."""
+        """Remove empty directories, the deepest first."""
         from pyarrow.fs import FileSelector, FileType
 
         found = self._system.get_file_info(FileSelector(f"{self._root}/{relative}", recursive=True, allow_not_found=True))
@@ -399,7 +399,7 @@ class Lake:
         return rows
 
     def _data_files(self, relative: str) -> list[tuple[str, int]]:
-        """Parquet files in a range's directory: (path relative to the lake, size)."""
+        """Return Parquet files in a range's directory: (path relative to the lake, size)."""
         depth = relative.count("/") + 1
         return [
             (path, size)
@@ -418,7 +418,7 @@ class Lake:
         return [info for info in found if info.type == FileType.File]
 
     def publish(self, relative: str, data: bytes) -> None:
-        """A file that appears whole or not at all."""
+        """Write a file that appears whole or not at all."""
         path = f"{self._root}/{relative}"
         directory, _, name = path.rpartition("/")
         self._system.create_dir(directory)
@@ -432,7 +432,7 @@ class Lake:
         self._sync(relative)
 
     def _sync(self, *relative: str) -> None:
-        """Files, and the directories in which their names stand; other stores than disks of this machine do that themselves."""
+        """Sync files and their directories on a disk of this machine. Other stores do that themselves."""
         if not uris.is_of_this_machine(self.uri):
             return
         root = uris.local_path(self.uri)
@@ -447,7 +447,7 @@ class Lake:
 
 
 def _columns(schema: str) -> Iterator[tuple[str, str]]:
-    """(name, type) of a schema text of Spark's."""
+    """Yield (name, type) of a schema text of Spark's."""
     for column in schema.split(", "):
         name, _, kind = column.partition(" ")
         yield name, kind

@@ -1,13 +1,13 @@
-"""Small ranges put together.
+"""Compaction of small ranges.
 
-Who follows a log commits a range every few seconds, and every reader opens every file. So ranges that lie side by side are put
-together, as many at a time as make one of the next tier: a lake that was followed for a year has some dozens of ranges per table,
-and each row was written once per tier. Ranges of some size stay as they are.
+A follower of a log commits a range every few seconds, and every reader opens every file. So neighbouring ranges are merged, as
+many at a time as make one range of the next tier. After a year of following, a lake has some dozens of ranges per table, and each
+row was written once per tier. Large ranges stay as they are.
 
-What is put together has the rows that its ranges had. It is one commit like any other, which replaces them: whatever kills it,
-the table is as it was before or as it is after, and both read the same. Its manifest says which were the oldest of those that it
-stands for and the newest that had rows (`Manifest.content`, `Manifest.changed`). Whoever puts ranges together has built all that
-is made of them, so that nothing counts as made of other rows than before, whether its own ranges were put together or not.
+A merged range has the rows of its ranges. It is a commit like any other, which replaces them: if it is killed, the table is in
+the state before or after, and both read the same. Its manifest records the oldest merged manifest and the newest one with other
+rows (`Manifest.content`, `Manifest.changed`). The caller has built everything that is made of these tables, so a merge never
+makes a table count as stale, whether the table's own ranges were merged or not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ TIER = "tier"
 
 
 def compact(lake: Lake, tables: Iterable[str]) -> int:
-    """How many ranges were made of small ones. The caller holds `writing()`, and has built all that is made of these tables."""
+    """Merge small ranges, and return the number of merged ranges. The caller holds `writing()`, and has built everything that is
+    made of these tables.
+    """
     made = 0
     for table in tables:
         while due := _due(lake.active(table)):
@@ -33,7 +35,7 @@ def compact(lake: Lake, tables: Iterable[str]) -> int:
 
 
 def _due(manifests: Iterable[Manifest]) -> Sequence[Manifest]:
-    """The first so many that can be one, none if there are fewer."""
+    """Return the first ranges that can be merged, or none if there are too few."""
     run: list[Manifest] = []
     for each in manifests:
         if run and not (run[-1].hi == each.lo and _kind(run[-1]) == _kind(each)):
@@ -48,7 +50,7 @@ def _due(manifests: Iterable[Manifest]) -> Sequence[Manifest]:
 
 
 def _kind(manifest: Manifest) -> tuple[object, ...]:
-    """Only ranges that are alike in all this are put together: what their details say is then true of the whole."""
+    """Return the properties in which ranges must agree to be merged, so that their details are true of the whole."""
     details = {name: value for name, value in manifest.details.items() if name not in (CONTENT, CHANGED, "batch_id")}
     return manifest.schema_version, "batch_id" in manifest.details, tuple(sorted(({TIER: "0"} | details).items()))
 

@@ -1,8 +1,8 @@
 """One writer per lake at a time.
 
-In a directory of this machine the lock is an `flock` of the file `_lock`: the system gives it back when its holder ends,
-however it ends, so a lock is never stale. What stands in the file says who holds it. Other stores have no such lock; there the
-file itself is the lock, and one that was left behind must be removed by hand.
+In a directory of this machine the lock is an `flock` of the file `_lock`. The system releases it when its holder ends, for
+whatever reason, so a lock is never stale. The file names the holder. Other stores have no such lock; there the file itself is the
+lock, and a leftover one must be removed by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCK_NAME = "_lock"
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who writes a lake."""
+    """The process that writes a lake."""
 
     pid: int
     host: str
@@ -51,11 +51,11 @@ def _holder(data: bytes) -> str:
     try:
         return str(decode_json(data, Holder))
     except BadJson:
-        return "a process that did not say who it is"
+        return "an unknown process"
 
 
 def writing(uri: str) -> AbstractContextManager[None]:
-    """Holds the lake's lock. LakeLocked says who has it."""
+    """Hold the lake's lock. LakeLocked names the holder."""
     return _hold_local(uri) if uris.is_of_this_machine(uri) else _hold_remote(uri)
 
 

@@ -1,13 +1,13 @@
 """Files that Spark's tasks write themselves.
 
-A task's rows exist as Arrow batches in a Python worker. To have Spark write them, every row would go through a socket into the
-JVM and be encoded there one by one, which costs more than all else that is done with it. So the task writes a file per table
-itself, under a name that never existed, and only says what it wrote: one row of `PARTS` per file, and one with what else it has
-to tell. The driver then commits the files that it was told of (`Lake.commit_parts`).
+A task's rows are Arrow batches in a Python worker. If Spark wrote them, every row would go through a socket into the JVM and be
+encoded there one by one, which costs more than everything else. So the task writes one file per table itself, under a new name,
+and returns only descriptions: one row of `PARTS` per file, and one with its notes. The driver then commits these files
+(`Lake.commit_parts`).
 
-Nothing depends on a task being run once. One that fails and is tried again writes other files, and those of the first attempt are
-named by no manifest: they are garbage, like what killed runs leave. The size of a file is bounded by its task's rows, the memory
-of a task by a row group of each of its tables.
+A task can run more than once. A failed task that is repeated writes other files, and no manifest names the files of the first
+attempt: they are garbage, like the leftovers of killed runs. A file's size is bounded by its task's rows, a task's memory by one
+row group of each of its tables.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _PARTS_SCHEMA = arrow_of(PARTS)
 GROUP_ROWS_MAX = 1 << 19
 GROUP_BYTES_MAX = 48 << 20
 _DIFFERENT = frozenset({"payload", "raw", "reassignment_id"})
-"""Columns of which hardly two values are alike, as of offsets and times: a dictionary of them would be made in vain."""
+"""Columns with hardly two equal values, as offsets and times: a dictionary of them would be wasted."""
 
 
 class Written(NamedTuple):
-    """What the tasks of a job wrote, by table, and their notes."""
+    """Files that the tasks of a job wrote, by table, and their notes."""
 
     files: dict[str, list[DataFile]]
     notes: list[Any]
@@ -75,7 +75,7 @@ class _Part:
         return DataFile(self.path, self.rows, self._system.get_file_info(f"{self._root}/{self.path}").size)
 
     def abandon(self) -> None:
-        """Removes what was written, as far as that works: it is no table's."""
+        """Remove what was written, if possible: it belongs to no table."""
         with contextlib.suppress(OSError):
             if self._writer is not None:
                 self._writer.close()
@@ -107,8 +107,8 @@ class _Part:
 
 
 class TaskFiles:
-    """The files of one task: one of each table that has a directory, and any rows. For a `with`, in which they are written; a
-    task that fails leaves none.
+    """The files of one task: one for each table that has a directory and rows. A context manager; a task that fails leaves no
+    files.
     """
 
     def __init__(self, uri: str, directories: Mapping[str, str]) -> None:
@@ -125,7 +125,7 @@ class TaskFiles:
                 part.abandon()
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
-        """Rows of a table. Those of a table without a directory are not wanted."""
+        """Add rows of a table. Rows of a table without a directory are dropped."""
         directory = self._directories.get(table)
         if directory is None or not batch.num_rows:
             return
@@ -139,7 +139,7 @@ class TaskFiles:
             self.add(table, batch)
 
     def report(self) -> Iterator[pa.RecordBatch]:
-        """Ends all files. Rows of `PARTS`."""
+        """Finish all files. Yields rows of `PARTS`."""
         closed = {table: part.close() for table, part in self._parts.items()}
         rows: list[dict[str, object]] = [
             {"table": table, "path": file.path, "rows": file.rows, "size_bytes": file.size_bytes}
@@ -151,7 +151,7 @@ class TaskFiles:
 
 
 def written(job: DataFrame | Iterable[pa.RecordBatch]) -> Written:
-    """Runs a job whose rows are `PARTS`, here or in Spark."""
+    """Run a job whose rows are `PARTS`, here or in Spark."""
     found = job.toArrow().to_batches() if hasattr(job, "toArrow") else job
     files: dict[str, list[DataFile]] = {}
     notes = []

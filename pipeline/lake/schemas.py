@@ -1,16 +1,16 @@
-"""Every table of the lake: its columns, in order.
+"""Every table of the lake with its columns, in order.
 
-A table is written down once, as Spark's own schema text; the Arrow schema is made of it, so that the two cannot differ. Every
-column may be null, as far as Spark and Parquet are concerned; which ones never are is said beside the tables. All times are
-milliseconds since 1970 (UTC), broker and controller ids ints, uuids Kafka's 22 characters, sizes bytes.
+A table is declared once, as Spark's own schema text, from which the Arrow schema is made, so that the two cannot differ. For
+Spark and Parquet every column can be null; the text after the tables names the columns that never are. All times are milliseconds
+since 1970 (UTC), broker and controller ids ints, uuids Kafka's 22 characters, sizes bytes.
 
-Layers: *bronze* holds the logs as they were found, one row per batch; *silver* what their records say, one table per kind of
-record; *gold* what follows from it.
+Layers: *bronze* holds the logs unchanged, one row per batch; *silver* holds their records, one table per kind of record; *gold*
+holds conclusions.
 
-Conventions of the silver tables. `offset` is the record's offset in the log; what stands in a snapshot that ends before offset N
-has offset N - 1, the last that the snapshot reflects (-1 for the checkpoint that formatting writes). `idx_in_batch` orders
-records of equal offset: the place in the batch, or in the whole snapshot. In change records null means *unchanged*, an empty
-list *cleared*. `leader` -1 is no leader.
+Conventions of the silver tables. `offset` is the record's offset in the log. A record in a snapshot that ends before offset N has
+offset N - 1, the last one that the snapshot reflects (-1 for the checkpoint that formatting writes). `idx_in_batch` orders
+records of equal offset: the place in the batch, or in the whole snapshot. In change records null means *unchanged*, an empty list
+*cleared*. `leader` -1 means no leader.
 """
 
 from __future__ import annotations
@@ -95,12 +95,11 @@ Values: bronze `status` is `ok` in batches, and `bad_magic`, `bad_crc`, `bad_len
 `missing_segment`, its offsets are [from, to); `format` is `kraftlab` or `kafka`; `payload` is the whole batch, header included.
 Silver `kind` is `log` or `snapshot` (in partition_changes `create`, `change` or `snapshot`; in other_records also `control`);
 `op` of topics is `create` or `delete`, of brokers `register`, `change` or `unregister`; `error` of other_records is null for
-types that are known. `original` and `target` of partition_changes are the sets of the running reassignment, which records of
-`kraftlab` carry and Kafka's do not (always null). Never null in silver: offset, ts_ms, idx_in_batch, kind, and the key of what
-the row is about.
-Gold: offsets of leader_epochs and log_divergence are [start, end); the arrays of log_divergence are parallel, its `epoch` is null
-if the logs have different ones, its `class` is `log_matching` (one epoch, other bytes: it must never be) or `tail` (a deposed
-leader's batches that were not truncated yet).
+known types. `original` and `target` of partition_changes are the sets of the running reassignment, which records of `kraftlab`
+carry and Kafka's do not (always null). Never null in silver: offset, ts_ms, idx_in_batch, kind, and the key of the row's subject.
+Gold: offsets of leader_epochs and log_divergence are [start, end); the arrays of log_divergence are parallel; its `epoch` is null
+if the logs have different ones; its `class` is `log_matching` (one epoch, different bytes, which must never happen) or `tail` (a
+deposed leader's batches that were not truncated yet).
 """
 
 _SCALARS = {
@@ -122,7 +121,7 @@ def _arrow_type(text: str) -> pa.DataType:
 
 
 def arrow_of(text: str) -> pa.Schema:
-    """The Arrow schema of a schema text of Spark's, as far as the lake needs types."""
+    """Return the Arrow schema of a schema text of Spark's, with the types that the lake needs."""
     columns = (column.split() for column in text.split(","))
     return pa.schema([pa.field(name, _arrow_type(kind)) for name, kind in columns])
 
@@ -132,18 +131,18 @@ ARROW_SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType({table: arrow_of(text)
 
 
 class NoSuchTable(KeyError):
-    """A name that is no table of the lake."""
+    """An unknown table name."""
 
     def __init__(self, table: str) -> None:
         super().__init__(table)
         self.table = table
 
     def __str__(self) -> str:
-        return f"{self.table!r} is no table; known are {', '.join(SPARK_SCHEMAS)}"
+        return f"{self.table!r} is not a table; known are {', '.join(SPARK_SCHEMAS)}"
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """The columns of a table such as `silver.topics`. NoSuchTable."""
+    """Return the columns of a table such as `silver.topics`. NoSuchTable."""
     try:
         return ARROW_SCHEMAS[table]
     except KeyError:
@@ -151,21 +150,21 @@ def arrow_schema(table: str) -> pa.Schema:
 
 
 def batch_of_rows(table: str, rows: Iterable[tuple[object, ...]]) -> pa.RecordBatch:
-    """Rows of a table as an Arrow batch; values beyond the table's columns are left out."""
+    """Return rows of a table as an Arrow batch. Values beyond the table's columns are dropped."""
     schema = arrow_schema(table)
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return batch_of_columns(table, dict(zip(schema.names, columns, strict=False)))
 
 
 def batch_of_columns(table: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Columns of a table, by name, as an Arrow batch."""
+    """Return columns of a table, by name, as an Arrow batch."""
     schema = arrow_schema(table)
     arrays = [value if isinstance(value := columns[field.name], pa.Array) else pa.array(value, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def spark_schema(table: str) -> str:
-    """The same as Spark's schema text, for `DataFrameReader.schema`, `mapInArrow` and `createDataFrame`. NoSuchTable."""
+    """Return Spark's schema text, for `DataFrameReader.schema`, `mapInArrow` and `createDataFrame`. NoSuchTable."""
     try:
         return " ".join(SPARK_SCHEMAS[table].split())
     except KeyError:
@@ -173,5 +172,5 @@ def spark_schema(table: str) -> str:
 
 
 def tables(layer: str) -> tuple[str, ...]:
-    """The tables of a layer, in the order in which they are built."""
+    """Return the tables of a layer, in the order in which they are built."""
     return tuple(table for table in SPARK_SCHEMAS if table.startswith(f"{layer}."))

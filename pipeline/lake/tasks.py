@@ -1,4 +1,4 @@
-"""Tasks that run in Spark's Python workers and get everything they need by their number: no rows are sent to them."""
+"""Tasks that run in Spark's Python workers and get everything by their number: no rows are sent to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def without_gc() -> Iterator[None]:
 
 
 def of_spark(spark: SparkSession, count: int, task: Task, schema: str) -> DataFrame:
-    """A job of so many tasks, numbered from 0, with the rows that they give. `task` is sent to the workers."""
+    """Return a job of `count` tasks, numbered from 0, whose rows are those of the tasks. `task` is sent to the workers."""
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Arrow's own allocator gives memory back to the system at once, and every next column faults its pages in again.

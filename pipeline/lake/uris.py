@@ -1,8 +1,7 @@
-"""One spelling of places for people, one for Arrow's file systems, one for Spark.
+"""Places in three spellings: for people, for Arrow's file systems, and for Spark.
 
-People give paths or URIs. Workers read logs through `pyarrow.fs`, which says `s3://`; Spark writes Parquet through Hadoop, which
-says `s3a://`. A path of this machine means nothing to workers on others, where each would silently read and write a disk of its
-own: it is refused unless the master is local.
+People give paths or URIs. Workers read logs through `pyarrow.fs`, which uses `s3://`; Spark writes Parquet through Hadoop, which
+uses `s3a://`. A path of this machine means another disk on each worker elsewhere, so it is refused unless the master is local.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ if TYPE_CHECKING:
 _FOR_ARROW = {"s3a": "s3", "s3n": "s3"}
 _FOR_SPARK = {"s3": "s3a", "s3n": "s3a"}
 OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
-"""Arrow's names of file systems where a file appears whole when its writing ends, and nothing can be renamed."""
+"""Arrow's names of file systems in which a file appears whole at the end of its writing, and nothing can be renamed."""
 
 
 def normalised(place: str | Path) -> str:
-    """A URI: paths become `file:///…`, Hadoop's names of S3 become `s3://`, a slash at the end goes. WrongUse if it is empty."""
+    """Return a URI: paths become `file:///…`, Hadoop's names of S3 become `s3://`, a slash at the end is removed. WrongUse if it
+    is empty.
+    """
     text = str(place)
     scheme, separator, rest = text.partition("://")
     if separator:
@@ -32,13 +33,13 @@ def normalised(place: str | Path) -> str:
             return f"file://{quote(unquote(urlsplit(text).path)).rstrip('/') or '/'}"
         return f"{_FOR_ARROW.get(scheme, scheme)}://{rest.rstrip('/')}"
     if not text:
-        raise WrongUse("an empty path is no place; give a directory or a URI such as s3://bucket/lake")
+        raise WrongUse("an empty path is not a place; give a directory or a URI such as s3://bucket/lake")
     path = text.removeprefix("file:") if text.startswith("file:/") else text
     return f"file://{quote(str(Path(path).expanduser().absolute()))}"
 
 
 def for_spark(uri: str) -> str:
-    """What Spark's readers and writers are given; Hadoop takes no escapes in paths."""
+    """Return the spelling for Spark's readers and writers. Hadoop does not accept escapes in paths."""
     if is_of_this_machine(uri):
         return f"file://{local_path(uri)}"
     scheme, _, rest = uri.partition("://")
@@ -50,27 +51,27 @@ def is_of_this_machine(uri: str) -> bool:
 
 
 def local_path(uri: str) -> Path:
-    """The path of a `file://` URI."""
+    """Return the path of a `file://` URI."""
     return Path(unquote(urlsplit(uri).path))
 
 
 def joined(uri: str, *names: str) -> str:
-    """A place below another."""
+    """Return a place below another."""
     return "/".join((uri.rstrip("/"), *names))
 
 
 def name_of(uri: str) -> str:
-    """The last part."""
+    """Return the last part."""
     return unquote(uri.rstrip("/").rpartition("/")[2])
 
 
 def shown(uri: str) -> str:
-    """As people wrote it: files of this machine as paths."""
+    """Return the spelling for people: files of this machine as paths."""
     return str(local_path(uri)) if is_of_this_machine(uri) else uri
 
 
 def file_system(uri: str) -> tuple[FileSystem, str]:
-    """Arrow's file system and the path in it. WrongUse for a scheme that Arrow does not know."""
+    """Return Arrow's file system and the path in it. WrongUse for a scheme that Arrow does not know."""
     from pyarrow import ArrowInvalid, fs
 
     if is_of_this_machine(uri):
@@ -78,12 +79,12 @@ def file_system(uri: str) -> tuple[FileSystem, str]:
     try:
         found: tuple[FileSystem, str] = fs.FileSystem.from_uri(uri)
     except ArrowInvalid as error:
-        raise WrongUse(f"{uri} is no place that can be read: {error}; known are paths, s3://, gs:// and hdfs://") from None
+        raise WrongUse(f"{uri} cannot be read: {error}; known are paths, s3://, gs:// and hdfs://") from None
     return found
 
 
 def check_reach(uri: str, master: Master) -> None:
-    """WrongUse if workers of this master would each see a disk of their own there."""
+    """Raise WrongUse if each worker of this master would see a disk of its own there."""
     if is_of_this_machine(uri) and not master.shares_files:
         raise WrongUse(
             f"{shown(uri)} is on this machine's disk, which workers of {master.url} do not share; give a place that all of them "

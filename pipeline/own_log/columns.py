@@ -1,18 +1,18 @@
 """Whole batches of topics' and partitions' records as columns, without one Python object per record.
 
-Theory of operation. What logs mostly consist of is batches in which every record is of one type and written in full, as our
-encoder writes it: an array of the type's length, the type's number, version 0. All records of many such batches are decoded side
-by side: a vector holds the position of each record's next byte, and field by field (`_FIELDS`, made of the types themselves) the
-bytes there become a column and the positions move on. Lists become their items one after the other and a count per record.
+Theory of operation. Most batches of a log have records of one type, written in full by our encoder: an array of the type's
+length, the type's number, version 0. All records of many such batches are decoded side by side. A vector holds the position of
+each record's next byte; field by field (`_FIELDS`, derived from the types) the bytes there become a column and the positions
+advance. Lists become their items one after the other and a count per record.
 
-Where records begin is guessed: wherever the type's first bytes stand in a body. The guess is proven afterwards: a batch is taken
-only if its first record begins behind the array's head, each record ends where the next begins, the last one where the body ends,
-and there are as many as the array's head and the batch's header say. Then they are its records, since each is decoded from where
-the one before it ended.
+The beginnings of records are guessed: every place in a body with the type's first bytes. The guess is verified afterwards. A
+batch is taken only if its first record begins after the array's head, each record ends where the next begins, the last one ends
+where the body ends, and their number is that of the array's head and of the batch's header. Then they are the batch's records,
+since each was decoded from the end of the one before it.
 
-A batch that fails, or has any value that is unusual in form (an integer of 64 bits, a list of more than 15, a name that is not
-ASCII, a null where none may be), is not taken: it is left to `records`, which alone says what is wrong with it. So nothing is
-decoded here that the types of a node would refuse, or would read differently.
+A batch that fails, or has any value of an unusual form (an integer of 64 bits, a list of more than 15 items, a name that is not
+ASCII, a forbidden null), is left to `records`, which also names its faults. So everything decoded here is accepted, and read the
+same, by the types of a node.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _FIXSTR, _STR8 = 0xA0, 0xD9
 _UUID_BYTES = 16
 _INT32_END = 1 << 31
 _WIDE = {0xCC: ">u1", 0xCD: ">u2", 0xCE: ">u4", 0xD0: ">i1", 0xD1: ">i2", 0xD2: ">i4"}
-"""First byte of an integer → how the bytes after it are read."""
+"""First byte of an integer → the type of the bytes after it."""
 
 
 class Bodies(NamedTuple):
-    """Bodies of data batches: [start, end) of each in `data`, which is bytes, and the number of records that its header says."""
+    """Bodies of data batches: [start, end) of each in `data`, which is bytes, and the number of records in its header."""
 
     data: Vector
     starts: Vector
@@ -55,14 +55,14 @@ class Bodies(NamedTuple):
 
 
 class Integers(NamedTuple):
-    """A column of int32. Where `given` is False the field is null; None: it never is."""
+    """A column of int32. The field is null where `given` is False; if `given` is None it never is."""
 
     values: Vector
     given: Vector | None
 
 
 class Lists(NamedTuple):
-    """A column of lists: all items one after the other, int32 or rows of 16 bytes, and how many each record has."""
+    """A column of lists: all items one after the other, int32 or rows of 16 bytes, and the number of items per record."""
 
     items: Vector
     counts: Vector
@@ -76,7 +76,7 @@ class Uuids(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """A column of texts in ASCII: all their bytes one after the other, and how many each has."""
+    """A column of ASCII texts: all their bytes one after the other, and the length of each."""
 
     data: Vector
     counts: Vector
@@ -86,15 +86,18 @@ Column = Integers | Lists | Uuids | Texts
 
 
 class Records(NamedTuple):
-    """The records of some of the bodies: which bodies, in order, and every field of all of their records by its name."""
+    """The records of some of the bodies: the numbers of the bodies, in order, and every field of all their
+    records by its name.
+    """
 
     numbers: Vector
     columns: Mapping[str, Column]
 
 
 class _Reader:
-    """The records that begin at some places, read field by field. `at` is where each one's next field begins, `is_good` whether
-    all its fields so far had a form that is read here; what is read of others is garbage, but within the data.
+    """The records that begin at some places, read field by field. `at` is the beginning of each record's next field. `is_good`
+    tells whether all its fields so far had a supported form; the values of other records are garbage, but from within the
+    data.
     """
 
     def __init__(self, data: Vector, at: Vector) -> None:
@@ -157,7 +160,7 @@ class _Reader:
         return Lists(items, counts, given)
 
     def _heads(self, *, may_be_null: bool) -> tuple[Vector, Vector | None]:
-        """How many items the lists have that begin here, and which are given."""
+        """Return how many items the lists have that begin here, and which lists are given."""
         first = self._bytes(self.at)
         is_list = (first >= _FIXARRAY) & (first < _FIXARRAY_END)
         self.at = self.at + 1
@@ -167,7 +170,7 @@ class _Reader:
         return np.where(is_list, first - _FIXARRAY, 0).astype(np.int64), is_list
 
     def _numbers(self, at: Vector) -> tuple[Vector, Vector | int, Vector | None, Vector | None]:
-        """(values, bytes that each took, which are given, which have a form that is read here); None is all of them."""
+        """Return (values, bytes of each, given, supported). None means all."""
         first = self._bytes(at)
         values = first.astype(np.int32)
         if not first.size or first.max() < _FIX_END:
@@ -190,7 +193,7 @@ class _Reader:
         return values, sizes, given, is_good
 
     def _raw(self, at: Vector) -> tuple[Vector, Vector]:
-        """(16 bytes, whether they are announced as such)."""
+        """Return (16 bytes, whether a head announces them)."""
         is_good = (self._bytes(at) == _BIN8) & (self._bytes(at + 1) == _UUID_BYTES)
         return self._bytes(at[:, None] + np.arange(2, 2 + _UUID_BYTES)), is_good
 
@@ -203,14 +206,14 @@ Read = Callable[[_Reader], Column]
 
 
 class _Form(NamedTuple):
-    """How records of a type begin as our encoder writes them in full, and the fields after that."""
+    """The beginning of a type's records when our encoder writes them in full, and the fields after it."""
 
     start: bytes
     fields: Mapping[str, Read]
 
 
 def _read_of(hint: Any) -> Read:
-    """How a field with this annotation is read. TypeError for one that none of these records has."""
+    """Return the reader for a field with this annotation. TypeError for an annotation that no such record has."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     may_be_null = type(None) in options
     (kind,) = (option for option in options if option is not type(None))
@@ -244,7 +247,7 @@ TYPES = tuple(_FORMS)
 
 
 def records_of(kind: type[AnyRecord], bodies: Bodies) -> Records | None:
-    """Those of the bodies all of whose records are of this type, and of the form that is read here."""
+    """Return the records of the bodies that hold only this type, in a supported form."""
     form = _FORMS[kind]
     numbers, firsts, lanes = _guessed(form.start, bodies)
     while numbers.size:
@@ -263,8 +266,8 @@ def records_of(kind: type[AnyRecord], bodies: Bodies) -> Records | None:
 
 
 def _guessed(start: bytes, bodies: Bodies) -> tuple[Vector, Vector, Vector]:
-    """(bodies in which as many places look like a record as there are records, the first behind the array's head; the number of
-    each one's first place; places).
+    """Return (bodies in which as many places look like a record as there are records, the first one after the array's head; the
+    number of each one's first place; places).
     """
     data = bodies.data
     heads, lengths = _array_heads(bodies)
@@ -279,7 +282,7 @@ def _guessed(start: bytes, bodies: Bodies) -> tuple[Vector, Vector, Vector]:
 
 
 def _array_heads(bodies: Bodies) -> tuple[Vector, Vector]:
-    """(size in bytes, length it says) of the head of each body's array; length -1 if it is none."""
+    """Return (size in bytes, length) of the head of each body's array, with length -1 if there is no array."""
     first = bodies.data.take(bodies.starts, mode="clip").astype(np.int64)
     is_fix = (first >= _FIXARRAY) & (first < _FIXARRAY_END)
     sizes, lengths = np.ones(len(first), np.int64), np.where(is_fix, first - _FIXARRAY, -1)
@@ -292,7 +295,7 @@ def _array_heads(bodies: Bodies) -> tuple[Vector, Vector]:
 
 
 def places_of(start: bytes, data: Vector) -> Vector:
-    """Where these bytes stand in the data."""
+    """Return the places of these bytes in the data."""
     last = len(data) - len(start) + 1
     if last <= 0:
         return np.zeros(0, np.int64)
@@ -303,6 +306,6 @@ def places_of(start: bytes, data: Vector) -> Vector:
 
 
 def spread(counts: Vector) -> tuple[Vector, Vector]:
-    """(owner, place with its owner) of all items, if each owner has so many."""
+    """Return (owner, place within its owner) of all items, if each owner has so many."""
     owners = np.repeat(np.arange(len(counts)), counts)
     return owners, np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -21,7 +21,7 @@ _EPOCH_END = 1 << 31
 
 
 class OwnFormat:
-    """Headers of 48 bytes; the CRC-32 covers everything behind itself, offset and epoch too."""
+    """Headers of 48 bytes. The CRC-32 covers everything after itself, including offset and epoch."""
 
     header_bytes = HEADER_BYTES
     magic = MAGIC.to_bytes(4, "big")
@@ -68,7 +68,7 @@ class OwnFormat:
         )
 
     def is_plausible(self, data: bytes, at: int) -> bool:
-        """No batch is so long that its length needs the first of four bytes."""
+        """Test what holds of every batch: the first of the four length bytes is 0."""
         return data[at + _LENGTH_AT] == 0
 
 
@@ -76,7 +76,7 @@ FORMAT = OwnFormat()
 
 
 class Opening(NamedTuple):
-    """How a segment begins: its header page if it holds, the damage there if it does not, and where its batches start."""
+    """The beginning of a segment: its header page, or the damage in its place, and the start of the batches."""
 
     header: SegmentHeader | None
     damage: Damage | None
@@ -84,8 +84,8 @@ class Opening(NamedTuple):
 
 
 def open_segment(read: ReadAt, size_bytes: int) -> Opening:
-    """A page that does not hold is a damage up to the first batch: status `bad_header`, `unknown_version` if a newer program
-    wrote it, `torn` or `unwritten` if the file ends with it.
+    """Read the header page of a segment. A page that does not hold is a damage up to the first batch: status `bad_header`,
+    `unknown_version` if a newer program wrote it, `torn` or `unwritten` if the file ends with it.
     """
     page = read(0, min(HEADER_PAGE_BYTES, size_bytes))
     try:
@@ -95,7 +95,7 @@ def open_segment(read: ReadAt, size_bytes: int) -> Opening:
     except WrongIdentity as error:
         status, reason = "unknown_version", str(error)
     except UnicodeDecodeError:
-        status, reason = "bad_header", "the cluster id on the header page is no text"
+        status, reason = "bad_header", "the cluster id on the header page is not UTF-8"
     window = Window(read, size_bytes)
     following = next_frame(window, FORMAT, 0)
     if following < size_bytes:

@@ -1,12 +1,12 @@
 """Reads a segment or snapshot of our own metadata log, batch by batch, in the shapes of `kraft_log`.
 
-A segment begins with a header page, a snapshot with its first batch. What holds is a `Batch` with its records, everything else a
-`Damage`; header page, batches and damages together cover the file. Zeros behind the last batch are the preallocated rest of a
-segment: a `Damage` of status `unwritten`, which is no fault; a batch cut short there is `torn`, and so is a snapshot that ends
-without its footer.
+A segment begins with a header page, a snapshot with its first batch. Sound batches are `Batch`es with their records, everything
+else is a `Damage`; header page, batches and damages together cover the file. Zeros after the last batch are the preallocated rest
+of a segment: a `Damage` of status `unwritten`, which is not a fault. A batch that is cut short there is `torn`, and so is a
+snapshot without its footer.
 
-What is not checked: that batches chain to each other (`previous_crc`), and a snapshot's digest. A node does that before it uses
-either; here what is there is shown.
+Not checked: that batches chain to each other (`previous_crc`), and a snapshot's digest. A node checks both before it uses the
+file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SNAPSHOT_SUFFIX = ".checkpoint"
 
 
 def read_file(path: Path) -> Iterator[Batch | Damage]:
-    """Everything in a file, in order, as long as the file was when it was opened. OSError."""
+    """Yield everything in a file, in order, up to its length at the time of opening. OSError."""
     with path.open("rb", buffering=0) as file:
 
         def read(position: int, size: int) -> bytes:
@@ -39,7 +39,7 @@ def read_file(path: Path) -> Iterator[Batch | Damage]:
 
 
 def read_frames(read: ReadAt, size_bytes: int, *, is_snapshot: bool) -> Iterator[Frame | Damage]:
-    """The same without decoding."""
+    """Yield the same without decoding."""
     start = 0
     if not is_snapshot and size_bytes:
         opening = open_segment(read, size_bytes)
@@ -50,7 +50,7 @@ def read_frames(read: ReadAt, size_bytes: int, *, is_snapshot: bool) -> Iterator
 
 
 def decode_frame(frame: Frame) -> Batch:
-    """A frame's records."""
+    """Decode a frame's records."""
     return Batch(
         frame.base_offset,
         frame.last_offset,

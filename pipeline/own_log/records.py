@@ -1,12 +1,13 @@
 """Bodies of our batches as records for people and tables: every type of `metadata.records` and of the quorum's own.
 
-A body is one MessagePack array of records. It is decoded as a whole by the types that a node itself uses, which is fast and
-refuses what a node would refuse. Where that fails, the body is read without schemas, record by record, so that a type or version
-of a newer program, or a record that does not fit its type, is kept with its bytes among the others; if even that fails, the rest
-of the body is one record that could not be decoded.
+A body is one MessagePack array of records. It is decoded as a whole by the types of a node, which is fast and refuses what a node
+would refuse. If that fails, the body is read without schemas, record by record. So a type or version of a newer program, or a
+record that does not fit its type, is kept with its bytes among the others. If even that fails, the rest of the body is one record
+that could not be decoded.
 
-Names are Kafka's for the types that Kafka has, and made in the same way for ours (`REQUEST_OUTCOME_RECORD`), fields are in camel
-case; uuids are URL-safe base64 of 22 characters, other bytes base64. Fields that hold the default of their type are left out.
+Names are Kafka's for the types that Kafka has, and formed in the same way for ours (`REQUEST_OUTCOME_RECORD`). Fields are in
+camel case; uuids are URL-safe base64 of 22 characters, other bytes base64. Fields with the default value of their type are left
+out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ..kraft_log.primitives import bytes_text, uuid_text
 _METADATA_TYPES: dict[int, type[msgspec.Struct]] = {record.TYPE: record for record in typing.get_args(MetadataRecord)}
 _CONTROL_TYPES: dict[int, type[msgspec.Struct]] = {record.TYPE: record for record in typing.get_args(quorum_batch.ControlRecord)}
 _DIRECTORY_IDS = {"directory_id": Uuid}
-"""The quorum's own types say `bytes` of them."""
+"""The quorum's own types declare them as `bytes`."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 BODY_DECODER: msgspec.msgpack.Decoder[list[MetadataRecord]] = msgspec.msgpack.Decoder(list[MetadataRecord])
@@ -38,16 +39,16 @@ RECORD_DECODER: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decode
 _CONTROL_DECODER: msgspec.msgpack.Decoder[quorum_batch.ControlRecord] = msgspec.msgpack.Decoder(quorum_batch.ControlRecord)
 _RAW_DECODER = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no MessagePack, text that is no UTF-8, and arrays that are too deep."""
+"""Exceptions of msgspec for bytes that are not MessagePack, text that is not UTF-8, and arrays that are nested too deep."""
 _VERSION = operator.attrgetter("version")
 
 Converter = Callable[[Any], Any]
 Shape = tuple[tuple[str, str, Converter | None, object], ...]
-"""A type's fields: attribute, name in the output, how its value is shown (None: as it is), default."""
+"""A type's fields: attribute, name in the output, converter of its value (None: unchanged), default."""
 
 
 def kafka_name(record: type[msgspec.Struct]) -> str:
-    """A metadata record's name as Kafka's tools print it."""
+    """Return a metadata record's name as Kafka's tools print it."""
     return _WORD.sub("_", record.__name__).upper() + "_RECORD"
 
 
@@ -61,7 +62,7 @@ def _camel(name: str) -> str:
 
 
 def _converter(kind: Any) -> Converter | None:
-    """How values of an annotated type become JSON, None if they are JSON."""
+    """Return the conversion of an annotated type's values to JSON, or None if they are JSON already."""
     if kind is Uuid:
         return uuid_text
     if kind is bytes:
@@ -111,29 +112,20 @@ _SHAPES: dict[type[msgspec.Struct], Shape] = {
 
 
 def fields_of(record: MetadataRecord | quorum_batch.ControlRecord) -> dict[str, object]:
-    """A record's fields as JSON shows them; the version of a metadata record is not among them, that of a control record is."""
+    """Return a record's fields as JSON shows them. The version of a metadata record is left out, that of a
+    control record is not.
+    """
     return _fields(record, _SHAPES[type(record)])
 
 
-def type_number(raw: bytes) -> int:
-    """The type of a record below 128 by its first bytes, without decoding it; -1 if it has another form."""
-    at = 3 if raw[0] == _ARRAY16 else 1
-    number = raw[at] if len(raw) > at else -1
-    return number if number < 0x80 else -1
-
-
-_ARRAY16 = 0xDC
-"""How MessagePack begins an array of more than 15."""
-
-
 def is_known(record: MetadataRecord) -> bool:
-    """Whether a decoded record's version is one that this program reads."""
+    """Return whether this program reads a decoded record's version."""
     version: int = record.version
     return not version or 0 < version <= HIGHEST_VERSION[record.TYPE]
 
 
 def decode_metadata(body: bytes, base_offset: int, record_count: int) -> list[MetadataRecord | UndecodedRecord]:
-    """A data batch's records in order; every one that cannot be decoded as an UndecodedRecord (its time is 0)."""
+    """Decode a data batch's records in order. Each one that cannot be decoded is an UndecodedRecord (with time 0)."""
     try:
         records = BODY_DECODER.decode(body)
     except _UNREADABLE:
@@ -147,7 +139,7 @@ def decode_metadata(body: bytes, base_offset: int, record_count: int) -> list[Me
 
 
 def decode_control(body: bytes, base_offset: int, record_count: int) -> list[quorum_batch.ControlRecord | UndecodedRecord]:
-    """A control batch's records in order, in the same way."""
+    """Decode a control batch's records in order, in the same way."""
     found: list[quorum_batch.ControlRecord | UndecodedRecord] = []
     for index, raw in enumerate(split(body, base_offset, record_count)):
         if not isinstance(raw, bytes):
@@ -167,7 +159,7 @@ def decode_control(body: bytes, base_offset: int, record_count: int) -> list[quo
 
 
 def decode_body(body: bytes, base_offset: int, record_count: int, append_ms: int, is_control: bool) -> list[AnyRecord]:
-    """A batch's records as a dump shows them; all carry the time of their batch."""
+    """Decode a batch's records in the form of a dump. All carry the time of their batch."""
     decode = decode_control if is_control else decode_metadata
     found: list[AnyRecord] = []
     for index, record in enumerate(decode(body, base_offset, record_count)):
@@ -182,13 +174,13 @@ def decode_body(body: bytes, base_offset: int, record_count: int, append_ms: int
 
 
 def split(body: bytes, base_offset: int, record_count: int) -> list[bytes | UndecodedRecord]:
-    """Without decoding them: each record's bytes; one UndecodedRecord for the rest where the body is not what the header
-    counts.
+    """Return each record's bytes without decoding them, and one UndecodedRecord for the rest if the number of records differs
+    from the header's.
     """
     try:
         raws: list[bytes | UndecodedRecord] = [bytes(raw) for raw in _RAW_DECODER.decode(body)]
     except _UNREADABLE as error:
-        return [UndecodedRecord(base_offset, 0, f"the body is no array of records: {error}", body)]
+        return [UndecodedRecord(base_offset, 0, f"the body is not an array of records: {error}", body)]
     if len(raws) > record_count:
         reason = f"the body holds {len(raws)} records, the header counts {record_count}: those too many have no offset"
         rest = b"".join(raw for raw in raws[record_count:] if isinstance(raw, bytes))
@@ -200,7 +192,7 @@ def split(body: bytes, base_offset: int, record_count: int) -> list[bytes | Unde
 
 
 def decode_one(raw: bytes, offset: int) -> MetadataRecord | UndecodedRecord:
-    """One metadata record's bytes."""
+    """Decode one metadata record."""
     try:
         record = RECORD_DECODER.decode(raw)
     except _UNREADABLE as error:
@@ -213,7 +205,7 @@ def decode_one(raw: bytes, offset: int) -> MetadataRecord | UndecodedRecord:
 
 
 def _undecoded(raw: bytes, offset: int, reason: str, types: dict[int, type[msgspec.Struct]], noun: str) -> UndecodedRecord:
-    """Why one record's bytes were refused. Type and version as far as there are any."""
+    """Return a refused record with the reason, and with its type and version if they can be read."""
     try:
         start: list[Any] = [msgspec.msgpack.decode(each) for each in _RAW_DECODER.decode(raw)[:2]]
     except _UNREADABLE:

@@ -1,8 +1,8 @@
-"""Where every replica is while a plan is being made, with the loads that follow from it.
+"""The place of every replica during planning, with the resulting loads.
 
-Rules that no move breaks: a broker holds a partition once, and no rack gets more of its replicas than `Scope.rack_limit`. A
-replica that has to move and has no place yet has broker -1 in its slot; those are `homeless`, and weigh nothing until they are
-placed. Slots from a row's `factor` on are never used.
+Rules of every move: a broker holds a partition at most once, and no rack gets more of its replicas than `Scope.rack_limit`. A
+replica that has to move and has no place yet has broker -1 in its slot. Such replicas are `homeless`, and count in no load until
+they are placed. Slots from a row's `factor` on are never used.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ class Assignment:
         self.size = cluster.size_bytes.astype(np.float64)
         self.used: Flags = np.arange(width)[None, :] < scope.factor[:, None]
         self.taken_from: Ints = np.full_like(self.original, -1)
-        """[P, R]: where a replica was that had to leave; -1 if it is to be added."""
+        """[P, R]: the old place of a replica that had to leave; -1 for one to be added."""
         self.movable: Flags = np.zeros_like(self.used)
-        """[P, R]: slots that may change. What an excluded broker holds may not."""
+        """[P, R]: slots that can change. Slots of excluded brokers cannot."""
         self.disk: Floats = np.zeros(cluster.broker_count)
         self.count: Ints = np.zeros(cluster.broker_count, dtype=np.int64)
         self.topic_count: Ints = np.zeros((len(cluster.topics), cluster.broker_count), dtype=np.int64)
         self.refresh()
 
     def refresh(self) -> None:
-        """What follows from `replicas`: which may move, and loads."""
+        """Compute movable slots and loads from `replicas`."""
         may = self.scope.counted | self.scope.leaves
         self.movable = self.used & ~self.scope.pinned[:, None] & (may[self.replicas] | (self.replicas < 0))
         self.recount()
 
     def recount(self) -> None:
-        """Loads from scratch."""
+        """Compute loads from `replicas`."""
         placed = self.replicas >= 0
         brokers, rows = self.replicas[placed], np.nonzero(placed)[0]
         size = self.cluster.broker_count
@@ -64,16 +64,18 @@ class Assignment:
 
     @property
     def bytes_planned(self) -> float:
-        """With what is homeless yet."""
+        """Bytes moved, including those of homeless replicas."""
         return self.bytes_moved + float(self.size[self.homeless()[0]].sum())
 
     def homeless(self) -> tuple[Ints, Ints]:
-        """(rows, slots) that wait for a broker."""
+        """Return (rows, slots) that wait for a broker."""
         rows, slots = np.nonzero(self.used & (self.replicas < 0))
         return rows, slots
 
     def _free(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
-        """[N]: whether the broker holds no other replica of the partition and its rack has room for one."""
+        """Return for each replica ([N]) whether the broker holds no other replica of the partition and its rack
+        has room for one.
+        """
         others = self.replicas[rows].copy()
         others[np.arange(len(rows)), slots] = -1
         rack = self.cluster.rack
@@ -82,21 +84,21 @@ class Assignment:
         return free
 
     def legal(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
-        """Whether each replica could move to each broker (all [N]), the others of its partition staying."""
+        """Return whether each replica could move to each broker (all [N]), with the others of its partition in place."""
         return self._free(rows, slots, brokers) & self.scope.takes[brokers]
 
     def was_here(self, rows: Ints, brokers: Ints) -> Flags:
-        """Whether the broker held the partition before the plan: going back costs nothing."""
+        """Return whether the broker held the partition before the plan, so that a return costs nothing."""
         back: Flags = (self.original[rows] == brokers[:, None]).any(1)
         return back
 
     def legal_back(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
-        """As `legal`, where a broker that takes nothing new may keep what it had."""
+        """Return the same as `legal`, but let a broker that takes nothing new keep its old replicas."""
         returns = self.scope.counted[brokers] & self.was_here(rows, brokers)
         return self._free(rows, slots, brokers) & (self.scope.takes[brokers] | returns)
 
     def move(self, rows: Ints, slots: Ints, brokers: Ints) -> None:
-        """Moves replicas (all [N], no row twice) and keeps the loads. -1 as broker makes them homeless."""
+        """Move replicas (all [N], no row twice) and update the loads. Broker -1 makes them homeless."""
         before = self.replicas[rows, slots]
         for side, sign in ((before, -1), (brokers, 1)):
             placed = side >= 0
@@ -106,7 +108,7 @@ class Assignment:
         self.replicas[rows, slots] = brokers
 
     def move_one(self, row: int, slot: int, broker: int) -> None:
-        """One replica."""
+        """Move one replica."""
         before = int(self.replicas[row, slot])
         topic, size = self.cluster.topic[row], self.size[row]
         for side, sign in ((before, -1), (broker, 1)):
@@ -117,7 +119,7 @@ class Assignment:
         self.replicas[row, slot] = broker
 
     def rack_surplus(self) -> Flags:
-        """[P, R]: replicas that stand in a rack with more of their partition than its limit, before them in the row."""
+        """Return [P, R]: replicas in a rack whose limit the replicas before them in the row fill."""
         rack = np.where(self.replicas >= 0, self.cluster.rack[self.replicas], -1)
         surplus = np.zeros(self.replicas.shape, dtype=bool)
         for slot in range(1, rack.shape[1]):
@@ -126,7 +128,7 @@ class Assignment:
         return surplus
 
     def settle_slots(self) -> None:
-        """Gives every replica that stays its old slot back: only newcomers take the slots of those who left."""
+        """Return every remaining replica to its old slot: only new replicas take the slots of those that left."""
         stays = self.replicas == self.original
         astray = ~stays & ((self.replicas < 0) | ~self.moved)
         for row in np.nonzero(astray.any(1))[0].tolist():
@@ -139,7 +141,7 @@ class Assignment:
 
 
 def _filled(slots: list[int], fresh: list[int], factor: int) -> list[int]:
-    """The slots with newcomers in the gaps, closed up to `factor` replicas."""
+    """Return the slots with new replicas in the gaps, closed up to `factor` replicas."""
     waiting = list(fresh)
     filled = [broker if broker >= 0 or not waiting else waiting.pop(0) for broker in slots]
     return ([broker for broker in filled if broker >= 0] + waiting)[:factor]

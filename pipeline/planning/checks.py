@@ -1,8 +1,8 @@
-"""Plans judged by somebody else: plain loops over the documents, which share nothing with what made the plan.
+"""An independent check of plans: plain loops over the documents, which share nothing with the code that makes plans.
 
-It takes any reassignment, Kafka's own files included, and the cluster that it is for: is it safe, does it do what was asked,
-and what would the cluster look like afterwards? An *error* is a rule broken; a *warning* a soft goal that the plan leaves unmet.
-Not checked: whether brokers have network and time enough for it.
+The check accepts any reassignment, Kafka's own files included, and the cluster that it is for. It judges whether the reassignment
+is safe, does what was requested, and what the cluster would look like afterwards. An *error* is a broken rule, a *warning* a soft
+goal that the plan leaves unmet. Not checked: enough network and time of the brokers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NamedPartition = tuple[str, int]
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a plan says of one partition. `before`: what it took it to be, None if it does not say."""
+    """A plan's change of one partition. `before` is the replica list that the plan expects, None if it gives none."""
 
     topic: str
     partition: int
@@ -31,7 +31,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the plan was asked for, as far as checks depend on it."""
+    """The plan's options that checks depend on."""
 
     eps: float = 0.1
     rf: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A check that failed: how often, and one example."""
+    """A failed check: its number of violations, and one example."""
 
     check: str
     severity: str
@@ -70,11 +70,11 @@ CHECKS = (
     ("replica_band", WARNING, "every broker's number of replicas is in the band"),
     ("leader_band", WARNING, "every broker's number of preferred leaderships is in the band"),
 )
-"""(check, severity, what has to hold), in the order in which findings are shown."""
+"""(check, severity, rule), in the order of display."""
 
 
 def check(document: ClusterDocument, targets: Sequence[Target], asked: Asked) -> list[Finding]:
-    """What is wrong, by check; empty: nothing."""
+    """Return the violations by check; an empty list means none."""
     examples: dict[str, list[str]] = defaultdict(list)
     for name, example in _all(document, targets, asked):
         examples[name].append(example)
@@ -104,7 +104,7 @@ def _all(document: ClusterDocument, targets: Sequence[Target], asked: Asked) -> 
 
 
 def mean_size(partitions: Iterable[Partition]) -> int:
-    """Of those whose size is known, which those count as whose is not."""
+    """Return the mean of the known sizes, which partitions of unknown size count as."""
     known = [entry.size_bytes for entry in partitions if entry.size_bytes is not None]
     return sum(known) // len(known) if known else 0
 
@@ -126,7 +126,7 @@ class _Cluster:
         return self.mean_sizes[topic] if entry.size_bytes is None else entry.size_bytes
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Where they are when what runs has ended."""
+        """Return the replicas after the end of a running reassignment."""
         entry = self.partitions.get((topic, partition))
         return tuple(broker for broker in entry.replicas if broker not in entry.removing) if entry else ()
 
@@ -135,17 +135,17 @@ class _Cluster:
         return f"broker {broker}" if entry is None or entry.rack is None else f"rack {entry.rack}"
 
     def path(self, broker: int, path: str | None) -> str | None:
-        """Where a replica is: in the broker's only directory if nobody says it."""
+        """Return the path of a replica: the broker's only directory if the path is unknown."""
         entry = self.brokers.get(broker)
         return entry.log_dirs[0].path if path is None and entry is not None and len(entry.log_dirs) == 1 else path
 
     def paths(self, entry: Partition) -> dict[int, str | None]:
-        """By replica."""
+        """Return the paths by replica."""
         said = entry.log_dirs or (None,) * len(entry.replicas)
         return {broker: self.path(broker, path) for broker, path in zip(entry.replicas, said, strict=True)}
 
     def crowd(self, replicas: Iterable[int]) -> int:
-        """The most replicas in one rack."""
+        """Return the largest number of replicas in one rack."""
         return max(Counter(self.rack(broker) for broker in replicas).values(), default=0)
 
     def alive(self) -> list[int]:
@@ -187,7 +187,7 @@ def _partition(cluster: _Cluster, target: Target, asked: Asked) -> Iterator[tupl
 
 
 def _evenest(sizes: Collection[int], replicas: int) -> int:
-    """The fewest that one rack at least has of so many replicas, if the racks have so many brokers."""
+    """Return the smallest possible maximum of replicas in one rack, for racks of these sizes."""
     possible = (most for most in range(1, replicas + 1) if sum(min(most, size) for size in sizes) >= replicas)
     return next(possible, math.ceil(replicas / max(len(sizes), 1)))
 
@@ -232,7 +232,7 @@ def _brokers(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], a
 
 
 def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: Asked) -> Iterator[tuple[str, str]]:
-    """What lay in a directory stays there unless its broker gives the replica up, or another directory is named for it."""
+    """Report replicas that stay in a directory to be emptied: the broker keeps them, and no other directory is named for them."""
     said = {(target.topic, target.partition): target for target in targets}
     for (topic, partition), entry in cluster.partitions.items():
         target = said.get((topic, partition))
@@ -246,7 +246,7 @@ def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: As
 def _capacities(
     cluster: _Cluster, targets: Iterable[Target], after: Mapping[NamedPartition, Sequence[int]]
 ) -> Iterator[tuple[str, str]]:
-    """Only what gets fuller by the plan is its fault."""
+    """Report disks and directories that the plan overfills. Only those that get fuller count."""
     before = {key: cluster.replicas(*key) for key in cluster.partitions}
     old, new = _held(cluster, before), _held(cluster, after)
     for id, broker in cluster.brokers.items():

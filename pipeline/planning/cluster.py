@@ -1,8 +1,8 @@
-"""A cluster as arrays: the load model that plans are computed on.
+"""A cluster as arrays: the load model of plans.
 
-Brokers, racks and topics are indexes into sorted lists; replicas are a matrix with one row per partition, -1 where a row is
-shorter than the widest. A replica weighs its partition's size. Sizes that nobody knows count as the mean of the topic's known
-ones (0 if there are none), so that a plan does not pile them up; `size_known` says which.
+Brokers, racks and topics are indexes into sorted lists. Replicas are a matrix with one row per partition, -1 where a row is
+shorter than the widest. A replica weighs its partition's size. Unknown sizes count as the mean of the topic's known ones (0 if
+there are none), so that a plan does not pile them up; `size_known` marks the known ones.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Flags = NDArray[np.bool_]
 class Cluster:
     """B brokers, P partitions, at most R replicas each.
 
-    `replicas`, `directory`: [P, R], broker index and index of the broker's log directory, -1 for none and not known.
-    `leader`: [P], broker index, -1 for none. `busy`: [P], a reassignment runs; `replicas` is then where it ends.
-    `capacity_bytes`: [B], what Kafka may use of the online directories, -1 where any of them did not say it.
+    `replicas`, `directory`: [P, R], broker index and index of the broker's log directory, -1 for none and unknown. `leader`: [P],
+    broker index, -1 for none. `busy`: [P], a reassignment runs, whose end `replicas` shows. `capacity_bytes`: [B], bytes of the
+    online directories that Kafka can use, -1 if any of them is unknown.
     """
 
     brokers: tuple[Broker, ...]
@@ -67,12 +67,12 @@ class Cluster:
         return f"{self.topics[self.topic[row]]}-{self.partition[row]}"
 
     def ids(self, row: NDArray[np.int64]) -> tuple[int, ...]:
-        """Broker ids of a row of indexes."""
+        """Return broker ids of a row of indexes."""
         return tuple(self.brokers[index].id for index in row.tolist() if index >= 0)
 
 
 def racks_of(brokers: tuple[Broker, ...]) -> tuple[Ints, tuple[str, ...]]:
-    """(rack index by broker, names). A broker without a rack is one by itself, named after it."""
+    """Return (rack index by broker, names). A broker without a rack is a rack of its own, with a name of its own."""
     names = [broker.rack if broker.rack is not None else f"(broker {broker.id})" for broker in brokers]
     racks = tuple(dict.fromkeys(names))
     index = {name: at for at, name in enumerate(racks)}
@@ -80,7 +80,7 @@ def racks_of(brokers: tuple[Broker, ...]) -> tuple[Ints, tuple[str, ...]]:
 
 
 def cluster_of(document: ClusterDocument) -> Cluster:
-    """The arrays of a tidied document."""
+    """Return the arrays of a tidied document."""
     brokers = document.brokers
     index_of = {broker.id: index for index, broker in enumerate(brokers)}
     paths = [{directory.path: at for at, directory in enumerate(broker.log_dirs)} for broker in brokers]
@@ -124,14 +124,14 @@ def cluster_of(document: ClusterDocument) -> Cluster:
 
 
 def _unsaid_directory(broker: Broker) -> int:
-    """Where replicas are whose directory nobody says: in one that is offline, or in the only one there is; -1: not known."""
+    """Return the directory of replicas without a known one: an offline directory, or the only one; -1 means unknown."""
     if len(broker.log_dirs) == 1:
         return 0
     return next((at for at, entry in enumerate(broker.log_dirs) if not entry.online), -1)
 
 
 def filled_sizes(size: Ints, topic: Ints) -> Ints:
-    """Sizes with the topic's mean where they are -1."""
+    """Return sizes, with the topic's mean in place of -1."""
     known = size >= 0
     count = np.bincount(topic[known], minlength=int(topic.max()) + 1)
     total = np.bincount(topic[known], weights=size[known].astype(np.float64), minlength=len(count))
@@ -140,7 +140,7 @@ def filled_sizes(size: Ints, topic: Ints) -> Ints:
 
 
 def directory_bytes(brokers: tuple[Broker, ...], replicas: Ints, directory: Ints, size: Ints) -> list[Floats]:
-    """Bytes of replicas in each directory of each broker; those of unknown place are in none."""
+    """Return bytes of replicas in each directory of each broker. Replicas of unknown place count in none."""
     width = max((len(broker.log_dirs) for broker in brokers), default=0) or 1
     placed = (replicas >= 0) & (directory >= 0)
     key = (replicas * width + directory)[placed]
@@ -150,7 +150,7 @@ def directory_bytes(brokers: tuple[Broker, ...], replicas: Ints, directory: Ints
 
 
 def directory_capacities(brokers: tuple[Broker, ...], held: list[Floats]) -> list[Floats]:
-    """What Kafka may use of each directory: what is free and what its replicas hold; -1 if offline or not known."""
+    """Return the usable bytes of each directory: free space and the bytes of its replicas; -1 if offline or unknown."""
     return [
         np.array(
             [
@@ -163,7 +163,7 @@ def directory_capacities(brokers: tuple[Broker, ...], held: list[Floats]) -> lis
 
 
 def capacities(brokers: tuple[Broker, ...], replicas: Ints, directory: Ints, size: Ints) -> Floats:
-    """[B]; see `Cluster.capacity_bytes`. Replicas of unknown place are in one of the online directories."""
+    """Return `Cluster.capacity_bytes`. Replicas of unknown place count in the online directories together."""
     by_directory = directory_capacities(brokers, directory_bytes(brokers, replicas, directory, size))
     astray = (replicas >= 0) & (directory < 0)
     weights = np.broadcast_to(size[:, None], replicas.shape)[astray].astype(np.float64)

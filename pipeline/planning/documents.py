@@ -1,10 +1,10 @@
-"""A cluster as a JSON document: what a plan is made from, and what every plan carries with it.
+"""A cluster as a JSON document: the input of a plan, which every plan carries with it.
 
 `{"version":1,"brokers":[{"id":1,"rack":"a","log_dirs":[{"path":"/d1","total_bytes":…,"usable_bytes":…}]}],
 "topics":[{"name":"t","partitions":[{"partition":0,"replicas":[1,2],"leader":1,"size_bytes":…,"log_dirs":["/d1","/d1"]}]}]}`
 
-Only ids, names and replicas have to be there. A partition has one size: what its leader holds, or the most that any replica
-holds, for that is what a new replica will copy.
+Only ids, names and replicas are required. A partition has one size: that of its leader, or the largest of its replicas, since a
+new replica copies that much.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kraftlab.config.json_files import BadJson, decode_json
 from ..errors import WrongUse
 
 PARTITION_BYTES_MAX = 1 << 56
-"""64 PiB: more than any partition has, and sums of it still fit 64 bits."""
+"""64 PiB: more than any partition has. Sums of it still fit 64 bits."""
 DIRECTORY_BYTES_MAX = (1 << 63) - 1
-"""What DescribeLogDirs can say; network file systems tell of exbibytes that are free."""
+"""The largest value of DescribeLogDirs. Network file systems report exbibytes of free space."""
 NUMBER_MAX = (1 << 31) - 1
 EXAMPLE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[{"partition":0,"replicas":[1]}]}]}'
 
 
 class BadCluster(WrongUse):
-    """A cluster that cannot be: the text says what does not fit, and where."""
+    """An impossible cluster. The text names the fault and its place."""
 
 
 class LogDir(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A log directory. Bytes are -1 where nobody said them; `cordoned` takes no new replicas (KIP-1066)."""
+    """A log directory. Unknown bytes are -1; `cordoned` takes no new replicas (KIP-1066)."""
 
     path: str
     id: str = ""
@@ -52,8 +52,8 @@ class Broker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Partition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A partition. `replicas` is what metadata says, the preferred leader first, with `adding` and `removing` in it while a
-    reassignment runs. `log_dirs`: path by replica, null where it is not known. `size_bytes` null: not known.
+    """A partition. `replicas` is the list of the metadata, the preferred leader first, including `adding` and `removing` during a
+    reassignment. `log_dirs`: path by replica, null if unknown. `size_bytes` null: unknown.
     """
 
     partition: int
@@ -66,7 +66,7 @@ class Partition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def settled(self) -> tuple[int, ...]:
-        """The replicas when what runs has ended."""
+        """The replicas after the end of a running reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
@@ -76,7 +76,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class ClusterDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Brokers by id, topics by name, partitions by number. `as_of_offset`: metadata offset, -1 if it is not known."""
+    """Brokers by id, topics by name, partitions by number. `as_of_offset` is the metadata offset, -1 if unknown."""
 
     brokers: tuple[Broker, ...]
     topics: tuple[Topic, ...]
@@ -86,16 +86,16 @@ class ClusterDocument(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_cluster(path: str) -> ClusterDocument:
-    """The document of a file, judged. BadCluster."""
+    """Return the validated document of a file. BadCluster."""
     return parse_cluster(read_bytes(path), path)
 
 
 def parse_cluster(data: bytes, name: str) -> ClusterDocument:
-    """`name` is what errors call it. BadCluster."""
+    """Return the validated document; errors call it `name`. BadCluster."""
     try:
         document = decode_json(data, ClusterDocument)
     except BadJson as error:
-        raise BadCluster(f"{name} is no description of a cluster: {error}; write it like this: {EXAMPLE}") from None
+        raise BadCluster(f"{name} is not a description of a cluster: {error}; an example: {EXAMPLE}") from None
     if document.version != 1:
         raise BadCluster(f"{name} has version {document.version}; this release knows version 1")
     return tidied(document)
@@ -106,7 +106,7 @@ def encode_cluster(document: ClusterDocument) -> bytes:
 
 
 def tidied(document: ClusterDocument) -> ClusterDocument:
-    """The document judged, in its order, and with the brokers that only replicas name, which are down. BadCluster."""
+    """Validate and sort the document, and add the brokers that only replicas name, which are down. BadCluster."""
     _refuse_twice("broker", (broker.id for broker in document.brokers))
     _refuse_twice("topic", (topic.name for topic in document.topics))
     for broker in document.brokers:
@@ -115,9 +115,7 @@ def tidied(document: ClusterDocument) -> ClusterDocument:
         _refuse_twice(f"log directory of broker {broker.id}", (directory.path for directory in broker.log_dirs))
         for directory in broker.log_dirs:
             if not directory.path.startswith("/"):
-                raise BadCluster(
-                    f"log directory {directory.path!r} of broker {broker.id} is no absolute path, as brokers name them"
-                )
+                raise BadCluster(f"log directory {directory.path!r} of broker {broker.id} is not an absolute path")
             if max(directory.total_bytes, directory.usable_bytes) > DIRECTORY_BYTES_MAX:
                 raise BadCluster(
                     f"log directory {directory.path} of broker {broker.id} has more than {DIRECTORY_BYTES_MAX} bytes; none has"

@@ -1,9 +1,9 @@
-"""Small clusters, solved exactly: a mixed integer program with one column for each partition on each broker.
+"""Exact solutions for small clusters: a mixed integer program with one column for each partition on each broker.
 
-Where there are few enough columns, the fewest bytes within all bounds are found, or that there is no way within them; then the
-least excess is found first, and the fewest bytes for it second. The search is cut off after so many nodes rather than after so
-many seconds, so that it gives the same answer on any machine; what it has not proved by then is used only if it is better than
-what flows and repairs found, and not called exact.
+With few enough columns the program finds the fewest bytes within all bounds, or that there is no solution within them. Then it
+finds the least excess first, and the fewest bytes for that excess second. The search is limited by a number of nodes rather than
+seconds, so that it gives the same answer on any machine. A result without proof is used only if it is better than that of flows
+and repairs, and is not called exact.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .solver import milp
 COLUMNS = 1500
 NODES = 400
 MOVE_COST = 1e-5
-"""Of one move, in units of the mean size: of plans with equal bytes the one with fewer moves wins."""
+"""Cost of one move, in units of the mean size: of plans with equal bytes the one with fewer moves wins."""
 GAP = 1e-6
-"""How much of its cost a placement may be above the least there is and still be called the best."""
+"""Relative excess over the least cost at which a placement still counts as the best."""
 
 
 NO_SLACK = 1e-6
 
 
 class Exact(NamedTuple):
-    """`replicas`: [P, R], the brokers of a row in no order. `is_proved`: no placement is better, but for `GAP`."""
+    """`replicas`: [P, R], the brokers of a row in any order. `is_proved`: no placement is better, except by `GAP`."""
 
     replicas: Ints
     is_proved: bool
@@ -42,13 +42,13 @@ class _Found(NamedTuple):
 
 
 def fits(assignment: Assignment) -> bool:
-    """Whether there is anything to place, and little enough."""
+    """Return whether there is anything to place, and little enough."""
     return bool(0 < assignment.cluster.broker_count * assignment.movable.any(1).sum() <= COLUMNS)
 
 
 def solve(start: Assignment, budget_bytes: float) -> Exact | None:
-    """The best placement that keeps every rule, from where a plan starts: what has to move is homeless in `start`. None if there
-    is none, or none was found.
+    """Return the best placement that keeps every rule, from the start of a plan: replicas that have to move are homeless in
+    `start`. None if there is no placement, or none was found.
     """
     program = _Program(start, budget_bytes)
     found = program.run(slack_limit=0.0)
@@ -63,9 +63,8 @@ def solve(start: Assignment, budget_bytes: float) -> Exact | None:
 
 
 class _Program:
-    """Columns: one per movable partition and broker [N × B], then slack: bytes low, high, replicas low, high, and, where there
-    are hard bounds, bytes beyond them [B each].
-    Bytes are in units of a broker's mean load: the solver's tolerances are absolute.
+    """Columns: one per movable partition and broker [N × B], then slack: bytes low, high, replicas low, high, and, with hard
+    bounds, bytes beyond them [B each]. Bytes are in units of a broker's mean load, since the solver's tolerances are absolute.
     """
 
     def __init__(self, start: Assignment, budget_bytes: float) -> None:
@@ -86,14 +85,14 @@ class _Program:
         self.budget = (budget_bytes - float(spent.sum())) / self.unit
 
     def _marks(self, replicas: Ints) -> Flags:
-        """[N, B]: whether a broker is in the row."""
+        """Return [N, B]: whether a broker is in the row."""
         marks = np.zeros((len(self.rows), self.brokers + 1), dtype=bool)
         held = replicas[self.rows]
         marks[np.arange(len(self.rows))[:, None], held] = True
         return marks[:, :-1]
 
     def run(self, *, slack_limit: float | None) -> _Found | None:
-        """The cheapest plan whose excess is at most the limit; without a limit the one with the least excess."""
+        """Return the cheapest plan whose excess is at most the limit; without a limit, the one with the least excess."""
         scope, bounds = self.start.scope, self.start.scope.bounds
         mean_size = float(self.size.mean()) or 1.0
         new = ~self.held
@@ -159,7 +158,7 @@ class _Program:
         return sparse.csr_array(sparse.block_array(blocks)), low, high
 
     def _standing(self) -> tuple[Floats, Floats]:
-        """(bytes, replicas) of partitions that are not in the program, [B] each."""
+        """Return (bytes, replicas) of partitions outside the program, [B] each."""
         rest = np.ones(len(self.start.size), dtype=bool)
         rest[self.rows] = False
         replicas = self.start.replicas[rest]

@@ -1,4 +1,4 @@
-"""Plans in words: goals before and after, and why each replica moves."""
+"""Plans in words: goals before and after, and the reason for each move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN_BROKERS = 12
 
 
 def size(amount: float) -> str:
-    """Bytes with a unit, thousands as Kafka's throttles and disks count them."""
+    """Return bytes with a unit, in thousands, as Kafka's throttles and disks count them."""
     value, unit = float(amount), 0
     while abs(value) >= 999.95 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
@@ -36,7 +36,7 @@ def duration(seconds: float) -> str:
 
 
 class Sentences:
-    """Reasons of one plan's moves, with the numbers from before it."""
+    """Reasons of one plan's moves, with the numbers before the plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.options = plan.options
@@ -47,7 +47,7 @@ class Sentences:
         self.mean_leaders = sum(load.leaders_after for load in counted) / max(len(counted), 1)
 
     def of(self, why: Why) -> str:
-        """Of reasons that this release does not know: the name."""
+        """Return the sentence for a reason; the name of a reason that this release does not know."""
         if why.reason in OTHERS:
             return OTHERS[why.reason](self, why)
         sentence = MOVED.get(why.reason)
@@ -112,7 +112,7 @@ MOVED: dict[str, Callable[[Sentences, Why], str]] = {
     ),
     "exchange": lambda of, why: "makes room: brokers get into their bands by this and other moves together",
 }
-"""Reason of a replica's move from broker to broker → the sentence after `broker A → B`."""
+"""Reason of a replica's move between brokers → the sentence after `broker A → B`."""
 
 OTHERS: dict[str, Callable[[Sentences, Why], str]] = {
     "rf": _factor,
@@ -121,11 +121,11 @@ OTHERS: dict[str, Callable[[Sentences, Why], str]] = {
     "directory": _within,
     "drain-dir": _within,
 }
-"""Other reason → whole sentence."""
+"""Any other reason → the whole sentence."""
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """The whole plan: sums, goals, brokers that change most, reasons by number, notes."""
+    """Return the whole plan: sums, goals, brokers that change most, numbers of reasons, notes."""
     lines = [
         f"plan {plan.plan_id}  (solver: {plan.solver}, as of metadata offset {plan.as_of_offset})"
         if plan.as_of_offset >= 0
@@ -163,7 +163,7 @@ def goal_lines(plan: Plan) -> list[str]:
 
 
 def broker_lines(brokers: Iterable[BrokerLoad]) -> list[str]:
-    """Those that change most, at most a dozen."""
+    """Return the brokers that change most, at most a dozen."""
     changed = sorted((load for load in brokers if _loads(load)[0] != _loads(load)[1]), key=lambda load: -_change(load))
     if not changed:
         return ["no broker's load changes"]
@@ -183,7 +183,7 @@ def broker_lines(brokers: Iterable[BrokerLoad]) -> list[str]:
 
 
 def _loads(load: BrokerLoad) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """(before, after)"""
+    """Return the loads (before, after)."""
     return (
         (load.bytes_before, load.replicas_before, load.leaders_before),
         (load.bytes_after, load.replicas_after, load.leaders_after),
@@ -195,14 +195,14 @@ def _change(load: BrokerLoad) -> int:
 
 
 def goals_known() -> list[str]:
-    """What plans know of goals, and what they do not."""
+    """Return the goals that plans support, and those that they do not."""
     lines = ["goals, the ones that win first:"]
     lines += [f"  {goal.name} ({'hard' if goal.hard else 'soft'}, --goals {goal.short}): {goal.about}" for goal in GOALS]
     return [*lines, "not done:", *(f"  {names}: {why}" for names, why in NOT_DONE)]
 
 
 def move_lines(plan: Plan, moves: Iterable[PartitionMove]) -> list[str]:
-    """Each move with its reasons."""
+    """Return each move with its reasons."""
     sentences = Sentences(plan)
     lines = []
     for move in moves:
@@ -231,7 +231,7 @@ def wave_lines(waves: Iterable[Wave]) -> list[str]:
 
 
 def summary_lines(summaries: Iterable[Summary]) -> list[str]:
-    """What-ifs, a line each."""
+    """Return what-ifs, a line each."""
     rows = [
         ("scenario", "replicas", "bytes", "at least", "bytes per broker", "replicas per broker", "unmet, or why there is no plan")
     ]

@@ -1,11 +1,10 @@
-"""How many replicas of each size class every broker gives and takes, so that all bounds hold and the fewest bytes move.
+"""Number of replicas of each size class that every broker gives and takes, so that all bounds hold and the fewest bytes move.
 
-Which broker gives to which does not matter to the loads, only how many of each class each gives and takes. So this is a linear
-program with three columns per broker and class — taken, given from what it held before, given from what the plan brought it —
-rather than one per pair of brokers: 9,000 for 300 brokers, solved by HiGHS in a blink. Bounds are soft: what exceeds them costs
-far more than any move, so that an impossible bound costs what is impossible of it and nothing else. Two families of rows say
-what the classes hide: a rack can hold no more of a class than its partitions allow, and a broker no more than there are
-partitions.
+Loads do not depend on which broker gives to which, only on the numbers of each class. So this is a linear program with three
+columns per broker and class (taken, given from the old replicas, given from the plan's replicas) rather than one per pair of
+brokers: 9,000 for 300 brokers, which HiGHS solves at once. Bounds are soft: excess costs far more than any move, so an impossible
+bound costs its impossible part and nothing else. Two families of rows add what the classes hide: a rack can hold no more of a
+class than its partitions allow, and a broker no more than there are partitions.
 """
 
 from __future__ import annotations
@@ -21,22 +20,24 @@ from .solver import milp
 
 CLASSES = 10
 EXCESS_COST = 1000.0
-"""Of holding a broker's mean load too much or too little, in units of moving it once."""
+"""Cost of holding a broker's mean load too much or too little, in units of moving it once."""
 HARD_COST = 100 * EXCESS_COST
-"""Of holding so much more than a hard bound allows."""
+"""Cost of holding that much more than a hard bound allows."""
 TAKING_COST = 0.001
-"""Of taking, in units of moving the mean replica: enough that nobody takes and gives the same."""
+"""Cost of taking, in units of moving the mean replica: enough that no broker takes and gives the same."""
 COUNT_COST = 0.001
-"""Of moving a replica, however small, in units of moving the mean one."""
+"""Cost of moving a replica of any size, in units of moving the mean one."""
 
 
 AGAIN_COST = 0.1
-"""Of sending on what the plan moves anyway, in units of moving it. It costs no bytes, but may fail to find a match."""
+"""Cost of moving on a replica that the plan moves anyway, in units of moving it. It costs no bytes, but can fail
+to find a match.
+"""
 
 
 class Flow(NamedTuple):
-    """[B, C] each, whole numbers: what each broker takes, gives of what it held, gives of what came to it. `excess`: what stays
-    out of bounds even if replicas could be cut, in the program's units; 0 if all bounds can be kept.
+    """[B, C] each, whole numbers: replicas that each broker takes, gives of its old ones, gives of its new ones. `excess` is the
+    part out of bounds even if replicas could be cut, in the program's units; 0 if all bounds can be kept.
     """
 
     take: Ints
@@ -46,8 +47,8 @@ class Flow(NamedTuple):
 
 
 def size_classes(size: Floats, weight: Ints) -> Ints:
-    """[P], the class of each partition: by size, cut where the running sum of √size × replicas passes equal parts. That is
-    between equal numbers, which say little of the large ones, and equal bytes, which say little of the small.
+    """Return [P], the class of each partition: by size, with cuts where the running sum of √size × replicas passes equal parts.
+    This is between equal numbers, which describe the large ones badly, and equal bytes, which describe the small ones badly.
     """
     order = np.argsort(size, kind="stable")
     running = np.cumsum(np.sqrt(size[order] + 1.0) * weight[order])
@@ -60,8 +61,8 @@ def size_classes(size: Floats, weight: Ints) -> Ints:
 
 
 def solve(assignment: Assignment, classes: Ints, *, margin: float, budget_bytes: float) -> Flow:
-    """The cheapest flow from where replicas are. `margin`: how far inside the bounds to aim, as a part of the mean, since whole
-    replicas of uneven sizes will not hit what the program says.
+    """Return the cheapest flow from the current placement. `margin` is the distance to aim inside the bounds, as a part of the
+    mean, since whole replicas of uneven sizes will miss the program's numbers.
     """
     model = _Model(assignment, classes, margin, budget_bytes)
     found = milp(
@@ -79,7 +80,7 @@ def solve(assignment: Assignment, classes: Ints, *, margin: float, budget_bytes:
 
 
 def rounded(values: Floats) -> Ints:
-    """Whole numbers whose sum along each row, class after class, never strays from the row's by more than a half."""
+    """Return whole numbers whose running sum along each row never differs from the row's by more than a half."""
     running = np.rint(np.cumsum(values, axis=1) - 1e-7).astype(np.int64)
     whole: Ints = np.diff(running, axis=1, prepend=0)
     return np.maximum(whole, 0)
@@ -87,8 +88,7 @@ def rounded(values: Floats) -> Ints:
 
 class _Model:
     """Columns: take, give, give_on [B × C each], then four of excess [B each]: disk low, disk high, count low, count high, and,
-    where there are hard bounds, disk beyond them.
-    Bytes are in units of a broker's mean load: the solver's tolerances are absolute.
+    with hard bounds, disk beyond them. Bytes are in units of a broker's mean load, since the solver's tolerances are absolute.
     """
 
     def __init__(self, assignment: Assignment, classes: Ints, margin: float, budget_bytes: float) -> None:
@@ -138,7 +138,7 @@ class _Model:
         self.most = np.concatenate([np.where(takes_cells, room, 0), self.held, self.fresh, np.full(len(excess), np.inf)])
 
     def rows(self) -> sparse.csr_array:
-        """The matrix; sets `low` and `high`, its rows' bounds."""
+        """Return the matrix, and set `low` and `high`, the bounds of its rows."""
         one_per_broker = sparse.kron(sparse.eye_array(self.brokers), np.ones((1, self.classes)))
         by_size = sparse.kron(sparse.eye_array(self.brokers), self.mean_size[None, :])
         by_class = sparse.kron(np.ones((1, self.brokers)), sparse.eye_array(self.classes))
@@ -170,7 +170,7 @@ class _Model:
 
 
 def _inside(low: Floats, high: Floats, aside: Floats) -> tuple[Floats, Floats]:
-    """The bounds drawn in by `aside`, never past each other."""
+    """Return the bounds drawn in by `aside`, never past each other."""
     inner_low, inner_high = low + aside, high - aside
     crossed = inner_low > inner_high
     middle = np.where(crossed, np.where(crossed, low, 0.0) / 2 + np.where(crossed, high, 0.0) / 2, 0.0)

@@ -1,7 +1,7 @@
-"""A cluster out of a lake: the newest partition states, brokers and samples of log directories. Arrow, no Spark.
+"""A cluster from a lake: the newest partition states, brokers and samples of log directories, through Arrow without Spark.
 
-Sizes and directories are of each broker's newest sample; a replica that no sample has is of unknown size, and the
-directory that metadata names for it is used where the broker's sample knows its path.
+Sizes and directories come from each broker's newest sample. A replica without a sample has an unknown size, and the directory of
+its metadata if the broker's sample has its path.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ Row = dict[str, Any]
 
 
 def read_lake(uri: str, tell: Callable[[str], None]) -> ClusterDocument:
-    """WrongUse if the lake has no partition states yet."""
+    """Return the cluster. WrongUse if the lake has no partition states yet."""
     from ..lake.commits import Lake
 
     lake = Lake(uri)
     manifests = lake.active(STATE)
     if not manifests:
-        raise WrongUse(f"{uri} has no {STATE}; `kraftlab pipeline build gold` makes it of the silver tables")
+        raise WrongUse(f"{uri} has no {STATE}; the next step: kraftlab pipeline build gold --lake {uri}")
     newest = max(manifests, key=lambda manifest: manifest.hi)
     rows = _known(lake.arrow_of(newest).to_pylist(), tell)
     samples = newest_samples(_rows(lake, SAMPLES))
     if not samples:
-        tell(f"{uri} has no {SAMPLES}: no size is known, plans count replicas only")
+        tell(f"{uri} has no {SAMPLES}: sizes are unknown, plans count replicas only")
     return document_of(rows, _rows(lake, BROKERS), samples, as_of_offset=newest.hi - 1)
 
 
 def _known(rows: list[Row], tell: Callable[[str], None]) -> list[Row]:
-    """Those of partitions whose topic and replicas the lake knows, which a log without its beginning does not say of all."""
+    """Return the rows of partitions with known topic and replicas; a log without its beginning does not have them all."""
     known = [row for row in rows if row["topic"] is not None and row["replicas"]]
     if len(known) < len(rows):
-        tell(f"{len(rows) - len(known)} partitions are left out, of which the lake does not know the topic or the replicas")
+        tell(f"{len(rows) - len(known)} partitions with unknown topic or replicas are left out")
     return known
 
 
@@ -49,7 +49,7 @@ def _rows(lake: Lake, table: str) -> list[Row]:
 
 
 def newest_samples(samples: Iterable[Row]) -> list[Row]:
-    """The rows of each broker's last sample."""
+    """Return the rows of each broker's last sample."""
     found = list(samples)
     last: dict[int, int] = {}
     for row in found:
@@ -58,7 +58,7 @@ def newest_samples(samples: Iterable[Row]) -> list[Row]:
 
 
 def document_of(states: Iterable[Row], brokers: Iterable[Row], samples: Iterable[Row], *, as_of_offset: int) -> ClusterDocument:
-    """Rows of the three tables as a cluster. BadCluster."""
+    """Return rows of the three tables as a cluster. BadCluster."""
     directories: dict[int, dict[str, LogDir]] = {}
     sizes: dict[tuple[str, int, int], tuple[str, int]] = {}
     for row in samples:
@@ -109,7 +109,7 @@ def _partition(row: Row, sizes: dict[tuple[str, int, int], tuple[str, int]], pat
 
 
 def _brokers(rows: Iterable[Row], directories: dict[int, dict[str, LogDir]]) -> list[Broker]:
-    """Brokers as their records leave them, the later over the earlier."""
+    """Return the brokers after all their records."""
     found: dict[int, Broker] = {}
     for row in sorted(rows, key=lambda row: (row["offset"], row["idx_in_batch"])):
         id = row["broker_id"]

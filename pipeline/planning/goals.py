@@ -1,8 +1,8 @@
-"""The goals of plans, with Cruise Control's names, order and bands, and the numbers that say how far a cluster is from each.
+"""The goals of plans, with Cruise Control's names, order and bands, and the distance of a cluster from each.
 
-Hard goals come first and are never traded for soft ones. Bands are ±10 % around the mean (`eps`); in counts the band is widened
-to whole numbers, as in Cruise Control, since a third of a replica cannot be placed. Disk usage is judged by share of capacity
-where every broker (or every directory of a broker) says its capacity, else in bytes.
+Hard goals come first and are never traded for soft ones. Bands are ±10 % around the mean (`eps`). In counts the band is widened
+to whole numbers, as in Cruise Control, since a third of a replica cannot be placed. Disk usage is judged by share of capacity if
+every broker (or every directory of a broker) reports its capacity, otherwise in bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..errors import WrongUse
 from .cluster import Floats, Ints
 
 DISK_CAPACITY_SHARE = 0.8
-"""Of a disk or broker, how much a plan may fill (Cruise Control's disk.capacity.threshold)."""
+"""Part of a disk or broker that a plan can fill (Cruise Control's disk.capacity.threshold)."""
 REPLICAS_PER_BROKER = 10_000
 """Cruise Control's max.replicas.per.broker."""
 TOPIC_BAND = 3.0
 TOPIC_GAP = (2, 40)
-"""A broker may hold 3 × the mean of a topic, at least the mean + 2 and at most the mean + 40 (topic.replica.count.balance.*)."""
+"""A broker can hold 3 × the mean of a topic, at least the mean + 2 and at most the mean + 40 (topic.replica.count.balance.*)."""
 
 RACK = "RackAwareGoal"
 REPLICA_CAPACITY = "ReplicaCapacityGoal"
@@ -35,7 +35,7 @@ DIRECTORY = "IntraBrokerDiskUsageDistributionGoal"
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """A goal: whether it is hard, its short name (several goals may share one), and what it asks for."""
+    """A goal: whether it is hard, its short name (several goals can share one), and its rule."""
 
     name: str
     hard: bool
@@ -56,7 +56,7 @@ GOALS = (
     Goal(DIRECTORY_CAPACITY, True, "logdir", f"no log directory is filled to more than {DISK_CAPACITY_SHARE:.0%} of its disk"),
     Goal(DIRECTORY, False, "logdir", "every log directory's bytes are in the band around its broker's mean"),
 )
-"""In their order: what stands first wins."""
+"""In their order: the first wins."""
 
 NOT_DONE = (
     ("CpuCapacityGoal, CpuUsageDistributionGoal", "no CPU load is measured"),
@@ -65,13 +65,13 @@ NOT_DONE = (
     ("LeaderBytesInDistributionGoal", "no traffic is measured; leaders are balanced by number"),
     ("MinTopicLeadersPerBrokerGoal, BrokerSetAwareGoal", "their settings are Cruise Control's own"),
 )
-"""Cruise Control's goals that plans do not know, and why. Sizes come from DescribeLogDirs, which knows bytes only."""
+"""Cruise Control's goals that plans do not support, and the reason. Sizes come from DescribeLogDirs, which reports bytes only."""
 
 ALL = tuple(goal.name for goal in GOALS)
 
 
 def parse_goals(words: Iterable[str]) -> tuple[str, ...]:
-    """Names of goals in their order, from short names, or full ones with or without `Goal`. WrongUse."""
+    """Return names of goals in their order, from short names, or full ones with or without `Goal`. WrongUse."""
     wanted: set[str] = set()
     for word in words:
         lowered = word.strip().lower().removesuffix("goal")
@@ -80,16 +80,16 @@ def parse_goals(words: Iterable[str]) -> tuple[str, ...]:
             undone = next((why for names, why in NOT_DONE if lowered and lowered in names.lower()), None)
             shorts = ", ".join(dict.fromkeys(goal.short for goal in GOALS))
             reason = f": {undone}" if undone else ""
-            raise WrongUse(f"goal {word!r} is none that plans know{reason}; known are {shorts}, and {', '.join(ALL)}")
+            raise WrongUse(f"unknown goal {word!r}{reason}; known are {shorts}, and {', '.join(ALL)}")
         wanted |= found
     if not wanted:
-        raise WrongUse("no goal was named; leave --goals out for all of them")
+        raise WrongUse("--goals is empty; leave it out for all goals")
     return tuple(name for name in ALL if name in wanted)
 
 
 class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a cluster is from a goal. `least` and `most`: of the mean, or of what is allowed (capacity goals: `least` is 0);
-    `violations`: how many are out of bounds — partitions (rack), brokers, brokers × topics, or log directories.
+    """Distance of a cluster from a goal. `least` and `most` are relative to the mean, or to the limit (capacity goals: `least` is
+    0). `violations` counts partitions (rack), brokers, brokers × topics, or log directories that are out of bounds.
     """
 
     least: float
@@ -99,12 +99,12 @@ class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def band_of_counts(mean: float, eps: float) -> tuple[int, int]:
-    """(fewest, most) replicas or leaders."""
+    """Return (fewest, most) replicas or leaders."""
     return int(np.floor(mean * (1 - eps) + 1e-9)), int(np.ceil(mean * (1 + eps) - 1e-9))
 
 
 def topic_limits(mean: Floats) -> Ints:
-    """The most replicas of each topic that a broker may have, from the mean of each."""
+    """Return the largest number of replicas of each topic on a broker, from the mean of each."""
     least, most = TOPIC_GAP
     banded = np.ceil(mean * TOPIC_BAND)
     limits: Ints = np.ceil(np.minimum(mean + most, np.maximum(mean + least, banded))).astype(np.int64)

@@ -19,7 +19,7 @@ PLANS, MOVES, CHECKS = "gold.plans", "gold.plan_moves", "gold.plan_checks"
 
 
 def plan_table(plan: Plan, ms: int) -> pa.Table:
-    """One row. `ms`: how long it took to make."""
+    """Return the plan's row. `ms` is the time that its making took."""
     row = {
         "plan_id": plan.plan_id,
         "as_of_offset": plan.as_of_offset,
@@ -37,7 +37,7 @@ def plan_table(plan: Plan, ms: int) -> pa.Table:
 
 
 def moves_table(plan: Plan) -> pa.Table:
-    """A row per partition that changes."""
+    """Return a row per partition that changes."""
     columns = {
         "plan_id": [plan.plan_id] * len(plan.moves),
         "wave": [move.wave for move in plan.moves],
@@ -62,7 +62,7 @@ def checks_table(plan: Plan, findings: Iterable[Finding]) -> pa.Table:
 
 
 def record(lake: Lake, plan: Plan, findings: Iterable[Finding], ms: int) -> None:
-    """Commits a plan with its moves and findings. Plans are numbered as they come; the same plan takes its own number again."""
+    """Commit a plan with its moves and findings. Plans are numbered in order; the same plan keeps its number."""
     with lake.writing():
         numbers = {manifest.details.get("plan_id"): manifest.lo for manifest in lake.active(PLANS)}
         number = numbers.get(plan.plan_id, len(numbers))

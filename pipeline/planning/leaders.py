@@ -1,8 +1,8 @@
-"""Who stands first in each replica list, so that preferred leaders are even. No byte moves for it.
+"""Order of replica lists that makes preferred leaders even, without moving a byte.
 
-Leaders are pushed along paths: from a broker that leads too many, over partitions that it leads and the next broker follows, to
-one that may lead more; as many along each path as it carries, the shortest path first. Then the same for brokers that lead too
-few. This is a maximum flow: where the bounds can be kept with the replicas as they stand, they are kept afterwards.
+Leaderships are passed along paths: from a broker with too many, over partitions that it leads and the next broker follows, to a
+broker with room; as many along each path as it carries, the shortest path first. Then the same for brokers with too few. This is
+a maximum flow: bounds that the given replicas can keep are kept afterwards.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from .goals import band_of_counts
 
 
 def leader_counts(replicas: Ints, brokers: int) -> Ints:
-    """[B], of how many partitions each broker is the preferred leader."""
+    """Return [B], the number of partitions whose preferred leader each broker is."""
     counts: Ints = np.bincount(replicas[:, 0], minlength=brokers).astype(np.int64)
     return counts
 
 
 def leader_bounds(counts: Ints, counted: Flags, eps: float) -> tuple[Floats, Floats]:
-    """(fewest, most) per broker; infinite where a broker does not count."""
+    """Return (fewest, most) per broker; infinite for a broker that does not count."""
     mean = counts[counted].sum() / max(int(counted.sum()), 1)
     fewest, most = band_of_counts(float(mean), eps)
     return np.where(counted, fewest, -np.inf), np.where(counted, most, np.inf)
 
 
 def balance_leaders(assignment: Assignment, eligible: Flags) -> None:
-    """Swaps the first replica of eligible partitions ([P]) with another, as few times as it takes."""
+    """Swap the first replica of eligible partitions ([P]) with another, as few times as possible."""
     scope = assignment.scope
     leads = _Leads(assignment.replicas, eligible, scope.counted)
     low, high = leader_bounds(leads.counts, scope.counted, scope.options.eps)
@@ -39,7 +39,7 @@ def balance_leaders(assignment: Assignment, eligible: Flags) -> None:
 
 
 def _even_out(leads: _Leads, low: Floats, high: Floats, *, down: bool) -> None:
-    """`down`: takes leaderships from brokers above `high`; else brings them to those below `low`."""
+    """Take leaderships from brokers above `high` if `down`, otherwise bring them to brokers below `low`."""
     hopeless = np.zeros(len(low), dtype=bool)
     while True:
         counts = leads.counts
@@ -57,7 +57,7 @@ def _even_out(leads: _Leads, low: Floats, high: Floats, *, down: bool) -> None:
 
 
 def _path(edges: Ints, start: int, room: Floats) -> list[int] | None:
-    """The shortest path to a broker with room, to the one with the most of it among the nearest. None: there is none."""
+    """Return the shortest path to a broker with room, among the nearest to the one with the most. None if there is no path."""
     came_from = np.full(len(room), -1)
     came_from[start] = start
     frontier = np.array([start])
@@ -77,7 +77,9 @@ def _path(edges: Ints, start: int, room: Floats) -> list[int] | None:
 
 
 class _Leads:
-    """`edges`: [B, B], how many eligible partitions the one leads and the other follows. `counts`: [B], of all partitions."""
+    """`edges`: [B, B], the number of eligible partitions that one broker leads and the other follows. `counts`: [B], of all
+    partitions.
+    """
 
     def __init__(self, replicas: Ints, eligible: Flags, counted: Flags) -> None:
         self.replicas, self.counted = replicas, counted
@@ -95,7 +97,7 @@ class _Leads:
         self.led: list[Ints] = [rows[order[edges[at] : edges[at + 1]]] for at in range(brokers)]
 
     def push(self, path: list[int], amount: int) -> None:
-        """Hands up to `amount` leaderships on along a path, as many as every hop carries."""
+        """Pass up to `amount` leaderships along a path, as many as every hop carries."""
         amount = min(amount, *(int(self.edges[a, b]) for a, b in pairwise(path)))
         for a, b in reversed(list(pairwise(path))):
             led = self.led[a]

@@ -1,4 +1,4 @@
-"""A running cluster as a document: what its metadata says, and what DescribeLogDirs says of directories and sizes."""
+"""A running cluster as a document: its metadata, and directories and sizes from DescribeLogDirs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Placed = dict[tuple[str, int, int], tuple[str, int]]
 
 
 def read_live(client: AdminClient, tell: Callable[[str], None]) -> ClusterDocument:
-    """What the cluster is now. `tell` hears of brokers that do not answer. BadCluster, ApiError, ClusterUnreachable."""
+    """Return the current cluster. `tell` gets a line for each broker that does not answer. BadCluster, ApiError,
+    ClusterUnreachable.
+    """
     described = client.describe_cluster(include_fenced_brokers=True)
     placed: Placed = {}
     brokers = []
@@ -44,7 +46,7 @@ def _directories(
     try:
         results = client.describe_log_dirs(broker.broker_id).results
     except (ApiError, ClusterUnreachable) as error:
-        tell(f"broker {broker.broker_id} does not tell its log directories, the sizes on it count as unknown: {error}")
+        tell(f"broker {broker.broker_id} did not describe its log directories, its sizes count as unknown: {error}")
         return ()
     for result in results:
         for topic in result.topics:

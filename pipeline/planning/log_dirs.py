@@ -1,10 +1,10 @@
-"""Which log directory every replica of a plan is to be in, broker by broker.
+"""Log directory of every replica of a plan, broker by broker.
 
-Newcomers go to the emptiest directory that has room for them, the largest first; then directories above their band give to
-those below, by the replica that fits best, until all are in the band or nothing helps. Shares are of capacity where every open
-directory of the broker says it, else equal. Directories that are drained give all they have, and, like those that are offline
-or cordoned, take nothing; nor do full ones, if there are others. A replica in an offline directory stays where it is: only
-another broker could have it.
+New replicas go to the emptiest directory with room for them, the largest first. Then directories above their band give to those
+below, each time the replica that fits best, until all are in the band or nothing helps. Shares go by capacity if every open
+directory of the broker reports it, otherwise they are equal. Drained directories give everything. They take nothing, like offline
+and cordoned ones, and like full ones if there are others. A replica in an offline directory stays there: only another broker
+could have it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .goals import DIRECTORY, DIRECTORY_CAPACITY, DISK_CAPACITY_SHARE
 
 
 def place_in_directories(assignment: Assignment) -> Ints:
-    """[P, R], the index of the directory in its broker's list; -1: any, or, of what stays, not known."""
+    """Return [P, R], the index of the directory in its broker's list; -1 means any, or, for a remaining replica, unknown."""
     scope, cluster = assignment.scope, assignment.cluster
     directory = current_directories(assignment)
     goals = {DIRECTORY, DIRECTORY_CAPACITY} & set(scope.options.goals)
@@ -50,7 +50,7 @@ def place_in_directories(assignment: Assignment) -> Ints:
 
 
 def current_directories(assignment: Assignment) -> Ints:
-    """[P, R]: where the replicas that stay on their broker are; -1 for newcomers, and where it is not known."""
+    """Return [P, R]: the directory of each remaining replica; -1 for new replicas and unknown directories."""
     found = np.full_like(assignment.replicas, -1)
     known = np.full_like(assignment.original, -1)
     known[:, : assignment.cluster.directory.shape[1]] = assignment.cluster.directory
@@ -73,7 +73,9 @@ class _Room:
         self.eps, self.banded = eps, banded
 
     def place(self, held: Ints, size: Floats, comes: Flags, movable: Flags, drainable: Flags) -> Ints:
-        """The directory of each replica ([N]). `comes`: newcomers; what stays in a directory that is not known stays there."""
+        """Return the directory of each replica ([N]). `comes` marks new replicas. A remaining replica of an unknown directory
+        stays there.
+        """
         leaving = drainable & (held >= 0) & self.leaves[np.maximum(held, 0)]
         placed = np.where(leaving, -1, held)
         load = [0.0] * len(self.weight)
@@ -97,12 +99,12 @@ class _Room:
         return placed
 
     def _roomiest(self, load: list[float], amount: float) -> int:
-        """The emptiest of the open directories that can hold so much more, or the one that it fills least beyond its limit."""
+        """Return the emptiest of the open directories that can hold that much more, or the one that it overfills least."""
         over = [load[at] + amount - self.limit[at] for at in self.open]
         return min(range(len(over)), key=lambda n: (max(over[n], 0.0), load[self.open[n]] / self.weight[self.open[n]]))
 
     def _bands(self, load: list[float]) -> tuple[list[float], list[float]]:
-        """(low, high) of the open directories."""
+        """Return (low, high) of the open directories."""
         weights = [self.weight[at] for at in self.open]
         share = [sum(load) * weight / sum(weights) for weight in weights]
         low = [one * (1 - self.eps) if self.banded else 0.0 for one in share]
@@ -111,7 +113,7 @@ class _Room:
         return low, high
 
     def _even_out(self, placed: Ints, size: Floats, movable: Flags, load: list[float]) -> None:
-        """`load`: of the open directories, in their order; indexes here are places in it."""
+        """Even out the open directories. `load` and the indexes here follow their order."""
         low, high = self._bands(load)
         inverse = [1 / self.weight[at] for at in self.open]
         held = [self._ordered(np.nonzero((placed == at) & movable)[0], size) for at in self.open]
@@ -149,7 +151,9 @@ class _Room:
 
 
 def _fitting(items: list[tuple[float, int]], wanted: float, allowed: float) -> int | None:
-    """The smallest item that is enough, if it is allowed, else the largest that is allowed; None: there is none of any size."""
+    """Return the smallest item that is enough, if it is allowed, otherwise the largest allowed one; None if no
+    item has a size.
+    """
     enough = bisect_right(items, (wanted, -1))
     if enough < len(items) and items[enough][0] <= allowed:
         return enough

@@ -1,4 +1,4 @@
-"""How far a placement is from each goal, before a plan and after it, by the same yardstick: the means that hold after it."""
+"""Distance of a placement from each goal, before and after a plan by the same means: those after it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLACK = 1e-9
 
 
 def loads(cluster: Cluster, replicas: Ints) -> tuple[Floats, Ints, Ints]:
-    """(bytes, replicas, preferred leaderships), [B] each."""
+    """Return (bytes, replicas, preferred leaderships), [B] each."""
     placed = replicas >= 0
     holders, rows = replicas[placed], np.nonzero(placed)[0]
     weights = cluster.size_bytes[rows].astype(np.float64)
@@ -37,7 +37,7 @@ def loads(cluster: Cluster, replicas: Ints) -> tuple[Floats, Ints, Ints]:
 
 
 def measure(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints) -> dict[str, GoalState]:
-    """The state of every goal that was asked for. `directory`: [P, R], -1 where it is not known."""
+    """Return the state of every requested goal. `directory`: [P, R], -1 if unknown."""
     disk, count, leaders = loads(cluster, replicas)
     counted, eps, bounds = scope.counted, scope.options.eps, scope.bounds
     ids = [broker.id for broker in cluster.brokers]
@@ -61,7 +61,7 @@ def measure(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints) -> 
 
 
 def hard_excess(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints) -> dict[str, Floats]:
-    """How far each partition, broker or log directory is beyond what a hard goal that was asked for allows; 0 if it is within."""
+    """Return the excess of each partition, broker or log directory over a requested hard goal; 0 if it is within."""
     disk, count, _ = loads(cluster, replicas)
     found = {
         RACK: _most_in_a_rack(cluster, replicas) - scope.rack_limit,
@@ -73,7 +73,7 @@ def hard_excess(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints)
 
 
 def worse(before: dict[str, Floats], after: dict[str, Floats]) -> dict[str, int]:
-    """How many are beyond a hard goal and further than they were, by its name. All amounts are whole but for rounding."""
+    """Return by goal how many exceed a hard goal by more than before. All amounts are whole except for rounding."""
     return {name: int((after[name] > amount + 0.5).sum()) for name, amount in before.items()}
 
 
@@ -168,10 +168,10 @@ def _directories(cluster: Cluster, scope: Scope, replicas: Ints, directory: Ints
 
 
 def lower_bound_bytes(cluster: Cluster, scope: Scope) -> int:
-    """What any plan has to copy that does all that was asked, at the least; the rack rule counts only where it is broken now.
+    """Return the fewest bytes that any plan for the request has to copy. The rack rule counts only where it is broken now.
 
-    Three bounds hold, and the largest is it: each partition's replicas that cannot stay and those to be added; what brokers
-    lack below their band; and what brokers have above theirs, or have to give up, less what falls away.
+    Three bounds hold, and the largest is the result: replicas of each partition that cannot stay or are added; bytes that brokers
+    lack below their band; and bytes that brokers have above theirs, or have to give up, less bytes that disappear.
     """
     holders = cluster.replicas
     placed = holders >= 0
@@ -194,7 +194,7 @@ def lower_bound_bytes(cluster: Cluster, scope: Scope) -> int:
 
 
 def _kept_by_racks(cluster: Cluster, scope: Scope, stays: Flags) -> Ints:
-    """How many of the replicas that may stay the rack limit allows."""
+    """Return how many of the replicas that can stay the rack limit allows."""
     rack = np.where(stays, cluster.rack[cluster.replicas], -1)
     kept = np.zeros(len(rack), dtype=np.int64)
     for slot in range(rack.shape[1]):

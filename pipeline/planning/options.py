@@ -1,4 +1,6 @@
-"""What is asked of a plan, and what follows from it for one cluster: who takes, who gives, what stays, and in which bounds."""
+"""Options of a plan, and their consequences for one cluster: the brokers that take and give, the partitions that stay, and the
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ from .goals import (
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
-    """`replace`: (broker, the one that takes its replicas). `rf`: topic → replication factor. `drain_dirs`: (broker, path).
-    `exclude_topics`: names, `*` and `?` allowed. Scenarios (drain, replace, rf, add_brokers, drain_dirs) move what they
-    name and nothing else, unless `balance`; without a scenario everything is balanced.
+    """`replace`: (broker, the broker that takes its replicas). `rf`: topic → replication factor. `drain_dirs`: (broker, path).
+    `exclude_topics`: names, with `*` and `?`. Scenarios (drain, replace, rf, add_brokers, drain_dirs) move what they name and
+    nothing else, unless `balance` is set. Without a scenario everything is balanced.
     """
 
     goals: tuple[str, ...] = ALL
@@ -45,25 +47,25 @@ class PlanOptions(msgspec.Struct, frozen=True):
 
     @property
     def emptied(self) -> tuple[int, ...]:
-        """The brokers that are to end empty."""
+        """The brokers that must end empty."""
         return (*self.drain, *(source for source, _ in self.replace))
 
     @property
     def balances(self) -> bool:
-        """Whether replicas move for the sake of soft goals."""
+        """True if replicas move for soft goals."""
         return self.balance or bool(self.add_brokers) or not (self.drain or self.replace or self.rf or self.drain_dirs)
 
     @property
     def balances_directories(self) -> bool:
-        """Whether replicas change directory for the sake of soft goals."""
+        """True if replicas change directory for soft goals."""
         return self.balance or not (self.drain or self.replace or self.rf or self.drain_dirs or self.add_brokers)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What brokers that count are to hold: their share of all bytes, the mean number of replicas, and the bounds of both.
-    Infinite where there are none. `disk_limit`: the most bytes of the hard goal. `topic_limit`: per topic, the most replicas on
-    one broker.
+    """Bounds of the brokers that count: their share of all bytes, the mean number of replicas, and limits of both; infinite if
+    there are none. `disk_limit`: the largest bytes of the hard goal. `topic_limit`: per topic, the most replicas on one
+    broker.
     """
 
     share_bytes: Floats
@@ -78,8 +80,8 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Per broker: `takes` new replicas, `leaves` (has to end empty), `counted` in means and bounds.
-    Per partition: `pinned` (nothing of it moves), `factor` (replicas it is to have), `rack_limit` (most in one rack).
+    """Per broker: `takes` new replicas, `leaves` (must end empty), `counted` in means and bounds. Per partition: `pinned`
+    (nothing of it moves), `factor` (its number of replicas), `rack_limit` (most in one rack).
     """
 
     options: PlanOptions
@@ -94,7 +96,7 @@ class Scope:
 
 
 def scope_of(cluster: Cluster, options: PlanOptions) -> Scope:
-    """WrongUse where the options do not fit the cluster or each other."""
+    """Return the scope of the options. WrongUse if they do not fit the cluster or each other."""
     _judge(cluster, options)
     leaves = _flags(cluster, options.emptied)
     excluded = _flags(cluster, options.exclude_brokers)
@@ -127,7 +129,9 @@ def scope_of(cluster: Cluster, options: PlanOptions) -> Scope:
 
 
 def _has_room(broker: Broker) -> bool:
-    """Whether it has a log directory that can take a replica: a disk without a free byte cannot, whatever may leave it later."""
+    """Return whether a broker has a log directory that can take a replica. A disk without a free byte cannot, whatever leaves it
+    later.
+    """
     return not broker.log_dirs or any(entry.online and not entry.cordoned and entry.usable_bytes for entry in broker.log_dirs)
 
 
@@ -205,7 +209,7 @@ def _pinned(cluster: Cluster, options: PlanOptions, leaves: Flags) -> tuple[Flag
 
 
 def _judge_factors(cluster: Cluster, options: PlanOptions, factor: Ints, standing: Flags) -> None:
-    """Whether there are brokers for every replica."""
+    """Raise WrongUse if there are too few brokers for a partition's replicas."""
     available = int(standing.sum())
     row = int(np.argmax(factor))
     if factor[row] > available and (options.rf or options.drain or options.replace):
@@ -225,7 +229,7 @@ def _rack_limits(cluster: Cluster, factor: Ints, standing: Flags, notes: list[st
 
 
 def evenest(sizes: Ints, wanted: int) -> int:
-    """The most replicas in one rack if so many are spread as evenly as the numbers of brokers in the racks allow."""
+    """Return the largest number of replicas in one rack at the most even spread over racks of these sizes."""
     most = -(-wanted // max(len(sizes), 1))
     while np.minimum(sizes, most).sum() < min(wanted, sizes.sum()):
         most += 1
@@ -233,7 +237,7 @@ def evenest(sizes: Ints, wanted: int) -> int:
 
 
 def _bounds(cluster: Cluster, options: PlanOptions, counted: Flags, factor: Ints, notes: list[str]) -> Bounds:
-    """Shares, means and bands of the brokers that count, for the replicas that they will hold together."""
+    """Return shares, means and bands of the brokers that count, for the replicas that they will hold together."""
     unknown = int((~cluster.size_known).sum())
     if unknown:
         notes.append(f"the size of {unknown} partitions is not known; each counts as the mean of its topic's others")

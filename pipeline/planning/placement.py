@@ -1,4 +1,6 @@
-"""Which replicas are to be on which broker: what has to move is taken off, then flows and repairs bring all within bounds."""
+"""Placement of replicas on brokers: replicas that have to move are taken off, then flows and repairs bring everything within
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from .realiser import place_homeless, realise
 from .repair import LEAST_GAIN, Excess, repair, spread_topics, take_back
 
 MARGINS = (0.004, 0.004, 0.006, 0.008, 0.008, 0.008)
-"""How far inside the bounds each round aims, as a part of the mean."""
+"""Distance inside the bounds at which each round aims, as a part of the mean."""
 SEED = 20_130_610
 POSSIBLE = 1e-6
-"""Excess that is the solver's tolerance."""
+"""Excess within the solver's tolerance."""
 
 
 def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
-    """(replicas as the plan has them, what found them, notes about what could not be done)"""
+    """Return (the plan's replicas, the solver that found them, notes about impossible parts)."""
     assignment = Assignment(cluster, scope)
     notes: list[str] = []
     budget = math.inf if scope.options.max_bytes is None else float(scope.options.max_bytes)
@@ -49,7 +51,7 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
 
 
 def _impossible(assignment: Assignment, solver: str, classes: Ints, budget: float) -> list[str]:
-    """Whether bounds that are not kept could be."""
+    """Return notes on whether unmet bounds could be met."""
     if _within(assignment) or not assignment.scope.options.balances:
         return []
     if solver == "exact":
@@ -76,7 +78,7 @@ def _flow(assignment: Assignment, classes: Ints, budget: float, notes: list[str]
 
 
 def _take_over(assignment: Assignment, replicas: Ints) -> bool:
-    """Takes an exact placement if it is no worse than what is there."""
+    """Take an exact placement unless it is worse than the current one."""
     ours = assignment.replicas
     rating = _rating(assignment)
     assignment.replicas = replicas
@@ -89,7 +91,7 @@ def _take_over(assignment: Assignment, replicas: Ints) -> bool:
 
 
 def _rating(assignment: Assignment) -> tuple[int, float, float]:
-    """(replicas that are not where they have to be, excess, bytes)"""
+    """Return (misplaced replicas, excess, bytes)."""
     placed = assignment.replicas >= 0
     undone = int(assignment.scope.factor.sum() - placed.sum() + (placed & assignment.scope.leaves[assignment.replicas]).sum())
     return undone, round(float(Excess(assignment).all(assignment).sum()), 6), assignment.bytes_moved
@@ -100,8 +102,8 @@ def _within(assignment: Assignment) -> bool:
 
 
 def _shrink(assignment: Assignment) -> None:
-    """Takes out replicas of partitions that are to have fewer: from leaving brokers first, then from crowded racks, then from
-    the fullest broker; the preferred leader last, and what excluded brokers have only if nothing else is left.
+    """Remove replicas of partitions that get fewer: from leaving brokers first, then from crowded racks, then from the fullest
+    broker; the preferred leader last, and replicas of excluded brokers only if nothing else is left.
     """
     scope, cluster = assignment.scope, assignment.cluster
     surplus = np.nonzero((assignment.replicas >= 0).sum(1) > scope.factor)[0]
@@ -132,8 +134,8 @@ def _shrink(assignment: Assignment) -> None:
 
 
 def _hand_over(assignment: Assignment, budget: float) -> None:
-    """One for one: what a replaced broker has goes to the one that takes its place, wherever no rule forbids it; the small ones
-    first, where a budget does not allow all.
+    """Give the replicas of a replaced broker to its replacement, one for one, if no rule forbids it; the small ones first if a
+    budget does not allow all.
     """
     for source, target in assignment.scope.options.replace:
         old, new = assignment.cluster.index_of[source], assignment.cluster.index_of[target]
@@ -148,7 +150,7 @@ def _hand_over(assignment: Assignment, budget: float) -> None:
 
 
 def _take_off(assignment: Assignment) -> None:
-    """Makes homeless what has to find another broker, and the replicas that are to be added."""
+    """Make replicas homeless that need another broker or are to be added."""
     scope = assignment.scope
     leaving = (assignment.replicas >= 0) & assignment.movable & scope.leaves[assignment.replicas]
     _make_homeless(assignment, leaving)
@@ -164,7 +166,9 @@ def _make_homeless(assignment: Assignment, flags: Flags) -> None:
 
 
 def _crowding(assignment: Assignment) -> Flags:
-    """Movable replicas that have to leave for the rack rule, as few as it takes: the later ones of the row, if they may move."""
+    """Return the movable replicas that must leave for the rack rule, as few as possible: the later ones of a row, if they can
+    move.
+    """
     surplus = assignment.rack_surplus()
     chosen = surplus & assignment.movable
     for row, slot in zip(*(side.tolist() for side in np.nonzero(surplus & ~assignment.movable)), strict=True):
@@ -178,7 +182,7 @@ def _crowding(assignment: Assignment) -> Flags:
 
 
 def _afford(assignment: Assignment, budget: float, notes: list[str]) -> None:
-    """Puts back what a budget does not allow to move: rack faults and new replicas are served first, then small ones."""
+    """Put back moves that a budget does not allow. Rack faults and new replicas have priority, then small ones."""
     rows, slots = assignment.homeless()
     spent = assignment.bytes_moved
     source = assignment.taken_from[rows, slots]
@@ -194,7 +198,7 @@ def _afford(assignment: Assignment, budget: float, notes: list[str]) -> None:
 
 
 def _put_back(assignment: Assignment, row: int, slot: int) -> None:
-    """Leaves a homeless replica where it was, or does not add it."""
+    """Leave a homeless replica at its old place, or do not add it."""
     before = int(assignment.taken_from[row, slot])
     if before >= 0:
         assignment.move_one(row, slot, before)
@@ -204,7 +208,7 @@ def _put_back(assignment: Assignment, row: int, slot: int) -> None:
 
 
 def _leave_dead(assignment: Assignment, notes: list[str]) -> None:
-    """Leaves partitions as they were of which a replica had to stay on a broker that is down."""
+    """Restore partitions of which a replica had to stay on a broker that is down."""
     alive = assignment.cluster.alive
     dead = ((assignment.replicas >= 0) & ~alive[assignment.replicas]).any(1)
     changed = dead & (assignment.replicas != assignment.original).any(1)

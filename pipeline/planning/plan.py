@@ -1,7 +1,7 @@
-"""A plan as a document: what moves, why, in which wave, and the goals before and after.
+"""A plan as a document: the moves with reasons and waves, and the goals before and after.
 
-A plan carries the cluster that it was made from, so that it can be checked, explained and cut into waves without that cluster.
-Its id is the hash of that cluster and of the options: the same question has the same id, and the same answer, byte for byte.
+A plan carries its cluster, so that it can be checked, explained and cut into waves without that cluster. Its id is the hash of
+the cluster and of the options: the same request has the same id, and the same answer, byte for byte.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PartitionMove(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One partition's change. `dirs`: by replica of `after`, "any" where it stays or nobody cares. `bytes`: copied between
-    brokers; `intra_bytes`: between directories of one.
+    """One partition's change. `dirs`: by replica of `after`, "any" if it stays or any directory will do. `bytes`: copied between
+    brokers; `intra_bytes`: between directories of one broker.
     """
 
     topic: str
@@ -68,7 +68,7 @@ class PartitionMove(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BrokerLoad(msgspec.Struct, frozen=True):
-    """What a broker holds: bytes, replicas, preferred leaderships; and its share of bytes, -1 if it is in no mean."""
+    """Bytes, replicas and preferred leaderships of a broker, and its share of bytes (-1 if it is in no mean)."""
 
     id: int
     rack: str
@@ -82,7 +82,7 @@ class BrokerLoad(msgspec.Struct, frozen=True):
 
 
 class GoalReport(msgspec.Struct, frozen=True):
-    """A goal before and after. `worse`: how many violate a hard goal, and by more than before; `met`: nothing violates it."""
+    """A goal before and after. `worse` counts those that violate a hard goal by more than before. `met`: nothing violates it."""
 
     name: str
     hard: bool
@@ -121,22 +121,22 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def breaks_hard_goals(self) -> bool:
-        """Whether a hard goal is unmet that the plan was to meet; one that moves only what it names must make nothing worse."""
+        """True if a hard goal of the plan is unmet. A plan that moves only named things must make nothing worse."""
         return any((goal.after.violations if self.options.balances else goal.worse) for goal in self.goals if goal.hard)
 
     @property
     def leaves_behind(self) -> bool:
-        """Whether a broker that was to be emptied keeps replicas, for a reason that a note tells."""
+        """True if a broker to be emptied keeps replicas, for a reason in the notes."""
         return any(broker.replicas_after for broker in self.brokers if broker.id in self.options.emptied)
 
     @property
     def leaves_in_directories(self) -> bool:
-        """Whether a log directory that was to be emptied keeps replicas, for a reason that a note tells."""
+        """True if a log directory to be emptied keeps replicas, for a reason in the notes."""
         return bool(self.options.drain_dirs and kept_in_directories(self.cluster, self.options, self.moves))
 
     @property
     def misses_factors(self) -> bool:
-        """Whether a partition does not get the number of replicas that was asked for, for a reason that a note tells."""
+        """True if a partition does not get its requested number of replicas, for a reason in the notes."""
         after = {(move.topic, move.partition): len(move.after) for move in self.moves}
         return any(
             after.get((topic.name, entry.partition), len(entry.settled)) != self.options.rf[topic.name]
@@ -149,7 +149,7 @@ class Plan(msgspec.Struct, frozen=True):
 def kept_in_directories(
     cluster: ClusterDocument, options: PlanOptions, moves: Iterable[PartitionMove]
 ) -> dict[tuple[int, str], int]:
-    """How many replicas stay in each log directory that was to be emptied; those that keep none are left out."""
+    """Return how many replicas stay in each log directory to be emptied; directories without any are left out."""
     goes = {(move.topic, move.partition): dict(zip(move.after, move.dirs, strict=True)) for move in moves}
     kept: dict[tuple[int, str], int] = {}
     for topic in cluster.topics:
@@ -162,7 +162,7 @@ def kept_in_directories(
 
 
 def plan_id(document: ClusterDocument, options: PlanOptions) -> str:
-    """16 hex digits."""
+    """Return 16 hex digits."""
     digest = hashlib.sha256(encode_cluster(document))
     digest.update(msgspec.json.encode(options, order="deterministic"))
     return digest.hexdigest()[:16]
@@ -173,11 +173,11 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def read_plan(path: str) -> Plan:
-    """WrongUse if the file is none."""
+    """Return the plan of a file. WrongUse for any other file."""
     try:
         plan = decode_json(read_bytes(path), Plan)
     except BadJson as error:
-        raise WrongUse(f"{path} is no plan: {error}; `kraftlab pipeline plan propose --output FILE` writes one") from None
+        raise WrongUse(f"{path} is not a plan: {error}; `kraftlab pipeline plan propose --output FILE` writes one") from None
     if plan.format != FORMAT or plan.version != 1:
         raise WrongUse(f"{path} is {plan.format} version {plan.version}; this release reads {FORMAT} version 1")
     for move in plan.moves:

@@ -1,4 +1,4 @@
-"""From a cluster and what is asked to a plan."""
+"""From a cluster and options to a plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from .waves import Caps, rewaved
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A plan as arrays. `directory_before`: of what stays on its broker, -1 for newcomers; `directory`: after the plan."""
+    """A plan as arrays. `directory_before`: of replicas that stay on their broker, -1 for new ones; `directory`:
+    after the plan.
+    """
 
     cluster: Cluster
     scope: Scope
@@ -37,7 +39,7 @@ class Solution:
 
 
 def solve(cluster: Cluster, options: PlanOptions) -> Solution:
-    """WrongUse where the options do not fit the cluster."""
+    """Solve the placement. WrongUse if the options do not fit the cluster."""
     scope = scope_of(cluster, options)
     assignment, solver, notes = place(cluster, scope)
     if LEADERS in options.goals and options.balances:
@@ -67,12 +69,12 @@ def solve(cluster: Cluster, options: PlanOptions) -> Solution:
 
 
 def propose(document: ClusterDocument, options: PlanOptions) -> Plan:
-    """The plan for a tidied document. WrongUse where the options do not fit it."""
+    """Return the plan for a tidied document. WrongUse if the options do not fit it."""
     return write_down(document, solve(cluster_of(document), options))
 
 
 def _unmet(cluster: Cluster, scope: Scope, after: dict[str, GoalState]) -> list[str]:
-    """Why soft goals are not met, where it is plain to see."""
+    """Return reasons for unmet soft goals, if they are obvious."""
     notes = []
     disk = after.get(DISK)
     if disk and disk.violations and scope.options.balances:
@@ -83,7 +85,7 @@ def _unmet(cluster: Cluster, scope: Scope, after: dict[str, GoalState]) -> list[
         if size > width:
             notes.append(
                 f"the band of bytes is {width:.0f} bytes wide and a replica of {cluster.name(largest)} has {size}: "
-                "whoever holds one may be out of it whatever is done"
+                "a broker that holds one can stay out of the band in any plan"
             )
     return notes
 
@@ -92,7 +94,7 @@ def _unmet(cluster: Cluster, scope: Scope, after: dict[str, GoalState]) -> list[
 
 
 def write_down(document: ClusterDocument, solution: Solution) -> Plan:
-    """The plan as a document, its waves after the usual caps."""
+    """Return the plan as a document, with waves by the usual caps."""
     cluster, work = solution.cluster, solution.assignment
     moves = _Writer(solution).moves()
     goals = tuple(
@@ -146,7 +148,7 @@ def _broker_loads(cluster: Cluster, scope: Scope, replicas: Ints) -> tuple[Broke
 
 
 class _Writer:
-    """Rows of arrays that changed, as moves with their reasons."""
+    """Turns changed rows of arrays into moves with reasons."""
 
     def __init__(self, solution: Solution) -> None:
         self.cluster, self.scope = solution.cluster, solution.scope
@@ -224,7 +226,7 @@ BALANCE_REASONS = ("disk-high", "disk-low", "count-high", "count-low", "exchange
 
 
 class _Reasons:
-    """Why a replica goes from one broker to another, by how things were before the plan."""
+    """Reasons for moves between brokers, by the state before the plan."""
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
         self.cluster, self.scope = cluster, scope
@@ -239,7 +241,7 @@ class _Reasons:
         self.crowded = (held > scope.bounds.topic_limit[:, None]) & (TOPICS in scope.options.goals)
 
     def of(self, row: int, source: int, target: int) -> str:
-        """A key of `explain.REASONS`; `source` -1 if the replica is one more."""
+        """Return a key of `explain.MOVED` or `explain.OTHERS`. `source` -1 means an additional replica."""
         if source < 0:
             return "rf"
         if source in self.leaving:
@@ -256,7 +258,7 @@ class _Reasons:
 
 
 def _balance_reasons(cluster: Cluster, scope: Scope) -> Ints:
-    """[B, B], indexes of BALANCE_REASONS: the bound between a giver and a taker that is furthest from being kept."""
+    """Return [B, B], indexes of BALANCE_REASONS: the most violated bound between a giver and a taker."""
     disk, count, _ = loads(cluster, cluster.replicas)
     bounds, eps = scope.bounds, scope.options.eps
     fill = disk / np.maximum(bounds.share_bytes, 1.0) - 1

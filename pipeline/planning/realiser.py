@@ -1,9 +1,9 @@
-"""From how many to which: replicas for a flow's numbers, matched with brokers that may have them.
+"""Replicas for a flow's numbers, matched with brokers that can have them.
 
-Class by class, the replicas that leave are drawn (the ones that came with the plan first where the flow says so, then those of
-topics that are crowded on their broker, then by lot), laid beside the places that brokers take, and shuffled until they fit: a
-pair is accepted if it breaks no rule, no row twice at a time. The lots come from a generator with a fixed seed. What finds no
-place stays where it is; only replicas that have to move are forced, each to the best broker that is legal.
+Class by class, the leaving replicas are drawn (those that came with the plan first if the flow says so, then those of topics that
+are crowded on their broker, then at random), paired with the places that brokers take, and shuffled until they fit. A pair is
+accepted if it breaks no rule, with each row at most once at a time. The random generator has a fixed seed. Replicas without a
+place stay; only replicas that have to move are forced, each to the best legal broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDLE_ATTEMPTS = 6
 
 
 def realise(assignment: Assignment, flow: Flow, classes: Ints, random: np.random.Generator, budget_bytes: float) -> int:
-    """Makes the moves of a flow as far as they fit; how many it made. Moves of what stays out of the budget are left undone."""
+    """Make the moves of a flow that fit, and return their number. Moves beyond the budget are not made."""
     made = 0
     left = budget_bytes
     class_count = int(classes.max()) + 1
@@ -37,7 +37,7 @@ def realise(assignment: Assignment, flow: Flow, classes: Ints, random: np.random
 
 
 class _Candidates:
-    """Movable replicas by class, looked up once per round."""
+    """Movable replicas by class, computed once per round."""
 
     def __init__(self, assignment: Assignment, classes: Ints) -> None:
         rows, slots = np.nonzero(assignment.movable & (assignment.replicas >= 0))
@@ -54,7 +54,7 @@ class _Candidates:
 def _drawn(
     assignment: Assignment, candidates: _Candidates, number: int, flow: Flow, random: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Replicas of a class that leave, as many from each broker as the flow says."""
+    """Return leaving replicas of a class, as many from each broker as the flow has."""
     rows, slots, fresh = candidates.of(number)
     holders = assignment.replicas[rows, slots]
     chosen = np.zeros(len(rows), dtype=bool)
@@ -73,7 +73,7 @@ def _drawn(
 def _match(
     assignment: Assignment, rows: Ints, slots: Ints, places: Ints, random: np.random.Generator, budget_bytes: float
 ) -> tuple[int, float]:
-    """(moves made, bytes moved)"""
+    """Return (moves made, bytes moved)."""
     made, spent, idle = 0, 0.0, 0
     for _ in range(ATTEMPTS):
         if not len(rows) or not len(places) or idle >= IDLE_ATTEMPTS:
@@ -103,14 +103,14 @@ def _match(
 
 
 def _first_of_each(values: Ints) -> Flags:
-    """Marks the first appearance of every value."""
+    """Mark the first appearance of every value."""
     first = np.zeros(len(values), dtype=bool)
     first[np.unique(values, return_index=True)[1]] = True
     return first
 
 
 def _topics_fit(assignment: Assignment, rows: Ints, brokers: Ints, good: Flags) -> Flags:
-    """Whether a topic stays within its limit on the broker, though all good moves before it were made."""
+    """Return whether a topic stays within its limit on the broker after all good moves before it."""
     topic = assignment.cluster.topic[rows]
     key = np.where(good, topic * assignment.cluster.broker_count + brokers, -1)
     order = np.argsort(key, kind="stable")
@@ -121,8 +121,8 @@ def _topics_fit(assignment: Assignment, rows: Ints, brokers: Ints, good: Flags) 
 
 
 def place_homeless(assignment: Assignment) -> list[tuple[int, int]]:
-    """Finds a broker for each replica that still has none, the largest first: the legal one that will be least full. Replicas
-    for which there is none go back where they were; they are returned as (row, slot).
+    """Place each replica without a broker, the largest first, on the legal broker that will be least full. Replicas without a
+    legal broker go back to their old place and are returned as (row, slot).
     """
     rows, slots = assignment.homeless()
     order = np.argsort(-assignment.size[rows], kind="stable")
@@ -142,8 +142,8 @@ def place_homeless(assignment: Assignment) -> list[tuple[int, int]]:
 
 
 def _score(assignment: Assignment, row: int, share: Floats, legal: Flags) -> Floats:
-    """How full brokers would be with one replica of the row more: the fuller of bytes and count, crowded topics and full disks
-    last, illegal ones never.
+    """Return the fullness of brokers with one more replica of the row: the larger of bytes and count, crowded topics and full
+    disks last, illegal ones never.
     """
     bounds = assignment.scope.bounds
     disk = (assignment.disk + assignment.size[row]) / share

@@ -1,10 +1,9 @@
-"""The last steps with real sizes: single moves and swaps that bring the brokers that are still out of bounds within them.
+"""The last steps with real sizes: single moves and swaps that bring the remaining brokers within bounds.
 
-A flow counts in classes of sizes and leaves brokers a little off. Here the worst broker is taken again and again, and of
-all moves from it, moves to it and swaps with it the one is made that lowers the sum of all excess most for its bytes. A swap
-leaves the numbers of replicas as they are, which is what brings a broker into the band of bytes when its number of replicas is
-at the edge of its own. Every step lowers the sum, so it ends; brokers that nothing helps are given up. What a flow moved and
-nothing needs any more goes back at the end.
+A flow counts in classes of sizes and leaves brokers a little off. Here the worst broker is chosen again and again, and of all
+moves from it, moves to it and swaps with it, the one is made that lowers the total excess most for its bytes. A swap keeps the
+numbers of replicas, which can bring a broker into the band of bytes at the edge of its band of replicas. Every step lowers the
+sum, so it ends; brokers that nothing helps are given up. At the end, moves of the flow that are no longer needed are undone.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ SWAP_SAMPLE = 40
 TRIED = 400
 STEPS_PER_BROKER = 40
 BYTES_WEIGHT = 0.02
-"""Moving a broker's mean load costs as much as this part of it in excess."""
+"""Moving a broker's mean load costs this part of it in excess."""
 LEAST_GAIN = 1e-9
 HARD = 1000.0
-"""How much more it weighs to be out of a hard bound than out of a band: enough that no band is worth it."""
+"""Weight of excess over a hard bound relative to a band: enough that no band is worth it."""
 
 
 class _Step(NamedTuple):
@@ -37,7 +36,7 @@ class _Step(NamedTuple):
 
 
 class Holdings:
-    """The movable replicas of every broker, kept while steps are made."""
+    """The movable replicas of every broker, updated by each step."""
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -53,7 +52,7 @@ class Holdings:
         return np.concatenate([none, *(rows for rows, _ in parts)]), np.concatenate([none, *(slots for _, slots in parts)])
 
     def make(self, step: _Step) -> None:
-        """Makes a step's moves."""
+        """Make a step's moves."""
         work = self.assignment
         for row, slot, broker in step.moves:
             rows, slots = self.of[int(work.replicas[row, slot])]
@@ -65,8 +64,8 @@ class Holdings:
 
 
 class Excess:
-    """How far brokers are out of their bounds: in parts of the mean load plus parts of the mean number of replicas; what the
-    hard bound of bytes does not allow counts `HARD` times.
+    """Distance of brokers from their bounds, in parts of the mean load plus parts of the mean number of replicas. Excess over the
+    hard bound of bytes counts `HARD` times.
     """
 
     def __init__(self, assignment: Assignment) -> None:
@@ -84,7 +83,7 @@ class Excess:
         return total
 
     def gain(self, work: Assignment, sources: Ints, targets: Ints, size: Floats, replicas: int = 1) -> Floats:
-        """By how much the excess falls where so many bytes and replicas go from each source to its target."""
+        """Return by how much the excess falls if these bytes and replicas go from each source to its target."""
         disk, count = work.disk, work.count
         now = self.of(sources, disk[sources], count[sources]) + self.of(targets, disk[targets], count[targets])
         after = self.of(sources, disk[sources] - size, count[sources] - replicas)
@@ -97,7 +96,7 @@ class Excess:
 
 
 def repair(assignment: Assignment, budget_bytes: float) -> float:
-    """Steps until no broker is out of bounds or nothing helps; the bytes it added to the plan."""
+    """Make steps until no broker is out of bounds or nothing helps. Return the bytes added to the plan."""
     excess = Excess(assignment)
     holdings = Holdings(assignment)
     spent = 0.0
@@ -118,7 +117,7 @@ def repair(assignment: Assignment, budget_bytes: float) -> float:
 
 
 class _Search:
-    """The best step about one broker."""
+    """The best step for one broker."""
 
     def __init__(self, holdings: Holdings, excess: Excess, broker: int, budget_bytes: float) -> None:
         assignment = holdings.assignment
@@ -193,7 +192,7 @@ class _Search:
         return float(score[at]), _Step(moves, float(cost[at]))
 
     def _sample(self, held: tuple[Ints, Ints], number: int) -> tuple[Ints, Ints]:
-        """Replicas of all sizes, evenly over their order by size."""
+        """Return replicas of all sizes, evenly over their order by size."""
         rows, slots = held
         if len(rows) <= number:
             return rows, slots
@@ -202,7 +201,9 @@ class _Search:
         return rows[picked], slots[picked]
 
     def _cost(self, rows: Ints, slots: Ints, targets: Ints) -> Floats:
-        """Bytes that a move adds to the plan: none for what moves already, less than none for what returns."""
+        """Return bytes that a move adds to the plan: none for a replica that moves already, fewer than none for
+        one that returns.
+        """
         work = self.assignment
         size = work.size[rows]
         new_before = ~work.was_here(rows, work.replicas[rows, slots])
@@ -222,7 +223,7 @@ class _Search:
 
 
 def take_back(assignment: Assignment) -> None:
-    """Undoes the moves that nothing needs by now, the largest first: what may return without more excess and without crowding."""
+    """Undo moves that are no longer needed, the largest first: those whose return adds no excess and no crowding."""
     excess = Excess(assignment)
     rows, slots = np.nonzero(assignment.moved & assignment.movable)
     order = np.argsort(-assignment.size[rows], kind="stable")
@@ -236,7 +237,9 @@ def take_back(assignment: Assignment) -> None:
 
 
 def _may_return(assignment: Assignment, excess: Excess, rows: Ints, slots: Ints, targets: Ints) -> Flags:
-    """Whether each of these moved replicas ([N]) could be on the target, where its partition was, and be none the worse."""
+    """Return for each of these moved replicas ([N]) whether it could return to the target, which held its partition, without
+    harm.
+    """
     sources = assignment.replicas[rows, slots]
     gain = excess.gain(assignment, sources, targets, assignment.size[rows])
     topic = assignment.cluster.topic[rows]
@@ -251,8 +254,8 @@ def _least(values: Floats, among: Ints, number: int) -> Ints:
 
 
 def spread_topics(assignment: Assignment, budget_bytes: float) -> float:
-    """Thins out topics that are crowded on a broker: a move, or a swap with a replica of about its size, that puts no broker
-    out of its bounds; the bytes it added.
+    """Thin out topics that are crowded on a broker, by a move, or a swap with a replica of similar size, that puts no broker out
+    of its bounds. Return the bytes added.
     """
     bounds = assignment.scope.bounds
     excess = Excess(assignment)
@@ -298,7 +301,7 @@ def _thinned(
 def _exchange(
     holdings: Holdings, excess: Excess, rows: Ints, slots: Ints, broker: int, partners: Ints, budget_bytes: float
 ) -> _Step | None:
-    """One of these replicas against one of about its size that a partner has."""
+    """Return a swap of one of these replicas with one of similar size on a partner."""
     assignment = holdings.assignment
     rows_b, slots_b = holdings.of_many(partners)
     topic_b = assignment.cluster.topic[rows_b]

@@ -1,4 +1,4 @@
-"""What if: a rack is lost, brokers are added, the band is wider or narrower. Each is a plan of its own, in one line."""
+"""What-if scenarios: a lost rack, more brokers, a wider or narrower band. Each has a plan of its own, in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADDED = (1, 3)
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A name, brokers that are lost, how many are added, and what is asked then."""
+    """A name, lost brokers, a number of added ones, and the options."""
 
     name: str
     options: PlanOptions
@@ -24,7 +24,9 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a scenario's plan comes to. `problem`: why there is none, empty otherwise. Disk and replicas: of share and mean."""
+    """Summary of a scenario's plan. `problem` is the reason for no plan, empty otherwise. Disk and replicas are relative to share
+    and mean.
+    """
 
     scenario: str
     plan_id: str = ""
@@ -40,7 +42,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def standard_scenarios(document: ClusterDocument, options: PlanOptions) -> list[Scenario]:
-    """The band at 5, 10 and 20 %, each rack lost, one and three brokers more."""
+    """Return the band at 5, 10 and 20 %, each rack lost, one and three more brokers."""
     found = [Scenario(f"eps {eps:.0%}", msgspec.structs.replace(options, eps=eps)) for eps in EPS]
     for rack in sorted({broker.rack for broker in document.brokers if broker.rack is not None}):
         lost = tuple(broker.id for broker in document.brokers if broker.rack == rack)
@@ -50,7 +52,7 @@ def standard_scenarios(document: ClusterDocument, options: PlanOptions) -> list[
 
 
 def document_for(document: ClusterDocument, scenario: Scenario) -> ClusterDocument:
-    """The cluster as it is in the scenario. New brokers are like the one with most log directories, in the racks by turns."""
+    """Return the cluster of the scenario. New brokers copy the one with most log directories, in the racks by turns."""
     brokers = [msgspec.structs.replace(one, alive=one.alive and one.id not in scenario.lost) for one in document.brokers]
     racks = sorted({one.rack for one in brokers if one.rack is not None and one.alive})
     model = max(brokers, key=lambda one: (one.alive, len(one.log_dirs)))
@@ -63,7 +65,7 @@ def document_for(document: ClusterDocument, scenario: Scenario) -> ClusterDocume
 
 
 def summarise(document: ClusterDocument, scenario: Scenario) -> Summary:
-    """Plans for one scenario."""
+    """Plan for one scenario."""
     try:
         plan = propose(document_for(document, scenario), scenario.options)
     except WrongUse as error:

@@ -1,4 +1,4 @@
-"""HiGHS, kept from talking: now and then it prints a line of its own on standard output, where a plan's JSON goes."""
+"""HiGHS without its output: it occasionally prints a line on standard output, where a plan's JSON goes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _STDOUT = 1
 
 
 def milp(*arguments: object, **options: object) -> optimize.OptimizeResult:
-    """`scipy.optimize.milp`."""
+    """Call `scipy.optimize.milp`."""
     with silent():
         return optimize.milp(*arguments, **options)
 
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """Nothing that C code prints gets out. It has a buffer of its own, which is emptied before and after."""
+    """Suppress output of C code, which has a buffer of its own. The buffer is flushed before and after."""
     flush = ctypes.CDLL(None).fflush
     try:
         kept = os.dup(_STDOUT)

@@ -21,7 +21,7 @@ _SUMMARY_ARROW = arrow_of(SUMMARY_SCHEMA)
 
 
 def sweep(spark: SparkSession, document: ClusterDocument, scenarios: Sequence[Scenario]) -> DataFrame:
-    """Plans for each scenario, a task each; a row each, in no order. The cluster travels with the tasks."""
+    """Plan for each scenario, a task each; a row each, in any order. The cluster is sent with the tasks."""
     cluster = encode_cluster(document)
 
     def plan_them(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,10 @@
-"""Waves: a plan cut into parts that keep to the caps of brokers and cluster, to be executed one after the other.
+"""Waves: parts of a plan that keep to the caps of brokers and cluster, for execution one after the other.
 
-A move between brokers keeps those busy that get or lose a replica; a move between directories keeps its broker busy, in slots of
-its own; another preferred leader counts against the cluster's cap of leader changes. Moves that mend (rack, full disks, drain,
-replacement, replication factor) go first, then the large ones, so that a wave's moves are of about one size and end together.
-Each goes into the first wave in which all its brokers have a free slot. The defaults are those of Cruise Control's executor.
+A move between brokers uses a slot of each broker that gets or loses a replica. A move between directories uses a slot of another
+kind on its broker. Another preferred leader counts against the cluster's cap of leader changes. Moves that correct faults (rack,
+full disks, drain, replacement, replication factor) go first, then the large ones, so that a wave's moves have similar sizes and
+end together. Each goes into the first wave in which all its brokers have a free slot. The defaults are those of Cruise Control's
+executor.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import msgspec
 from .documents import ClusterDocument
 from .plan import PartitionMove, Plan
 
-MENDING = frozenset({"rack", "disk-full", "drain", "replace", "rf", "drain-dir"})
+CORRECTIONS = frozenset({"rack", "disk-full", "drain", "replace", "rf", "drain-dir"})
 
 
 class Caps(msgspec.Struct, frozen=True):
-    """At most so many at a time: moves per broker, directory moves per broker, moves in the cluster, leader changes."""
+    """Maximum at a time: moves per broker, directory moves per broker, moves in the cluster, leader changes."""
 
     per_broker: int = 10
     per_broker_intra: int = 2
@@ -29,8 +30,8 @@ class Caps(msgspec.Struct, frozen=True):
 
 
 class Wave(msgspec.Struct, frozen=True):
-    """What a wave does. `busiest_bytes`: what the broker takes in or gives out that does most of it; `seconds`: that, at
-    the throttle; None without one. `overfull`: brokers whose disk would be over its capacity before the wave's old replicas go.
+    """Summary of a wave. `busiest_bytes`: bytes that the busiest broker takes in or gives out; `seconds`: their time at the
+    throttle, None without one. `overfull`: brokers whose disk would exceed its capacity before the wave's old replicas go.
     """
 
     wave: int
@@ -47,8 +48,8 @@ class Wave(msgspec.Struct, frozen=True):
 
 
 def assign_waves(moves: Sequence[PartitionMove], caps: Caps) -> tuple[list[int], int]:
-    """(wave of each move, counted from 1; number of waves)"""
-    order = sorted(range(len(moves)), key=lambda at: (not _mends(moves[at]), -moves[at].bytes - moves[at].intra_bytes, at))
+    """Return (wave of each move, counted from 1; number of waves)."""
+    order = sorted(range(len(moves)), key=lambda at: (not _corrects(moves[at]), -moves[at].bytes - moves[at].intra_bytes, at))
     slots = _Slots(caps)
     waves = [0] * len(moves)
     for at in order:
@@ -57,12 +58,12 @@ def assign_waves(moves: Sequence[PartitionMove], caps: Caps) -> tuple[list[int],
     return [used[wave] for wave in waves], len(used)
 
 
-def _mends(move: PartitionMove) -> bool:
-    return any(why.reason in MENDING for why in move.why)
+def _corrects(move: PartitionMove) -> bool:
+    return any(why.reason in CORRECTIONS for why in move.why)
 
 
 class _Slots:
-    """What is taken in each wave; `begin` skips waves that are full for a key."""
+    """Used slots of each wave. `begin` skips waves that are full for a key."""
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
@@ -104,7 +105,7 @@ class _Slots:
         return {"broker": caps.per_broker, "intra": caps.per_broker_intra, "cluster": caps.cluster, "leaders": caps.leaders}[kind]
 
     def _from(self, key: tuple[str, int], wave: int, amount: int) -> int:
-        """The first wave from this one on in which the key has that much free; an empty one always has."""
+        """Return the first wave from this one on with that many free slots for the key; an empty wave always has them."""
         taken, cap = self.taken[key], self._cap(key[0])
         while wave < len(taken) and taken[wave] and taken[wave] + amount > cap:
             wave += 1
@@ -112,7 +113,7 @@ class _Slots:
 
 
 def summaries(plan: Plan, throttle: float | None) -> list[Wave]:
-    """Every wave of a plan. `throttle`: bytes per second that a broker takes in, and gives out, for moves."""
+    """Return every wave of a plan. `throttle`: bytes per second that a broker takes in, and gives out, for moves."""
     by_wave: dict[int, list[PartitionMove]] = defaultdict(list)
     for move in plan.moves:
         by_wave[move.wave].append(move)
@@ -121,7 +122,7 @@ def summaries(plan: Plan, throttle: float | None) -> list[Wave]:
 
 
 def _summary(number: int, moves: list[PartitionMove], free: dict[int, int], throttle: float | None) -> Wave:
-    """`free`: what each broker's disks have left, brought forward by this wave."""
+    """Summarize a wave. `free`: free bytes of each broker's disks, updated by this wave."""
     into: dict[int, int] = defaultdict(int)
     out: dict[int, int] = defaultdict(int)
     within: dict[int, int] = defaultdict(int)
@@ -156,7 +157,7 @@ def _summary(number: int, moves: list[PartitionMove], free: dict[int, int], thro
 
 
 def _free_bytes(cluster: ClusterDocument) -> dict[int, int]:
-    """What is free on the online directories of each broker that says it of all of them."""
+    """Return the free bytes of the online directories of each broker that reports them for all."""
     free = {}
     for broker in cluster.brokers:
         usable = [entry.usable_bytes for entry in broker.log_dirs if entry.online]
@@ -166,7 +167,7 @@ def _free_bytes(cluster: ClusterDocument) -> dict[int, int]:
 
 
 def rewaved(plan: Plan, caps: Caps) -> Plan:
-    """The plan with waves after other caps."""
+    """Return the plan with waves by other caps."""
     waves, count = assign_waves(plan.moves, caps)
     moves = tuple(msgspec.structs.replace(move, wave=wave) for move, wave in zip(plan.moves, waves, strict=True))
     return msgspec.structs.replace(plan, moves=moves, waves=count)

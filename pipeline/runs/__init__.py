@@ -1,3 +1,3 @@
-"""What the commands do to a lake: take logs in, build tables. Here the tables' pure functions meet files, commits and
-sessions.
+"""Runs of the commands on a lake: take logs in, build tables. Here the tables' pure functions meet files,
+commits and sessions.
 """

@@ -1,11 +1,11 @@
-"""Silver out of bronze.
+"""Silver from bronze.
 
-A build takes the range of bronze that silver does not have yet, and what stands in silver already but was made of batches that
-were taken in again since. It ends before a transaction that has not ended: whether its records happened is not known yet; the
-next build begins there. Records of aborted transactions are in no table but `other_records`' marks of where they began and ended.
+A build takes the range of bronze that silver does not have yet, and ranges of silver whose batches were ingested again since. It
+ends before an open transaction, whose outcome is unknown; the next build begins there. Records of aborted transactions are in no
+table; `other_records` has the markers of their beginnings and ends.
 
-Snapshots are read where segments have holes, a log's cleaned beginning for one: what stands in them has kind `snapshot`. What
-was there before a hole and is not in the snapshot behind it ended in the hole (`tables.ended`).
+Snapshots are read where segments have holes, as in a log's cleaned beginning; their rows have kind `snapshot`. What existed
+before a hole and is not in the snapshot after it ended in the hole (`tables.removed_in_gaps`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from ..lake.commits import DataFile, Lake, Manifest
 from ..lake.parts import TaskFiles, written
 from ..session.factory import master_of
 from ..sources.bronze_pass import BATCHES, QUARANTINE
-from ..tables import bronze, silver
-from ..tables import removed_in_gaps as ended
+from ..tables import bronze, removed_in_gaps, silver
 from ..tables.batch_rows import Spans
 from ..tables.wanted_batches import Piece, pieces
 
@@ -35,8 +34,8 @@ TABLES = TOPICS, CHANGES, BROKERS, CONFIGS, OTHER = silver.TABLES
 
 
 class BuildReport(msgspec.Struct, frozen=True):
-    """What a build did. `rows` by table; `undecodable` counts records whose type or version is unknown or that do not fit it;
-    `disagreements` batches that controllers hold different ones of; `open_from` is where a transaction begins that has not ended.
+    """Result of a build. `rows` is by table; `undecodable` counts records of unknown type or version, or that do not fit their
+    type; `disagreements` counts batches in which controllers differ; `open_from` is the beginning of an open transaction.
     """
 
     lo: int
@@ -58,7 +57,7 @@ def build(
     hi: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> BuildReport:
-    """Builds one range of the tables. WrongUse if nothing was ingested there or a table is none that is built here."""
+    """Build one range of the tables. WrongUse if nothing was ingested there or a table is not built here."""
     uris.check_reach(lake.uri, master_of(spark))
     for table in tables:
         if table not in TABLES:
@@ -78,7 +77,7 @@ def build(
 
 
 def next_offset(lake: Lake, tables: Sequence[str], ingested: Sequence[Manifest]) -> int:
-    """The first offset that some table does not have, or has of batches that were taken in again since."""
+    """Return the first offset that some table lacks, or has from batches that were ingested again since."""
     return min(_built_end(lake.active(table), ingested) for table in tables)
 
 
@@ -140,10 +139,10 @@ class _Build:
     def _decoded(
         self, lo: int, hi: int, snapshots: set[str], seen: silver.Marks, spans: Spans
     ) -> tuple[Mapping[str, Sequence[DataFile]], silver.Marks]:
-        """(files by table, what the first look did not see or saw as well)."""
+        """Return (files by table, marks that the first look missed or saw as well)."""
         self.progress(", ".join(self.tables))
-        # What could not be decoded says which ends snapshots do not tell of, also if that table is not wanted.
-        read = {*self.tables, OTHER} if any(table in ended.KINDS for table in self.tables) else self.tables
+        # Undecodable records show which ends snapshots cannot prove, so their table is always read.
+        read = {*self.tables, OTHER} if any(table in removed_in_gaps.KINDS for table in self.tables) else self.tables
         directories = {table: self.lake.directory(table, lo, hi) for table in read}
         done = silver.tables(self.spark, self._pieces(lo, hi, snapshots), seen.names, spans, self.lake.uri, directories)
         markers = frozenset((offset, number) for each, _ in done.notes for offset, number in each)
@@ -153,27 +152,27 @@ class _Build:
     def _ends(
         self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int, snapshots: set[str]
     ) -> Mapping[str, Sequence[DataFile]]:
-        """Files of what ended in holes before the range's snapshots."""
+        """Return files with the ends in holes before the range's snapshots."""
         batches = self.lake.arrow(BATCHES, ["segment", "controller_id", "base_offset", "append_ms"])
-        whole = snapshots & ended.whole_files(batches, self.lake.arrow(QUARANTINE, ["segment", "controller_id"]))
-        found = [each for each in ended.snapshots_within(batches, whole, lo, hi) if each[0] > 0]
+        whole = snapshots & removed_in_gaps.whole_files(batches, self.lake.arrow(QUARANTINE, ["segment", "controller_id"]))
+        found = [each for each in removed_in_gaps.snapshots_within(batches, whole, lo, hi) if each[0] > 0]
         if not found:
             return {}
         others = self.lake.arrow_of_files(OTHER, files.get(OTHER, ()), ["name", "offset", "kind", "error"])
-        unread = ended.undecoded(others)
-        directories = {table: self.lake.directory(table, lo, hi) for table in self.tables if table in ended.KINDS}
+        unread = removed_in_gaps.undecoded(others)
+        directories = {table: self.lake.directory(table, lo, hi) for table in self.tables if table in removed_in_gaps.KINDS}
         with TaskFiles(self.lake.uri, directories) as written_here:
             for table in directories:
                 earlier = [file for each in self.lake.active(table) if each.lo < lo for file in each.files]
                 rows = self.lake.arrow_of_files(table, [*earlier, *files.get(table, ())]).to_pylist()
                 for offset, ts_ms in (each for each in found if (table, each[0]) not in unread):
-                    ends = ended.rows_of_ends(table, rows, offset, ts_ms)
+                    ends = removed_in_gaps.rows_of_ends(table, rows, offset, ts_ms)
                     written_here.add(table, ends)
                     rows += ends.to_pylist()
             return written(written_here.report()).files
 
     def _commit_all(self, files: Mapping[str, Sequence[DataFile]], lo: int, hi: int) -> tuple[dict[str, int], dict[str, int]]:
-        """(rows by table, records that could not be decoded by reason)."""
+        """Return (rows by table, undecodable records by reason)."""
         newest = max((each.content for each in self._ingested_in(lo, hi)), default=0)
         done = {
             table: self.lake.commit_parts(table, lo, hi, files.get(table, ()), inputs={BATCHES: newest})
@@ -185,14 +184,14 @@ class _Build:
         return {table: manifest.rows for table, manifest in done.items()}, dict(undecodable)
 
     def _known_names(self, lo: int, snapshots: set[str]) -> dict[str, str]:
-        """Names by id of all topics before the range: those that earlier builds saw, and what lies behind these."""
+        """Return names by id of all topics before the range: those of earlier builds, and those between them and the range."""
         topics = self.lake.arrow(TOPICS, ["topic_id", "name"]).to_pylist()
         known = {row["topic_id"]: row["name"] for row in topics if row["name"] is not None}
         behind = self._pieces(_built_end(self.lake.active(TOPICS), self.ingested), lo, snapshots)
         return {**known, **silver.marks(self.spark, behind, self.lake.uri).names}
 
     def _pieces(self, lo: int, hi: int, snapshots: set[str]) -> tuple[Piece, ...]:
-        """Each batch of the range once, and of the snapshots only those that are needed."""
+        """Return each batch of the range once, and of the snapshots only the needed ones."""
         paths = [file.path for each in self._ingested_in(lo, hi) for file in each.files]
         return pieces(self.lake.uri, paths, lo, hi, snapshots, of_several=len(self.controllers) > 1)
 
@@ -206,7 +205,7 @@ class _Build:
         return silver.needed_snapshots(bronze.holes(batches), found, has_segments)
 
     def _batch_with(self, offset: int, lo: int, hi: int) -> int:
-        """Where the batch begins that holds an offset."""
+        """Return the beginning of the batch that holds an offset."""
         files = [file for each in self._ingested_in(lo, hi) for file in each.files]
         batches = self.lake.arrow_of_files(BATCHES, files, ["segment", "base_offset"])
         is_before = pc.less_equal(batches["base_offset"], offset)

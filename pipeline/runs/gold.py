@@ -1,15 +1,15 @@
-"""Gold out of silver and bronze.
+"""Gold from silver and bronze.
 
-Gold is built whole: each build makes its tables of all of silver and replaces what stood there, in one commit per table. That
-is a choice. Life cycles are per partition, so that only those of new offsets could be added to those that ended before. But then
-what is open, and every partition's last list, ISR and leader, would have to be kept as a state of their own; and a range of
-silver that is built again, as after a damaged log was taken in once more, would leave rows behind that nothing says are wrong.
-What a whole build costs is seconds for a million changes, and grows with them alone.
+Gold is built as a whole: each build makes its tables from all of silver and replaces the old ones, in one commit per table. An
+incremental build would be possible, since life cycles are per partition. But it would need the open cycles, and every partition's
+last list, ISR and leader, as a state of their own; and a range of silver that is built again, as after a damaged log was ingested
+once more, would leave wrong rows that nothing marks as wrong. A whole build takes seconds for a million changes, and grows with
+them alone.
 
-Each thing is made once: reassignments, their replicas and the states of partitions in one pass over the changes, and what follows
-from those of the tables as they were committed. A table is made again only if one that it is made of has got other rows since,
-which the manifests say: a range that adds none, as most micro-batches do to most tables, makes nothing stale. Only the histories
-of many changes are made by Spark's workers.
+Everything is computed once: reassignments, their replicas and the states of partitions in one pass over the changes, and their
+consequences from the committed tables. A table is rebuilt only if one of its inputs has other rows since, according to the
+manifests: a range without rows, as most micro-batches add to most tables, makes nothing stale. Only the histories of many changes
+use Spark's workers.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ INPUTS = {
     EPOCHS: (BATCHES,),
     DIVERGENCE: (BATCHES,),
 }
-"""Table → the tables that it is made of."""
+"""Table → its input tables."""
 TABLES = tuple(INPUTS)
 _OF_HISTORIES = (REASSIGNMENTS, REPLICAS, STATE)
 ROWS_MAX = 50_000
-"""Histories of more changes are worth Spark's time to begin a job."""
+"""Histories of more changes are worth a Spark job."""
 _OF_SAMPLES = frozenset({BROKER_LOAD, DIR_SKEW})
 
 
 class GoldReport(msgspec.Struct, frozen=True):
-    """What a build did: rows of the tables that were made, which are of offsets [lo, hi)."""
+    """Result of a build: rows of the built tables, which cover offsets [lo, hi)."""
 
     lo: int
     hi: int
@@ -64,7 +64,7 @@ class GoldReport(msgspec.Struct, frozen=True):
 
 
 def stale(lake: Lake, tables: Iterable[str]) -> list[str]:
-    """Those that were made of other rows than their inputs have now, or are made of such tables."""
+    """Return the tables whose inputs have other rows since their build, or whose inputs are stale."""
     known: dict[str, bool] = {}
 
     def is_stale(table: str) -> bool:
@@ -82,7 +82,7 @@ def _made_of(lake: Lake, table: str) -> dict[str, int]:
 
 
 def _needed(tables: Iterable[str]) -> list[str]:
-    """The tables and all of gold that they are made of, in the order in which they are built."""
+    """Return the tables and their inputs in gold, in the order in which they are built."""
     wanted = set(tables)
     for table in reversed(TABLES):
         if table in wanted:
@@ -99,7 +99,7 @@ def build(
     hi: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> GoldReport:
-    """Builds those of the tables that are stale. WrongUse for a range, or if there is nothing to build them of."""
+    """Build the stale ones of the tables. WrongUse for a range, or if there is nothing to build from."""
     uris.check_reach(lake.uri, master_of(spark))
     if lo or hi is not None:
         raise WrongUse(
@@ -119,7 +119,7 @@ def build(
 
 
 class GoldBuild:
-    """One build of some tables. Without `spark` all of it is made in this process."""
+    """One build of some tables. Without `spark` everything is made in this process."""
 
     def __init__(self, spark: SparkSession | None, lake: Lake, progress: Callable[[str], None]) -> None:
         self.spark, self.lake, self.progress = spark, lake, progress
@@ -134,7 +134,7 @@ class GoldBuild:
         return GoldReport(0, end, rows)
 
     def _histories(self, tables: Sequence[str], end: int) -> dict[str, int]:
-        """Rows by table, of those that come of the histories of partitions."""
+        """Return rows by table, for the tables made from the histories of partitions."""
         if not tables:
             return {}
         self.progress(", ".join(tables))
@@ -159,7 +159,7 @@ class GoldBuild:
         return self.lake.commit_arrow(rows, DRIFT, 0, end, inputs=_made_of(self.lake, DRIFT)).rows
 
     def _is_one_log(self) -> bool:
-        """Whether bronze has the log of one controller alone, with which nothing can disagree."""
+        """Return whether bronze has the log of one controller alone, with which nothing can disagree."""
         named = [each.details.get("controllers") for each in self.lake.active(BATCHES)]
         return None not in named and len({name for names in named for name in (names or "").split(",")}) < 2
 

@@ -1,8 +1,8 @@
 """Gold tables of samples and of bronze: made in this process, file by file, by columns.
 
-Columns of Arrow bring a log or the samples down to a few rows, which the plain rules of `audits` decide. A job of Spark's would
-cost a tenth of a second before it sees a row, and a query of several joins ten such jobs; batches and samples are so few beside
-changes that one process makes the tables of any lake.
+Arrow reduces a log or the samples to a few rows, which the plain rules of `audits` decide. A Spark job would cost a tenth of a
+second before its first row, and a query of several joins ten such jobs. Batches and samples are so few beside changes that one
+process makes the tables of any lake.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def log_dir_skew(lake: Lake) -> pa.Table:
 
 
 def _sampled(lake: Lake) -> tuple[Iterator[pa.Table], dict[int, str | None], pa.Table]:
-    """(samples, racks of brokers as they registered last, leaders of partitions)."""
+    """Return (samples, racks of brokers at their last registration, leaders of partitions)."""
     brokers = lake.arrow(BROKERS, ["broker_id", "rack", "op", "offset", "kind"]).to_pylist()
     brokers.sort(key=lambda row: (row["offset"], row["kind"]))
     racks = {row["broker_id"]: row["rack"] for row in brokers if row["op"] == "register"}
@@ -47,7 +47,7 @@ def _sampled(lake: Lake) -> tuple[Iterator[pa.Table], dict[int, str | None], pa.
 
 
 class _Span(NamedTuple):
-    """What a controller's log has of an epoch: where its first batch stands, and its end."""
+    """A stretch of an epoch in a controller's log: the place of its first batch, and its end."""
 
     base_offset: int
     pos: int
@@ -62,7 +62,7 @@ class _Span(NamedTuple):
 
 
 def leader_epochs(lake: Lake) -> pa.Table:
-    """Only of the first batch of each epoch the bytes are read: it names the leader."""
+    """Read the bytes of the first batch of each epoch only: it names the leader."""
     spans: dict[tuple[int, int], _Span] = {}
     place = ["controller_id", "leader_epoch", "base_offset", "pos"]
     for file, rows in _logs(lake, [*place, "append_ms", "last_offset"]):
@@ -91,7 +91,7 @@ def leader_epochs(lake: Lake) -> pa.Table:
 
 
 def log_divergence(lake: Lake) -> pa.Table:
-    """What all controllers whose logs reach so far hold alike is passed over."""
+    """Compare batches, except those that all controllers whose logs reach so far hold alike."""
     reach: dict[int, tuple[int, int, int]] = {}
     for _, rows in _logs(lake, ["controller_id", *_BATCH[:3]]):
         ends = [("base_offset", "min"), ("last_offset", "max"), ("leader_epoch", "max")]
@@ -127,7 +127,7 @@ def _by_file(lake: Lake, table: str, columns: list[str]) -> Iterator[tuple[DataF
 
 
 def _logs(lake: Lake, columns: list[str]) -> Iterator[tuple[DataFile, pa.Table]]:
-    """Rows of `bronze.batches` that stand in segments."""
+    """Yield rows of `bronze.batches` that belong to segments."""
     for file, rows in _by_file(lake, BATCHES, [*columns, "segment"]):
         yield file, _of_segments(rows).select(columns)
 

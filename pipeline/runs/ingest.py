@@ -1,11 +1,11 @@
 """Logs into bronze.
 
-One run takes one range of offsets [lo, hi) of the logs of one cluster, from as many controllers as are given, and commits it to
-the three tables of bronze: the batches, what is damaged, and which offsets are missing. Without bounds it goes on where the last
-run ended, and stops where the logs are known to be committed (`sources.survey`). A run that is repeated, or that was killed and
-is done again, replaces its range. The range of a run that was killed between the tables is done again, together with what is new.
+One run takes one range of offsets [lo, hi) of the logs of one cluster, from any number of controllers, and commits it to the
+three tables of bronze: batches, damages, and missing offsets. Without bounds it continues after the last run, and stops at the
+committed end of the logs (`sources.survey`). A repeated run replaces its range, and so does one after a kill. A range that was
+killed between the tables is repeated, together with new offsets.
 
-A segment that is cleaned away while it is read makes the read be planned once more; what is missing then is a gap.
+If a segment is cleaned during the read, the read is planned once more; missing offsets are a gap then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KAFKA_MAGIC_AT = 16
 
 
 class Damaged(msgspec.Struct, frozen=True):
-    """One stretch of a file that is no batch. `is_harmless`: the end of a segment that is being written."""
+    """One stretch of a file that is not a batch. `is_harmless`: the end of a segment during a write."""
 
     controller_id: int
     segment: str
@@ -61,7 +61,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class IngestReport(msgspec.Struct, frozen=True):
-    """What a run did. `lo` and `hi` are its range, equal if there was nothing new."""
+    """Result of a run. `lo` and `hi` are its range, equal if there was nothing new."""
 
     format: str
     cluster_id: str | None
@@ -79,16 +79,16 @@ class IngestReport(msgspec.Struct, frozen=True):
 
     @property
     def faults(self) -> int:
-        """Damages that are more than the end of a segment which is being written."""
+        """Damages other than the end of a segment during a write."""
         return self.damage_count - sum(damage.is_harmless for damage in self.damages)
 
 
 SHOWN_MAX = 1000
-"""So many damages are listed in a report; all are in the table."""
+"""Maximum number of damages in a report. The table has all of them."""
 
 
 def detect(places: Iterable[str]) -> LogFormat:
-    """The format of logs by how their files begin. WrongUse if that says nothing."""
+    """Return the format of logs by the beginnings of their files. WrongUse if these do not tell it."""
     files = find_files(places)
     for file in sorted(files, key=lambda each: (each.kind != LOG, each.name)):
         read, size_bytes = reader_of(file.uri)
@@ -98,7 +98,9 @@ def detect(places: Iterable[str]) -> LogFormat:
         if len(start) > _KAFKA_MAGIC_AT and start[_KAFKA_MAGIC_AT] == FORMATS[KAFKA].form.magic[0]:
             return FORMATS[KAFKA]
     names = ", ".join(FORMATS)
-    raise WrongUse(f"{len(files)} files begin like no metadata log, {uris.shown(files[0].uri)} for one; say --format ({names})")
+    raise WrongUse(
+        f"none of {len(files)} files begins like a metadata log, for example {uris.shown(files[0].uri)}; give --format ({names})"
+    )
 
 
 def ingest(
@@ -112,14 +114,14 @@ def ingest(
     mode: str = PERMISSIVE,
     cluster_id: str | None = None,
 ) -> IngestReport:
-    """Takes one range in. WrongUse; CorruptInput for logs of several clusters or another one than the lake's, and in failfast
-    mode for any damage.
+    """Ingest one range. WrongUse; CorruptInput for logs of several clusters or of a cluster other than the lake's, and in
+    failfast mode for any damage.
     """
     uris.check_reach(lake.uri, master_of(spark))
     for place in places:
         uris.check_reach(uris.normalised(place), master_of(spark))
     if lo is not None and hi is not None and hi <= lo:
-        raise WrongUse(f"[{lo}, {hi}) is no range of offsets: --to is the offset behind the last, and --from the first")
+        raise WrongUse(f"[{lo}, {hi}) is not a range of offsets: --from is the first offset, and --to the offset after the last")
     form = format_named(format_name) if format_name else detect(places)
     find_files(places)
     with lake.writing():
@@ -145,7 +147,7 @@ def ingest(
 
 
 def cluster_of(lake: Lake, form: LogFormat, cluster_id: str | None = None) -> str | None:
-    """The cluster that logs must be of. CorruptInput if the lake holds another one, or the other format."""
+    """Return the cluster that logs must be of. CorruptInput if the lake holds another one, or the other format."""
     for manifest in lake.active(BATCHES):
         known, format_name = manifest.details.get("cluster_id"), manifest.details.get("format")
         if format_name != form.name:
@@ -157,7 +159,7 @@ def cluster_of(lake: Lake, form: LogFormat, cluster_id: str | None = None) -> st
 
 
 def _next_offset(lake: Lake) -> int:
-    """Where the last run that came to its end ended."""
+    """Return the end of the last complete run."""
     return min(max((manifest.hi for manifest in lake.active(table)), default=0) for table in TABLES)
 
 
@@ -193,7 +195,9 @@ class _Run:
         )
 
     def _taken(self, places: Sequence[str]) -> tuple[Written, int]:
-        """(files, records in their batches). Planned once more if files went away meanwhile; what is missing then are gaps."""
+        """Return (files, records in their batches). If files disappear meanwhile, the read is planned once more; missing offsets
+        are gaps then.
+        """
         directories = {table: self.lake.directory(table, self.lo, self.hi) for table in (BATCHES, QUARANTINE)}
         options = Options(tuple(places), start_offset=self.lo, end_offset=self.hi)
         for attempt in range(ATTEMPTS):
@@ -209,7 +213,7 @@ class _Run:
         return taken, sum(records for records, _ in taken.notes)
 
     def _damages(self, files: Sequence[DataFile]) -> tuple[tuple[Damaged, ...], int]:
-        """(the first damages, how many there are)."""
+        """Return the first damages, and the number of all damages."""
         columns = ["controller_id", "segment", "pos", "end_pos", "status", "detail"]
         rows = self.lake.arrow_of_files(QUARANTINE, files, columns).sort_by([(name, "ascending") for name in columns[:3]])
         newest = {file.controller_id: file.name for file in self.found.files if _is_newest(file)}
@@ -226,7 +230,7 @@ class _Run:
         return bronze.offset_gaps(keys, marks, starts, self.lo, self.hi, self._ends_before())
 
     def _ends_before(self) -> dict[int, int]:
-        """Where the last batches before the range end; what has none was within one batch."""
+        """Return the ends of the last batches before the range. A range without rows lies within one batch."""
         lo = self.lo
         for each in reversed(self.lake.active(BATCHES)):
             if each.hi == lo:

@@ -22,18 +22,18 @@ NOT_FOUND, FILE_GONE = "TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND"
 
 
 def with_view_names(text: str) -> str:
-    """A query in which tables are called as views can be: `silver.topics` is `silver_topics`. Texts in quotes stay."""
+    """Return a query with tables named like views: `silver.topics` becomes `silver_topics`. Quoted texts stay."""
     parts = _TEXTS.split(text)
     return "".join(part if index % 2 else _NAMES.sub(lambda found: _VIEWS[found[1]], part) for index, part in enumerate(parts))
 
 
 def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[str], list[tuple[object, ...]]]:
-    """(column names, rows), `limit` of them at most. WrongUse for a query that is wrong, with Spark's words."""
+    """Return (column names, rows), at most `limit` rows. WrongUse for an invalid query, with Spark's words."""
     from pyspark.errors import AnalysisException, PySparkException
 
     uris.check_reach(lake.uri, master_of(spark))
     if not lake.exists():
-        raise WrongUse(f"{lake.place()} is no lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
+        raise WrongUse(f"{lake.place()} is not a lake: nothing was ever committed there; the next step: kraftlab pipeline ingest")
     text = with_view_names(text)
     try:
         for table, view in _VIEWS.items():
@@ -53,5 +53,5 @@ def query(spark: SparkSession, lake: Lake, text: str, limit: int) -> tuple[list[
 
 
 def _words(error: Exception) -> str:
-    """What Spark says, without where in its code."""
+    """Return Spark's message without the place in its code."""
     return str(error).split("\nJVM stacktrace")[0].strip()

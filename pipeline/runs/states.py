@@ -1,4 +1,4 @@
-"""Partitions as of an offset or a time, out of a lake."""
+"""Partitions as of an offset or a time, from a lake."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def states_at(
     spark: SparkSession, lake: Lake, *, offset: int | None = None, time_ms: int | None = None, topic: str | None = None
 ) -> tuple[int, DataFrame]:
-    """(offset, `silver.partition_state` after the record there). A time means the last record of partitions or topics that was
-    appended by then; without either, the last of all. WrongUse if the lake does not reach so far.
+    """Return (offset, `silver.partition_state` after the record there). A time means the last record of partitions or topics that
+    was appended by then; without offset and time, the last record of all. WrongUse if the lake does not reach there.
     """
     from pyspark.sql import functions as F
 

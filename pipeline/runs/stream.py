@@ -1,14 +1,14 @@
-"""A lake that follows a log: micro-batches into bronze, then what is new into silver and gold.
+"""A lake that follows a log: micro-batches into bronze, then the new rows into silver and gold.
 
-Each micro-batch is one range of offsets of the log, and one commit of each table of bronze. It begins where all tables of bronze
-end. Where that is, the lake's own manifests say, and nothing else: every run of the stream begins there, with a checkpoint of
-Spark's that is thrown away when it ends. So whatever killed the last run, and whatever became of the lake since (more was taken
-in by `ingest`, a copy of it was restored), the stream goes on without a row lost or twice. A range that was killed between two
-tables of bronze is finished first. Silver and gold take what bronze has and they have not, as their builds do on any day. Small
-ranges are put together behind a micro-batch, when there are enough of them (`lake.compaction`).
+Each micro-batch is one range of offsets of the log, and one commit of each table of bronze. It begins at the common end of all
+tables of bronze, which the lake's own manifests alone define: every run of the stream begins there, with a Spark checkpoint that
+is deleted at its end. So whatever killed the last run, and whatever changed the lake since (an `ingest`, a restored copy), the
+stream continues without a row lost or twice. A range that was killed between two tables of bronze is finished first. Silver and
+gold take the rows of bronze that they lack, by their ordinary builds. Small ranges are merged after a micro-batch, when there are
+enough of them (`lake.compaction`).
 
-A run lasts as long as its quorum can be found. Where it cannot, a stream waits and begins anew, as it does when Spark fails at a
-micro-batch: on a machine that is busy enough Spark gives up a worker that takes 10 s to start, for which it has no setting.
+A run lasts as long as its quorum can be found. If it cannot be found, the stream waits and starts again, and so it does if Spark
+fails at a micro-batch: on a busy machine Spark gives up a worker that takes 10 s to start, and has no setting for that time.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ATTEMPTS = 3
-"""So often in a row a micro-batch may fail for reasons of Spark's, or because the log was cleaned meanwhile."""
+"""Maximum number of attempts in a row for a micro-batch that fails in Spark, or because the log was cleaned meanwhile."""
 FIRST_ANSWER_MS = 10_000
 LIVE = "batch_id"
-"""The detail by which manifests of micro-batches off a quorum are known."""
+"""The detail that marks manifests of micro-batches from a quorum."""
 SEEN = "last_offset bigint"
-"""What of files a micro-batch needs to know: how far it goes. They are taken in as by `ingest`, with what is damaged in them."""
+"""Columns of files that a micro-batch needs: only its end. `ingest` reads the files, with their damages."""
 
 
 class Unreachable(Fault):
@@ -72,7 +72,7 @@ FAULTS_OF_SOURCES: Mapping[type[Exception], type[Fault]] = {
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One micro-batch that is in the lake: offsets [lo, hi), rows in gold after it, seconds that it took."""
+    """One micro-batch in the lake: offsets [lo, hi), rows in gold after it, seconds that it took."""
 
     number: int
     lo: int
@@ -83,7 +83,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Followed(NamedTuple):
-    """What is followed: directories of a controller, or a quorum (`is_live`), and whose log it is."""
+    """The followed log: directories of a controller, or a quorum (`is_live`), and its cluster."""
 
     place: str
     is_live: bool
@@ -92,7 +92,7 @@ class Followed(NamedTuple):
 
 
 def followed(lake: Lake, place: str) -> Followed:
-    """Looks the place up, without Spark. WrongUse, Unreachable; CorruptInput if the log is another one than the lake's."""
+    """Look up the place without Spark. WrongUse, Unreachable; CorruptInput if the log differs from the lake's."""
     is_live = place.startswith(QUORUM)
     form = FORMATS[KRAFTLAB] if is_live else detect([place])
     known = cluster_of(lake, form)
@@ -117,11 +117,12 @@ def stream(
     once: bool = False,
     max_records: int | None = None,
     trigger_s: float = 5.0,
-    told: Callable[[Step], None] = lambda step: None,
-    warned: Callable[[str], None] = lambda text: None,
+    on_step: Callable[[Step], None] = lambda step: None,
+    on_warning: Callable[[str], None] = lambda text: None,
 ) -> int:
-    """Follows it until interrupted, or with `once` up to what is committed now. How many micro-batches it took. WrongUse,
-    CorruptInput; LakeLocked while another process writes the lake; with `once` Unreachable, else only if that was so at first.
+    """Follow a log until interrupted, or with `once` up to the committed end of now. Return the number of micro-batches.
+    WrongUse, CorruptInput; LakeLocked while another process writes the lake; Unreachable with `once`, otherwise only at the
+    start.
     """
     master = master_of(spark)
     if master.is_remote:
@@ -134,18 +135,22 @@ def stream(
         uris.check_reach(source.place, master)
     register(spark)
     with lake.writing():
-        follower = _Follower(spark, lake, source, told)
+        follower = _Follower(spark, lake, source, on_step)
         with contextlib.suppress(KeyboardInterrupt):
             follow(
-                follower, lambda: _started(spark, lake, source, follower, once, max_records, trigger_s), once, trigger_s, warned
+                follower,
+                lambda: _started(spark, lake, source, follower, once, max_records, trigger_s),
+                once,
+                trigger_s,
+                on_warning,
             )
         return follower.steps
 
 
 def follow(
-    follower: _Follower, start: Callable[[], StreamingQuery], once: bool, trigger_s: float, warned: Callable[[str], None]
+    follower: _Follower, start: Callable[[], StreamingQuery], once: bool, trigger_s: float, on_warning: Callable[[str], None]
 ) -> None:
-    """Runs streams of Spark's until one ends well."""
+    """Run Spark streams until one ends well."""
     failures = 0
     while True:
         steps = follower.steps
@@ -157,14 +162,14 @@ def follow(
         except Unreachable as error:
             if once:
                 raise
-            warned(f"{error}; waiting for it")
+            on_warning(f"{error}; waiting for it")
             wait_for(follower.source, trigger_s)
             failures = 0
         except (LogMoved, PySparkException) as error:
             failures = 1 if follower.steps > steps else failures + 1
             if failures == ATTEMPTS:
                 raise
-            warned(f"a micro-batch failed and is done again: {str(error).strip().splitlines()[0]}")
+            on_warning(f"a micro-batch failed and is repeated: {str(error).strip().splitlines()[0]}")
 
 
 def _started(
@@ -176,7 +181,7 @@ def _started(
     max_records: int | None,
     trigger_s: float,
 ) -> StreamingQuery:
-    """The stream of Spark's, from where the lake ends. Its checkpoint is a temporary directory, which ends with it."""
+    """Start a Spark stream from the end of the lake. Its checkpoint is a temporary directory, which ends with it."""
     start = follower.position()
     options = {"path": source.place, "startingOffset": str(start.offset)}
     if source.is_live:
@@ -194,7 +199,7 @@ def _started(
 
 
 def wait_for(source: Followed, pause_s: float) -> None:
-    """Until somebody answers there."""
+    """Wait until a controller answers."""
     while True:
         try:
             with MetadataLog(source.place.removeprefix(QUORUM), cluster_id=source.cluster_id or "") as log:
@@ -205,10 +210,10 @@ def wait_for(source: Followed, pause_s: float) -> None:
 
 
 class _Follower:
-    """What each micro-batch does to the lake."""
+    """Applies each micro-batch to the lake."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, source: Followed, told: Callable[[Step], None]) -> None:
-        self._spark, self._lake, self.source, self._told = spark, lake, source, told
+    def __init__(self, spark: SparkSession, lake: Lake, source: Followed, on_step: Callable[[Step], None]) -> None:
+        self._spark, self._lake, self.source, self._on_step = spark, lake, source, on_step
         self.steps = 0
         self._failure: Exception | None = None
         self._is_ending = False
@@ -216,10 +221,10 @@ class _Follower:
         self._is_idle.set()
 
     def wait(self, query: StreamingQuery) -> None:
-        """Until a stream of Spark's ends. What a micro-batch raised here is raised as it was, and what the source raised in a
-        process of Spark's as the fault that it was. KeyboardInterrupt ends the stream behind the micro-batch that runs.
+        """Wait until a Spark stream ends. An exception of a micro-batch is raised again as it was, an exception of the source in
+        a Spark process as the fault that it was. KeyboardInterrupt ends the stream after the current micro-batch.
 
-        A thread waits for Spark, so that a signal finds this one in no call to the JVM.
+        A thread waits for Spark, so that a signal never interrupts a call to the JVM in this thread.
         """
         ended = threading.Event()
         errors: list[PySparkException] = []
@@ -249,7 +254,7 @@ class _Follower:
             raise fault_of_worker(errors[0], FAULTS_OF_SOURCES) from errors[0]
 
     def take(self, rows: DataFrame, batch_id: int) -> None:
-        """Called by Spark."""
+        """Take a micro-batch. Spark calls this."""
         self._is_idle.clear()
         try:
             if not self._is_ending:
@@ -271,12 +276,12 @@ class _Follower:
                 counts = self.catch_up()
                 self._tidy()
                 self.steps += 1
-                self._told(Step(self.steps, lo, hi, batches, counts, time.monotonic() - started))
+                self._on_step(Step(self.steps, lo, hi, batches, counts, time.monotonic() - started))
         finally:
             rows.unpersist()
 
     def catch_up(self) -> dict[str, int]:
-        """Brings silver and gold up to bronze. Rows of gold, by table."""
+        """Bring silver and gold up to bronze, and return the rows of gold by table."""
         if self._lake.active(BATCHES):
             silver_build.build(self._spark, self._lake)
         if self._lake.active(silver_build.CHANGES):
@@ -284,12 +289,14 @@ class _Follower:
         return {table: sum(each.rows for each in self._lake.active(table)) for table in gold_build.TABLES}
 
     def _tidy(self) -> None:
-        """Puts small ranges together, and removes what was replaced long ago."""
+        """Merge small ranges, and remove ranges that were replaced long ago."""
         if compaction.compact(self._lake, (*TABLES, *silver_build.TABLES)):
             self._lake.vacuum(keep=compaction.FAN_IN)
 
     def position(self) -> OffsetAndEpoch:
-        """Behind the last record that bronze has, with its epoch. Offsets from there on up to where bronze ends are skipped."""
+        """Return the offset after the last record of bronze, with the record's epoch. Offsets from there to the end of bronze are
+        skipped.
+        """
         for manifest in reversed(self._lake.active(BATCHES)):
             rows = self._lake.arrow_of(manifest, ["last_offset", "leader_epoch", "segment"])
             if rows.num_rows:
@@ -299,7 +306,7 @@ class _Follower:
         return OffsetAndEpoch(0, 0)
 
     def finish_torn_range(self) -> None:
-        """Commits what a run that was killed between two tables of bronze had not committed yet."""
+        """Commit the rest of a range after a run that was killed between two tables of bronze."""
         lo, hi = self._done(), max(map(self._end, TABLES))
         if lo == hi:
             return
@@ -315,7 +322,7 @@ class _Follower:
             )
 
     def _end_before(self, lo: int) -> int:
-        """Where the batches of the range before `lo` end: the last may reach beyond it."""
+        """Return the end of the batches of the range before `lo`. The last batch can reach beyond the range."""
         before = [each for each in self._lake.active(BATCHES) if each.hi == lo]
         found = bronze.ends(self._lake.arrow_of(before[0], bronze.KEYS)) if before else {}
         return max([lo, *found.values()])
@@ -324,7 +331,7 @@ class _Follower:
         return max((each.hi for each in self._lake.active(table)), default=0)
 
     def _done(self) -> int:
-        """Where the last range ends that all tables of bronze have."""
+        """Return the end of the last range that all tables of bronze have."""
         return min(map(self._end, TABLES))
 
     @staticmethod
@@ -333,7 +340,7 @@ class _Follower:
         return 0 if row[0] is None else int(row[0]) + 1
 
     def _into_bronze(self, rows: DataFrame, lo: int, hi: int, batch_id: int) -> int:
-        """Offsets [lo, hi). How many batches."""
+        """Ingest offsets [lo, hi), and return the number of batches."""
         if not self.source.is_live:
             return ingest(self._spark, self._lake, [self.source.place], lo=lo, hi=hi).batches
         new = rows.where(F.col("segment").like(bronze.SNAPSHOTS) | (F.col("base_offset") >= lo))
@@ -349,7 +356,7 @@ class _Follower:
         return manifest.rows
 
     def _commit_marks(self, lo: int, hi: int, details: Mapping[str, str], batches: pa.Table) -> None:
-        """The other tables of bronze. No damages come off a quorum; offsets are missing where a snapshot stood for them."""
+        """Commit the other tables of bronze. A quorum sends no damages; offsets are missing if a snapshot replaced them."""
         rows = batches.select(["segment", "base_offset"]).to_pylist()
         firsts = [row["base_offset"] for row in rows if not row["segment"].endswith(bronze.SNAPSHOTS[1:])]
         first = min(firsts, default=hi)

@@ -1,1 +1,1 @@
-"""From "no Java here" to a Spark session: finding or bringing a JVM, settings, warm starts, and what is missing."""
+"""Spark sessions, on machines without Java too: finding or bringing a JVM, settings, warm starts, and a list of missing parts."""

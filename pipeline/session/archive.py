@@ -1,8 +1,8 @@
-"""Archives of classes (AppCDS): Spark's some 20,000 classes read back as they were parsed, which halves the start.
+"""Archives of classes (AppCDS): Spark's some 20,000 classes in their parsed form, which halves the start.
 
-There are two files: a base archive of Java's own classes, for images that ship none, and on top of it one of what a training run
-loaded. Their directory is named by everything that makes them valid: the Java, the version of PySpark, the jars. So an archive of
-another time is never looked at, and one that the JVM still does not like is ignored by it in silence.
+There are two files: a base archive of Java's own classes, for images without one, and an archive of the classes that a training
+run loaded. Their directory is named by everything that they depend on: the Java, the version of PySpark, the jars. So an outdated
+archive is never used, and the JVM silently ignores one that it does not accept.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from pathlib import Path
 from .java import Java
 
 TRAINING = 1
-"""Counts up when the training run changes, so that archives are made anew."""
+"""Version of the training run. A higher number makes new archives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Where the archive for a Java and a Spark is, or would be."""
+    """The place of the archive for a Java and a Spark. It need not exist."""
 
     directory: Path
 
     @property
     def base(self) -> Path:
-        """Java's own classes."""
+        """Archive of Java's own classes."""
         return self.directory / "base.jsa"
 
     @property
     def top(self) -> Path:
-        """Spark's; it is moved here when it is whole."""
+        """Archive of Spark's classes. It is moved here when it is complete."""
         return self.directory / "spark.jsa"
 
     @property
     def is_built(self) -> bool:
-        """Both files are there."""
+        """True if both files exist."""
         return self.base.exists() and self.top.exists()
 
     @property
     def options(self) -> list[str]:
-        """What the JVM is told to use it, nothing if it was not built."""
+        """JVM options that use the archive; none if it was not built."""
         return [f"-XX:SharedArchiveFile={self.base}:{self.top}"] if self.is_built else []
 
     @property
     def stale(self) -> list[Path]:
-        """Archives of other Javas and Sparks beside it; other environments of this user may need them."""
+        """Archives of other Javas and Sparks beside it. Other environments of this user can need them."""
         return sorted(path.parent for path in self.directory.parent.glob("*/spark.jsa") if path != self.top)
 
 
 def archive_for(java: Java, spark_home: Path, cache_directory: Path) -> Archive:
-    """The archive that fits this Java and this Spark; it need not exist."""
+    """Return the archive for this Java and this Spark. It need not exist."""
     text = "\n".join(_validity(java, spark_home))
     return Archive(cache_directory / "classes" / hashlib.sha256(text.encode()).hexdigest()[:16])
 

@@ -1,4 +1,4 @@
-"""Where things are kept that can be made again: the launcher of Java, the archives of classes."""
+"""The directory of files that can be made again: the launcher of Java, the archives of classes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 
 
 def directory(environ: Mapping[str, str]) -> Path:
-    """`$XDG_CACHE_HOME/kraftlab`, by default `~/.cache/kraftlab`; else one of this user's own under /tmp.
-
-    Raises OSError if neither can be had.
+    """Return `$XDG_CACHE_HOME/kraftlab`, by default `~/.cache/kraftlab`, or else one of this user's own under /tmp. OSError if
+    neither can be used.
     """
     home = environ.get("HOME") or os.path.expanduser("~")
     wanted = Path(environ.get("XDG_CACHE_HOME") or Path(home, ".cache")) / "kraftlab"
@@ -24,7 +23,7 @@ def directory(environ: Mapping[str, str]) -> Path:
 
 
 def _private(path: Path) -> Path:
-    """A directory that no other user could have filled: what lies here is executed."""
+    """Create a directory that no other user could have filled: its files are executed."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()

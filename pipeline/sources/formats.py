@@ -1,4 +1,4 @@
-"""The two formats of metadata logs, as one table: how frames are walked and how a frame's records are decoded."""
+"""The two formats of metadata logs, as one table: the layout of frames, and the decoding of a frame's records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KRAFTLAB, KAFKA = "kraftlab", "kafka"
 
 
 class FileStart(NamedTuple):
-    """What stands before a file's first batch: the cluster it says it belongs to, a damage, and where batches begin."""
+    """The part of a file before its first batch: the cluster id given there, a damage, and the start of the batches."""
 
     cluster_id: str | None
     damage: Damage | None
@@ -31,7 +31,7 @@ class FileStart(NamedTuple):
 
 
 class LogFormat(NamedTuple):
-    """One format. `start` is (read, size in bytes, is a snapshot) → FileStart; `records` decodes a frame; `has_stamps` says
+    """One format. `start` is (read, size in bytes, is a snapshot) → FileStart; `records` decodes a frame; `has_stamps` tells
     whether batches carry the high watermark; `numbers` are type numbers by name.
     """
 
@@ -96,20 +96,22 @@ FORMATS: Mapping[str, LogFormat] = {
 
 
 def begins_as_own(start: bytes) -> bool:
-    """Whether a file with these first bytes is a segment (its header page) or a snapshot (its first batch) of kraftlab's own."""
+    """Return whether a file with these first bytes is a segment (its header page) or a snapshot (its first batch) of kraftlab's
+    own.
+    """
     return start.startswith((SEGMENT_MAGIC.to_bytes(4, "big"), OWN_FORMAT.magic))
 
 
 def format_named(name: str) -> LogFormat:
-    """WrongUse for a name that is none."""
+    """Return a format. WrongUse for an unknown name."""
     try:
         return FORMATS[name]
     except KeyError:
-        raise WrongUse(f"{name!r} is no format of metadata logs; known are {', '.join(FORMATS)}") from None
+        raise WrongUse(f"{name!r} is not a format of metadata logs; known are {', '.join(FORMATS)}") from None
 
 
 def type_of(form: LogFormat, record: AnyRecord, is_control: bool) -> tuple[int | None, str | None, int | None]:
-    """A decoded record's type number, name and version, as far as they are known."""
+    """Return a decoded record's type number, name and version; None for an unknown one."""
     if isinstance(record, Record):
         return form.numbers[record.type], record.type, record.version
     if isinstance(record, ControlRecord):

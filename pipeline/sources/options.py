@@ -1,4 +1,4 @@
-"""The options of the sources, as one table. Spark hands them over as texts, keys in any case; an unknown one is refused."""
+"""The options of the sources, as one table. Spark passes them as texts, with keys in any case. An unknown option is refused."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ BATCHES, DAMAGES, RECORDS = "batches", "damages", "records"
 PERMISSIVE, FAILFAST = "permissive", "failfast"
 
 OPTIONS: Mapping[str, str] = {
-    "path": "a directory of a controller, a segment or a snapshot (what load() is given)",
-    "paths": "several of them, as a JSON array (what load() is given as a list)",
+    "path": "a directory of a controller, a segment or a snapshot (the argument of load())",
+    "paths": "several of them, as a JSON array (a list argument of load())",
     "rows": "batches (default), damages, or records",
     "startingOffset": "the first offset; batches count where they begin",
-    "endingOffset": "the offset behind the last; may lie above what is known to be committed",
+    "endingOffset": "the offset after the last; it can lie above the committed end",
     "startingTimestamp": "leaves out batches older than this, in ms since 1970",
     "endingTimestamp": "leaves out batches of this time or later",
-    "committed": "true (default): what is known to be committed, unless endingOffset says how far; false: all",
-    "clusterId": "refuses logs of any other cluster",
-    "tasks": "into how many tasks to pack the files; 4 per processor of this machine unless given",
-    "pushdown": "true (default): where() prunes files by offset, batches by time; false for sessions that have it turned off",
+    "committed": "true (default): up to the committed end, unless endingOffset is given; false: all",
+    "clusterId": "the cluster whose logs are accepted",
+    "tasks": "number of tasks for the files; 4 per processor of this machine unless given",
+    "pushdown": "true (default): where() prunes files by offset and batches by time; false for sessions that turn it off",
     "mode": "permissive (default) or failfast: a damage ends the read",
     "snapshots": "true (default): snapshots too; false: segments only",
-    "maxRecords": "streams: about how many records a micro-batch takes; all that is there unless given",
+    "maxRecords": "streams: approximate number of records of a micro-batch; all available ones unless given",
     "observer": "streams off a live quorum: the name by which its leader keeps the log for this reader",
     "startingEpoch": "streams off a live quorum: the epoch of the record before startingOffset",
 }
-"""Option → what it is for."""
+"""Option → its meaning."""
 
 
 class Options(NamedTuple):
-    """What a reader was told. Times in ms since 1970, offsets and times [from, to)."""
+    """The parsed options of a reader. Times are in ms since 1970; offsets and times are [from, to)."""
 
     places: tuple[str, ...]
     rows: str = BATCHES
@@ -57,13 +57,13 @@ class Options(NamedTuple):
 
     @property
     def live(self) -> str | None:
-        """The bootstrap servers, where the place is a running quorum: `quorum://HOST:PORT[,…]`."""
+        """The bootstrap servers if the place is a running quorum: `quorum://HOST:PORT[,…]`."""
         found = [place for place in self.places if place.startswith(QUORUM)]
         return found[0].removeprefix(QUORUM) if found else None
 
 
 def parse(given: Mapping[str, str]) -> Options:
-    """WrongUse for an option that is unknown or has a value that it cannot have."""
+    """Parse options. WrongUse for an unknown option or an invalid value."""
     known = {name.lower(): name for name in OPTIONS}
     values: dict[str, str] = {}
     for key, value in given.items():
@@ -96,7 +96,7 @@ def parse(given: Mapping[str, str]) -> Options:
 
 
 def check_servers(place: str) -> None:
-    """WrongUse for a `quorum://` that names no addresses."""
+    """Raise WrongUse for a `quorum://` without valid addresses."""
     if place.startswith(QUORUM):
         try:
             parse_servers(place.removeprefix(QUORUM))
@@ -108,7 +108,7 @@ def _paths(text: str) -> list[str]:
     try:
         return decode_json(text.encode(), list[str])
     except BadJson as error:
-        raise WrongUse(f"option paths is no JSON array of texts: {error}") from None
+        raise WrongUse(f"option paths is not a JSON array of texts: {error}") from None
 
 
 def _choice(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """Cuts the files of a log into tasks of about equal size.
 
-A task costs some 30 ms before it reads a byte, so small segments are packed together; a segment that is larger than a task's
-share is cut where batches begin, by following their headers without reading the batches. The pieces of a file cover it.
+A task costs some 30 ms before it reads a byte, so small segments are packed together. A segment larger than a task's share is cut
+at the beginnings of batches, which are found by following the headers without reading the batches. The pieces of a file cover it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TASKS_PER_CORE = 4
 
 
 class Piece(NamedTuple):
-    """Bytes [start, end) of a file. The first of a file begins at 0, the last has no end: the file may have grown."""
+    """Bytes [start, end) of a file. The first piece of a file begins at 0; the last has no end, since the file can have grown."""
 
     file: LogFile
     start: int
@@ -26,12 +26,12 @@ class Piece(NamedTuple):
 
 
 def piece_bytes(files: Iterable[LogFile], tasks: int) -> int:
-    """A task's share."""
+    """Return a task's share."""
     return max(TASK_BYTES_MIN, -(-sum(file.size_bytes for file in files) // max(1, tasks)))
 
 
 def cut(file: LogFile, form: LogFormat, share_bytes: int) -> list[Piece]:
-    """The pieces of a file, each of about a task's share. FileNotFoundError."""
+    """Return the pieces of a file, each of about a task's share. FileNotFoundError."""
     if file.size_bytes <= share_bytes * 3 // 2:
         return [Piece(file, 0, None)]
     read, size_bytes = reader_of(file.uri)
@@ -41,7 +41,7 @@ def cut(file: LogFile, form: LogFormat, share_bytes: int) -> list[Piece]:
 
 
 def split_points(read: ReadAt, size_bytes: int, form: Format, start: int, share_bytes: int) -> list[int]:
-    """Places where whole batches begin, at least `share_bytes` apart."""
+    """Return beginnings of whole batches, at least `share_bytes` apart."""
     window = Window(read, size_bytes)
     position, wanted = start, start + share_bytes
     found: list[int] = []
@@ -59,7 +59,7 @@ def split_points(read: ReadAt, size_bytes: int, form: Format, start: int, share_
 
 
 def packed(pieces: Sequence[Piece], share_bytes: int) -> list[list[Piece]]:
-    """Tasks of neighbouring pieces. A piece without an end counts up to the size that its file had."""
+    """Return tasks of neighbouring pieces. A piece without an end counts up to the known size of its file."""
     tasks: list[list[Piece]] = []
     filled = share_bytes
     for piece in pieces:

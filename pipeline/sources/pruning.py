@@ -1,11 +1,11 @@
-"""Offsets and times of a read: which files can be left out, which batches are.
+"""Offsets and times of a read: they decide which files and which batches can be left out.
 
-A filter that Spark pushes down narrows the bounds and is handed back all the same, so that Spark looks at every row again:
-leaving out less than possible is never wrong.
+A filter that Spark pushes down narrows the bounds and is returned all the same, so that Spark checks every row again. Leaving out
+less than possible is therefore never wrong.
 
 A segment is left out by the offsets in the names, exactly. By time it is left out if it and the next one begin more than an hour
-before or after: append times are the leader's clock, which may step back when the leader changes. As that may be by more, only
-options leave segments out by time; a filter of Spark's leaves out batches, each by its own.
+outside: append times are the leader's clock, which can step back when the leader changes. Since the step can be larger, only
+options leave out segments by time; a filter of Spark's leaves out batches, each by its own time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLOCK_SLACK_MS = 3_600_000
 
 
 class Bounds(NamedTuple):
-    """Offsets [lo, hi) and times [from_ms, to_ms); None is no bound."""
+    """Offsets [lo, hi) and times [from_ms, to_ms). None means unbounded."""
 
     lo: int = 0
     hi: int | None = None
@@ -48,21 +48,21 @@ class Bounds(NamedTuple):
         return self._replace(to_ms=to_ms if self.to_ms is None else min(self.to_ms, to_ms))
 
     def has_offset(self, offset: int) -> bool:
-        """What formatting wrote, at -1, counts as offset 0."""
+        """Return whether an offset is within the bounds. Records of formatting, at -1, count as offset 0."""
         return max(0, offset) >= self.lo and (self.hi is None or offset < self.hi)
 
     def has_time(self, time_ms: int) -> bool:
         return (self.from_ms is None or time_ms >= self.from_ms) and (self.to_ms is None or time_ms < self.to_ms)
 
     def may_have_times(self, first_ms: int, following_ms: int | None) -> bool:
-        """Whether a file may, whose first batch has this time and the file behind it that one (None: no file follows)."""
+        """Return whether a file can have such times, given its first batch's time and the next file's (None: it is the last)."""
         if self.to_ms is not None and first_ms - CLOCK_SLACK_MS >= self.to_ms:
             return False
         return self.from_ms is None or following_ms is None or following_ms + CLOCK_SLACK_MS >= self.from_ms
 
 
 def narrowed(bounds: Bounds, pushed: Filter, offset: str, time: str) -> Bounds:
-    """Bounds with what one filter adds; `offset` and `time` are the columns that they are about."""
+    """Return the bounds narrowed by one filter. `offset` and `time` name the columns of the bounds."""
     from pyspark.sql import datasource as ds
 
     name, value = getattr(pushed, "attribute", None), getattr(pushed, "value", None)

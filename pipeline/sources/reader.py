@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Task(InputPartition):
-    """The pieces that one task reads, and up to which offset."""
+    """The pieces that one task reads, and its bounds."""
 
     def __init__(self, pieces: list[Piece], bounds: Bounds, cluster_id: str | None) -> None:
         super().__init__(None)
@@ -50,7 +50,7 @@ class Task(InputPartition):
 
 
 class LogReader(DataSourceReader):
-    """Reads logs of one format. `wanted` are the columns that were asked for."""
+    """Reads logs of one format. `wanted` are the requested columns."""
 
     def __init__(self, format_name: str, options: Options, known: str, wanted: StructType) -> None:
         self.format_name = format_name
@@ -59,7 +59,7 @@ class LogReader(DataSourceReader):
         self.schema = chosen(arrow_of(known), wanted)
 
     def partitions(self) -> list[InputPartition]:
-        """A list, possibly empty: Spark then calls `read` with a partition of its own making, which is nothing to read."""
+        """Return the tasks. For an empty list Spark calls `read` with a partition of its own, which has nothing to read."""
         form = format_named(self.format_name)
         found = survey(self.options.places, form, self.options.cluster_id)
         return list(tasks_of(found, form, self.options, self.bounds))
@@ -71,7 +71,7 @@ class LogReader(DataSourceReader):
 
 
 def tasks_of(found: Survey, form: LogFormat, options: Options, bounds: Bounds) -> list[Task]:
-    """What was surveyed, packed into tasks, as far as it lies within the bounds."""
+    """Pack the surveyed files into tasks, within the bounds."""
     if options.committed and options.end_offset is None:
         bounds = bounds.below_offset(found.committed_end)
     files = _within(found.files, form, bounds, Bounds.of(options), options.snapshots)
@@ -81,8 +81,8 @@ def tasks_of(found: Survey, form: LogFormat, options: Options, bounds: Bounds) -
 
 
 class PushdownLogReader(LogReader):
-    """The same, with offsets and times of `where()` as bounds. A class of its own: to define `pushFilters` makes a read fail in
-    sessions that have push-down turned off.
+    """The same, with offsets and times of `where()` as bounds. It is a class of its own, because a reader with `pushFilters`
+    fails in sessions that have push-down turned off.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -94,7 +94,7 @@ class PushdownLogReader(LogReader):
 
 
 def chosen(known: pa.Schema, wanted: StructType) -> pa.Schema:
-    """The Arrow fields of Spark's, in its order. WrongUse for a column that there is not, or of another type."""
+    """Return the Arrow fields of Spark's fields, in Spark's order. WrongUse for an unknown column or another type."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     for field in to_arrow_schema(wanted):
@@ -106,7 +106,7 @@ def chosen(known: pa.Schema, wanted: StructType) -> pa.Schema:
 
 
 def _within(files: Iterable[LogFile], form: LogFormat, bounds: Bounds, asked: Bounds, snapshots: bool) -> list[LogFile]:
-    """The files that may hold something of the bounds, and of the times that options ask for."""
+    """Return the files that can hold offsets of the bounds, and times that the options request."""
     found = [file for file in files if (snapshots or file.kind == LOG) and file.size_bytes and file.touches(bounds.lo, bounds.hi)]
     if not asked.has_times():
         return found
@@ -126,7 +126,7 @@ def _within(files: Iterable[LogFile], form: LogFormat, bounds: Bounds, asked: Bo
 
 
 def _first_ms(file: LogFile, form: LogFormat) -> int | None:
-    """The time of a file's first batch, None if that cannot be read."""
+    """Return the time of a file's first batch, or None if it cannot be read."""
     try:
         read, size_bytes = reader_of(file.uri)
     except FileNotFoundError:
@@ -149,7 +149,7 @@ def _read_task(task: Task, form: LogFormat, options: Options, schema: pa.Schema)
 
 
 def _merged(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Small Arrow batches, as small files give, put together."""
+    """Merge small Arrow batches, as small files give."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -186,7 +186,9 @@ def _read_pieces(task: Task, form: LogFormat, options: Options, schema: pa.Schem
 def piece_entries(
     piece: Piece, form: LogFormat, read: ReadAt, size_bytes: int, cluster_id: str | None
 ) -> Iterator[Frame | FoundDamage]:
-    """What stands in a piece, in order; damages with the offsets around them. CorruptInput if the file is of another cluster."""
+    """Yield the contents of a piece in order, damages with the offsets around them. CorruptInput if the file is of another
+    cluster.
+    """
     file = piece.file
     position, previous = piece.start, None
     if position == 0:
@@ -229,7 +231,7 @@ def piece_entries(
 
 
 def _is_footer(frame: Frame | None, form: LogFormat) -> bool:
-    """Whether a batch is the one that a snapshot ends with."""
+    """Return whether a batch is the one that ends a snapshot."""
     if frame is None or not frame.is_control:
         return False
     return any(isinstance(record, ControlRecord) and record.control == "SnapshotFooter" for record in form.records(frame))
@@ -254,7 +256,7 @@ def _missing(piece: Piece) -> FoundDamage:
 
 
 def _failing(entries: Iterator[Frame | FoundDamage], file: LogFile) -> Iterator[Frame | FoundDamage]:
-    """Raises CorruptInput at the first damage that is more than the torn end of a segment which is being written."""
+    """Raise CorruptInput at the first damage, except at the torn end of a segment during a write."""
     for entry in entries:
         if isinstance(entry, FoundDamage) and not is_harmless(entry.damage.status, file.kind, file.next_offset):
             raise CorruptInput(
@@ -264,7 +266,7 @@ def _failing(entries: Iterator[Frame | FoundDamage], file: LogFile) -> Iterator[
 
 
 def is_harmless(status: str, kind: str, next_offset: int | None) -> bool:
-    """Whether a damage is how the newest segment of a log ends that is being written."""
+    """Return whether a damage is the torn end of the newest segment, which is being written."""
     return status == "torn" and kind == LOG and next_offset is None
 
 
@@ -297,7 +299,9 @@ def _damages(
 
 
 def is_near(found: FoundDamage, file: LogFile, bounds: Bounds) -> bool:
-    """Whether a damage touches the bounds: it lies between the offsets before and behind it, in a snapshot at the snapshot's."""
+    """Return whether a damage touches the bounds: it lies between the offsets before and after it, or, in a snapshot, at the
+    snapshot's offset.
+    """
     if file.kind == SNAPSHOT:
         return bounds.has_offset(file.base_offset)
     first = found.prev_offset + 1 if found.prev_offset is not None else max(0, file.base_offset)
@@ -329,4 +333,4 @@ def _records(
 
 
 ROW_MAKERS = {BATCHES: batches_of, DAMAGES: _damages, RECORDS: _records}
-"""What makes rows of entries, by the option `rows`: (entries, file, format, bounds, schema) → Arrow batches."""
+"""Option `rows` → function that makes rows of entries: (entries, file, format, bounds, schema) → Arrow batches."""

@@ -1,13 +1,13 @@
-"""The sources as streams: logs in files that grow, and the log of a running quorum.
+"""The sources as streams: logs in growing files, and the log of a running quorum.
 
-Offsets of a stream are offsets of the log, and never pass what is committed: Spark asks for exactly the same range again after a
-crash, and must get the same rows.
+Offsets of a stream are offsets of the log, and never pass the committed end: after a crash Spark requests exactly the same range
+again, and must get the same rows.
 
-Off a running quorum everything comes from the active controller, as to an observer (`client.metadata_log`); positions have the
-epoch of the record before them, by which the controller sees that its log is the one that was read before. What is acknowledged
-to it is where the oldest micro-batch begins that Spark has not committed: from there on the log is kept for a reader with a name,
-as long as the controllers keep logs for observers. A position that was cleaned away all the same is followed by a snapshot, as
-rows like those of a snapshot's file. Rows say that they are of node -1: of whoever led.
+Rows of a running quorum come from the active controller, as to an observer (`client.metadata_log`). A position has the epoch of
+the record before it, from which the controller verifies that its log is the one that was read before. The acknowledged position
+is the beginning of the oldest micro-batch that Spark has not committed: from there on the log is kept for a named reader, as long
+as the controllers keep logs for observers. If a position was cleaned all the same, a snapshot follows, with rows like those of a
+snapshot's file. These rows carry node -1, for the leader of the time.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from .survey import LOG, SNAPSHOT, LogFile, survey
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-WHOEVER_LED = -1
+ANY_LEADER = -1
 Position = dict[str, Any]
-"""`offset`; off a quorum also `epoch`, and `snapshot` if one ends there that stands for what came before."""
+"""`offset`; for a quorum also `epoch`, and `snapshot` if a snapshot ends there that replaces the log before it."""
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What both share: limits, and where a run that takes what is there shall end."""
+    """Common part of both streams: limits, and the end of a run that takes the records of the moment."""
 
     def __init__(self, format_name: str, options: Options, known: str, wanted: StructType) -> None:
         self.format_name, self.options, self.known, self.wanted = format_name, options, known, wanted
@@ -59,7 +59,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.options.max_records) if self.options.max_records else ReadAllAvailable()
 
     def _end_for(self, start: int, committed_end: int, limit: ReadLimit) -> int:
-        """Up to which offset a micro-batch may go; not before its start."""
+        """Return the end offset of a micro-batch, at least its start."""
         end = committed_end if self._target is None else min(committed_end, self._target)
         if self.options.end_offset is not None:
             end = min(end, self.options.end_offset)
@@ -69,7 +69,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FileStreamReader(_StreamReader):
-    """Directories of controllers. Each range is planned and read as a batch read of it would be."""
+    """Directories of controllers. Each range is planned and read like a batch read."""
 
     def initialOffset(self) -> Position:
         return {"offset": self.options.start_offset}
@@ -96,11 +96,13 @@ class FileStreamReader(_StreamReader):
 
 
 class LogMoved(CorruptInput):
-    """What a micro-batch was planned to read was cleaned before it was read. A stream that begins anew goes on behind it."""
+    """Records that a micro-batch was planned to read were cleaned before it read them. A restarted stream
+    continues after them.
+    """
 
 
 class LiveTask(InputPartition):
-    """A stretch of the quorum's log. `snapshot`: what stands for the beginning of it."""
+    """A stretch of the quorum's log. `snapshot` replaces its beginning."""
 
     def __init__(self, start: OffsetAndEpoch, end_offset: int, snapshot: OffsetAndEpoch | None, cluster_id: str) -> None:
         super().__init__(None)
@@ -161,11 +163,11 @@ class QuorumStreamReader(_StreamReader):
             self._log = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Workers connect by themselves."""
+        """Leave out the connection: workers connect by themselves."""
         return {**self.__dict__, "_log": None}
 
     def _keep(self, position: OffsetAndEpoch) -> LogState:
-        """Asks the leader to keep its log from there on. One that has cleaned it already says so when it is read."""
+        """Ask the leader to keep its log from a position on. If the leader has cleaned it already, a read reports that."""
         quorum = self._quorum()
         if self.options.observer is None:
             return quorum.state()
@@ -186,7 +188,7 @@ def _position(at: Position) -> OffsetAndEpoch:
 
 
 def _frames(log: MetadataLog, position: OffsetAndEpoch, end_offset: int) -> Iterator[Frame]:
-    """The whole batches of a stretch; at least one if there is any. SnapshotInstead, HistoryChanged, CorruptInput."""
+    """Yield the whole batches of a stretch, at least one if there is any. SnapshotInstead, HistoryChanged, CorruptInput."""
     form = format_named(KRAFTLAB)
     file_position = 0
     start = position.offset
@@ -205,7 +207,7 @@ def _frames(log: MetadataLog, position: OffsetAndEpoch, end_offset: int) -> Iter
 def _checked(data: bytes, form: LogFormat, what: str) -> Iterator[Frame]:
     for entry in walk(lambda position, size: data[position : position + size], len(data), form.form):
         if not isinstance(entry, Frame):
-            raise CorruptInput(f"the active controller sent from {what} what is no batch: {entry.error}")
+            raise CorruptInput(f"the active controller sent bytes from {what} that are not a batch: {entry.error}")
         yield entry
 
 
@@ -239,6 +241,6 @@ def _gone(task: LiveTask) -> str:
 
 
 def _file(task: LiveTask, kind: str, name: str) -> LogFile:
-    """As if each micro-batch were a segment that begins where it does. A snapshot stands at the last offset that it reflects."""
+    """Describe a micro-batch as a segment that begins where it does. A snapshot is at the last offset that it reflects."""
     base_offset = task.start.offset if kind == LOG or task.snapshot is None else task.snapshot.offset - 1
-    return LogFile("", name, kind, WHOEVER_LED, task.cluster_id, 0, base_offset, task.end_offset)
+    return LogFile("", name, kind, ANY_LEADER, task.cluster_id, 0, base_offset, task.end_offset)

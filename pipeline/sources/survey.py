@@ -1,14 +1,14 @@
-"""What lies in the directories of some controllers: whose logs they are, from where to where they go, how much is committed.
+"""Survey of the directories of some controllers: the owners of the logs, their beginnings and ends, and the committed end.
 
-**Whose.** A directory belongs to the node and cluster that its `meta.properties` names; our segments and snapshots say their
-cluster themselves, too. Logs of different clusters are refused, and so is a cluster other than the one that was asked for. A log
-beside which no `meta.properties` lies counts as that of node -1, -2, …
+**Owners.** A directory belongs to the node and cluster of its `meta.properties`; our segments and snapshots carry their cluster,
+too. Logs of different clusters are refused, and so is a cluster other than the requested one. A log without a `meta.properties`
+counts as that of node -1, -2, …
 
-**How much is committed.** What lies above the high watermark may yet be truncated, so it must not be taken for what happened.
-Each of our batches carries the leader's high watermark from when it was written: the largest stamp in the newest segment of any
-of the logs, or the end of a snapshot beyond it, is a lower bound, and reading stops there. (An idle log is read up to the batch
-before its last, until the next batch is written.) Kafka's batches carry none: there reading stops where half of the logs given
-end, which for a single log is its end. Who knows better gives an end offset.
+**Committed end.** Records above the high watermark can still be truncated, so they must not be read as facts. Each of our batches
+carries the leader's high watermark at its writing. The largest of them in the newest segment of any log, or the end of a later
+snapshot, is a lower bound, and reading stops there. (An idle log is read up to the batch before its last, until the next batch is
+written.) Kafka's batches carry none: there reading stops where half of the logs given end, which for a single log is its end. A
+caller that knows better gives an end offset.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ BOOTSTRAP = "bootstrap.checkpoint"
 
 
 class LogFile(NamedTuple):
-    """One segment or snapshot. A segment holds offsets from `base_offset` on, up to `next_offset` where the next one begins
-    (None: it is the last). A snapshot stands at offset `base_offset`, the last that it reflects.
+    """One segment or snapshot. A segment holds offsets from `base_offset` up to `next_offset`, the beginning of the next segment
+    (None for the last). A snapshot is at offset `base_offset`, the last one that it reflects.
     """
 
     uri: str
@@ -52,14 +52,14 @@ class LogFile(NamedTuple):
     next_offset: int | None
 
     def touches(self, lo: int, hi: int | None) -> bool:
-        """Whether it may hold offsets of [lo, hi)."""
+        """Return whether it can hold offsets of [lo, hi)."""
         if self.kind == SNAPSHOT:
             return max(0, self.base_offset) >= lo and (hi is None or self.base_offset < hi)
         return (hi is None or self.base_offset < hi) and (self.next_offset is None or self.next_offset > lo)
 
 
 class LogEnd(NamedTuple):
-    """Where one controller's log begins and ends."""
+    """Beginning and end of one controller's log."""
 
     controller_id: int
     start_offset: int
@@ -67,8 +67,8 @@ class LogEnd(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """All of it. `committed_end` is the offset behind the last that is known to be committed, `log_end` behind the last that any
-    log has; `how` says how the former was decided.
+    """The result. `committed_end` follows the last offset known to be committed, `log_end` the last offset of any log. `how`
+    describes the derivation of `committed_end`.
     """
 
     cluster_id: str | None
@@ -80,7 +80,7 @@ class Survey(NamedTuple):
 
 
 def reader_of(uri: str) -> tuple[ReadAt, int]:
-    """(read, size in bytes) of a file. FileNotFoundError."""
+    """Return (read, size in bytes) of a file. FileNotFoundError."""
     system, path = uris.file_system(uri)
     stream = system.open_input_file(path)
 
@@ -92,7 +92,7 @@ def reader_of(uri: str) -> tuple[ReadAt, int]:
 
 
 def find_files(places: Iterable[str]) -> list[LogFile]:
-    """The segments and snapshots in directories (or in `__cluster_metadata-0` within them), and files that are given by name.
+    """Return the segments and snapshots in directories (or in `__cluster_metadata-0` within them), and files given by name.
     WrongUse if a place has none, or if two places are the same log.
     """
     found: list[LogFile] = []
@@ -114,7 +114,7 @@ def find_files(places: Iterable[str]) -> list[LogFile]:
 
 
 def _log_files(uri: str) -> tuple[str, dict[str, int]]:
-    """(URI of the directory, size by name of the log's files in it)."""
+    """Return (URI of the directory, size by name of the log's files in it)."""
     from pyarrow.fs import FileSelector, FileType
 
     system, path = uris.file_system(uri)
@@ -135,7 +135,7 @@ def _log_files(uri: str) -> tuple[str, dict[str, int]]:
 
 
 def _name(file: FileInfo) -> str:
-    """Empty if it is no UTF-8."""
+    """Return a file's name, or an empty text if it is not UTF-8."""
     try:
         return str(file.base_name)
     except UnicodeDecodeError:
@@ -143,7 +143,7 @@ def _name(file: FileInfo) -> str:
 
 
 def _place(name: str) -> tuple[str, int] | None:
-    """(kind, offset) that a file's name says, None if it is no file of a log."""
+    """Return (kind, offset) of a file's name, or None for a name of another kind."""
     segment = _SEGMENT.fullmatch(name)
     if segment is not None:
         return LOG, int(segment.group(1))
@@ -154,7 +154,7 @@ def _place(name: str) -> tuple[str, int] | None:
 
 
 def _identity(directory: str) -> tuple[int | None, str | None]:
-    """(node id, cluster id) by the `meta.properties` of the directory or the one above."""
+    """Return (node id, cluster id) from the `meta.properties` of the directory or its parent."""
     from pyarrow.fs import FileType
 
     for place in (directory, directory.rpartition("/")[0]):
@@ -173,7 +173,9 @@ def _identity(directory: str) -> tuple[int | None, str | None]:
 
 
 def _described(directory: str, sizes: dict[str, int], node_id: int, cluster_id: str | None) -> list[LogFile]:
-    """Files of one place, no segment of which is followed yet; one whose name says no offset is taken for a segment from 0 on."""
+    """Return the files of one place, without the ends of segments. A file whose name has no offset counts as a
+    segment from 0 on.
+    """
     places = {name: _place(name) or (SNAPSHOT if name.endswith(".checkpoint") else LOG, 0) for name in sizes}
     return [
         LogFile(
@@ -191,7 +193,7 @@ def _described(directory: str, sizes: dict[str, int], node_id: int, cluster_id: 
 
 
 def _followed(files: list[LogFile]) -> list[LogFile]:
-    """Each segment with where the next one of its log begins, in whichever place that was given."""
+    """Return the files, each segment with the beginning of the next segment of its log, from any of the given places."""
     bases = sorted({(file.controller_id, file.base_offset) for file in files if file.kind == LOG})
     following = {one: other[1] for one, other in pairwise(bases) if one[0] == other[0]}
     return [
@@ -201,7 +203,7 @@ def _followed(files: list[LogFile]) -> list[LogFile]:
 
 
 def survey(places: Iterable[str], form: LogFormat, cluster_id: str | None = None) -> Survey:
-    """Looks at the newest segments. CorruptInput for logs of several clusters, or of another one than `cluster_id`."""
+    """Survey the newest segments. CorruptInput for logs of several clusters, or of a cluster other than `cluster_id`."""
     files = find_files(places)
     seen: dict[str, str] = {}
     logs, stamps = [], []
@@ -226,7 +228,7 @@ def survey(places: Iterable[str], form: LogFormat, cluster_id: str | None = None
 
 
 def the_cluster(seen: dict[str, str], expected: str | None) -> str | None:
-    """The one cluster id among those seen (id → where). CorruptInput."""
+    """Return the one cluster id among those found (id → place). CorruptInput."""
     for cluster_id, where in seen.items():
         if expected is not None and cluster_id != expected:
             raise CorruptInput(f"{uris.shown(where)} is of cluster {cluster_id}, not of {expected}; give the logs of one cluster")
@@ -235,8 +237,8 @@ def the_cluster(seen: dict[str, str], expected: str | None) -> str | None:
 
 
 def _newest(files: list[LogFile], form: LogFormat, seen: dict[str, str]) -> tuple[int, int]:
-    """(end offset, largest high watermark) of one log: from its newest segment that has any batch. Notes cluster ids in
-    `seen`.
+    """Return (end offset, largest high watermark) of one log, from its newest segment with any batch. Adds
+    cluster ids to `seen`.
     """
     segments = sorted((file for file in files if file.kind == LOG), key=lambda file: file.base_offset, reverse=True)
     for file in segments:

@@ -1,1 +1,1 @@
-"""Tables made of tables: a DataFrame in, a DataFrame out, no input or output of their own."""
+"""Tables made of tables: a DataFrame in, a DataFrame out, without input or output."""

@@ -1,7 +1,7 @@
-"""Rows of `bronze.batches` as the decoders want them, in both formats.
+"""Rows of `bronze.batches` in the form that the decoders need, in both formats.
 
-Runs in Spark's Python workers and imports no Spark. A batch's own offsets and those of its rows differ in snapshots alone: there
-all records stand at the snapshot's offset, and the place in the file orders them.
+Runs in Spark's Python workers and imports no Spark. A batch's own offsets and those of its rows differ only in snapshots: there
+all records have the snapshot's offset, and the place in the file orders them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from ..sources.formats import KAFKA
 
 COLUMNS = ("segment", "base_offset", "leader_epoch", "append_ms", "payload", "format")
-"""What of a batch the decoders read."""
+"""Columns of a batch that the decoders read."""
 
 _OWN_START = struct.Struct(">12xQ4xHH")
 _OWN_HEADER_BYTES = 48
@@ -29,8 +29,8 @@ Spans = Sequence[tuple[int, int]]
 
 
 class BatchRow(NamedTuple):
-    """One batch. `first_index` is its first record's place in its batch (0) or in its snapshot; `offset` is what all its records
-    stand at, None in a log, where they count from `base_offset`.
+    """One batch. `first_index` is the place of its first record: 0 in a log, its place in the snapshot otherwise. `offset` is the
+    offset of all its records in a snapshot, and None in a log, where they count from `base_offset`.
     """
 
     is_kafka: bool
@@ -46,11 +46,11 @@ class BatchRow(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """What follows the header of one of our batches."""
+        """The bytes after the header of one of our batches."""
         return self.payload[_OWN_HEADER_BYTES:]
 
     def offset_of(self, offset: int) -> int:
-        """Of a record that stands at `offset` in its batch's own count."""
+        """Return the offset of a record with this offset in its batch's own count."""
         return offset if self.offset is None else self.offset
 
     def index_of(self, offset: int) -> int:
@@ -58,7 +58,7 @@ class BatchRow(NamedTuple):
 
 
 def rows(batch: pa.RecordBatch) -> Iterator[BatchRow]:
-    """The rows of an Arrow batch that has COLUMNS."""
+    """Yield the rows of an Arrow batch that has COLUMNS."""
     columns = (batch.column(name).to_pylist() for name in COLUMNS)
     for segment, offset, epoch, append_ms, payload, form in zip(*columns, strict=True):
         is_kafka = form == KAFKA
@@ -86,5 +86,5 @@ def is_aborted(offset: int, spans: Spans) -> bool:
 
 
 def touches(row: BatchRow, end_offset: int, spans: Spans) -> bool:
-    """Whether any record of a batch of a log may be in the spans."""
+    """Return whether any record of a log's batch can be in the spans."""
     return bool(spans) and not row.is_snapshot and any(row.base_offset < end and start < end_offset for start, end in spans)

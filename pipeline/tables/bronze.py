@@ -1,6 +1,6 @@
-"""What the batches of `bronze.batches` say about the logs: where offsets are missing, and where logs disagree.
+"""Gaps and disagreements of logs, from `bronze.batches`.
 
-Only which batches there are is looked at, a few numbers each, which fit in memory for any log.
+Only the keys of batches are read, a few numbers each, which fit in memory for any log.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Vector = np.ndarray[Any, Any]
 
 SNAPSHOTS = "%.checkpoint"
 KEYS = ["segment", "base_offset", "last_offset", "controller_id"]
-"""Columns of `bronze.batches` that say which batches there are."""
+"""Columns of `bronze.batches` that identify batches."""
 MARKS = ["segment", "controller_id", "prev_offset", "next_offset"]
-"""Columns of `bronze.quarantine` that say where damages are."""
+"""Columns of `bronze.quarantine` that locate damages."""
 QUARANTINE, COMPACTED, MISSING_SEGMENT = "quarantine", "compacted", "missing_segment"
 
 
@@ -34,12 +34,11 @@ class Gap(NamedTuple):
 def offset_gaps(
     batches: pa.Table, quarantine: pa.Table, starts: Mapping[int, int], lo: int, hi: int, before: Mapping[int, int] = {}
 ) -> list[Gap]:
-    """The gaps within [lo, hi). `batches` has KEYS, `quarantine` MARKS.
+    """Return the gaps within [lo, hi). `batches` has KEYS, `quarantine` MARKS.
 
-    `starts` are, by controller, the offsets that the names of their first segments say; what lies below was compacted. `before`
-    are those behind the last batch of the range before, which may reach into this one. A hole
-    that a damage borders on is its doing; any other is a segment that is not there. That a log ends early is no gap, unless
-    something is quarantined there.
+    `starts` are, by controller, the offsets in the names of their first segments; offsets below were compacted. `before` are the
+    ends of the last batches of the range before, which can reach into this one. A hole next to a damage is attributed to the
+    damage, any other hole to a missing segment. An early end of a log is not a gap, unless something is quarantined there.
     """
     batches, quarantine = _of_segments(batches), _of_segments(quarantine)
     found: list[Gap] = []
@@ -73,12 +72,12 @@ def _caused(controller_id: int, start: int, stop: int, log_start: int, froms: se
 
 
 def _of_segments(rows: pa.Table) -> pa.Table:
-    """Without what stands in snapshots."""
+    """Return the rows without those of snapshots."""
     return rows.filter(pc.invert(pc.ends_with(rows["segment"], SNAPSHOTS[1:])))
 
 
 def _holes(batches: pa.Table, lo: int) -> list[tuple[int, int]]:
-    """Stretches from `lo` on that no batch covers and behind which there is one."""
+    """Return the stretches from `lo` on without a batch but with one after them."""
     base = batches["base_offset"].to_numpy()
     order = np.argsort(base, kind="stable")
     base, ends = base[order], np.maximum.accumulate(batches["last_offset"].to_numpy()[order]) + 1
@@ -87,13 +86,15 @@ def _holes(batches: pa.Table, lo: int) -> list[tuple[int, int]]:
 
 
 def ends(batches: pa.Table) -> dict[int, int]:
-    """The offsets behind the last batch of each controller's segments. `batches` has KEYS."""
+    """Return the offsets after the last batch of each controller's segments. `batches` has KEYS."""
     rows = _of_segments(batches).group_by("controller_id").aggregate([("last_offset", "max")]).to_pylist()
     return {row["controller_id"]: row["last_offset_max"] + 1 for row in rows}
 
 
 def holes(batches: pa.Table) -> list[tuple[int, int]]:
-    """Stretches [from, to) that no controller's segments hold, below the last batch or snapshot. `batches` has KEYS."""
+    """Return the stretches [from, to) that no controller's segments hold, below the last batch or snapshot.
+    `batches` has KEYS.
+    """
     found = _holes(segments := _of_segments(batches), 0)
     end = 0 if not segments.num_rows else pc.max(segments["last_offset"]).as_py() + 1
     snapshot_end = max((end for _, end in snapshots(batches)), default=0)
@@ -101,36 +102,36 @@ def holes(batches: pa.Table) -> list[tuple[int, int]]:
 
 
 def snapshots(batches: pa.Table) -> list[tuple[str, int]]:
-    """(file name, end offset) of the snapshots. `batches` has KEYS."""
+    """Return (file name, end offset) of the snapshots. `batches` has KEYS."""
     found = batches.filter(pc.ends_with(batches["segment"], SNAPSHOTS[1:])).select(["segment", "base_offset"])
     rows = found.group_by("segment").aggregate([("base_offset", "min")]).to_pylist()
     return sorted((row["segment"], row["base_offset_min"] + 1) for row in rows)
 
 
 def damages(quarantine: pa.Table) -> list[dict[str, Any]]:
-    """The rows, each damage once: one that borders on two ranges stands in both, and counts as it was seen last."""
+    """Return the rows, each damage once. A damage at the border of two ranges is in both; the later row counts."""
     found = {(row["controller_id"], row["segment"], row["pos"]): row for row in quarantine.to_pylist()}
     return list(found.values())
 
 
 def is_torn_end(status: str, segment: str, next_offset: int | None) -> bool:
-    """Whether a row of quarantine is how a segment ends that was being written. What is missing behind it, if anything is, is a
-    gap of its own. Snapshots appear whole, so that one which is cut short is damaged.
+    """Return whether a row of quarantine is the torn end of a segment during a write. Missing offsets after it, if any, are a gap
+    of their own. Snapshots appear whole, so one that is cut short is damaged.
     """
     return status == "truncated" and next_offset is None and not segment.endswith(SNAPSHOTS[1:])
 
 
 def disagreements(batches: pa.Table) -> int:
-    """At how many offsets segments of several controllers hold different batches. `batches` has KEYS and `crc`."""
+    """Return at how many offsets segments of several controllers hold different batches. `batches` has KEYS and `crc`."""
     found = _of_segments(batches).group_by("base_offset").aggregate([("crc", "count_distinct")])
     return int(pc.sum(pc.greater(found["crc_count_distinct"], 1)).as_py() or 0)
 
 
 def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows to take so that each wanted batch is taken once, of those that several controllers have: all that stands in the
-    log that followed the latest leader, the longest one if several did; and of the others, log by log, what is not there and may
-    stand beside it. So nothing counts that a deposed leader could not commit (`disagreements` counts where logs differ). Of a
-    snapshot that of the controller that has most of its records. `batches` has KEYS, `leader_epoch` and `n_records`.
+    """Choose rows so that each wanted batch is taken once, of those that several controllers have: all batches of the log that
+    followed the latest leader (the longest if several did), and from the other logs, one after the other, the batches that fit
+    beside them. So batches that a deposed leader could not commit never count (`disagreements` counts the differences). Of a
+    snapshot, the controller with most of its records is taken. `batches` has KEYS, `leader_epoch` and `n_records`.
     """
     is_snapshot = pc.ends_with(batches["segment"], SNAPSHOTS[1:]).to_numpy()
     controllers = batches["controller_id"].to_numpy().astype(np.int64)
@@ -147,9 +148,9 @@ def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) ->
 
 
 def _in_one_log(bases: Vector, lasts: Vector, epochs: Vector, controllers: Vector) -> Vector:
-    """Which batches of several logs make up one. Logs agree up to where they hold the same; behind that only one of them can be
-    what was committed, and epochs tell which (Raft: the log of a leader has all that was committed before its epoch). Only those
-    of neighbours are compared, so that one which has rotten hides no more.
+    """Return which batches of several logs make up one log. Logs agree up to the offset where they hold the same batch; after it
+    only one of them can hold the committed batches, and epochs tell which (Raft: a leader's log has everything committed
+    before its epoch). Only neighbours are compared, so that a rotten batch hides no others.
     """
     by_end = np.lexsort((epochs, lasts))
     logs = [(int(each), by_end[controllers[by_end] == each]) for each in np.unique(controllers)]
@@ -166,7 +167,7 @@ def _in_one_log(bases: Vector, lasts: Vector, epochs: Vector, controllers: Vecto
 
 
 def _is_best(keys: Vector, values: Vector, controllers: Vector) -> Vector:
-    """Of those with one key, all of that controller which has the largest value, the lowest one if several do."""
+    """Mark, for each key, the rows of the controller with the largest value, or of the lowest controller among several."""
     order = np.lexsort((controllers, -values, keys))
     firsts = np.flatnonzero(np.diff(keys[order], prepend=keys[order][:1] - 1))
     best = np.zeros(len(keys), controllers.dtype)

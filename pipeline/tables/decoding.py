@@ -1,12 +1,12 @@
 """Batches of bronze as rows of all tables of silver, in one pass. Runs in Spark's workers and imports no Spark.
 
-Batches of ours that consist of records of partitions or of topics, as most of a log does, become columns many at a time
-(`whole_batches`); any other batch is looked at record by record. What a record says may depend on others that stand elsewhere:
-partitions and deleted topics have the names of topics, and what an aborted transaction wrote never happened. Both are given here,
-found by a look at the few batches that can hold such records (`marks`), and both are checked: a decoder keeps what it finds of
-either that it was not given, so that who looked too superficially is told, and decodes again.
+Batches of ours with records of partitions or topics alone, most of a log, become columns many at a time (`whole_batches`). Any
+other batch is read record by record. A record can depend on others elsewhere: partitions and deleted topics need the names of
+topics, and records of aborted transactions never happened. Both are passed in, found by a look at the few batches that can hold
+such records (`marks`), and both are verified: a decoder collects the names and markers that were not passed in, so that its
+caller can decode again.
 
-NoOp records say nothing and are left out.
+NoOp records are left out.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from .whole_batches import WholeBatches
 BEGIN, END, ABORT = MARKERS = (23, 24, 25)
 TOPIC = 2
 ROWS_MAX = 1 << 15
-"""So many records are Python objects at one time."""
+"""Maximum number of records that are Python objects at one time."""
 CHANGES_MAX = 1 << 17
 BYTES_AT_ONCE = 1 << 20
-"""Of so many bytes of batches columns are made at one time: what fits a processor's cache."""
+"""Bytes of batches from which columns are made at one time: they fit a processor's cache."""
 
 _OWN_MARKS = (r.Topic(0, "", bytes(16)), r.BeginTransaction(0), r.EndTransaction(0), r.AbortTransaction(0))
 _OWN_PARTITIONS = frozenset({r.Partition, r.PartitionChange})
@@ -60,8 +60,8 @@ MARKS = arrow_of(MARKS_TEXT)
 
 
 class Decoder:
-    """Rows of what one task is given. `markers` and `unnamed` are what it found by itself: (offset, type) of the records that
-    begin, end and abort transactions, and names by id of topics that were not among `names`.
+    """Rows of one task's batches. `markers` are the (offset, type) of records that begin, end and abort transactions; `unnamed`
+    are names by id of topics that were not among `names`. The decoder finds both by itself.
     """
 
     def __init__(self, names: Mapping[str, str], spans: Spans = NO_SPANS) -> None:
@@ -73,7 +73,7 @@ class Decoder:
         self.unnamed: dict[str, str] = {}
 
     def tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """(table, some of its rows) of batches that have the columns of `batch_rows`."""
+        """Yield (table, some of its rows) of batches that have the columns of `batch_rows`."""
         with without_gc():
             for batch in batches:
                 for piece in _pieces(batch):
@@ -91,7 +91,9 @@ class Decoder:
             yield from self._other_tables(1)
 
     def _other_tables(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of tables of which at least so many wait. Those of partitions become Arrow's, and go on waiting."""
+        """Yield the rows of tables with at least so many waiting rows. Those of partitions become Arrow batches and continue to
+        wait.
+        """
         if len(self._own) >= least:
             self._end_own()
         if len(self._kafka) >= least:
@@ -102,7 +104,7 @@ class Decoder:
                 self._others[table] = []
 
     def _changes_of(self, least: int) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Rows of partitions, in the order of the log, if at least so many wait."""
+        """Yield rows of partitions, in the order of the log, if at least so many wait."""
         waiting = len(self._own) + len(self._kafka) + sum(batch.num_rows for batch in self._changes)
         if waiting < least:
             return
@@ -169,7 +171,7 @@ class Decoder:
             self._add_other(own_row(row, offset, record, _raw(row, index)))
 
     def _add_unfit(self, row: BatchRow, place: int) -> None:
-        """A partition record with a number that is too large for its column."""
+        """Add a partition record with a number that is too large for its column."""
         record: Any = decode_metadata(row.body, row.base_offset, row.record_count)[place]
         self._add_other(own_row(row, row.base_offset + place, record, _raw(row, place)))
 
@@ -214,7 +216,7 @@ class Decoder:
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Some of the rows after each other, with `BYTES_AT_ONCE` of payload or one row more."""
+    """Yield consecutive rows with `BYTES_AT_ONCE` of payload, or one row more."""
     if batch.num_rows:
         sizes = pc.binary_length(batch.column("payload")).to_numpy(zero_copy_only=False)
         numbers = np.cumsum(sizes, dtype=np.int64) // BYTES_AT_ONCE
@@ -224,7 +226,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """By offset, and by place in the batch or snapshot where that is the same."""
+    """Sort by offset, and by place in the batch or snapshot for equal offsets."""
     offsets, places = (batch.column(name).to_numpy() for name in ("offset", "idx_in_batch"))
     if (offsets[1:] > offsets[:-1]).all():
         return batch
@@ -232,7 +234,7 @@ def _in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _raw(row: BatchRow, index: int) -> Callable[[], bytes]:
-    """The bytes of one record of ours."""
+    """Return a function for the bytes of one record of ours."""
 
     def raw() -> bytes:
         found = split(row.body, row.base_offset, row.record_count)[index]
@@ -242,7 +244,9 @@ def _raw(row: BatchRow, index: int) -> Callable[[], bytes]:
 
 
 def marks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """(offset, type, topic id, name) of the records that name topics or mark transactions. Snapshots have no transactions."""
+    """Yield (offset, type, topic id, name) of the records that name topics or mark transactions. Snapshots have
+    no transactions.
+    """
     for batch in batches:
         whole = WholeBatches(batch, NO_SPANS)
         for topics in whole.topics:
@@ -301,11 +305,11 @@ def _starts() -> dict[str, tuple[bytes, ...]]:
 
 
 STARTS: Mapping[str, tuple[bytes, ...]] = _starts()
-"""Format → how records that are marks begin, as programs write them."""
+"""Format → the beginnings of records that are marks, as programs write them."""
 
 
 def with_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Those batches that have the bytes with which such records begin: few others do."""
+    """Return the batches that contain the beginning of such a record. Few others do."""
     payloads = batch.column("payload").cast(pa.binary())
     ends = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
     data = np.frombuffer(payloads.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]

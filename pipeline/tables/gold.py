@@ -1,10 +1,10 @@
-"""What follows from silver tables, of any DataFrame: DataFrame in, DataFrame out; nothing is read or written here.
+"""Conclusions from silver tables of any DataFrame: DataFrame in, DataFrame out; nothing is read or written here.
 
-All rows of a partition (for drift, of a topic) are brought together in one stream by one shuffle, in the order of the log, and go
-through the kernels of `audits/` that a build of a lake uses as well. The number of partitions of the shuffle is left to Spark,
-which fits it to the data. Nothing may stand between the sort and the stepper, which refuses rows that step back.
+One shuffle brings all rows of a partition (for drift, of a topic) into one stream, in the order of the log, for the kernels of
+`audits/` that a build of a lake uses as well. Spark chooses the number of partitions of the shuffle by the data. Nothing can come
+between the sort and the stepper, which refuses rows that step back.
 
-Everything here runs over Spark Connect as well: no RDD, no context of Spark's.
+Everything here runs over Spark Connect as well, without RDDs and without Spark's context.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
 
 def life_cycles(changes: DataFrame, topics: DataFrame | None = None) -> DataFrame:
-    """`silver.partition_changes` (and `silver.topics`, for topics that were deleted) to reassignments, each with its replicas in
-    a list: what `reassignments` and `reassignment_replicas` are made of. Keep it (`persist`) if both are wanted. What topics were
-    deleted is collected at once: it goes to the workers with the tasks. A partition's topic has the name that any of its rows
-    knows.
+    """Turn `silver.partition_changes` (and `silver.topics`, for deleted topics) into reassignments, each with its replicas in a
+    list, the input of `reassignments` and `reassignment_replicas`. Persist the result if both are needed. Deleted topics are
+    collected at once and sent to the workers with the tasks. A partition's topic has the name that any of its rows has.
     """
     deletions = {} if topics is None else _deletions(topics)
     return _ordered(changes).mapInArrow(partial(life_cycles_of, deletions=deletions), LIFE_CYCLES_TEXT)
 
 
 def partition_states(changes: DataFrame, topics: DataFrame, at_offset: int | None = None) -> DataFrame:
-    """`silver.partition_state` after the record at `at_offset`, of all partitions whose topic exists then; None is after all."""
+    """Return `silver.partition_state` after the record at `at_offset` (None: after all) of all partitions whose topic exists
+    then.
+    """
     if at_offset is not None:
         changes = changes.where(F.col("offset") <= at_offset)
         topics = topics.where(F.col("offset") <= at_offset)
@@ -50,23 +51,23 @@ def _ordered(changes: DataFrame) -> DataFrame:
 
 
 def _deletions(topics: DataFrame) -> Deletions:
-    """Topic id → (offset, ms) of its removal, the last one."""
+    """Return topic id → (offset, ms) of its last removal."""
     deleted = topics.where("op = 'delete'").groupBy("topic_id").agg(F.max(F.struct("offset", "ts_ms")).alias("deletion"))
     return {row["topic_id"]: tuple(row["deletion"]) for row in deleted.collect()}
 
 
 def reassignments(cycles: DataFrame) -> DataFrame:
-    """`gold.reassignments` of `life_cycles`."""
+    """Return `gold.reassignments` of `life_cycles`."""
     return cycles.select(*arrow_schema("gold.reassignments").names)
 
 
 def reassignment_replicas(cycles: DataFrame) -> DataFrame:
-    """`gold.reassignment_replicas` of `life_cycles`."""
+    """Return `gold.reassignment_replicas` of `life_cycles`."""
     return cycles.select("reassignment_id", F.inline("replicas"))
 
 
 def rf_drift(found: DataFrame, states: DataFrame, race_window_ms: int = RACE_WINDOW_MS) -> DataFrame:
-    """`gold.rf_drift` of `gold.reassignments` and `silver.partition_state`."""
+    """Return `gold.rf_drift` of `gold.reassignments` and `silver.partition_state`."""
 
     def of_topic(cycles: pa.Table, settled: pa.Table) -> pa.Table:
         return drift_arrow.rf_drift(lambda columns: [cycles.select(columns)], settled, race_window_ms=race_window_ms)

@@ -1,11 +1,11 @@
-"""The histories of all partitions, made of the files of `silver.partition_changes` where they lie.
+"""The histories of all partitions, made directly from the files of `silver.partition_changes`.
 
-Each task takes the partitions of some buckets (`lake.buckets`): it reads their row groups, finds the order of their rows, makes
-the histories of them (`audits.life_cycles_columns`), and writes all three tables that come of it in one pass.
-No row is sent from one task to another, and none through the JVM, whose sort of rows with lists takes longer than all of that.
-`gold.life_cycles` and `gold.partition_states` do the same with any DataFrame, with one shuffle.
+Each task handles the partitions of some buckets (`lake.buckets`): it reads their row groups, sorts the rows, makes their
+histories (`audits.life_cycles_columns`), and writes all three resulting tables in one pass. Rows are not sent between tasks, nor
+through the JVM, whose sort of rows with lists takes longer than everything else. `gold.life_cycles` and `gold.partition_states`
+do the same with any DataFrame, with one shuffle.
 
-At most some hundred thousand rows are in a task's memory: a larger bucket is read several times, each time for part of its keys.
+A task has at most some hundred thousand rows in memory. A larger bucket is read several times, each time for part of its keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCHEMA = pa.schema([arrow_schema(CHANGES).field(name) for name in (*COLUMNS, "i
 
 
 class Unit(NamedTuple):
-    """What is in memory at one time: the keys of some buckets whose hash falls into `part` of `parts`."""
+    """The keys in memory at one time: those of some buckets whose hash falls into `part` of `parts`."""
 
     buckets: frozenset[int]
     part: int
@@ -47,7 +47,7 @@ class Unit(NamedTuple):
 
 
 class Ordered(NamedTuple):
-    """Rows, and in which order they are sorted by partition, those of each in the order of the log."""
+    """Rows, and their order by partition, with the rows of each in the order of the log."""
 
     rows: pa.Table
     order: Vector
@@ -59,7 +59,7 @@ class _File(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all tasks of one job are told. `directories` are those of the tables that are wanted, in the lake at `uri`."""
+    """Arguments of all tasks of one job. `directories` are those of the wanted tables, in the lake at `uri`."""
 
     uri: str
     paths: list[str]
@@ -67,23 +67,23 @@ class Job(NamedTuple):
     deletions: Deletions
     directories: Mapping[str, str]
     until: int | None = None
-    """The last offset that is looked at."""
+    """The last offset to read."""
 
 
 def job_of(changes: Sequence[DataFile], deletions: Deletions, uri: str, directories: Mapping[str, str]) -> Job:
-    """The job that writes reassignments, their replicas and states, as far as they have a directory."""
+    """Return the job that writes reassignments, their replicas and states, if they have a directory."""
     tasks = min(BUCKETS, 1 + sum(file.rows for file in changes) // ROWS_PER_TASK)
     return Job(uri, [file.path for file in changes], tasks, deletions, directories)
 
 
 def run(spark: SparkSession, job: Job) -> DataFrame:
-    """All of it in Spark's workers. Its rows are `PARTS`."""
+    """Run the job in Spark's workers. Its rows are `PARTS`."""
 
     return of_spark(spark, job.tasks, partial(run_task, job), PARTS)
 
 
 def states_at(spark: SparkSession, changes: Sequence[DataFile], topics: pa.Table, uri: str, offset: int) -> DataFrame:
-    """`silver.partition_state` after the record at an offset."""
+    """Return `silver.partition_state` after the record at an offset."""
     deletions = deletions_of(topics.filter(pc.less_equal(topics["offset"], offset)))
     job = job_of(changes, deletions, uri, {})._replace(until=offset)
 
@@ -95,13 +95,13 @@ def states_at(spark: SparkSession, changes: Sequence[DataFile], topics: pa.Table
 
 
 def deletions_of(topics: pa.Table) -> dict[str, tuple[int, int]]:
-    """Topic id → (offset, ms) of its removal, the last one, of rows with TOPIC_COLUMNS of `silver.topics`."""
+    """Return topic id → (offset, ms) of its last removal, from rows with TOPIC_COLUMNS of `silver.topics`."""
     removed = topics.filter(pc.equal(topics["op"], "delete")).sort_by("offset").to_pylist()
     return {row["topic_id"]: (row["offset"], row["ts_ms"]) for row in removed}
 
 
 def run_task(job: Job, number: int) -> Iterator[pa.RecordBatch]:
-    """One task, wherever it runs."""
+    """Run one task, here or in a worker."""
     with TaskFiles(job.uri, job.directories) as files:
         for rows in units_of(job, number):
             files.add_all(histories_of(*rows, job.deletions))
@@ -109,7 +109,7 @@ def run_task(job: Job, number: int) -> Iterator[pa.RecordBatch]:
 
 
 def units_of(job: Job, number: int, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[Ordered]:
-    """The rows of one task of several, unit by unit."""
+    """Yield the rows of one of several tasks, unit by unit."""
     from pyarrow import parquet
 
     system, root = uris.file_system(job.uri)
@@ -148,7 +148,7 @@ def _units(files: Sequence[_File], mine: frozenset[int], rows_at_once: int) -> I
 
 
 def _of_unit(rows: pa.Table, unit: Unit, has_others: bool) -> pa.Table:
-    """Those whose keys are the unit's."""
+    """Return the rows whose keys belong to the unit."""
     if not has_others and unit.parts == 1:
         return rows
     found = hashes(rows)
@@ -157,7 +157,7 @@ def _of_unit(rows: pa.Table, unit: Unit, has_others: bool) -> pa.Table:
 
 
 def _order(rows: pa.Table) -> Vector:
-    """Of the rows by `ORDER`, but for the order among topics, which means nothing."""
+    """Return the order of the rows by `ORDER`, with topics in any order."""
     topics = rows["topic_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     keys = (topics << 32) + rows["partition"].to_numpy()
     offsets = rows["offset"].to_numpy()

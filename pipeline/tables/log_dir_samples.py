@@ -1,7 +1,7 @@
-"""`silver.log_dir_samples` out of what brokers say of their log directories.
+"""`silver.log_dir_samples` from the brokers' descriptions of their log directories.
 
-That is the document of `kraftlab log-dirs --describe --json`, or what Kafka's own tool prints, which lacks ids and
-sizes of directories.
+The input is the document of `kraftlab log-dirs --describe --json`, or the output of Kafka's own tool, which lacks ids and sizes
+of directories.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class _Document(msgspec.Struct):
 
 
 def samples(document: bytes, sampled_ms: int, topic_ids: Mapping[str, str] = {}) -> pa.Table:
-    """The table's rows; a directory without replicas is one row without a topic. Lines before the JSON are passed over: Kafka's
-    tool prints some. WrongUse if there is no such document.
+    """Return the table's rows. A directory without replicas is one row without a topic. Lines before the JSON are skipped:
+    Kafka's tool prints some. WrongUse for any other document.
     """
     text = next((line for line in document.splitlines() if line.startswith(b"{")), document)
     try:
         found = decode_json(document if document.lstrip().startswith(b"{") else text, _Document)
     except BadJson as error:
-        raise WrongUse(f"this is no description of log directories: {error}; see: kraftlab log-dirs --help") from None
+        raise WrongUse(f"the input is not a description of log directories: {error}; see: kraftlab log-dirs --help") from None
     rows = [row for broker in found.brokers for row in _rows(broker, sampled_ms, topic_ids)]
     return pa.Table.from_pylist(rows, schema=arrow_schema(TABLE))
 
@@ -76,7 +76,7 @@ def _rows(broker: _Broker, sampled_ms: int, topic_ids: Mapping[str, str]) -> Ite
         for entry in directory.partitions:
             topic, separator, index = entry.partition.rpartition("-")
             if not separator or not _NUMBER.fullmatch(index):
-                raise WrongUse(f"{entry.partition!r} is no partition; it would be TOPIC-NUMBER")
+                raise WrongUse(f"{entry.partition!r} is not a partition: expected TOPIC-NUMBER")
             yield shared | {
                 "topic": topic,
                 "topic_id": topic_ids.get(topic),

@@ -1,7 +1,7 @@
-"""All records but those of partitions, each as a row of its table.
+"""All records except those of partitions, each as a row of its table.
 
-A record whose type belongs to a table, but which cannot be decoded, is an `other` record with the reason, and so is one with a
-number that the table's column cannot hold.
+A record whose type belongs to a table, but which cannot be decoded or has a number too large for the table's column, is an
+`other` record with the reason.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 
 class TypeRow(NamedTuple):
-    """Which table a record type belongs to, and its cells."""
+    """Table of a record type, and the function that makes its cells."""
 
     table: str
     cells: Callable[[Fields], Cells]
@@ -93,18 +93,20 @@ TYPE_ROWS: Mapping[str, TypeRow] = {
 
 
 def record_batch(table: str, found: list[Cells]) -> pa.RecordBatch:
-    """Rows of a table."""
+    """Return rows of a table."""
     return batch_of_columns(table, {name: [cells.get(name) for cells in found] for name in arrow_schema(table).names})
 
 
 def own_row(row: BatchRow, offset: int, record: MetadataRecord, raw: Callable[[], bytes]) -> Row:
-    """One record of ours that is not of partitions, or fits no row of theirs. `raw` gives its bytes."""
+    """Return the row of one record of ours that does not concern partitions or does not fit their columns. `raw` returns its
+    bytes.
+    """
     name = RECORD_NAMES[record.TYPE]
     return _row(row, offset, row.append_ms, record.TYPE, name, record.version, fields_of(record), raw)
 
 
 def kafka_row(row: BatchRow, offset: int, time_ms: int, value: bytes) -> Row:
-    """One record of Kafka's that is not of partitions, or that cannot be decoded."""
+    """Return the row of one record of Kafka's that does not concern partitions or cannot be decoded."""
     try:
         name, version, fields = decode_kafka(value)
     except UndecodableRecord as error:
@@ -114,7 +116,7 @@ def kafka_row(row: BatchRow, offset: int, time_ms: int, value: bytes) -> Row:
 
 
 def refused_row(row: BatchRow, record: UndecodedRecord) -> Row:
-    """A record that could not be decoded."""
+    """Return the row of a record that could not be decoded."""
     form = format_named(KAFKA if row.is_kafka else KRAFTLAB)
     number, name, version = type_of(form, record, row.is_control)
     cells = {"type": number, "version": version, "raw": record.raw, "name": name, "error": record.error}
@@ -145,8 +147,8 @@ def place(row: BatchRow, offset: int, time_ms: int) -> Cells:
 
 
 def control_rows(row: BatchRow) -> Iterator[Row]:
-    """Records of the quorum's own. `raw` of one that is known is the whole batch's: control batches are small, and so its decoder
-    is the batch's.
+    """Yield the rows of a control batch. `raw` of a known record is the whole batch: control batches are small, and their decoder
+    takes a batch.
     """
     form = format_named(KAFKA if row.is_kafka else KRAFTLAB)
     frame = form.form.frame(row.payload, 0, len(row.payload), 0)

@@ -1,9 +1,9 @@
-"""Partition records of both formats as columns, record by record. What is of one kind and ours goes faster: `whole_batches`.
+"""Partition records of both formats as columns, record by record. `whole_batches` is faster for our batches of one type.
 
 Our records are decoded by the types of a node, whose attributes then become columns one by one; Kafka's by the compiled plans of
-`kraft_log`, whose dicts do. Where records stand is kept per batch, not per record: offsets, times and kinds of whole batches are
-ranges and repetitions, which numpy makes. What has a number that no column can hold is no row; who decodes keeps it elsewhere.
-Names of topics are not known here.
+`kraft_log`, whose dicts do. The places of records are kept per batch, not per record: offsets, times and kinds of whole batches
+are ranges and repetitions, which numpy makes. A record with a number that fits no column is not a row; the decoder keeps it
+elsewhere. Names of topics are unknown here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ KafkaRecord = tuple[int, dict[str, object]]
 
 
 class _Places:
-    """Where records stand, as runs of neighbours of one batch."""
+    """The places of records, as runs of neighbours of one batch."""
 
     def __init__(self) -> None:
         self.rows: list[BatchRow] = []
@@ -58,7 +58,7 @@ class _Places:
         self._counts: list[int] = []
 
     def add(self, row: BatchRow, offset: int, count: int, time_ms: int, kind: str) -> None:
-        """`count` records from `offset` on, in the batch's own count."""
+        """Add `count` records from `offset` on, in the batch's own count."""
         step = 1 if row.offset is None else 0
         self.rows.append(row)
         self._runs.append((row.offset_of(offset), step, row.index_of(offset), time_ms, KINDS.index(kind)))
@@ -78,14 +78,14 @@ class _Places:
         }
 
     def place(self, number: int) -> tuple[BatchRow, int]:
-        """The batch of the record of this number, and the record's place in it."""
+        """Return the batch of the record with this number, and the record's place in it."""
         ends = np.cumsum(self._counts)
         run = int(np.searchsorted(ends, number, "right"))
         row = self.rows[run]
         return row, self._runs[run][2] + number - int(ends[run] - self._counts[run]) - row.first_index
 
     def all_but(self, numbers: Sequence[int]) -> _Places:
-        """Without some of the records."""
+        """Return the places without those of some records."""
         left_out, kept, number = set(numbers), _Places(), 0
         for row, (offset, step, index, time_ms, kind), count in zip(self.rows, self._runs, self._counts, strict=True):
             for within in range(count):
@@ -105,7 +105,7 @@ class OwnPartitions:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets them; ids of topics are remembered."""
+        """Drop the records, and keep the texts of topic ids."""
         self._places = _Places()
         self._records: list[PartitionRecord] = []
 
@@ -113,13 +113,13 @@ class OwnPartitions:
         return len(self._records)
 
     def add(self, row: BatchRow, offset: int, records: Sequence[PartitionRecord]) -> None:
-        """Neighbours of one type, the first of which stands at `offset` in the batch's own count."""
+        """Add neighbours of one type, the first of them at `offset` in the batch's own count."""
         kind = SNAPSHOT if row.is_snapshot else CREATE if isinstance(records[0], Partition) else CHANGE
         self._places.add(row, offset, len(records), row.append_ms, kind)
         self._records += records
 
     def batch(self) -> tuple[pa.RecordBatch, list[tuple[BatchRow, int]]]:
-        """The rows, and the (batch, place in it) of records that cannot be any."""
+        """Return the rows, and (batch, place in it) of the records that fit no row."""
         try:
             return _own_batch(self._places, self._records, self._texts), []
         except (pa.ArrowInvalid, OverflowError):
@@ -159,7 +159,7 @@ class KafkaPartitions:
 
 
 def is_row(record: PartitionRecord) -> bool:
-    """Whether every number of a record fits the table's columns, which hold what Kafka's can."""
+    """Return whether every number of a record fits the table's columns, which have the widths of Kafka's numbers."""
     numbers = [record.partition_id, record.leader or 0, getattr(record, "partition_epoch", 0)]
     for name in OWN_LISTS.values():
         numbers += getattr(record, name) or ()
@@ -196,7 +196,7 @@ def _record_batch(columns: dict[str, Any], **more: Any) -> pa.RecordBatch:
 
 
 def filled(columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Rows of these columns; all others are null. At least `offset` is given."""
+    """Return rows of these columns, with all others null. `offset` must be given."""
     count = len(columns["offset"])
     arrays = []
     for field in SCHEMA:

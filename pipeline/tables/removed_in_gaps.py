@@ -1,9 +1,8 @@
-"""What ended in a hole of the log.
+"""Topics, brokers and configurations that ended in a hole of the log.
 
-Behind a hole the state comes of a snapshot, which says what there is and not what there was: of a topic that was deleted in the
-hole nothing is said any more. So what was there before the snapshot and does not stand in it gets the row of its end, at the
-snapshot's offset and time, as if it had ended there. Only a snapshot that is whole says what there is not, and only of kinds
-whose records could all be decoded.
+After a hole the state comes from a snapshot, which lists what exists and not what existed before: it does not mention a topic
+that was deleted in the hole. So everything that existed before the snapshot and is not in it gets a row of its end, at the
+snapshot's offset and time. Only a whole snapshot proves an absence, and only for kinds whose records could all be decoded.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .other_rows import BROKERS, CONFIGS, SNAPSHOT, TOPICS, TYPE_ROWS, Cells, re
 
 
 class _Kind(NamedTuple):
-    """Which columns say what a row is about, whether it is the row of an end, and the cells that make it one."""
+    """The key columns of a row, a test for the row of an end, and the cells of an end."""
 
     keys: tuple[str, ...]
     is_end: Callable[[Cells], bool]
@@ -31,11 +30,11 @@ KINDS: Mapping[str, _Kind] = {
     BROKERS: _Kind(("broker_id",), lambda row: row["op"] == "unregister", {"op": "unregister"}),
     CONFIGS: _Kind(("resource_type", "resource", "key"), lambda row: row["value"] is None, {}),
 }
-"""The tables that know what has ended."""
+"""The tables with ends."""
 
 
 def rows_of_ends(table: str, rows: list[dict[str, Any]], offset: int, ts_ms: int) -> pa.RecordBatch:
-    """The ends of what was there before the snapshot that stands at `offset`, and is not in it. `rows` are the table's."""
+    """Return the ends of everything that existed before the snapshot at `offset` and is not in it. `rows` are the table's."""
     keys, is_end, end = KINDS[table]
     before: dict[tuple[Any, ...], Cells | None] = {}
     kept = set()
@@ -58,7 +57,7 @@ def rows_of_ends(table: str, rows: list[dict[str, Any]], offset: int, ts_ms: int
 
 
 def whole_files(batches: pa.Table, quarantine: pa.Table) -> set[str]:
-    """The names of the files that some controller has without a damage. Both have `segment` and `controller_id`."""
+    """Return the names of the files that some controller has without damage. Both tables have `segment` and `controller_id`."""
     found, damaged = (
         {tuple(row.values()) for row in rows.group_by(["segment", "controller_id"]).aggregate([]).to_pylist()}
         for rows in (batches, quarantine)
@@ -67,14 +66,14 @@ def whole_files(batches: pa.Table, quarantine: pa.Table) -> set[str]:
 
 
 def undecoded(others: pa.Table) -> set[tuple[str, int]]:
-    """(table, offset) of what snapshots say in records that could not be decoded. `others` are rows of `silver.other_records`."""
+    """Return (table, offset) of records of snapshots that could not be decoded. `others` are rows of `silver.other_records`."""
     refused = others.filter(pc.and_(pc.is_valid(others["error"]), pc.equal(others["kind"], SNAPSHOT)))
     found = refused.select(["name", "offset"]).to_pylist()
     return {(TYPE_ROWS[row["name"]].table, row["offset"]) for row in found if row["name"] in TYPE_ROWS}
 
 
 def snapshots_within(batches: pa.Table, wanted: set[str], lo: int, hi: int) -> Iterator[tuple[int, int]]:
-    """(offset, time in ms) of the snapshots with these names that stand in [lo, hi). `batches` are rows of `bronze.batches`."""
+    """Yield (offset, time in ms) of the snapshots with these names within [lo, hi). `batches` are rows of `bronze.batches`."""
     found: dict[int, int] = {}
     for row in batches.select(["segment", "base_offset", "append_ms"]).to_pylist():
         if row["segment"] in wanted and row["segment"].endswith(SNAPSHOT_SUFFIX) and lo <= row["base_offset"] < hi:

@@ -1,8 +1,8 @@
-"""The tables of silver, made of the batches of bronze where they lie (`wanted_batches`), in one pass.
+"""The tables of silver, made in one pass directly from the files of bronze (`wanted_batches`).
 
-`spans` are the offsets of aborted transactions, whose records never happened (`transactions`), `names` are topics' by their ids.
-Both are found first, in the few batches that can hold records which say so (`marks`); and both are checked by the pass itself,
-which tells what it found of them. Little is done where it is asked for, without a job of Spark's.
+`spans` are the offsets of aborted transactions, whose records never happened (`transactions`); `names` are topics' names by id.
+Both are found first, in the few batches that can hold such records (`marks`). The pass verifies both and returns its own
+findings. Small inputs are handled in this process, without a Spark job.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 TABLES = ("silver.topics", "silver.partition_changes", "silver.brokers", "silver.configs", "silver.other_records")
 RECORDS_HERE_MAX = 50_000
-"""So many records are worth no job of Spark's."""
+"""More records than these are worth a Spark job."""
 
 Task = Callable[[Sequence[Piece]], Iterator[pa.RecordBatch]]
 
 
 class Marks(NamedTuple):
-    """What a first look says: (offset, type) of the records that begin, end and abort transactions, and topics' names by id."""
+    """Result of a first look: (offset, type) of the records that begin, end and abort transactions, and topics' names by id."""
 
     markers: frozenset[tuple[int, int]]
     names: Mapping[str, str]
 
 
 def marks(spark: SparkSession, pieces: Sequence[Piece], uri: str) -> Marks:
-    """Of all batches."""
+    """Return the marks of all batches."""
 
     def look(mine: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         yield from decoding.marks(decoding.with_marks(batch) for piece in mine for batch in piece.rows(uri))
@@ -54,8 +54,8 @@ def marks(spark: SparkSession, pieces: Sequence[Piece], uri: str) -> Marks:
 def tables(
     spark: SparkSession, pieces: Sequence[Piece], names: Mapping[str, str], spans: Spans, uri: str, directories: Mapping[str, str]
 ) -> Written:
-    """Writes all tables that have a directory in the lake. A task's notes are [markers, names] that it found: all of the former,
-    of the latter those it was not given.
+    """Write all tables that have a directory in the lake. A task's notes are [markers, names]: all markers that it found, and the
+    names that it was not given.
     """
     topics = TopicNames.of(names)
 
@@ -70,7 +70,7 @@ def tables(
 
 
 def _done(spark: SparkSession, pieces: Sequence[Piece], task: Task, schema: str) -> Iterable[pa.RecordBatch]:
-    """What the tasks say, wherever they run."""
+    """Return the rows of the tasks, run here or in Spark."""
     if sum(piece.records for piece in pieces) <= RECORDS_HERE_MAX:
         return task(pieces)
     shares = shared_out(pieces)
@@ -79,15 +79,15 @@ def _done(spark: SparkSession, pieces: Sequence[Piece], task: Task, schema: str)
 
 
 class Transactions(NamedTuple):
-    """Stretches [from, to) of aborted ones, and where one begins that has not ended (None: all have)."""
+    """Stretches [from, to) of aborted transactions, and the beginning of one that has not ended (None: all have)."""
 
     aborted: tuple[tuple[int, int], ...]
     open_from: int | None
 
 
 def transactions(markers: Iterable[tuple[int, int]]) -> Transactions:
-    """What (offset, type) of markers say. An end without a beginning belongs to a transaction that a snapshot or a gap
-    swallowed.
+    """Pair (offset, type) of markers. An end without a beginning belongs to a transaction whose beginning is in a snapshot or a
+    gap.
     """
     aborted = []
     begun: int | None = None
@@ -102,8 +102,8 @@ def transactions(markers: Iterable[tuple[int, int]]) -> Transactions:
 
 
 def needed_snapshots(holes: Iterable[tuple[int, int]], found: Iterable[tuple[str, int]], has_segments: bool) -> set[str]:
-    """Which snapshots (name, end offset) the state needs beside the segments: behind each hole the first that reflects it; the
-    last one if there are no segments; what formatting wrote always.
+    """Return the snapshots (name, end offset) that the state needs beside the segments: after each hole the first one that
+    reflects it; the last one if there are no segments; always those of formatting.
     """
     by_end = sorted((end, name) for name, end in found)
     needed = {name for end, name in by_end if end <= 0}

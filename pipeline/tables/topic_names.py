@@ -1,7 +1,7 @@
 """Ids as text in bulk, and the names of topics by their ids.
 
-A log may name hundreds of thousands of topics, and every task is told all of them: they travel and are looked up as columns. Only
-where records are read one by one is there a dict of them.
+A log can name hundreds of thousands of topics, and every task gets all of them: they travel and are looked up as columns. A dict
+is made only for records that are read one by one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UUID_BYTES, TEXT_BYTES = 16, 22
 
 
 def _pairs() -> np.ndarray[Any, np.dtype[np.uint16]]:
-    """12 bits → the two characters that stand for them."""
+    """Return the two characters for each 12 bits."""
     both = b"".join(base64.urlsafe_b64encode((number << 12).to_bytes(3, "big"))[:2] for number in range(1 << 12))
     return np.frombuffer(both, np.uint16)
 
@@ -28,7 +28,7 @@ _PAIRS = _pairs()
 
 
 def uuid_texts(uuids: np.ndarray[Any, Any]) -> pa.StringArray:
-    """Rows of 16 bytes as URL-safe base64 without padding."""
+    """Return rows of 16 bytes as URL-safe base64 without padding."""
     count = len(uuids)
     wide = uuids.astype(np.uint16)
     threes = wide[:, :15].reshape(count, 5, 3)
@@ -53,16 +53,16 @@ class TopicNames(Mapping[str, str]):
         return cls(pa.array(names.keys(), pa.string()), pa.array(names.values(), pa.string()))
 
     def of_ids(self, ids: pa.Array) -> pa.Array:
-        """The name of each, null if it is not known."""
+        """Return the name of each id, null for an unknown id."""
         return self.names.take(self._places(ids))
 
     def missing(self, ids: pa.Array, names: pa.Array) -> dict[str, str]:
-        """Those of other names whose ids are not among these."""
+        """Return the other names whose ids are unknown."""
         is_new = self._places(ids).is_null()
         return dict(zip(ids.filter(is_new).to_pylist(), names.filter(is_new).to_pylist(), strict=True))
 
     def _places(self, ids: pa.Array) -> pa.Array:
-        """Where each id stands among these, null if it does not."""
+        """Return the place of each id, null for an unknown id."""
         return pc.index_in(ids, value_set=self.ids)
 
     @cached_property

@@ -1,7 +1,7 @@
-"""Which batches of bronze silver is made of, and where they lie: rows of row groups of files.
+"""The batches of bronze from which silver is made, as rows of row groups of files.
 
-Which batches there are is a few numbers each, which fit in memory for any log. So it is decided before any task starts which of
-them count, and tasks are told; each reads its row groups where they lie (`Piece.rows`), and no batch goes through the JVM.
+The keys of batches are a few numbers each, which fit in memory for any log. So the choice of batches is made before any task
+starts, and passed to the tasks. Each task reads its row groups from the files (`Piece.rows`), and no batch goes through the JVM.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _KEYS = [*bronze.KEYS, "leader_epoch", "n_records"]
 
 
 class Piece(NamedTuple):
-    """Rows of one row group of a file, whose path is relative to the lake: those whose bit in `wanted` is set, None for all.
-    They hold so many records.
+    """Rows of one row group of a file, with a path relative to the lake: those whose bit in `wanted` is set (None: all).
+    `records` is their number of records.
     """
 
     path: str
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
     records: int
 
     def rows(self, uri: str) -> Iterator[pa.RecordBatch]:
-        """The batches, as `batch_rows.COLUMNS`."""
+        """Yield the batches, with `batch_rows.COLUMNS`."""
         from pyarrow import parquet
 
         system, root = uris.file_system(uri)
@@ -47,8 +47,8 @@ class Piece(NamedTuple):
 def pieces(
     uri: str, paths: Iterable[str], lo: int, hi: int, snapshots: Collection[str], *, of_several: bool
 ) -> tuple[Piece, ...]:
-    """The batches of offsets [lo, hi) in these files, and of the snapshots only those that are named. `of_several` controllers'
-    logs each batch is taken once.
+    """Return the batches of offsets [lo, hi) in these files, and of the snapshots only those that are named. With `of_several`
+    controllers' logs each batch is taken once.
     """
     groups = list(_groups(uri, paths))
     if not groups:
@@ -69,7 +69,7 @@ def pieces(
 
 
 def _groups(uri: str, paths: Iterable[str]) -> Iterator[tuple[str, int, pa.Table]]:
-    """(path, number, keys) of all row groups."""
+    """Yield (path, number, keys) of all row groups."""
     from pyarrow import parquet
 
     system, root = uris.file_system(uri)
@@ -89,7 +89,7 @@ def _is_wanted(keys: pa.Table, lo: int, hi: int, snapshots: Collection[str]) -> 
 
 
 def shared_out(found: Sequence[Piece]) -> list[list[Piece]]:
-    """The pieces of each task, all with about as many records."""
+    """Return the pieces of each task, with about equal numbers of records."""
     tasks: list[list[Piece]] = [[] for _ in range(min(len(found), 1 + sum(each.records for each in found) // RECORDS_PER_TASK))]
     sizes = [0] * len(tasks)
     for piece in sorted(found, key=lambda each: -each.records):

@@ -1,6 +1,6 @@
-"""Batches of ours that consist of records of topics or of partitions, as rows, many batches at a time.
+"""Batches of ours with records of topics or of partitions alone, as rows, many batches at a time.
 
-What `own_log.columns` takes becomes rows here, column by column; all other batches are left to who reads records one by one.
+Batches that `own_log.columns` accepts become rows here, column by column. All others are read record by record elsewhere.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _KINDS = {PartitionChange: CHANGE, Partition: CREATE, Topic: LOG}
 
 
 class WholeBatches:
-    """What of some rows of bronze could be taken as a whole: `taken` says which, `rows` are of `silver.partition_changes` and
-    lack the names of topics, `topics` of `silver.topics`.
+    """The rows of bronze that could be taken as a whole: `taken` marks them, `rows` are of `silver.partition_changes` without the
+    names of topics, `topics` of `silver.topics`.
     """
 
     def __init__(self, batch: pa.RecordBatch, spans: Spans) -> None:
@@ -51,7 +51,7 @@ class WholeBatches:
         self._take(self._candidates(spans))
 
     def _candidates(self, spans: Spans) -> Bodies:
-        """The batches of ours with data, none of whose records is aborted."""
+        """Return our data batches without aborted records."""
         batch = self._batch
         numbers = np.flatnonzero(_booleans(pc.equal(batch.column("format"), KRAFTLAB)))
         numbers = numbers[self._header(numbers, *_ATTRIBUTES) & CONTROL == 0]
@@ -65,7 +65,7 @@ class WholeBatches:
         return Bodies(self._data, self._ends[numbers] + HEADER_BYTES, self._ends[numbers + 1], counts)
 
     def _header(self, numbers: Vector, where: slice, kind: str) -> Vector:
-        """A field of the headers of batches."""
+        """Return a field of the headers of batches."""
         at = self._ends[numbers, None] + np.arange(where.start, where.stop)
         found: Vector = self._data.take(at, mode="clip").view(kind)[:, 0].astype(np.int64)
         return found
@@ -85,7 +85,7 @@ class WholeBatches:
             self.taken[numbers] = True
 
     def _places(self, numbers: Vector, counts: Vector, kind: str) -> dict[str, pa.Array]:
-        """What rows of these batches have of them."""
+        """Return the columns of these batches' rows that come from the batches."""
         batch, is_snapshot = self._batch, self._is_snapshot[numbers]
         _, within = spread(counts)
         bases = self._base_offsets[numbers]

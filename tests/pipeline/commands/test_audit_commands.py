@@ -229,11 +229,11 @@ def test_directories_over_the_band_are_findings_of_the_newest_sample_only(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["audit", "divergence", "--topic", "orders"], "rows of divergence are of no topic"),
+        (["audit", "divergence", "--topic", "orders"], "rows of divergence have no topic"),
         (["audit", "rf"], "is empty; the next step: kraftlab pipeline ingest"),
         (["logdirs", "skew"], "holds no samples of log directories; the next step: kraftlab pipeline samples"),
-        (["state", "--at-offset", "3", "--at-time", "now"], "give one of the two"),
-        (["build", "gold", "verdicts"], "is no table of gold that is built from logs"),
+        (["state", "--at-offset", "3", "--at-time", "now"], "not both"),
+        (["build", "gold", "verdicts"], "is not a table of gold that is built from logs"),
         (["state", "--at-time", "yesterday"], "'yesterday' is no time; write 2026-11-21T17:06:35Z"),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_partition_that_is_none_is_wrong_use(name: str, tmp_path: Path, capsys
     partition = {"partition": name, "size": 5, "offsetLag": 0, "isFuture": False}
     document = {"brokers": [{"broker": 1, "logDirs": [{"logDir": "/d0", "partitions": [partition]}]}]}
     assert _sample(tmp_path, tmp_path / "lake", document, 5) == 2
-    assert "is no partition; it would be TOPIC-NUMBER" in capsys.readouterr().out
+    assert "is not a partition: expected TOPIC-NUMBER" in capsys.readouterr().out
 
 
 def test_states_that_are_to_stay_readable_survive_a_vacuum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,18 +78,18 @@ def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["vacuum", "--lake", "{here}/none"], "is no lake: nothing was ever committed there"),
+        (["vacuum", "--lake", "{here}/none"], "is not a lake: nothing was ever committed there"),
         (
             ["samples", "--lake", "{here}/lake"],
             "no cluster is up on this machine; name one with --bootstrap-server, or read --input",
         ),
         (["samples", "--lake", "{here}/lake", "--at", "1795255430000000000"], "is not in the range"),
-        (["build", "silver", "nothing", "--lake", "{here}/lake"], "'nothing' is no table of silver"),
-        (["build", "silver", "--lake", "{here}/lake", "--range", "9-3"], "'9-3' is no range of offsets; write LO-HI"),
+        (["build", "silver", "nothing", "--lake", "{here}/lake"], "'nothing' is not a table of silver"),
+        (["build", "silver", "--lake", "{here}/lake", "--range", "9-3"], "invalid range '9-3': expected LO-HI"),
         (["ingest", "--lake", "{here}/lake"], "Missing argument"),
         (["ingest", "here", "--lake", "{here}/lake", "--mode", "loud"], "'loud' is not one of"),
-        (["stream", "here", "--lake", "{here}/lake", "--trigger", "nan"], "'nan' is no time; write 5s or 500ms"),
-        (["stream", "here", "--lake", "{here}/lake", "--trigger", "inf"], "'inf' is no time; write 5s or 500ms"),
+        (["stream", "here", "--lake", "{here}/lake", "--trigger", "nan"], "invalid duration 'nan': expected e.g. 500ms, 5s"),
+        (["stream", "here", "--lake", "{here}/lake", "--trigger", "inf"], "invalid duration 'inf': expected e.g. 500ms, 5s"),
         (["sql", "select 1", "--lake", "{here}/lake", "--limit", "99999999999"], "99999999999 is not in the range"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_range_that_covers_another_in_part_is_refused(lake: Lake) -> None:
     _commit(lake, 0, 5)
     with pytest.raises(RangeOverlap, match=r"has the range \[0, 5\), which \[3, 9\) covers only in part; do \[0, 9\) instead"):
         _commit(lake, 3, 9)
-    with pytest.raises(WrongUse, match="no range"):
+    with pytest.raises(WrongUse, match="is not a range"):
         _commit(lake, 4, 4)
 
 
@@ -166,7 +166,7 @@ def test_a_table_is_read_while_a_vacuum_takes_old_manifests_away(lake: Lake, mon
 def test_a_manifest_that_is_none_is_named(lake: Lake, tmp_path: Path, content: bytes) -> None:
     _commit(lake, 0, 5)
     (tmp_path / "lake with a space" / "_commits" / TABLE / "1.json").write_bytes(content)
-    with pytest.raises(CorruptInput, match=r"1\.json is no manifest"):
+    with pytest.raises(CorruptInput, match=r"1\.json is not a manifest"):
         _offsets(lake)
 
 
@@ -252,5 +252,5 @@ def test_who_holds_a_lock_may_have_left_no_words_that_can_be_read(lake: Lake, tm
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(b'{"pid": 1, "host": "\xff"}')
         file.flush()
-        with pytest.raises(WrongUse, match="by a process that did not say who it is"), lake.writing():
+        with pytest.raises(WrongUse, match="by an unknown process"), lake.writing():
             pytest.fail("the lock was given twice")

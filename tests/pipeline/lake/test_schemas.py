@@ -22,7 +22,7 @@ def test_the_two_forms_have_the_same_columns_in_the_same_order() -> None:
 
 
 def test_an_unknown_table_is_named_with_those_that_there_are() -> None:
-    with pytest.raises(schemas.NoSuchTable, match=r"'silver.topic' is no table; known are bronze.batches"):
+    with pytest.raises(schemas.NoSuchTable, match=r"'silver.topic' is not a table; known are bronze.batches"):
         schemas.spark_schema("silver.topic")
 
 

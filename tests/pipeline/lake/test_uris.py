@@ -44,5 +44,5 @@ def test_a_path_is_refused_where_workers_have_other_disks() -> None:
 def test_what_is_no_place_is_refused() -> None:
     with pytest.raises(WrongUse, match="an empty path"):
         uris.normalised("")
-    with pytest.raises(WrongUse, match="no place that can be read"):
+    with pytest.raises(WrongUse, match="cannot be read"):
         uris.file_system("ftp://host/lake")

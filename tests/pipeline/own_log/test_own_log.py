@@ -108,7 +108,7 @@ def test_what_is_unknown_stands_among_the_others_with_its_bytes() -> None:
 @pytest.mark.parametrize(
     ("body", "count", "error"),
     [
-        (b"\xc1", 1, "no array of records"),
+        (b"\xc1", 1, "not an array of records"),
         (msgpack.packb([[20, 0]]), 2, "holds 1 records, the header counts 2"),
         (msgpack.packb([[20, 0]] * 3), 2, "holds 3 records, the header counts 2"),
         (msgpack.packb(["text"]), 1, "begins with its type's number"),

@@ -36,7 +36,7 @@ ONE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[%s]}]}'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no description of a cluster"),
+        ("{", "is not a description of a cluster"),
         ('{"brokers":[],"topics":[],"version":2}', "has version 2; this release knows version 1"),
         ('{"brokers":[],"topics":[]}', "the cluster has no brokers"),
         ('{"brokers":[{"id":1}],"topics":[]}', "the cluster has no partitions"),
@@ -47,7 +47,10 @@ ONE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[%s]}]}'
         (ONE % '{"partition":0,"replicas":[1],"size_bytes":-5}', "t-0 has a size of -5 bytes"),
         (ONE % f'{{"partition":0,"replicas":[1],"size_bytes":{10**30}}}', f"t-0 has a size of {10**30} bytes"),
         (ONE % f'{{"partition":{10**30},"replicas":[1]}}', "has too large a number in it"),
-        ('{"brokers":[{"id":1,"log_dirs":[{"path":"d0"}]}],"topics":[]}', "log directory 'd0' of broker 1 is no absolute path"),
+        (
+            '{"brokers":[{"id":1,"log_dirs":[{"path":"d0"}]}],"topics":[]}',
+            "log directory 'd0' of broker 1 is not an absolute path",
+        ),
         ('{"brokers":[{"id":-1}],"topics":[]}', "broker -1 cannot be; ids are from 0 to 2147483647"),
         ('{"brokers":[{"id":2147483648}],"topics":[]}', "broker 2147483648 cannot be"),
         (
@@ -131,7 +134,7 @@ def test_a_broker_that_has_no_place_for_replicas_is_not_given_any(directory: Log
         (lambda text: text.replace('"after":[2]', '"after":[]', 1), "needs replicas before and after"),
         (lambda text: text.replace('"before":[1]', '"before":[]', 1), "needs replicas before and after"),
         (lambda text: text.replace('"dirs":["any"]', '"dirs":[]', 1), "and dirs, one for each after"),
-        (lambda text: text[:-1], "is no plan"),
+        (lambda text: text[:-1], "is not a plan"),
     ],
 )
 def test_plans_that_somebody_changed_are_refused(change: Callable[[str], str], said: str, tmp_path: Path) -> None:

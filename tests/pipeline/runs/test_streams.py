@@ -62,7 +62,7 @@ def _follower(lake: Lake) -> Any:
         ("quorum://", "names no quorum: no bootstrap server is named"),
         ("quorum://somewhere", "'somewhere' is not host:port"),
         ("quorum://127.0.0.1:0", "'127.0.0.1:0' is not host:port"),
-        ("http://127.0.0.1:9092", "is no place that can be read"),
+        ("http://127.0.0.1:9092", "cannot be read"),
         ("/no/such/place", "does not exist"),
     ],
 )
@@ -166,8 +166,8 @@ def test_a_worker_that_spark_gave_up_is_no_end_of_a_stream() -> None:
     follower = _Scripted((2, LOST), (0, LOST), (1, LOST), (0, LogMoved("gone")), (0, None))
     warnings = _followed_to_its_end(follower)
     assert follower.mended == 5
-    assert warnings[0] == "a micro-batch failed and is done again: Python worker failed to connect back."
-    assert warnings[-1] == "a micro-batch failed and is done again: gone"
+    assert warnings[0] == "a micro-batch failed and is repeated: Python worker failed to connect back."
+    assert warnings[-1] == "a micro-batch failed and is repeated: gone"
 
 
 def test_what_fails_three_times_in_a_row_is_a_fault() -> None:

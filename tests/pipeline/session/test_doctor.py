@@ -92,7 +92,7 @@ def test_a_java_home_that_is_passed_over_is_told(fake_java: Make, environ: dict[
 
 def test_a_java_that_was_not_tried_is_taken_and_told(fake_java: Make, environ: dict[str, str], tmp_path: Path) -> None:
     environ["JAVA_HOME"] = str(fake_java(tmp_path / "new", "31"))
-    assert check("java", environ, State.NOTE).found == "Java 31 was not tried; 17, 25 were"
+    assert check("java", environ, State.NOTE).found == "Java 31 was not tested; 17, 25 were"
 
 
 def test_another_spark_in_spark_home_is_in_the_way(environ: dict[str, str], tmp_path: Path) -> None:

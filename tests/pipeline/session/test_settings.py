@@ -26,7 +26,7 @@ def test_submit_arguments_are_read(arguments: str, given: dict[str, str], tmp_pa
 
 
 def test_submit_arguments_that_no_shell_could_split_are_told(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFault, match=r"PYSPARK_SUBMIT_ARGS is .*: No closing quotation; mend it, or unset it"):
+    with pytest.raises(EnvironmentFault, match=r"PYSPARK_SUBMIT_ARGS is .*: No closing quotation; correct it, or unset it"):
         settings.given_outside({"PYSPARK_SUBMIT_ARGS": "--conf 'spark.a=b pyspark-shell"}, tmp_path)
 
 

@@ -125,7 +125,7 @@ def test_options_are_checked_and_their_case_does_not_matter() -> None:
         ({"path": "p", "rows": "lines"}, "option rows is 'lines'; it is one of batches, damages, records"),
         ({"path": "p", "tasks": "0"}, "option tasks is '0'; it is a whole number of at least 1"),
         ({"path": "p", "startingOffset": "x"}, "option startingOffset is 'x'"),
-        ({"paths": "a"}, "no JSON array"),
+        ({"paths": "a"}, "not a JSON array"),
         ({}, "no path was given"),
     ):
         with pytest.raises(WrongUse, match=reason):

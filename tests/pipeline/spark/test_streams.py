@@ -212,14 +212,14 @@ def test_a_log_in_files_is_followed_as_it_grows_with_what_is_damaged_in_it(
     first = log.segment([[r.Topic(0, "orders", ID)], *[[r.PartitionChange(0, 0, ID, isr=(1, 2))] * 5 for _ in range(4)]], zeros=0)
     source = followed(lake, str(log.directory))
     steps: list[Step] = []
-    assert stream(spark, lake, source, once=True, max_records=11, told=steps.append) == len(steps) > 1
+    assert stream(spark, lake, source, once=True, max_records=11, on_step=steps.append) == len(steps) > 1
     assert steps[-1].hi == 16
     damaged = bytearray(first.read_bytes())
     body = b"".join(log.batch([r.PartitionChange(0, 0, ID, isr=(1,))]) for _ in range(4))
     damaged += body
     damaged[-len(body) // 2 - 1] ^= 1
     first.write_bytes(damaged)
-    assert stream(spark, lake, source, once=True, told=steps.append) == 1
+    assert stream(spark, lake, source, once=True, on_step=steps.append) == 1
     assert [(step.lo, step.hi) for step in steps[1:]] == [(a.hi, b.hi) for a, b in pairwise(steps)]
     assert [(each.lo, each.hi) for each in lake.active("silver.topics")] == [(0, 16), (16, 24)], "two of three were put together"
     ingest(spark, taken, [str(log.directory)])
