@@ -14,7 +14,9 @@ from .output import CommandFailed
 
 
 class CommandGroup(click.Group):
-    """Every group is one of these: click itself looks only at commands that are loaded already, and not in all its versions."""
+    """A group that suggests names for a mistyped command. Every group is one: click suggests only commands that are loaded
+    already.
+    """
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
@@ -25,14 +27,14 @@ class CommandGroup(click.Group):
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """The exit codes of a group that has its own. Errors that `text` returns None for are bugs and pass as they are."""
+    """Exit codes of a group of commands that has its own. An error without a `text` is a bug and passes unchanged."""
 
     usage: int
     """Exit code for a command line that cannot be parsed."""
     codes: Sequence[tuple[type[Exception], int]]
-    """Kind of error → exit code; the first row that fits counts."""
+    """Kind of error → exit code. The first row that fits counts."""
     text: Callable[[Exception], str | None]
-    """The sentence for the user: what was wrong and what to do."""
+    """Sentence for the user: the fault and the next step."""
     not_installed: int
     """Exit code if a package of `extra` is missing."""
     extra: str
@@ -46,7 +48,7 @@ class Endings:
         return name if name in self.packages else None
 
     def failure(self, error: Exception) -> CommandFailed | None:
-        """Return the way in which `error` ends a command, None if the error passes as it is."""
+        """Return the failure that ends the command for `error`, None if the error passes unchanged."""
         package = self.missing(error)
         if package is not None:
             advice = f"{package} is not installed; install it with: {self.install}"
@@ -64,9 +66,9 @@ _PASSING = (CommandFailed, click.ClickException, click.exceptions.Exit, click.Ab
 
 
 class LazyGroup(CommandGroup):
-    """A group that imports a command when it is called, so that none pays for the imports of another.
+    """A group that imports a command when it is called: no command pays for the imports of another.
 
-    `modules` maps a command to "module:attribute", in the order of `--help`. Without `endings` errors end as in `cli.main`.
+    `modules` maps a command to "module:attribute", in the order of `--help`. Without `endings` an error ends as in `cli.main`.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str], endings: Endings | None = None, **kwargs: Any) -> None:
@@ -117,7 +119,7 @@ class LazyGroup(CommandGroup):
 
 
 class _NotInstalled(click.Command):
-    """Stands for a command whose packages are missing: help and completion list the command; calling it says what to install."""
+    """A command whose packages are missing. Help and completion list it; a call says what to install."""
 
     def __init__(self, name: str, install: str, error: ModuleNotFoundError) -> None:
         super().__init__(name, short_help=f"Not installed: {install}")
@@ -130,12 +132,12 @@ class _NotInstalled(click.Command):
 
 
 def wrong_use(error: click.UsageError, command: str, exit_code: int) -> CommandFailed:
-    """Return the failure for a command line that cannot be parsed; `command` is named where click does not know which it was."""
+    """Return the failure for a command line that cannot be parsed. It names `command` if click does not know the command."""
     where = error.ctx.command_path if error.ctx else command
     return CommandFailed(f"Error: {error.format_message()}\nSee: {where} --help", exit_code=exit_code)
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Those that begin so, else those that look alike; empty if none does."""
+    """Return a suggestion of the names that begin with `name`, otherwise of similar names; empty without either."""
     near = [other for other in known if other.startswith(name)] or get_close_matches(name.lower(), known)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near and name else ""

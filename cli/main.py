@@ -1,6 +1,6 @@
 """`kraftlab`: one command with Kafka's tools as subcommands.
 
-Subcommands are loaded when they are called, so that none pays for another's imports; a node's process loads no click at all.
+A subcommand is loaded when it is called, and pays for no other's imports. The process of a node does not load click.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ COMMANDS = {
 """Command → "module:attribute", loaded when the command is called."""
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 OUT_OF_RANGE = "Value out of range: "
-"""How protobuf begins what it says of a number that a field cannot hold."""
+"""Beginning of protobuf's message about a number that a field cannot hold."""
 
 
 def main() -> NoReturn:
-    """The entry point. Exit codes: 0 done, 1 error or usage, 2 still in progress, 130 after Ctrl-C; those of a group of commands
-    that has its own otherwise."""
+    """Run the command line of this process. Exit codes: 0 done, 1 error or usage, 2 still in progress, 130 after Ctrl-C. Groups
+    of commands may have their own."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["controller"], ["broker"]) and not {"--help", "-h"} & set(arguments):
         from kraftlab.lab import node
@@ -58,13 +58,13 @@ def main() -> NoReturn:
         node.main(arguments)
     try:
         code = run(arguments)
-    except KeyboardInterrupt:  # while it is still being loaded
+    except KeyboardInterrupt:  # before the command is loaded
         code = INTERRUPTED
     sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Runs a command line and returns its exit code; every failure is printed here, as one line with the next step."""
+    """Run a command line and return its exit code. Every failure is printed here, as one line with the next step."""
     import click
 
     from .command_groups import wrong_use
@@ -109,7 +109,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _give_up_stdout() -> None:
-    """Nothing more can be written there: what Python still has for it is dropped, else it complains of that at its end."""
+    """Point stdout at /dev/null: Python would report the output that it still holds when it exits."""
     import os
     from contextlib import suppress
 
@@ -118,7 +118,7 @@ def _give_up_stdout() -> None:
 
 
 def known_failure(error: Exception) -> str | None:
-    """The text of an error that speaks for itself, None for a bug."""
+    """Return the text of an error that the user can act on, None for a bug."""
     import errno
 
     from kraftlab.config.errors import ConfigError
@@ -134,7 +134,7 @@ def known_failure(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"cannot write: {error.strerror}; make room there, or send the output elsewhere"
     if isinstance(error, ValueError) and (number := str(error).removeprefix(OUT_OF_RANGE)) != str(error):
-        return f"no request has room for {number}; give a number that is nearer to 0"
+        return f"{number} is out of range for this field; give a number that is nearer to 0"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object!r} is not UTF-8; give names and texts in UTF-8"
     if isinstance(error, BadInput | ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):
@@ -143,7 +143,7 @@ def known_failure(error: Exception) -> str | None:
 
 
 def build() -> click.Group:
-    """The command with its subcommands, each loaded when it is asked for."""
+    """Return the command with its subcommands, each of which is loaded on its first use."""
     import click
 
     from kraftlab import __version__

@@ -1,7 +1,7 @@
 """Options of a group of commands on either side of the subcommand's name.
 
-Kafka's tools do not agree on where `--bootstrap-server` stands: `kafka-metadata-quorum` and `kafka-features` want it before the
-subcommand, `kafka-cluster` behind it. Groups of this class take the options that say whom to ask, and as whom, wherever they are.
+Kafka's tools disagree about the place of `--bootstrap-server`: `kafka-metadata-quorum` and `kafka-features` want it before the
+subcommand, `kafka-cluster` after it. Groups of this class take the options of the cluster and the user on both sides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AddressedGroup(CommandGroup):
         return super().parse_args(ctx, self.placed(ctx, args))
 
     def placed(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """The same arguments, each option where it is declared."""
+        """Return the same arguments, with each option on the side that declares it."""
         own = _names(self.get_params(context))
         at = _subcommand_index(arguments)
         subcommand = self.get_command(context, arguments[at]) if at < len(arguments) else None
@@ -39,7 +39,7 @@ def _names(parameters: Sequence[click.Parameter]) -> frozenset[str]:
 
 
 def _subcommand_index(arguments: Sequence[str]) -> int:
-    """Where the subcommand's name stands: the first word that is neither an option nor the value of one that is placed."""
+    """Return the index of the subcommand: the first word that is neither an option nor the value of an option of `_PLACED`."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         at += 2 if arguments[at] in _PLACED else 1
@@ -47,7 +47,7 @@ def _subcommand_index(arguments: Sequence[str]) -> int:
 
 
 def _split(arguments: Sequence[str], here: frozenset[str], there: frozenset[str]) -> tuple[list[str], list[str]]:
-    """Arguments that stay, and those, values included, that are declared on the other side only."""
+    """Return the arguments that stay, and the options with their values that only the other side declares."""
     staying: list[str] = []
     moving: list[str] = []
     at = 0

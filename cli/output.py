@@ -1,4 +1,4 @@
-"""How commands speak: lines for people, one JSON document for programs, errors as one line with the next step.
+"""Output of commands: lines for people, one JSON document for programs, errors as one line with the next step.
 
 Exit codes: 0 done, 1 error or usage, 2 still in progress.
 """
@@ -17,7 +17,7 @@ IN_PROGRESS = 2
 
 
 class CommandFailed(Exception):
-    """Ends a command. `text` is printed as it stands, on stdout where Kafka's tool does so, else on stderr."""
+    """The failure that ends a command. `text` is printed unchanged: on stdout where Kafka's tool does so, otherwise on stderr."""
 
     def __init__(self, text: str, *, exit_code: int = FAILED, on_stdout: bool = False) -> None:
         super().__init__(text)
@@ -27,11 +27,11 @@ class CommandFailed(Exception):
 
 
 class BadInput(ValueError):
-    """Arguments or a file that a command cannot use. The text says which, why, and what to do; it ends the command."""
+    """Arguments or a file that a command cannot use. The text names them, the fault and the next step, and ends the command."""
 
 
 class Output:
-    """Where a command's words go. With `as_json`, lines are dropped and `result` prints the one document."""
+    """Output of one command. With `as_json`, lines are dropped and `result` prints the one document."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -42,7 +42,7 @@ class Output:
                 click.echo(line)
 
     def findings(self, lines: Iterable[str]) -> None:
-        """What a long run has found already: at once, with `as_json` on stderr, beside the progress."""
+        """Print findings of a long run at once; with `as_json` on stderr, beside the progress."""
         for line in lines:
             click.echo(line, err=self.as_json)
 
@@ -63,13 +63,13 @@ def print_failure(error: CommandFailed, as_json: bool) -> None:
 
 
 def given_options(values: Mapping[str, object]) -> list[str]:
-    """Return the names of the options on a command line as a user writes them: `plan-id` for `plan_id`, `list` for `list_`."""
+    """Return the names of the given options as a user writes them: `plan-id` for `plan_id`, `list` for `list_`."""
     given = (name for name, value in values.items() if not (value is None or value is False or value == ()))
     return [name.rstrip("_").replace("_", "-") for name in given]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Say that there is no such name, with the names that look like it, otherwise with all, some to a line."""
+    """Return the error text for an unknown name, with similar names, otherwise with all names."""
     from difflib import get_close_matches
     from textwrap import fill
 
@@ -86,5 +86,5 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 linearizable_option = click.option(
     "--linearizable",
     is_flag=True,
-    help="Show nothing older than what was acknowledged to anybody before; needs a majority of the controllers.",
+    help="Show every write that was acknowledged before this command; needs a majority of the controllers.",
 )

@@ -1,4 +1,4 @@
-"""Partitions as people name them: in JSON files of Kafka's shape."""
+"""JSON files that name partitions, in Kafka's format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .output import BadInput
 
 
 class PartitionEntry(msgspec.Struct, frozen=True):
-    """One entry. `offset` is of a deletion only."""
+    """One entry of the file. Only deletions have an `offset`."""
 
     topic: str
     partition: int
@@ -25,9 +25,9 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> dict[tuple[str, int], int]:
-    """`{"partitions":[{"topic","partition"[,"offset"]}],"version":1}` → offset by partition (-1 where there is none).
+    """Return the offset of each partition in `{"partitions":[{"topic","partition"[,"offset"]}],"version":1}`, -1 without one.
 
-    BadInput; OSError if it cannot be read. `example` is a file that would do.
+    BadInput; OSError if the file cannot be read. `example` is a valid file for the error texts.
     """
     try:
         document = read_json(path, _Document)
@@ -36,7 +36,7 @@ def read_partitions(path: Path, example: str, *, with_offsets: bool = False) -> 
     if document.version != 1:
         raise BadInput(f"{path}: Not supported version field value {document.version}; it is 1")
     if not document.partitions:
-        raise BadInput(f"{path}: it names no partition; write it like this: {example}")
+        raise BadInput(f"{path}: the list of partitions is empty; write it like this: {example}")
     found: dict[tuple[str, int], int] = {}
     for entry in document.partitions:
         if (entry.topic, entry.partition) in found:

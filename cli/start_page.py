@@ -23,7 +23,7 @@ _ALWAYS = """\
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the page for the clusters that are up now."""
     return "\n".join(_lines())
 
 
@@ -35,7 +35,7 @@ def _lines() -> Iterator[str]:
     if directories:
         yield "Up on this machine, newest first:\n"
         for directory in directories:
-            with suppress(ClusterError):  # it has just stopped
+            with suppress(ClusterError):  # the cluster has just stopped
                 nodes = contexts.plan_of(directory).nodes
                 yield f"  {directory}    {len(nodes)} nodes, {nodes[0].grpc}"
         yield ""

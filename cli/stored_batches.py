@@ -1,4 +1,4 @@
-"""The records of batches as they stand in partitions' logs, compressed with any of Kafka's codecs or not at all."""
+"""Records of the batches in partitions' logs, compressed with any of Kafka's codecs or not at all."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kraftlab.broker.log.errors import CorruptBatch
 from kraftlab.broker.log.record_batch import HEADER_BYTES, BatchHeader, StoredRecord, records_of
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
-"""How Java's clients begin: blocks of raw snappy follow, each after its length. Other clients write one raw block."""
+"""Prefix of Java's clients: blocks of raw snappy follow, each after its length. Other clients write one raw block."""
 _XERIAL_HEADER_BYTES = 16
 _LENGTH = struct.Struct(">I")
 
 
 class Unreadable(Exception):
-    """A batch whose records cannot be shown; the text says why."""
+    """A batch whose records cannot be shown. The text gives the reason."""
 
 
 def stored_records(header: BatchHeader, batch: bytes) -> Iterator[StoredRecord]:
-    """The records of one whole batch, those of a control batch too. Unreadable, also after some of them were given."""
+    """Yield the records of one whole batch, also of a control batch. Unreadable, possibly after some records."""
     if header.codec not in _DECOMPRESS:
         raise Unreadable(f"compressed with an unknown codec ({header.codec})")
     try:
@@ -31,7 +31,7 @@ def stored_records(header: BatchHeader, batch: bytes) -> Iterator[StoredRecord]:
 
 
 def _decompressed(codec: str, body: bytes) -> bytes:
-    """Unreadable if the bytes are not what the codec writes."""
+    """Return the decompressed body of a batch. Unreadable if the codec cannot decode the bytes."""
     if codec == "none":
         return body
     from cramjam import DecompressionError

@@ -1,4 +1,4 @@
-"""What several commands print alike: pure functions."""
+"""Tables and times in the output of several commands: pure functions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 
 def tab_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of equal length, the header first, as Kafka's tools print them: each cell as wide as its column, then a tab."""
+    """Return the lines of a table in the format of Kafka's tools: each cell as wide as its column, then a tab. The header is
+    first.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def aligned(rows: Sequence[Sequence[str]], *, numbers_from: int | None = None) -> list[str]:
-    """Rows of equal length, the header first: each cell as wide as its column, then two spaces. Columns from `numbers_from` on
-    are flush right.
+    """Return the lines of a table: each cell as wide as its column, two spaces between columns. The header is the first row.
+    Columns from `numbers_from` on are flush right.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = len(widths) if numbers_from is None else numbers_from
@@ -28,6 +30,6 @@ def aligned(rows: Sequence[Sequence[str]], *, numbers_from: int | None = None) -
 
 
 def utc_text(timestamp_ms: int) -> str:
-    """Milliseconds since 1970 as 2026-11-21T17:06:35.222Z."""
+    """Return a time in milliseconds since 1970 as 2026-11-21T17:06:35.222Z."""
     moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
-"""What a shell's completion offers as values of options: words that this program knows, and names that the cluster has now.
+"""Values of options for a shell's completion: words of this program, and names in the cluster.
 
-Somebody waits at a prompt: a cluster that does not answer at once, or refuses, offers nothing.
+A user waits at the prompt: a cluster that refuses, or does not answer within a second, offers nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def offer_words(words: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """Offers what needs no cluster; behind a comma the next word of a list."""
+    """Offer words that need no cluster. After a comma, offer the next word of a list."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")
@@ -32,11 +32,11 @@ def offer_words(words: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 
 def offer(names: Callable[[AdminClient, click.Context], Iterable[CompletionItem]]) -> Completer:
-    """Offer names of the cluster that the command line names, numbers in their order."""
+    """Offer names in the cluster that the command line addresses, numbers in their order."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            # The options are remembered by this context, which is not the current one while a line is completed.
+            # The options are in this context, which is not click's current one while a line is completed.
             with context.scope(cleanup=False), connect(timeout_ms=TIMEOUT_MS) as client:
                 found = list(names(client, context))
         except Exception:

@@ -33,14 +33,14 @@ SHORT_DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "clien
 
 
 class Defaults(NamedTuple):
-    """How often --entity-default is given, and whether it stands before what --entity-name says."""
+    """Number of --entity-default options, and their place: before the first --entity-name or not."""
 
     times: int
     are_first: bool
 
 
 def _placed(context: click.Context, parameter: click.Parameter, value: int) -> Defaults:
-    """Options are taken in their order: names that came before are in the context by now."""
+    """Return the Defaults of --entity-default. click handles options in their order: earlier names are in the context already."""
     return Defaults(value, "entity_names" not in context.params)
 
 
@@ -71,9 +71,15 @@ Examples:
 @click.option("--describe", is_flag=True, help="Show configs that were set at run time.")
 @click.option("--alter", is_flag=True, help="Change configs.")
 @click.option("--all", "show_all", is_flag=True, help="With --describe: static values and defaults too.")
-@click.option("--entity-type", "entity_types", multiple=True, type=click.Choice(list(KINDS)), help="What the configs belong to.")
-@click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="Its name; a broker's id.")
-@click.option("--entity-default", count=True, callback=_placed, help="The default of all of that type.")
+@click.option(
+    "--entity-type",
+    "entity_types",
+    multiple=True,
+    type=click.Choice(list(KINDS)),
+    help="The type of the entity that has the configs.",
+)
+@click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="The name of the entity; for a broker its id.")
+@click.option("--entity-default", count=True, callback=_placed, help="The default of all entities of that type.")
 @_short_options
 @click.option("--add-config", metavar="K=V,K2=[A,B]", help="Configs to set; brackets keep commas.")
 @click.option("--add-config-file", metavar="FILE", help="A properties file with configs to set.")
@@ -123,7 +129,7 @@ def _usage(message: str) -> CommandFailed:
 
 
 def entities_of(types: Sequence[str], names: Sequence[str], defaults: Defaults, short: Mapping[str, Any]) -> list[Entity]:
-    """What the command is about: one entity, or a user and a client of it. Names and defaults go to the types in their order."""
+    """Return the entities of the command: one, or a user with a client. Names and defaults go to the types in order."""
     entities = [
         Entity(KINDS[plural], short[option.replace("-", "_")])
         for option, plural in SHORT_OPTIONS.items()
@@ -131,7 +137,7 @@ def entities_of(types: Sequence[str], names: Sequence[str], defaults: Defaults, 
     ]
     entities += [Entity(KINDS[plural], None) for option, plural in SHORT_DEFAULTS.items() if short[option.replace("-", "_")]]
     if types and entities:
-        raise _usage("--topic, --broker and the like stand for --entity-type and --entity-name; give one or the other")
+        raise _usage("--topic, --broker and the like are short for --entity-type and --entity-name; give one or the other")
     nameless: list[str | None] = [None] * defaults.times
     named = [*nameless, *names] if defaults.are_first else [*names, *nameless]
     if len(named) > len(types):
@@ -178,7 +184,7 @@ def _alter(client: AdminClient, out: Output, entity: Entity, changes: Changes) -
     if changes.deleted and entity.kind.number != ResourceType.BROKER_LOGGER:
         check_are_set(changes, _own_keys(client, entity), entity)
     resource = config_changes(entity.kind.number or 0, entity.name or "", changes.added)
-    for key in changes.deleted:  # one that is added as well, or is named twice, is for the controller to refuse
+    for key in changes.deleted:  # the controller refuses a key that is added as well or named twice
         resource.configs.add(name=key, config_operation=ConfigOperation.DELETE)
     raise_first_error(client.incremental_alter_configs([resource]).responses)
     out.lines([updated_line(entity)])

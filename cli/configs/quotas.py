@@ -1,4 +1,4 @@
-"""Quotas of users, clients and addresses, as `kraftlab configs` shows and changes them."""
+"""Quotas of users, clients and addresses in `kraftlab configs`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MATCH_EXACT, _MATCH_DEFAULT, _MATCH_ANY = range(3)
 
 
 def run(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes | None) -> None:
-    """Changes quotas, or (None) shows them. ApiError, BadInput."""
+    """Change quotas, or show them without changes. ApiError, BadInput."""
     if changes is not None:
         _alter(client, out, entities, changes)
     else:
@@ -44,7 +44,7 @@ def _alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes
 
 
 def _describe(client: AdminClient, out: Output, entities: Sequence[Entity]) -> None:
-    """A filter of one type also shows what it has together with others if no name is given; Kafka's tool leaves that out."""
+    """Show quotas. A filter of one type without a name includes quotas of that type combined with others, unlike Kafka's tool."""
     components = _filter(entities)
     has_any = any(entity.is_any for entity in entities)
     response = client.describe_client_quotas([] if has_any and len(entities) == 1 else components, strict=not has_any)

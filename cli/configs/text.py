@@ -1,4 +1,4 @@
-"""What `configs` says, and how it reads --add-config: pure functions, texts as Kafka's tool has them."""
+"""Texts of `configs` as in Kafka's tool, and the parser of --add-config: pure functions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SOURCES = {
 
 
 class Changes(NamedTuple):
-    """Values to set and keys to delete, as --alter gives them."""
+    """Values to set and keys to delete, from the options of --alter."""
 
     added: Mapping[str, str]
     deleted: Sequence[str]
 
 
 class EntityKind(NamedTuple):
-    """A type of entity. `number`: of its configs, None for quotas, which know it as `quota_type`. `sources`: of what --describe
-    shows without --all.
+    """A type of entity. `number` is the type of its config resource, None for a type that has quotas instead: `quota_type`.
+    `sources` are the sources that --describe shows without --all.
     """
 
     plural: str
@@ -61,7 +61,7 @@ KINDS: Mapping[str, EntityKind] = {
 
 
 class Entity(NamedTuple):
-    """What a command is about. Without a name: the default, or (`is_any`) all there are."""
+    """The subject of a command. Without a name: the default, or with `is_any` every entity of the type."""
 
     kind: EntityKind
     name: str | None
@@ -69,12 +69,12 @@ class Entity(NamedTuple):
 
     @property
     def own_sources(self) -> tuple[int, ...]:
-        """Sources of values that were set for this entity itself."""
+        """Return the sources of values that were set for this entity itself."""
         return (Source.DYNAMIC_DEFAULT_BROKER,) if self.name is None else self.kind.sources
 
 
 def parse_added(text: str) -> dict[str, str]:
-    """`k=v,k2=[a,b]` → {"k": "v", "k2": "a,b"}: brackets keep the commas of a list. BadInput."""
+    """Parse `k=v,k2=[a,b]` into {"k": "v", "k2": "a,b"}: brackets keep the commas of a list. BadInput."""
     configs: dict[str, str] = {}
     for item in split_outside_brackets(text):
         key, equals, value = item.partition("=")
@@ -88,7 +88,7 @@ def parse_added(text: str) -> dict[str, str]:
 
 
 def parse_quotas(configs: Mapping[str, str]) -> dict[str, float]:
-    """Values of quotas. BadInput for what is no number."""
+    """Return quotas with their values as numbers. BadInput."""
     quotas: dict[str, float] = {}
     for key, value in configs.items():
         try:
@@ -99,7 +99,7 @@ def parse_quotas(configs: Mapping[str, str]) -> dict[str, float]:
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    """Splits at commas that stand outside of [ ]."""
+    """Split a text at the commas outside of [ ]."""
     items: list[str] = []
     depth = 0
     start = 0
@@ -112,7 +112,7 @@ def split_outside_brackets(text: str) -> list[str]:
 
 
 def check_are_set(changes: Changes, own_keys: Collection[str], entity: Entity) -> None:
-    """BadInput, as in Kafka's tool, if a key to delete is not set. The node refuses a key that is added as well."""
+    """Refuse keys to delete that are not set, as Kafka's tool does. The node refuses a key that is added as well. BadInput."""
     unset = [key for key in changes.deleted if key not in own_keys and key not in changes.added]
     if unset:
         of = f"the default of {entity.kind.plural}" if entity.name is None else f"{entity.kind.singular} {entity.name}"
@@ -126,7 +126,7 @@ def updated_line(entity: Entity) -> str:
 
 
 class SynonymView(NamedTuple):
-    """One place that has a say in a value."""
+    """One source of a config's value."""
 
     name: str
     value: str | None
@@ -134,7 +134,7 @@ class SynonymView(NamedTuple):
 
 
 class ConfigView(NamedTuple):
-    """One config as described."""
+    """One config of a describe response."""
 
     key: str
     value: str | None
@@ -167,7 +167,7 @@ QuotaParts = Sequence[tuple[str, str | None]]
 
 
 def quota_line(parts: QuotaParts, values: Mapping[str, float]) -> str:
-    """One entity with its quotas, users first as in Kafka's tool."""
+    """Return the line of one entity with its quotas, users first as in Kafka's tool."""
     order = list(_QUOTA_NAMES)
     whose = ", ".join(
         f"the default {_QUOTA_NAMES[kind]}" if name is None else f"{_QUOTA_NAMES[kind]} '{name}'"

@@ -1,4 +1,4 @@
-"""`kraftlab features`: which behaviours the cluster has agreed on, and changes of it (kafka-features)."""
+"""`kraftlab features`: show and change the levels of features (kafka-features)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Examples:
   kraftlab features disable --bootstrap-server 127.0.0.1:9092 --feature eligible.leader.replicas.version""",
 )
 def features() -> None:
-    """Feature levels: which record formats and behaviours the cluster has agreed on."""
+    """Show and change feature levels: the record formats and behaviours that the cluster has agreed on."""
 
 
 @features.command(
@@ -46,7 +46,7 @@ Example:
 @caller_options
 @json_option
 def describe(as_json: bool) -> int:
-    """Show every feature with the levels that nodes support and the one that is finalized."""
+    """Show every feature with the levels that nodes support and its finalized level."""
     from .text import feature_lines
 
     out = Output(as_json)
@@ -67,7 +67,7 @@ def describe(as_json: bool) -> int:
 def _views(client: AdminClient) -> list[FeatureView]:
     from .text import FeatureView
 
-    # Brokers answer for themselves; one that is behind first catches up with what the controller has just said.
+    # A broker answers from its own image: after this it has caught up with the controller.
     client.describe_cluster()
     answer = client.api_versions()
     finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
@@ -88,7 +88,7 @@ def _change_options(command: Any) -> Any:
         json_option,
         caller_options,
         bootstrap_option,
-        click.option("--dry-run", is_flag=True, help="Say whether it can be done, and do nothing."),
+        click.option("--dry-run", is_flag=True, help="Check the change without making it."),
     ):
         command = option(command)
     return command
@@ -100,10 +100,10 @@ _levels_option = click.option(
     multiple=True,
     metavar="NAME=LEVEL",
     shell_complete=complete_features,
-    help="A feature and its level; may come several times.",
+    help="A feature and its level; may be given again.",
 )
 _metadata_option = click.option("--metadata", metavar="VERSION", help="A metadata.version by name or release, for example 4.3.")
-_unsafe_option = click.option("--unsafe", is_flag=True, help="Lower it although metadata may be lost.")
+_unsafe_option = click.option("--unsafe", is_flag=True, help="Lower levels even if metadata may be lost.")
 
 
 @features.command(
@@ -115,7 +115,7 @@ Example:
 )
 @_levels_option
 @_metadata_option
-@click.option("--release-version", metavar="RELEASE", help="All levels that new clusters of a release have, for example 4.3.")
+@click.option("--release-version", metavar="RELEASE", help="All levels of new clusters of a release, for example 4.3.")
 @_change_options
 def upgrade(
     levels: tuple[str, ...],
@@ -181,7 +181,7 @@ Example:
     required=True,
     metavar="NAME",
     shell_complete=complete_features,
-    help="A feature; may come several times.",
+    help="A feature; may be given again.",
 )
 @_unsafe_option
 @_change_options

@@ -1,4 +1,4 @@
-"""What `features` says: pure functions, texts as Kafka's tool has them."""
+"""Texts of `features` as in Kafka's tool: pure functions."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def feature_lines(features: Iterable[FeatureView]) -> list[str]:
 
 
 def parse_levels(features: Iterable[str], metadata: str | None, release: str | None) -> dict[str, int]:
-    """`NAME=LEVEL` (metadata.version also by its name), `--metadata VERSION` → {name: level}. BadInput.
+    """Return the levels of `NAME=LEVEL` texts, `--metadata VERSION` and `--release-version`. BadInput.
 
-    A release stands for all the levels that its new clusters have, where none is named.
+    A metadata.version may have a number or a name. A release sets the levels of its new clusters for features without a level.
     """
     levels: dict[str, int] = {}
     for item in features:
@@ -74,13 +74,13 @@ def _level(name: str, text: str) -> int:
 
 
 def done_lines(action: str, levels: Mapping[str, int], dry_run: bool) -> list[str]:
-    """`action`: upgraded, downgraded or disabled."""
+    """Return the lines about levels that were changed. `action` is upgraded, downgraded or disabled."""
     verb = f"can be {action}" if dry_run else f"was {action}"
     return [f"{name} {verb}." if action == "disabled" else f"{name} {verb} to {level}." for name, level in sorted(levels.items())]
 
 
 def failed_lines(action: str, levels: Mapping[str, int], dry_run: bool, reason: str) -> list[str]:
-    """As nothing was changed, one line per feature, and how many those are."""
+    """Return one line for each feature, and their number: no level was changed."""
     base = {"upgraded": "upgrade", "downgraded": "downgrade", "disabled": "disable"}[action]
     verb = f"Can not {base}" if dry_run else f"Could not {base}"
     lines = [

@@ -22,19 +22,19 @@ Examples:
 
 \b
 offsets.json: {"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}
-Records below the offset go; -1 means all records that are committed.""",
+Records below the offset are deleted; -1 deletes all committed records.""",
 )
 @bootstrap_option
 @click.option(
     "--offset-json-file",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Which partitions, and the offset at which each is to begin.",
+    help="The partitions, and the new first offset of each.",
 )
 @caller_options
 @json_option
 def delete_records(offset_json_file: Path, as_json: bool) -> int:
-    """Delete records below given offsets. What is deleted cannot be had back."""
+    """Delete the records below given offsets, permanently."""
     out = Output(as_json)
     offsets = read_partitions(offset_json_file, _EXAMPLE, with_offsets=True)
     out.lines(["Executing records delete operation"])

@@ -1,4 +1,4 @@
-"""`kraftlab import`: captured segment files into a running cluster."""
+"""`kraftlab import`: import captured segment files into a running cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ The topics must exist. A partition must be empty, or end where its files begin."
 )
 @bootstrap_option
 @caller_options
-@click.option("--directory", required=True, metavar="DIR", help="Holds TOPIC-N/*.log, as a broker's log directory does.")
+@click.option("--directory", required=True, metavar="DIR", help="Directory with TOPIC-N/*.log, like a broker's log directory.")
 @click.option(
     "--topic",
     "topics",
@@ -35,7 +35,7 @@ The topics must exist. A partition must be empty, or end where its files begin."
 )
 @json_option
 def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> int:
-    """Import segment files (record batch v2) into the leaders' logs; they replicate from there."""
+    """Import segment files (record batch v2) into the leaders' logs, from where they replicate."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

@@ -24,7 +24,7 @@ def _refuse(message: str) -> CommandFailed:
 
 
 def check_usage(topic: str | None, partition: int | None, path: Path | None, of_all: bool) -> None:
-    """CommandFailed unless exactly one way says which partitions."""
+    """Refuse options that do not name partitions in exactly one way. CommandFailed."""
     if sum((topic is not None, path is not None, of_all)) != 1:
         raise _refuse("Exactly one of --topic (with --partition), --path-to-json-file and --all-topic-partitions is needed")
     if (topic is None) != (partition is None):
@@ -33,7 +33,7 @@ def check_usage(topic: str | None, partition: int | None, path: Path | None, of_
 
 @click.command(
     "leader-election",
-    short_help="Elect preferred leaders, or leaders at any price.",
+    short_help="Elect preferred leaders, or leaders that may lack records.",
     epilog="""\b
 Examples:
   kraftlab leader-election --bootstrap-server 127.0.0.1:9092 --election-type preferred --all-topic-partitions
@@ -48,12 +48,19 @@ p.json: {"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1}]}
     "--election-type",
     required=True,
     type=click.Choice(list(_TYPES), case_sensitive=False),
-    help="preferred: the first replica, if in sync. unclean: where there is no leader, also one that may lack records.",
+    help="preferred: the first replica, if in sync. unclean: without a leader, also a replica that may lack records.",
 )
-@click.option("--topic", metavar="NAME", shell_complete=complete_topics, help="Of this topic; needs --partition.")
-@click.option("--partition", type=int, metavar="N", help="Of this partition of --topic.")
-@click.option("--path-to-json-file", type=click.Path(path_type=Path, dir_okay=False), help="Of the partitions in this file.")
-@click.option("--all-topic-partitions", is_flag=True, help="Of every partition that needs it.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    shell_complete=complete_topics,
+    help="Elect a leader of a partition of this topic; needs --partition.",
+)
+@click.option("--partition", type=int, metavar="N", help="The partition of --topic.")
+@click.option(
+    "--path-to-json-file", type=click.Path(path_type=Path, dir_okay=False), help="Elect leaders of the partitions in this file."
+)
+@click.option("--all-topic-partitions", is_flag=True, help="Elect leaders of every partition that needs one.")
 @caller_options
 @json_option
 def leader_election(
@@ -77,7 +84,7 @@ def leader_election(
 
 
 def report(response: pb.ElectLeadersResponse, election_type: str, out: Output) -> int:
-    """Says what came of it; the exit code."""
+    """Print the results of an election and return the exit code."""
     from kraftlab.client.errors import api_error
     from kraftlab.metadata.errors import ErrorCode
 

@@ -1,4 +1,4 @@
-"""`kraftlab log-dirs --describe`: what brokers hold in which directory (kafka-log-dirs)."""
+"""`kraftlab log-dirs --describe`: the log directories of brokers and their replicas (kafka-log-dirs)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ UNKNOWN_TOPIC = 3
 
 @click.command(
     "log-dirs",
-    short_help="Show what brokers hold in which log directory.",
+    short_help="Show the log directories of brokers and their replicas.",
     epilog="""\b
 Examples:
   kraftlab log-dirs --bootstrap-server 127.0.0.1:9092 --describe
   kraftlab log-dirs --bootstrap-server 127.0.0.1:9092 --describe --broker-list 0,1 --topic-list orders --json
 
 \b
---json adds sizes of the directories (KIP-827) and the rate and rest of what is being copied.""",
+--json adds sizes of the directories (KIP-827), and the rate and the remaining bytes of moves.""",
 )
 @bootstrap_option
 @click.option("--describe", is_flag=True, help="Describe log directories (the only action).")
@@ -79,7 +79,7 @@ def unknown_brokers(unknown: list[int], existing: list[int]) -> str:
 def document(
     responses: dict[int, pb.DescribeLogDirsResponse], topics: frozenset[str] | None, *, extended: bool = False
 ) -> dict[str, object]:
-    """Kafka's JSON, key order included; `extended` adds what Kafka's tool leaves out. Directories and partitions are sorted."""
+    """Return Kafka's JSON document, with its order of keys; `extended` adds fields that Kafka's tool omits."""
     return {
         "brokers": [
             {

@@ -1,8 +1,8 @@
-"""Imports captured segment files into a cluster: whole batches, offsets kept.
+"""Import of captured segment files into a cluster: whole batches with their offsets.
 
-A directory of the shape `TOPIC-N/*.log` is read partition by partition in order of base offset; every batch's CRC is checked
-before it is sent to the partition's leader, from where it replicates. Nothing is decoded. A leader that keeps offsets refuses
-batches that it has already, so a second import changes nothing.
+A directory with `TOPIC-N/*.log` is read partition by partition, in order of base offset. Every batch's CRC is checked before the
+batch goes to the partition's leader, from where it replicates. Batches are not decoded. A leader that keeps offsets refuses
+batches that it has, so a second import changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PartitionFiles(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What was imported into one partition. `records` counts control records too."""
+    """Result of the import into one partition. `records` includes control records."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def find_partitions(directory: Path, topics: Collection[str] = ()) -> list[PartitionFiles]:
-    """The partitions of these topics, or all, that stand in a directory, sorted. BadInput if one of them has none there."""
+    """Return the partitions of these topics, or of all, in a directory, sorted. BadInput for a topic without partitions."""
     if not directory.is_dir():
         raise BadInput(f"{directory} is not a directory; give one that holds TOPIC-N/*.log")
     found = []
@@ -65,7 +65,7 @@ def find_partitions(directory: Path, topics: Collection[str] = ()) -> list[Parti
 
 
 def chunks(path: Path) -> Iterator[tuple[bytes, int, int]]:
-    """A file's batches as (bytes, batches, records), each at most half a mebibyte unless one batch is larger. BadInput."""
+    """Yield the batches of a file as (bytes, batches, records) of at most 512 KiB, or one larger batch. BadInput."""
     from kraftlab.broker.log.errors import LogError
     from kraftlab.broker.log.record_batch import validate
 
@@ -98,13 +98,13 @@ def _append(data: DataClient, source: PartitionFiles, content: bytes) -> Produce
         if error.code == ErrorCode.INVALID_RECORD:
             raise BadInput(
                 f"{error.message}. A partition must be empty, or end where its files begin; after an interrupted import, "
-                f"begin anew: kraftlab topics --delete {topic}, then --create it"
+                f"start over: kraftlab topics --delete {topic}, then --create it"
             ) from None
         raise
 
 
 def import_partition(data: DataClient, source: PartitionFiles, advance: Callable[[int], None] = lambda size: None) -> Imported:
-    """Imports one partition's files; `advance` is called with the bytes of each answered request. BadInput, ApiError."""
+    """Import one partition's files. `advance` is called with the size of each answered request. BadInput, ApiError."""
     batches = records = size_bytes = 0
     end = 0
     for path in source.files:

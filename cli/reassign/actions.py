@@ -1,8 +1,8 @@
-"""What `reassign-partitions` does: reads states from the cluster, changes it, and hands states to `reassign_text` for the words.
+"""Actions of `reassign-partitions`: they read and change the cluster, and pass states to `text.py`, which has the words.
 
-Where this differs from Kafka's tool: an adding replica's log directory is asked for before the reassignment starts, so that it is
-born there (KIP-113's intent; Kafka copies it twice); the rollback of a running partition names its original replicas; a cancel
-keeps throttles while other reassignments run; text that Kafka glues together stands on lines of its own.
+Differences from Kafka's tool: a broker learns the log directory of an adding replica before the reassignment starts, and creates
+the replica there (KIP-113's intent; Kafka copies it twice). The rollback of a running partition names its original replicas. A
+cancel keeps throttles while other reassignments run. Sentences that Kafka prints without a line break have lines of their own.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from .text import LogDirMoveState, Ongoing, PartitionState
 
 _MOVE_RETRY_S = 0.1
 
-Say = Callable[[Iterable[str]], None]
+PrintLines = Callable[[Iterable[str]], None]
 Directories = dict[TopicPartitionReplica, tuple[str | None, str | None]]
-"""Replica → (its directory, the directory it is moving to)."""
+"""Replica → (its directory, the directory that it moves to)."""
 
 
 class ReassignmentFailed(Exception):
-    """The tool's own failure; the text is printed as it stands."""
+    """A failure of the tool itself. The text is printed unchanged."""
 
 
 def describe(client: AdminClient, topics: Iterable[str]) -> dict[str, pb.DescribedTopic]:
-    """The topics that exist, by name."""
+    """Return the existing topics by name."""
     response = client.describe_topics(topics)
     return {topic.name: topic for topic in response.topics if not topic.error_code}
 
 
 def ongoing(client: AdminClient) -> dict[TopicPartition, Ongoing]:
-    """Every reassignment that runs."""
+    """Return every running reassignment."""
     return ongoing_of(client.list_partition_reassignments())
 
 
 def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
-    """The reassignments of a listing that run."""
+    """Return the running reassignments of a listing."""
     return {
         (topic.name, partition.partition_index): Ongoing(
             tuple(partition.replicas),
@@ -61,19 +61,19 @@ def ongoing_of(response: pb.ListPartitionReassignmentsResponse) -> dict[TopicPar
 
 
 def queued_of(response: pb.ListPartitionReassignmentsResponse) -> list[TopicPartition]:
-    """The partitions of a listing whose targets wait for a slot."""
+    """Return the partitions of a listing whose targets wait for a slot."""
     return [(entry.topic, entry.partition_index) for entry in response.queued]
 
 
 def _to_come(response: pb.ListPartitionReassignmentsResponse) -> set[TopicPartitionReplica]:
-    """The replicas that what runs or waits will bring to their brokers."""
+    """Return the replicas that running and queued reassignments will add to their brokers."""
     adding = {(*key, broker) for key, running in ongoing_of(response).items() for broker in running.adding}
     waiting = {(entry.topic, entry.partition_index, broker) for entry in response.queued for broker in entry.target_replicas}
     return adding | waiting
 
 
 def directories(client: AdminClient, replicas: Iterable[TopicPartitionReplica]) -> tuple[Directories, set[int]]:
-    """Where replicas are, and the brokers that answered."""
+    """Return the directories of replicas, and the brokers that answered."""
     wanted: dict[int, list[TopicPartition]] = {}
     for topic, partition, broker in replicas:
         wanted.setdefault(broker, []).append((topic, partition))
@@ -100,7 +100,7 @@ def replicas_in(response: pb.DescribeLogDirsResponse) -> Iterator[tuple[TopicPar
 
 
 def current_placements(client: AdminClient, wanted: Mapping[TopicPartition, Sequence[int]]) -> list[Placement]:
-    """Placements of partitions with their real directories; "any" where a broker does not say."""
+    """Return placements of partitions with their current directories, "any" if a broker does not answer."""
     found, _ = directories(client, ((*partition, broker) for partition, brokers in wanted.items() for broker in brokers))
     return [
         Placement(
@@ -132,7 +132,7 @@ def _current_replicas(topics: Mapping[str, pb.DescribedTopic], plan: Plan) -> di
 def generate(
     client: AdminClient, names: Sequence[str], brokers: Sequence[int], rack_aware: bool
 ) -> tuple[list[Placement], list[Placement]]:
-    """(current, proposed) placements of the topics over the brokers that are alive. The same cluster gives the same proposal."""
+    """Return (current, proposed) placements of the topics on the live brokers. The same cluster gives the same proposal."""
     from kraftlab.controller.topics.placement import UsableBroker, place
 
     topics = describe(client, names)
@@ -165,15 +165,16 @@ def generate(
 
 
 class Execution:
-    """One `--execute`. `rate` and `log_dir_rate` in bytes/s, negative: left alone. If the moves own a throttle (`options`),
-    `rate` is that, and no config is set for it. `expects_current`: leave partitions alone that are not as this run saw them.
+    """One `--execute`. `rate` and `log_dir_rate` are in bytes/s; a negative rate leaves its config unchanged. If the moves own a
+    throttle (`options`), no config is set for it. With `expects_current`, partitions that changed since this run read them are
+    refused.
     """
 
     def __init__(
         self,
         client: AdminClient,
         plan: Plan,
-        say: Say,
+        print_lines: PrintLines,
         *,
         rate: int,
         log_dir_rate: int,
@@ -184,7 +185,7 @@ class Execution:
     ) -> None:
         self._client = client
         self._plan = plan
-        self._say = say
+        self._print = print_lines
         self._rate = rate
         self._log_dir_rate = log_dir_rate
         self._timeout_ms = timeout_ms
@@ -196,7 +197,7 @@ class Execution:
         self.queued: list[TopicPartition] = []
 
     def run(self, additional: bool) -> None:
-        """Starts the plan. ReassignmentFailed with the tool's text; what was printed before stays true."""
+        """Start the plan. ReassignmentFailed with the tool's text; the lines printed before it stay true."""
         listing = self._client.list_partition_reassignments()
         running = ongoing_of(listing)
         if (running or listing.queued) and not additional:
@@ -211,23 +212,23 @@ class Execution:
             raise ReassignmentFailed(f"Error: {error}") from None
         before = {key: (running[key].original if key in running else None) or replicas for key, replicas in current.items()}
         self.rollback = current_placements(self._client, before)
-        self._say(text.rollback_lines(format_plan(self.rollback)))
+        self._print(text.rollback_lines(format_plan(self.rollback)))
         if self._options.validate_only:
             self._preview(current)
             return
         self._set_throttles(current, running)
-        births = {replica: path for replica, path in self._plan.moves().items() if replica[2] not in current[replica[:2]]}
-        self.ask_for_births(births)
-        self.start(births, current)
-        self._move_directories({replica: path for replica, path in births.items() if replica[:2] in self.queued})
+        new_replicas = {replica: path for replica, path in self._plan.moves().items() if replica[2] not in current[replica[:2]]}
+        self.announce_directories(new_replicas)
+        self.start(new_replicas, current)
+        self._move_directories({replica: path for replica, path in new_replicas.items() if replica[:2] in self.queued})
 
     def _preview(self, current: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Has the controller judge the plan, and shows what would be."""
+        """Let the controller validate the plan, and show the result."""
         response = self._request(current)
         errors = partition_errors(response)
         if errors:
             raise ReassignmentFailed("\n".join(text.error_lines("Error reassigning partition(s):", errors)))
-        self._say(text.preview_lines(after_of(response)))
+        self._print(text.preview_lines(after_of(response)))
 
     def _request(self, current: Mapping[TopicPartition, Sequence[int]]) -> pb.AlterPartitionReassignmentsResponse:
         return self._client.alter_partition_reassignments(
@@ -239,10 +240,10 @@ class Execution:
 
     def _set_throttles(self, current: Mapping[TopicPartition, Sequence[int]], running: Mapping[TopicPartition, Ongoing]) -> None:
         if self._options.throttle is not None:
-            self._say([*text.throttle_lines(-1, self._log_dir_rate), text.own_throttle_line(self._options.throttle)])
+            self._print([*text.throttle_lines(-1, self._log_dir_rate), text.own_throttle_line(self._options.throttle)])
             self._rate = -1
         else:
-            self._say(text.throttle_lines(self._rate, self._log_dir_rate))
+            self._print(text.throttle_lines(self._rate, self._log_dir_rate))
         resources = []
         if self._rate >= 0:
             moves = text.partition_moves(self._plan, current, running)
@@ -259,41 +260,41 @@ class Execution:
         resources += [config_changes(ResourceType.BROKER, str(broker), values) for broker, values in sorted(rates.items())]
         alter_configs(self._client, resources)
 
-    def ask_for_births(self, births: Mapping[TopicPartitionReplica, str]) -> None:
-        """Tells brokers where to create replicas that the reassignment will add; any refusal ends the run before it starts."""
-        for replica, error in alter_directories(self._client, births).items():
+    def announce_directories(self, new_replicas: Mapping[TopicPartitionReplica, str]) -> None:
+        """Name to brokers the directories of replicas that the reassignment will add. A refusal ends the run before it starts."""
+        for replica, error in alter_directories(self._client, new_replicas).items():
             if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                alter_directories(self._client, dict.fromkeys(births, ANY))
+                alter_directories(self._client, dict.fromkeys(new_replicas, ANY))
                 raise ReassignmentFailed(move_failure(replica, error))
 
-    def start(self, births: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
+    def start(self, new_replicas: Mapping[TopicPartitionReplica, str], current: Mapping[TopicPartition, Sequence[int]]) -> None:
         try:
             response = self._request(current)
         except ApiError as error:
             if not isinstance(error, OutcomeUnknown):
-                alter_directories(self._client, dict.fromkeys(births, ANY))
+                alter_directories(self._client, dict.fromkeys(new_replicas, ANY))
             raise
         errors = partition_errors(response)
         if errors:
-            alter_directories(self._client, {r: ANY for r in births if r[:2] in errors})
+            alter_directories(self._client, {r: ANY for r in new_replicas if r[:2] in errors})
             raise ReassignmentFailed("\n".join(text.error_lines("Error reassigning partition(s):", errors)))
         self.queued = [
             (topic.name, entry.partition_index) for topic in response.responses for entry in topic.partitions if entry.queued
         ]
         self.started = [key for key in self._plan.targets() if key not in self.queued]
         if self.started:
-            self._say([text.started_line(self.started)])
+            self._print([text.started_line(self.started)])
         if self.queued:
-            self._say([text.queued_line(self.queued)])
+            self._print([text.queued_line(self.queued)])
 
     def _move_directories(self, to_come: Mapping[TopicPartitionReplica, str]) -> None:
-        """Starts the moves, again and again for replicas that are still to appear, until the timeout. `to_come`: replicas of
-        queued targets, which may wait for hours; their brokers know already where to create them.
+        """Start the moves between log directories. `to_come` are replicas of queued targets: they may wait for hours, and their
+        brokers know the directory already.
         """
-        self._say(text.to_come_lines(to_come))
+        self._print(text.to_come_lines(to_come))
         moves = {replica: path for replica, path in self._plan.moves().items() if replica not in to_come}
         for replica in move_directories(self._client, moves, self._timeout_ms / 1000):
-            self._say([text.move_line(replica, moves[replica])])
+            self._print([text.move_line(replica, moves[replica])])
 
 
 def move_failure(replica: TopicPartitionReplica, error: ApiError) -> str:
@@ -303,7 +304,7 @@ def move_failure(replica: TopicPartitionReplica, error: ApiError) -> str:
 def alter_directories(
     client: AdminClient, moves: Mapping[TopicPartitionReplica, str]
 ) -> dict[TopicPartitionReplica, ApiError | None]:
-    """Sends moves to their brokers; the error of each, None if it was accepted."""
+    """Send moves to their brokers and return the error of each, None for a move that was accepted."""
     by_broker: dict[int, dict[TopicPartition, str]] = {}
     for (topic, partition, broker), path in moves.items():
         by_broker.setdefault(broker, {})[topic, partition] = path
@@ -329,8 +330,8 @@ def move_directories(
     timeout_s: float,
     absent: Collection[TopicPartitionReplica] = (),
 ) -> Iterator[TopicPartitionReplica]:
-    """Ask brokers to move replicas, and yield each replica whose broker has accepted. A replica that its broker does not have yet
-    is asked for again until the timeout, unless it is `absent`: then the broker remembers where to create it (KIP-113).
+    """Ask brokers to move replicas, and yield each replica whose move its broker has accepted. A broker that does not have the
+    replica yet is asked again until the timeout. For `absent` replicas it remembers the directory instead (KIP-113).
     ReassignmentFailed.
     """
     pending = dict(moves)
@@ -351,7 +352,7 @@ def move_directories(
 
 
 def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, str]:
-    """What was refused, by partition."""
+    """Return the errors of an answer by partition."""
     return {
         (topic.name, entry.partition_index): api_error(entry.error_code, entry.error_message).message or ""
         for topic in response.responses
@@ -364,7 +365,7 @@ def partition_errors(response: pb.AlterPartitionReassignmentsResponse) -> dict[T
 
 
 def alter_configs(client: AdminClient, resources: Sequence[pb.AlterConfigsResource]) -> None:
-    """Alters configs, all or the first error."""
+    """Alter configs. ReassignmentFailed with the first error."""
     if not resources:
         return
     for result in client.incremental_alter_configs(resources).responses:
@@ -375,11 +376,11 @@ def alter_configs(client: AdminClient, resources: Sequence[pb.AlterConfigsResour
             )
 
 
-def clear_throttles(client: AdminClient, topics: Iterable[str], say: Say) -> None:
-    """Deletes the throttles of all brokers, and of the topics that exist."""
+def clear_throttles(client: AdminClient, topics: Iterable[str], print_lines: PrintLines) -> None:
+    """Delete the throttles of all brokers, and of the existing topics among these."""
     named = list(topics)
     brokers = sorted(broker.broker_id for broker in client.describe_cluster().brokers)
-    say(text.cleared_lines(brokers, named))
+    print_lines(text.cleared_lines(brokers, named))
     rates = dict.fromkeys((*text.RATE_KEYS, text.LOG_DIR_RATE_KEY))
     resources = [config_changes(ResourceType.BROKER, str(broker), rates) for broker in brokers]
     lists = dict.fromkeys((text.LEADER_LIST_KEY, text.FOLLOWER_LIST_KEY))
@@ -391,7 +392,7 @@ def clear_throttles(client: AdminClient, topics: Iterable[str], say: Say) -> Non
 
 
 class Verification:
-    """The state of a plan: of its partitions, its log-dir moves, and whether anything runs in the cluster at all."""
+    """The state of a plan: its partitions, its log-dir moves, and whether any reassignment runs in the cluster."""
 
     def __init__(self, client: AdminClient, plan: Plan) -> None:
         listing = client.list_partition_reassignments()
@@ -431,8 +432,8 @@ class Verification:
 def cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None = None, options: MoveOptions = NO_OPTIONS
 ) -> tuple[list[TopicPartition], dict[TopicPartitionReplica, str], dict[TopicPartition, Ongoing]]:
-    """Cancels what runs or waits of a plan, of topics, or (neither is given) of everything. Cancelled partitions, dropped moves
-    with the directory the replica stays in, and the reassignments that go on.
+    """Cancel the running and queued reassignments of a plan, of topics, or of all partitions. Return the cancelled partitions,
+    the dropped moves with the directories of their replicas, and the reassignments that go on.
     """
     response = _ask_to_cancel(client, plan, topics, options)
     errors = {} if response is None else partition_errors(response)
@@ -448,7 +449,7 @@ def cancel(
         for replica, error in alter_directories(client, dict.fromkeys(moves, ANY)).items():
             if error is not None and error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
                 raise ReassignmentFailed(move_failure(replica, error))
-        # Replicas that have not come are not to be created there when somebody else's move brings them.
+        # Brokers forget the directories of replicas that they do not have: a later move must not create them there.
         alter_directories(client, {replica: ANY for replica in plan.moves() if replica not in found})
     return cancelled, moves, ongoing(client)
 
@@ -456,7 +457,7 @@ def cancel(
 def preview_cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
 ) -> dict[TopicPartition, Ongoing]:
-    """What a cancel would leave. `options` have validate_only."""
+    """Return the reassignments after a cancel. `options` have validate_only: nothing is cancelled."""
     response = _ask_to_cancel(client, plan, topics, options)
     if response is None:
         return {}
@@ -469,7 +470,7 @@ def preview_cancel(
 def _ask_to_cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
 ) -> pb.AlterPartitionReassignmentsResponse | None:
-    """None if nothing of the plan runs or waits."""
+    """Request the cancel; return None if no reassignment of the plan runs or waits."""
     try:
         if plan is None:
             return client.cancel_partition_reassignments(topics, options=options)
@@ -482,7 +483,7 @@ def _ask_to_cancel(
 
 
 def after_of(response: pb.AlterPartitionReassignmentsResponse) -> dict[TopicPartition, Ongoing]:
-    """What the partitions of an answer are after it, or would be."""
+    """Return the partitions of an answer as they are after the request; as they would be after a validation."""
     return {
         (topic.name, entry.partition_index): Ongoing(
             tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)

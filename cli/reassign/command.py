@@ -57,7 +57,7 @@ _ALSO_ALLOWED = {
 }
 _ALWAYS = ("bootstrap-server", "command-config", "json")
 _RATE = click.IntRange(min=-1)
-"""Bytes per second; -1 is what Kafka's tool takes for no limit."""
+"""Bytes per second; -1 for no limit, as in Kafka's tool."""
 _CONTROLLER_ACTIONS = ("cancel", "list")
 
 
@@ -102,7 +102,7 @@ class Options(msgspec.Struct, frozen=True):
         return parse_plan(read_file(path), path)
 
     def moves(self) -> MoveOptions:
-        """Return what is to be said of the moves that an action starts or ends."""
+        """Return the options of the moves that the action starts or ends."""
         from kraftlab.client import MoveOptions
 
         owns_throttle = self.throttle_ends_with_move or self.throttle_expires is not None or self.rollback is not None
@@ -168,17 +168,17 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @server_option(expose_value=True)
 @controller_option(expose_value=True)
 @click.option("--generate", is_flag=True, help="Propose a placement of topics on brokers; changes nothing.")
-@click.option("--execute", is_flag=True, help="Start the reassignment of a file.")
-@click.option("--verify", is_flag=True, help="Show how far it is; when nothing runs any more, remove throttles.")
-@click.option("--cancel", is_flag=True, help="Cancel what runs of a file.")
-@click.option("--list", "list_", is_flag=True, help="List reassignments that run.")
+@click.option("--execute", is_flag=True, help="Start the reassignment in a file.")
+@click.option("--verify", is_flag=True, help="Show the progress of a reassignment, and remove throttles when none runs.")
+@click.option("--cancel", is_flag=True, help="Cancel the running reassignments in a file.")
+@click.option("--list", "list_", is_flag=True, help="List running reassignments.")
 @click.option(
     "--rollback",
     metavar="PLAN",
     shell_complete=complete_plans,
-    help="Go back to what was before a plan that was executed with --plan-id.",
+    help="Restore the replicas from before a plan that was executed with --plan-id.",
 )
-@click.option("--progress", is_flag=True, help="Show how far each replica of a file is, rate and ETA (KIP-179).")
+@click.option("--progress", is_flag=True, help="Show the progress, rate and ETA of each replica in a file (KIP-179).")
 @click.option(
     "--reassignment-json-file",
     metavar="FILE",
@@ -186,12 +186,14 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 )
 @click.option("--topics-to-move-json-file", metavar="FILE", help='{"version":1,"topics":[{"topic":"foo"}]}')
 @click.option("--broker-list", metavar="IDS", help="Brokers to place on, for example 0,1,2.")
-@click.option("--disable-rack-aware", is_flag=True, help="Do not look at racks.")
-@click.option("--additional", is_flag=True, help="Execute although others run; also changes a throttle.")
+@click.option("--disable-rack-aware", is_flag=True, help="Ignore racks.")
+@click.option("--additional", is_flag=True, help="Execute although other reassignments run; also changes a throttle.")
 @click.option("--throttle", type=_RATE, metavar="B/s", help="Limit of copying between brokers (-1: none, the default).")
 @click.option("--replica-alter-log-dirs-throttle", type=_RATE, metavar="B/s", help="Limit of copying between log directories.")
-@click.option("--timeout", type=click.IntRange(min=0), metavar="MS", help="How long log-dir moves may take to begin (10000).")
-@click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
+@click.option(
+    "--timeout", type=click.IntRange(min=0), metavar="MS", help="Time for moves between log directories to start (10000)."
+)
+@click.option("--preserve-throttles", is_flag=True, help="Keep throttles unchanged.")
 @click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse changes of the replication factor (KIP-860).")
 @click.option("--all", "all_", is_flag=True, help="With --cancel: cancel every reassignment, queued ones too.")
 @click.option(
@@ -199,20 +201,29 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
     multiple=True,
     metavar="NAME",
     shell_complete=complete_topics,
-    help="With --cancel: cancel what moves in a topic; may be repeated.",
+    help="With --cancel: cancel the reassignments of a topic; may be given again.",
 )
-@click.option("--force", is_flag=True, help="Cancel even if a partition loses its leader; roll back even what moved on since.")
-@click.option("--validate-only", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--if-unchanged", is_flag=True, help="Refuse partitions that somebody changes before the request arrives.")
+@click.option(
+    "--force", is_flag=True, help="Cancel even if a partition loses its leader; roll back even partitions that moved again since."
+)
+@click.option("--validate-only", is_flag=True, help="Show the changes without making them.")
+@click.option("--if-unchanged", is_flag=True, help="Refuse partitions that change before the request arrives.")
 @click.option("--queue", is_flag=True, help="Let moves wait for free slots (reassignment.max.moves.per.broker and .cluster).")
-@click.option("--priority", type=int, metavar="N", help="Of queued moves: higher starts first (0).")
-@click.option("--plan-id", metavar="PLAN", help="Remember what was before under this name, for --rollback.")
+@click.option("--priority", type=int, metavar="N", help="Priority of queued moves: higher starts first (0).")
+@click.option("--plan-id", metavar="PLAN", help="Remember the current replicas under this name, for --rollback.")
 @click.option("--reason", metavar="TEXT", help="Shown by --list --details.")
 @click.option("--throttle-ends-with-move", is_flag=True, help="The throttle belongs to these moves; no config is touched.")
-@click.option("--throttle-expires", type=click.IntRange(min=1), metavar="MS", help="…and ends so long after a move's start.")
-@click.option("--details", is_flag=True, help="With --list: progress, what holds moves up, the queue, plans, log-dir moves.")
-@click.option("--watch", is_flag=True, help="With --progress: again and again until all is in sync.")
-@click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit code 0 whatever the state, as Kafka's tool.")
+@click.option(
+    "--throttle-expires",
+    type=click.IntRange(min=1),
+    metavar="MS",
+    help="With --throttle-ends-with-move: end the throttle this long after a move's start.",
+)
+@click.option(
+    "--details", is_flag=True, help="With --list: progress, blockers, the queue, plans, and moves between log directories."
+)
+@click.option("--watch", is_flag=True, help="With --progress: repeat until every replica is in sync.")
+@click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit code 0 in every state, as in Kafka's tool.")
 @caller_options
 @linearizable_option
 @json_option

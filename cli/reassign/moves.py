@@ -1,4 +1,4 @@
-"""What `reassign-partitions` does beyond Kafka's tool: rolls plans back, and says how far each replica of a plan is."""
+"""Actions of `reassign-partitions` beyond Kafka's tool: rollback of plans, and the progress of each replica of a plan."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ IN_SYNC = "In sync"
 
 
 class RolledBack(msgspec.Struct, frozen=True):
-    """What partitions are after a rollback (of a preview: would be), and replicas with the directories that they move to."""
+    """Partitions after a rollback, or after its preview, and the directories that replicas move to."""
 
     after: dict[TopicPartition, Ongoing]
     moves: dict[TopicPartitionReplica, str]
 
 
 def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_ms: int) -> RolledBack:
-    """Rolls a plan back, directories included. ReassignmentFailed with the tool's text."""
+    """Roll a plan back, directories included. ReassignmentFailed with the tool's text."""
     try:
         response = client.rollback_reassignment(plan_id, options=options)
     except ApiError as error:
@@ -43,7 +43,7 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
             f"{'-'.join(map(str, replica))} stays in its log directory: {why}" for replica, why in lost.items()
         )
         raise ReassignmentFailed(
-            f"Error: {complaints}; all else {'would be' if options.validate_only else 'is being'} rolled back"
+            f"Error: {complaints}; everything else {'would be' if options.validate_only else 'is being'} rolled back"
         )
     return RolledBack(after_of(response), moves)
 
@@ -51,7 +51,7 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
 def _directory_moves(
     client: AdminClient, response: pb.AlterPartitionReassignmentsResponse
 ) -> tuple[dict[TopicPartitionReplica, str], dict[TopicPartitionReplica, str]]:
-    """(the directories that the answers name, as paths; the replicas that cannot go there, and why)."""
+    """Return (target paths by replica, reasons by replica that cannot return to its directory)."""
     wanted = {
         (topic.name, entry.partition_index, move.broker_id): move.directory_id
         for topic in response.responses
@@ -64,14 +64,14 @@ def _directory_moves(
         try:
             paths |= {found.directory_id: found.log_dir for found in client.describe_log_dirs(broker, []).results}
         except (ApiError, ClusterUnreachable) as error:
-            silent[broker] = f"broker {broker} does not say which ones it has: {error}"
+            silent[broker] = f"broker {broker} does not describe its log directories: {error}"
     moves = {replica: paths[directory] for replica, directory in wanted.items() if directory in paths}
-    gone = "the one it was in before is gone"
+    gone = "its previous log directory is gone"
     return moves, {replica: silent.get(replica[2], gone) for replica in wanted if replica not in moves}
 
 
 def directory_moves(client: AdminClient) -> list[DirectoryMove]:
-    """What moves between the directories of a broker, by broker and replica. Brokers that do not answer are left out."""
+    """Return the moves between log directories, by broker and replica, without brokers that do not answer."""
     found: list[DirectoryMove] = []
     for broker in sorted(broker.broker_id for broker in client.describe_cluster().brokers):
         try:
@@ -95,7 +95,7 @@ def directory_moves(client: AdminClient) -> list[DirectoryMove]:
 
 
 def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplica, ReplicaState]:
-    """How far each replica of a plan is, in the order of the plan (KIP-179)."""
+    """Return the progress of each replica of a plan, in the order of the plan (KIP-179)."""
     topics = describe(client, plan.topics())
     listed = client.list_partition_reassignments()
     brokers = {broker.broker_id: broker.is_fenced for broker in client.describe_cluster(include_fenced_brokers=True).brokers}
@@ -122,7 +122,7 @@ def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplic
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """What there is, as of one look. `brokers`: who is fenced; `ends`: log end offsets, of all brokers that are not `silent`."""
+    """State of the cluster as read once. `brokers`: id → is fenced. `ends`: log end offsets on brokers that are not `silent`."""
 
     topics: Set[str]
     partitions: Mapping[TopicPartition, pb.DescribedPartition]
@@ -136,7 +136,7 @@ class _Seen(msgspec.Struct, frozen=True):
 def _log_ends(
     client: AdminClient, wanted: Mapping[TopicPartition, set[int]], alive: set[int]
 ) -> tuple[dict[TopicPartitionReplica, int], set[int]]:
-    """Log end offsets of replicas, and brokers that do not answer."""
+    """Return log end offsets of replicas, and the brokers that do not answer."""
     by_broker: dict[int, list[TopicPartition]] = {}
     for key, brokers in wanted.items():
         for broker in brokers & alive:
@@ -174,13 +174,13 @@ def _state(seen: _Seen, key: TopicPartition, broker: int) -> ReplicaState:
         return ReplicaState("Broker does not host this partition")
     if broker in partition.isr_nodes:
         return ReplicaState(IN_SYNC, 0)
-    # One that has everything and is not in the ISR yet is still behind: by nothing that could be counted.
+    # A replica with every record that is not in the ISR yet counts as behind by one.
     behind = max(seen.ends.get((*key, partition.leader_id), own) - own, 1)
     return ReplicaState(f"Behind: {behind} messages behind", behind)
 
 
 def _with_move(seen: _Seen, key: TopicPartition, broker: int, state: ReplicaState) -> ReplicaState:
-    """Adds what the active controller knows of the replica's copying."""
+    """Add the progress and blockers that the active controller reports for the replica."""
     entry = seen.moving.get(key)
     if entry is None or state.progress is Progress.DONE:
         return state

@@ -1,6 +1,4 @@
-"""What `reassign-partitions --list` says beyond Kafka's lines: progress, blockers, the queue and plans, as tables and as a
-document.
-"""
+"""Tables and the document of `reassign-partitions --list` beyond Kafka's lines: progress, blockers, the queue and plans."""
 
 from __future__ import annotations
 
@@ -18,7 +16,9 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class DirectoryMove(msgspec.Struct, frozen=True):
-    """A replica that moves between directories of its broker. -1: not known; `error`: why it stands still, or ""."""
+    """A replica that moves between log directories of its broker. -1 is an unknown number; `error` is why the move stopped, or
+    "".
+    """
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class DirectoryMove(msgspec.Struct, frozen=True):
 
 
 def bytes_text(size: float) -> str:
-    """1536 → 1.5 KiB; "?" if negative."""
+    """Return a size with a unit: 1536 is 1.5 KiB; "?" for a negative size."""
     if size < 0:
         return "?"
     unit = 0
@@ -49,7 +49,7 @@ def bytes_text(size: float) -> str:
 
 
 def time_text(milliseconds: int) -> str:
-    """How long: 4s, 3m20s, 2h05m; "?" if negative."""
+    """Return a duration as 4s, 3m20s or 2h05m; "?" for a negative duration."""
     if milliseconds < 0:
         return "?"
     seconds = (milliseconds + 999) // 1000
@@ -63,7 +63,7 @@ def time_text(milliseconds: int) -> str:
 
 
 def directory_lines(moves: Sequence[DirectoryMove]) -> list[str]:
-    """The moves between directories, for people."""
+    """Return the table of moves between log directories."""
     if not moves:
         return []
     rows = [
@@ -83,7 +83,7 @@ def directory_lines(moves: Sequence[DirectoryMove]) -> list[str]:
 
 
 def detail_lines(response: pb.ListPartitionReassignmentsResponse) -> list[str]:
-    """Everything the listing knows, for people."""
+    """Return the tables of a listing: moves, blockers, queue and plans."""
     lines: list[str] = []
     moving = [(f"{topic.name}-{entry.partition_index}", entry) for topic in response.topics for entry in topic.partitions]
     if moving:
@@ -94,7 +94,7 @@ def detail_lines(response: pb.ListPartitionReassignmentsResponse) -> list[str]:
             rows = [(name, str(blocker.broker_id), blocker.state, blocker.text) for name, blocker in blockers]
             lines += ["", *aligned([("WAITS FOR", "BROKER", "STATE", "WHY"), *rows])]
         if not response.has_progress:
-            lines += ["", "Progress is known to the active controller only."]
+            lines += ["", "Only the active controller knows the progress."]
     if response.queued:
         header_of_queue = ("QUEUE", "PARTITION", "MOVE", "FROM", "TO", "SIZE", "PRIORITY", "WAITS FOR")
         lines += ["", *aligned([header_of_queue, *map(_queued_row, response.queued)])]
@@ -142,7 +142,7 @@ def _queued_row(entry: pb.QueuedReassignment) -> tuple[str, ...]:
 
 
 def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[DirectoryMove]) -> dict[str, object]:
-    """Return the listing for programs."""
+    """Return the listing as a JSON document."""
     return {
         "reassignments": sorted(
             (_moving_document(topic.name, entry) for topic in response.topics for entry in topic.partitions),
@@ -168,7 +168,7 @@ _UNKNOWN_IF_NEGATIVE = ("bytes_done", "bytes_left", "bytes_per_second", "eta_ms"
 
 
 def _fields(entry: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return fields of a message or struct for programs: None for a field that is not set or not known."""
+    """Return fields of a message or struct by name, None for a field that is not set or not known."""
     return {name: _plain(entry, name) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Reassignment files: what Kafka's reassignment tool reads and writes, parsed and judged. Texts of refusals are Kafka's."""
+"""Reassignment files of Kafka's reassignment tool: parser, checks and formatter. Error texts are Kafka's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class PlanError(ValueError):
-    """A file that cannot be used; the text is for the person who wrote it."""
+    """A file that cannot be used. The text is for its author."""
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
         return tuple(sorted({broker for placement in self.partitions for broker in placement.replicas}))
 
     def moves(self) -> dict[TopicPartitionReplica, str]:
-        """The concrete log directories, in the order of the tool's lines: by broker, topic, partition."""
+        """Return the named log directories, in the order of the tool's lines: by broker, topic, partition."""
         moves = {
             (placement.topic, placement.partition, broker): path
             for placement in self.partitions
@@ -85,7 +85,7 @@ class _TopicsFile(msgspec.Struct):
 
 
 def read_file(path: str) -> bytes:
-    """PlanError if the file cannot be read."""
+    """Return the content of a file. PlanError."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -93,7 +93,7 @@ def read_file(path: str) -> bytes:
 
 
 def parse_plan(data: bytes, name: str = "The file") -> Plan:
-    """A reassignment file's plan, judged as far as it can be without a cluster. PlanError."""
+    """Parse a reassignment file and check it as far as possible without a cluster. PlanError."""
     _check_version(data, name)
     file = _decode(data, _PlanFile, name)
     partitions = (file.proposed or file).partitions
@@ -121,7 +121,7 @@ def parse_plan(data: bytes, name: str = "The file") -> Plan:
 
 
 def parse_topics(data: bytes, name: str = "The file") -> tuple[str, ...]:
-    """The names in a --topics-to-move-json-file. PlanError."""
+    """Return the names in a --topics-to-move-json-file. PlanError."""
     _check_version(data, name)
     names = tuple(entry.topic for entry in _decode(data, _TopicsFile, name).topics)
     twice = duplicates(names)
@@ -133,7 +133,7 @@ def parse_topics(data: bytes, name: str = "The file") -> tuple[str, ...]:
 
 
 def parse_brokers(text: str) -> tuple[int, ...]:
-    """The ids of a --broker-list. PlanError."""
+    """Return the ids of a --broker-list. PlanError."""
     try:
         ids = tuple(int(item) for item in text.split(","))
     except ValueError:
@@ -145,13 +145,13 @@ def parse_brokers(text: str) -> tuple[int, ...]:
 
 
 def format_plan(placements: Iterable[Placement]) -> str:
-    """The file's text for these placements: compact, sorted, log_dirs always there."""
+    """Return the text of a file with these placements: compact, sorted, always with log_dirs."""
     ordered = sorted((_with_dirs(placement) for placement in placements), key=lambda placement: placement.key)
     return msgspec.json.encode({"version": 1, "partitions": ordered}).decode()
 
 
 def duplicates(items: Sequence[T]) -> list[T]:
-    """What stands in `items` more than once, in order of first appearance."""
+    """Return the items that occur more than once, in order of first appearance."""
     return [item for item, count in Counter(items).items() if count > 1]
 
 

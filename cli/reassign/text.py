@@ -1,4 +1,4 @@
-"""What `reassign-partitions` says: pure functions from states to lines, as Kafka's tool prints them."""
+"""Texts of `reassign-partitions` as in Kafka's tool: pure functions from states to lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FOLLOWER_LIST_KEY = "follower.replication.throttled.replicas"
 
 
 class Progress(enum.Enum):
-    """How far a plan is, over all its partitions and moves."""
+    """Progress of a plan over all its partitions and moves."""
 
     DONE = "done"
     RUNNING = "running"
@@ -38,7 +38,7 @@ class Progress(enum.Enum):
 
 
 class Ongoing(msgspec.Struct, frozen=True):
-    """A reassignment that runs."""
+    """A running reassignment."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -62,8 +62,8 @@ class PartitionState(msgspec.Struct, frozen=True):
 
 
 class LogDirMoveState(msgspec.Struct, frozen=True):
-    """A planned move between log directories. None: there is no such replica; `answered`: the broker described its
-    directories; `to_come`: a reassignment that runs or waits will bring the replica."""
+    """A planned move between log directories. `current` and `future` are None without such a replica. `answered`: the broker
+    described its directories. `to_come`: a running or queued reassignment will add the replica."""
 
     target: str
     current: str | None = None
@@ -98,7 +98,7 @@ def rollback_lines(current_json: str) -> list[str]:
 
 
 def throttle_lines(rate: int, log_dir_rate: int) -> list[str]:
-    """Lines about throttles that are being set; negative: not set."""
+    """Return the lines about throttles that are set; a negative rate is not set."""
     lines = [THROTTLE_WARNING] if rate >= 0 or log_dir_rate >= 0 else []
     if rate >= 0:
         lines.append(f"The inter-broker throttle limit was set to {rate} B/s")
@@ -130,7 +130,7 @@ def own_throttle_line(rate: int) -> str:
 
 
 def preview_lines(after: Mapping[TopicPartition, Ongoing]) -> list[str]:
-    """What partitions would be, one a line."""
+    """Return one line for each partition with its replicas after the change."""
     return [f"{name(key)}: would be replicas: {state_text(after[key])}" for key in sorted(after)]
 
 
@@ -156,7 +156,7 @@ def error_lines(verb: str, errors: Mapping[TopicPartition, str]) -> list[str]:
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Where a partition's bytes come from and go to."""
+    """Sources and destinations of a partition's bytes."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
@@ -165,7 +165,7 @@ class Move(msgspec.Struct, frozen=True):
 def partition_moves(
     plan: Plan, current: Mapping[TopicPartition, Sequence[int]], ongoing: Mapping[TopicPartition, Ongoing]
 ) -> dict[TopicPartition, Move]:
-    """The moves that throttles have to cover: those that run and those of the plan."""
+    """Return the moves that throttles have to cover: running moves and moves of the plan."""
     moves = {
         partition: Move(tuple(broker for broker in running.replicas if broker not in running.adding), running.adding)
         for partition, running in ongoing.items()
@@ -177,7 +177,7 @@ def partition_moves(
 
 
 def throttled_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, dict[str, str]]:
-    """topic → config key → `partition:broker,…`, sorted as text, as Kafka's tool writes them."""
+    """Return topic → config key → `partition:broker,…`, sorted as text, as Kafka's tool writes them."""
     leaders: dict[str, set[str]] = {}
     followers: dict[str, set[str]] = {}
     for (topic, partition), move in moves.items():
@@ -252,8 +252,8 @@ def verify_lines(
 
 
 class ReplicaState(msgspec.Struct, frozen=True):
-    """A planned replica as `--progress` finds it (KIP-179). `behind`: messages it lacks, -1 if it is not there or does not say;
-    `waits`: it is not there and will be. Rate and time to go are -1, and `why` empty, if nothing is known."""
+    """A planned replica as `--progress` finds it (KIP-179). `behind` is the number of missing messages, -1 without a replica or
+    an answer. `waits`: the replica does not exist yet. Unknown rates and ETAs are -1, an unknown `why` is empty."""
 
     status: str
     behind: int = -1
@@ -270,7 +270,7 @@ class ReplicaState(msgspec.Struct, frozen=True):
 
 
 def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState]) -> list[str]:
-    """KIP-179's table; while something is copied or waits, with rates, time to go, and what is in the way."""
+    """Return KIP-179's table, with rates, ETAs and blockers while a replica copies or waits."""
     detailed = any(state.why or state.bytes_per_second >= 0 for state in states.values())
     rows = [("Topic", "Partition", "Broker", "Status", *(("Rate", "ETA", "Waits for") if detailed else ()))]
     for (topic, partition, broker), state in states.items():
@@ -287,7 +287,7 @@ def _copying(state: ReplicaState) -> tuple[str, str, str]:
 
 
 def overall(states: Iterable[PartitionState | LogDirMoveState | ReplicaState]) -> Progress:
-    """WRONG if any is, else RUNNING if any is, else DONE; what runs elsewhere than planned counts as running."""
+    """Return WRONG if any state is, otherwise RUNNING if any is, otherwise DONE."""
     found = {state.progress for state in states}
     return next((progress for progress in (Progress.WRONG, Progress.RUNNING) if progress in found), Progress.DONE)
 
@@ -315,7 +315,7 @@ def list_lines(ongoing: Mapping[TopicPartition, Ongoing]) -> list[str]:
 
 
 def state_text(state: Ongoing) -> str:
-    """The sets of a partition, as --list writes them."""
+    """Return the replica sets of a partition in the format of --list."""
     line = f"{ids(state.replicas)}."
     if state.adding:
         line += f" adding: {ids(state.adding)}."

@@ -40,7 +40,7 @@ Set authorizer.class.name on every node first. A cluster to try it on:
   kraftlab up --data DIR --property authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer \\
       --property super.users=User:ANONYMOUS"""
 _OPERATIONS = {"".join(map(str.capitalize, each.name.split("_"))): each for each in Operation if each is not Operation.ANY}
-"""Operations by their names in Kafka's tool: DescribeConfigs."""
+"""Operations by their names in Kafka's tool, for example DescribeConfigs."""
 _PATTERN_TYPES = ("any", "match", "literal", "prefixed")
 
 
@@ -87,38 +87,38 @@ Examples:
   kraftlab acls --bootstrap-server 127.0.0.1:9092 --remove --topic orders --force""",
 )
 @endpoint_options
-@click.option("--list", "list_", is_flag=True, help="List rules, of the resources given or of all.")
+@click.option("--list", "list_", is_flag=True, help="List the rules of the given resources, or all.")
 @click.option("--add", is_flag=True, help="Add rules.")
-@click.option("--remove", is_flag=True, help="Remove rules; without principals, all of the resources given.")
+@click.option("--remove", is_flag=True, help="Remove rules; without principals, all rules of the given resources.")
 @click.option("--topic", **_names, help="A topic, or * for all; may be given again.")  # type: ignore[arg-type]
 @click.option("--group", **_names, help="A consumer group, or *.")  # type: ignore[arg-type]
 @click.option("--transactional-id", **_names, help="A transactional id, or *.")  # type: ignore[arg-type]
 @click.option("--delegation-token", **_names, help="A delegation token, or *.")  # type: ignore[arg-type]
-@click.option("--user-principal", **_principals, help="A user as a resource, whose tokens are meant.")  # type: ignore[arg-type]
+@click.option("--user-principal", **_principals, help="A user whose delegation tokens are the resource.")  # type: ignore[arg-type]
 @click.option("--cluster", is_flag=True, help="The cluster itself.")
 @click.option(
     "--resource-pattern-type",
     type=click.Choice(_PATTERN_TYPES, case_sensitive=False),
     default="literal",
-    help="How names are meant: literal (default) or prefixed; to list and remove also any, or match: whatever concerns the name.",
+    help="Kind of the names: literal (default) or prefixed; to list and remove also any, or match: every rule about the name.",
 )
-@click.option("--allow-principal", **_principals, help="Whom to allow, for example User:alice, or User:* for everybody.")  # type: ignore[arg-type]
-@click.option("--deny-principal", **_principals, help="Whom to deny; this wins over any that allow.")  # type: ignore[arg-type]
-@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where it is allowed (default: everywhere).")
-@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where it is denied (default: everywhere).")
+@click.option("--allow-principal", **_principals, help="Principal to allow, for example User:alice, or User:* for all.")  # type: ignore[arg-type]
+@click.option("--deny-principal", **_principals, help="Principal to deny; a denial overrides rules that allow.")  # type: ignore[arg-type]
+@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="Host that is allowed (default: all).")
+@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="Host that is denied (default: all).")
 @click.option(
     "--operation",
     type=click.Choice(list(_OPERATIONS), case_sensitive=False),
     multiple=True,
     metavar="NAME",
     callback=_operations,
-    help=f"What is allowed or denied (default: All); may be given again. One of {', '.join(_OPERATIONS)}.",
+    help=f"Operation to allow or deny (default: All); may be given again. One of {', '.join(_OPERATIONS)}.",
 )
 @click.option("--principal", **_principals, help="With --list: only rules of this principal.")  # type: ignore[arg-type]
-@click.option("--producer", is_flag=True, help="Whatever a producer needs on the topics and transactional ids.")
-@click.option("--consumer", is_flag=True, help="Whatever a consumer needs on the topics and groups.")
-@click.option("--idempotent", is_flag=True, help="With --producer: to write idempotently.")
-@click.option("--force", is_flag=True, help="Do not ask before removing.")
+@click.option("--producer", is_flag=True, help="The operations of a producer on the topics and transactional ids.")
+@click.option("--consumer", is_flag=True, help="The operations of a consumer on the topics and groups.")
+@click.option("--idempotent", is_flag=True, help="With --producer: allow idempotent writes.")
+@click.option("--force", is_flag=True, help="Remove without asking.")
 @json_option
 def acls(as_json: bool, **values: object) -> int:
     """Add, remove or list access rules. They count only where nodes have an authorizer (authorizer.class.name).
@@ -180,13 +180,13 @@ def _add(client: AdminClient, out: Output, options: Options) -> None:
     if not all(wanted.values()):
         raise AclUsageError("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
     added, existing = [], []
-    for pattern, said in wanted.items():
+    for pattern, entries in wanted.items():
         known = _find(client, pattern).get(pattern, ())
-        for entry in said:
+        for entry in entries:
             if entry in known:
                 out.lines([f"Acl (pattern={pattern}, entry={entry}) already exists."])
                 existing.append(document(pattern, entry))
-        new = [entry for entry in said if entry not in known]
+        new = [entry for entry in entries if entry not in known]
         if new:
             out.lines(adding(pattern, new))
             creations = [
@@ -211,10 +211,10 @@ def _remove(client: AdminClient, out: Output, options: Options) -> None:
     from kraftlab.client import raise_first_error
 
     if out.as_json and not options.force:
-        raise AclUsageError("With --json nothing is asked; add --force to remove rules")
+        raise AclUsageError("With --json there is no prompt; add --force to remove rules")
     removed = []
-    for pattern, said in rules(options).items():
-        if not options.force and not _is_sure(question(pattern, said)):
+    for pattern, entries in rules(options).items():
+        if not options.force and not _is_sure(question(pattern, entries)):
             continue
         whole = _every_rule(pattern)
         filters = [
@@ -227,7 +227,7 @@ def _remove(client: AdminClient, out: Output, options: Options) -> None:
                     "permission_type": entry.permission_type,
                 }
             )
-            for entry in said
+            for entry in entries
         ]
         filters = filters or [pb.DeleteAclsFilter(**whole)]
         results = client.delete_acls(filters).filter_results

@@ -1,4 +1,4 @@
-"""What `kraftlab acls` reads from its options and prints: rules and filters, in the words of kafka-acls."""
+"""Rules and filters of `kraftlab acls`: read from its options, and printed in the words of kafka-acls."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(number: int) -> str:
-    """What Kafka calls it; a number that this version does not know is its own name."""
+    """Return Kafka's name of a number; an unknown number is its own name."""
     return getattr(number, "name", str(number))
 
 
 class AclUsageError(ValueError):
-    """Options that do not go together; the text is for the person who gave them."""
+    """Options that exclude each other. The text is for the user."""
 
 
 class Pattern(NamedTuple):
-    """Resources, as a rule names them or as a filter asks for them (name None: any)."""
+    """Resources of a rule or a filter. A filter without a name matches any."""
 
     resource_type: ResourceType
     name: str | None
@@ -69,7 +69,7 @@ class Pattern(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a rule says about its resources."""
+    """The part of a rule besides its resources."""
 
     principal: str
     host: str
@@ -88,7 +88,7 @@ Numbers = TypeVar("Numbers", bound=IntEnum)
 
 
 def number_name(numbers: type[Numbers], number: int) -> Numbers:
-    """Return the number's name; a number that this version does not know stays one."""
+    """Return the enum member of a number; an unknown number stays a number."""
     try:
         return numbers(number)
     except ValueError:
@@ -96,7 +96,7 @@ def number_name(numbers: type[Numbers], number: int) -> Numbers:
 
 
 def patterns(options: Options) -> list[Pattern]:
-    """The resources that the options name, in the order of the help text."""
+    """Return the resources that the options name, in the order of the help text."""
     pattern_type = PatternType[options.resource_pattern_type.upper()]
     found = [
         Pattern(kind, name.strip(), pattern_type)
@@ -109,7 +109,7 @@ def patterns(options: Options) -> list[Pattern]:
 
 
 def entries(options: Options, operations: Iterable[Operation]) -> list[Entry]:
-    """One for each principal, host and operation, none twice; none if no principal is named."""
+    """Return one entry for each principal, host and operation, without duplicates; none without a principal."""
     found = []
     for permission_type, principals, hosts in (
         (PermissionType.ALLOW, options.allow_principal, options.allow_host),
@@ -130,7 +130,7 @@ def entries(options: Options, operations: Iterable[Operation]) -> list[Entry]:
 
 
 def rules(options: Options) -> Rules:
-    """What is to be added or removed; without principals the lists are empty. AclUsageError."""
+    """Return the rules to add or remove; the lists are empty without principals. AclUsageError."""
     named = patterns(options)
     if not named:
         names = " or ".join(f"--{option.replace('_', '-')} NAME" for option in RESOURCE_OPTIONS)
@@ -155,9 +155,9 @@ _CONSUMER = {ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE), ResourceT
 
 
 def _convenient(options: Options, named: Sequence[Pattern]) -> Rules:
-    """What producers and consumers need."""
+    """Return the rules that producers and consumers need."""
     if options.operation:
-        raise AclUsageError("--producer and --consumer stand for operations; leave --operation out")
+        raise AclUsageError("--producer and --consumer imply operations; leave --operation out")
     kinds = {pattern.resource_type for pattern in named}
     if ResourceType.TOPIC not in kinds:
         raise AclUsageError("With --producer and --consumer, you must specify a --topic")
@@ -176,7 +176,7 @@ def _convenient(options: Options, named: Sequence[Pattern]) -> Rules:
 
 
 def described(resources: Iterable[pb.DescribeAclsResource]) -> Rules:
-    """The rules of a DescribeAcls answer."""
+    """Return the rules of a DescribeAcls answer."""
     found: Rules = {}
     for resource in resources:
         pattern = Pattern(
@@ -194,38 +194,38 @@ def described(resources: Iterable[pb.DescribeAclsResource]) -> Rules:
 
 
 def listing(found: Rules, principals: Sequence[str]) -> list[str]:
-    """All rules by resource, or those of each principal."""
+    """Return the lines of all rules by resource, or of the rules of each principal."""
     if not principals:
         return _current(found)
     lines = []
     for principal in principals:
         lines.append(f"ACLs for principal `{principal}`")
-        lines += _current({pattern: [entry for entry in said if entry.principal == principal] for pattern, said in found.items()})
+        lines += _current({pattern: [entry for entry in acls if entry.principal == principal] for pattern, acls in found.items()})
     return lines
 
 
 def _current(found: Rules) -> list[str]:
     lines = []
-    for pattern, said in found.items():
-        if said:
-            lines += [f"Current ACLs for resource `{pattern}`:", *(f"\t{entry}" for entry in said), ""]
+    for pattern, acls in found.items():
+        if acls:
+            lines += [f"Current ACLs for resource `{pattern}`:", *(f"\t{entry}" for entry in acls), ""]
     return lines
 
 
-def adding(pattern: Pattern, said: Sequence[Entry]) -> list[str]:
-    return [f"Adding ACLs for resource `{pattern}`: ", " " + "\n".join(f"\t{entry}" for entry in said), ""]
+def adding(pattern: Pattern, acls: Sequence[Entry]) -> list[str]:
+    return [f"Adding ACLs for resource `{pattern}`: ", " " + "\n".join(f"\t{entry}" for entry in acls), ""]
 
 
-def question(pattern: Pattern, said: Sequence[Entry]) -> str:
-    """What is asked before something is removed."""
-    if not said:
+def question(pattern: Pattern, acls: Sequence[Entry]) -> str:
+    """Return the question before rules are removed."""
+    if not acls:
         return f"Are you sure you want to delete all ACLs for resource filter `{pattern}`? (y/n)"
-    listed = "\n".join(f"\t{entry}" for entry in said)
+    listed = "\n".join(f"\t{entry}" for entry in acls)
     return f"Are you sure you want to remove ACLs: \n {listed}\n from resource filter `{pattern}`? (y/n)"
 
 
 def document(pattern: Pattern, entry: Entry) -> dict[str, str]:
-    """A rule for programs, under Kafka's names."""
+    """Return a rule as a JSON document, under Kafka's names."""
     return {
         "resource_type": name_of(pattern.resource_type),
         "resource_name": pattern.name or "",

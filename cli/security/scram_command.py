@@ -1,6 +1,6 @@
-"""SCRAM credentials of users, as `kraftlab configs` shows and changes them: `SCRAM-SHA-256=[iterations=8192,password=…]`.
+"""SCRAM credentials of users in `kraftlab configs`: `SCRAM-SHA-256=[iterations=8192,password=…]`.
 
-The password is salted here and stays here: what is sent is what RFC 5802 calls SaltedPassword.
+The password never leaves this process: the request holds RFC 5802's SaltedPassword.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES = {int(mechanism): name for name, mechanism in MECHANISMS.items()}
 
 
 class Credential(NamedTuple):
-    """A user's credential as it may be shown."""
+    """The public part of a user's credential."""
 
     user: str
     mechanism: str
@@ -37,18 +37,18 @@ class Credential(NamedTuple):
 
 
 def concerns(changes: Changes) -> bool:
-    """Whether credentials are to be changed."""
+    """Return whether the changes are about credentials."""
     return not MECHANISMS.keys().isdisjoint((*changes.added, *changes.deleted))
 
 
 def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes: Changes) -> None:
-    """Sets and removes credentials of one user. ApiError, BadInput."""
+    """Set and remove credentials of one user. ApiError, BadInput."""
     user = entities[0]
     if len(entities) > 1 or user.kind.plural != "users" or user.name is None:
         raise BadInput("SCRAM credentials belong to one user; give --user NAME")
     others = [key for key in (*changes.added, *changes.deleted) if key not in MECHANISMS]
     if others:
-        raise BadInput(f"SCRAM credentials are changed by themselves; change {', '.join(others)} with another command")
+        raise BadInput(f"SCRAM credentials are changed alone; change {', '.join(others)} with another command")
     upsertions = [_upsertion(user.name, key, value) for key, value in changes.added.items()]
     deletions = [pb.ScramCredentialDeletion(name=user.name, mechanism=MECHANISMS[key]) for key in changes.deleted]
     raise_first_error(client.alter_user_scram_credentials(upsertions, deletions).results)
@@ -57,7 +57,7 @@ def alter(client: AdminClient, out: Output, entities: Sequence[Entity], changes:
 
 
 def _upsertion(user: str, key: str, text: str) -> pb.ScramCredentialUpsertion:
-    """Of `iterations=8192,password=secret`."""
+    """Return the request for `iterations=8192,password=secret`. BadInput."""
     given: dict[str, str] = {}
     head, found, password = text.partition("password=")
     if found:
@@ -72,12 +72,14 @@ def _upsertion(user: str, key: str, text: str) -> pb.ScramCredentialUpsertion:
         or not iterations.isdecimal()
         or len(iterations) > 9
     ):
-        raise BadInput(f"{key} needs [iterations=NUMBER,password=PASSWORD]; without iterations it has {DEFAULT_ITERATIONS}")
+        raise BadInput(
+            f"{key} needs [iterations=NUMBER,password=PASSWORD]; the default number of iterations is {DEFAULT_ITERATIONS}"
+        )
     return scram_credential(user, MECHANISMS[key], given["password"], int(iterations))
 
 
 def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
-    """The credentials of the user that the command is about, or of all users; none if it is about something else."""
+    """Return the credentials of the user that the command names, or of all users; none for other entities."""
     user = entities[0]
     if len(entities) > 1 or user.kind.plural != "users" or (user.name is None and not user.is_any):
         return []
@@ -92,7 +94,7 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
 
 
 def lines(credentials: Sequence[Credential]) -> list[str]:
-    """One line per user, and a note that nobody can log in by them."""
+    """Return one line for each user, and a note that no listener checks the credentials."""
     said: dict[str, list[str]] = {}
     for credential in credentials:
         said.setdefault(credential.user, []).append(f"{credential.mechanism}=iterations={credential.iterations}")

@@ -57,7 +57,7 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def filters(self) -> list[str]:
-        """Names of the filters of partitions that were given."""
+        """Names of the given partition filters."""
         return [name for name in PARTITION_FILTERS if getattr(self, f"{name}_partitions".replace("-", "_"))]
 
 
@@ -110,33 +110,39 @@ Examples:
 @click.option("--list", "list_", is_flag=True, help="List topics, one name a line.")
 @click.option("--describe", is_flag=True, help="Show topics with their partitions.")
 @click.option("--delete", is_flag=True, help="Delete topics.")
-@click.option("--alter", is_flag=True, help="Give topics more partitions, or another replication factor.")
+@click.option("--alter", is_flag=True, help="Add partitions to topics, or change their replication factor.")
 @click.option(
     "--topic",
     metavar="NAME",
     shell_complete=complete_topics,
-    help="A topic; except with --create, a regular expression or several with commas.",
+    help="A topic; except with --create, a regular expression or a list with commas.",
 )
 @click.option("--partitions", type=int, metavar="N", help="Number of partitions (default: the cluster's).")
 @click.option("--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: the cluster's).")
 @click.option(
     "--replica-assignment",
     metavar="0:1,1:2,…",
-    help="Replicas of each partition, preferred leader first; with --alter also of those there are, which keep theirs.",
+    help="Replicas of each partition, preferred leader first; with --alter existing partitions are listed too and keep theirs.",
 )
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; may be given again.")
 @click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")
-@click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan, and do nothing.")
-@click.option("--queue", is_flag=True, help="…let its moves wait for free slots.")
-@click.option("--throttle", type=int, metavar="B/s", help="…limit its copying; ends with the moves.")
-@click.option("--plan-id", metavar="PLAN", help="…remember what was before, for reassign-partitions --rollback.")
+@click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan without starting it.")
+@click.option("--queue", is_flag=True, help="With --alter --replication-factor: let moves wait for free slots.")
+@click.option(
+    "--throttle", type=int, metavar="B/s", help="With --alter --replication-factor: limit the copying; ends with the moves."
+)
+@click.option(
+    "--plan-id",
+    metavar="PLAN",
+    help="With --alter --replication-factor: remember the replicas, for reassign-partitions --rollback.",
+)
 @click.option("--if-exists", is_flag=True, help="With --describe, --delete: no error if there is no such topic.")
-@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions that lack in-sync replicas.")
-@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader that is up.")
+@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions with fewer in-sync replicas than replicas.")
+@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a live leader.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
 @click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions exactly at min.insync.replicas.")
 @click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
-@click.option("--exclude-internal", is_flag=True, help="Leave internal topics out.")
+@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @caller_options
 @linearizable_option
 @json_option
@@ -184,7 +190,7 @@ def _create(client: AdminClient, out: Output, options: Options) -> None:
 
 
 def _all_names(client: AdminClient, options: Options) -> list[str]:
-    """The topics that --topic and --exclude-internal mean, sorted. CommandFailed if --topic means none."""
+    """Return the names that --topic and --exclude-internal select, sorted. CommandFailed if --topic selects none."""
     from .text import matching
 
     described = client.describe_topics().topics
@@ -213,7 +219,7 @@ def _delete(client: AdminClient, out: Output, options: Options) -> None:
 
 
 def _alter(client: AdminClient, out: Output, options: Options) -> None:
-    """Partition counts as Kafka's tool, silently; replication factors with the plan (KIP-179)."""
+    """Alter partition counts without output, as Kafka's tool does, or replication factors with their plan (KIP-179)."""
     from kraftlab.client import MoveOptions, raise_first_error
 
     from .text import factor_lines
@@ -249,7 +255,9 @@ def _alter(client: AdminClient, out: Output, options: Options) -> None:
 
 
 def _grow_as_assigned(client: AdminClient, names: list[str], count: int, assigned: str) -> None:
-    """As Kafka's tool: the assignment begins with partition 0, and what is there already keeps its replicas."""
+    """Add partitions as assigned. As in Kafka's tool, the assignment begins with partition 0, and existing partitions keep their
+    replicas.
+    """
     from kraftlab.client import NewPartitions, raise_first_error
 
     from .text import parse_assignment
@@ -272,7 +280,7 @@ def _describe(client: AdminClient, out: Output, options: Options) -> None:
 
 
 def topic_views(client: AdminClient, names: list[str]) -> list[TopicView]:
-    """Topics as of one metadata offset, with every config that is not a default."""
+    """Return topics as of one metadata offset, with every config that is not a default."""
     from kraftlab.admin.v1 import admin_pb2 as pb
 
     from .text import PartitionView, TopicView

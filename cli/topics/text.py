@@ -1,4 +1,4 @@
-"""What `topics` says, and how it reads its arguments: pure functions, texts as Kafka's tool has them."""
+"""Texts of `topics` as in Kafka's tool, and the parsers of its arguments: pure functions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..reassign.plan import duplicates
 
 
 class TopicUsageError(ValueError):
-    """Arguments that make no topic; the text is for the person who wrote them."""
+    """Arguments that `topics` cannot use. The text is for the user."""
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """One partition as described."""
+    """One partition of a describe response."""
 
     partition: int
     leader: int
@@ -28,12 +28,12 @@ class PartitionView(msgspec.Struct, frozen=True):
 
     @property
     def replication_factor(self) -> int:
-        """Without the replicas that are being added."""
+        """Number of replicas without those that are being added."""
         return len(self.replicas) - len(set(self.adding) & set(self.replicas))
 
 
 class TopicView(msgspec.Struct, frozen=True):
-    """One topic as described. `configs`: every config that is not a default."""
+    """One topic of a describe response. `configs` has every config that is not a default."""
 
     name: str
     topic_id: str
@@ -72,7 +72,7 @@ def _ids(values: Sequence[int]) -> str:
 
 
 def passes(topic: TopicView, view: PartitionView, name: str, alive: frozenset[int]) -> bool:
-    """Whether a partition is one that the filter asks for. Adding replicas do not count as missing."""
+    """Return whether a partition passes a filter. Adding replicas do not count as missing."""
     match name:
         case "under-replicated":
             return len(view.isr) < view.replication_factor
@@ -88,7 +88,9 @@ def passes(topic: TopicView, view: PartitionView, name: str, alive: frozenset[in
 def describe_lines(
     topics: Sequence[TopicView], filters: Sequence[str] = (), *, overrides_only: bool = False, alive: frozenset[int] = frozenset()
 ) -> list[str]:
-    """With partition filters only partitions that pass all of them; with `overrides_only` only headers of such topics."""
+    """Return the lines of topics: with filters only partitions that pass all, with `overrides_only` only headers of topics with
+    configs.
+    """
     lines: list[str] = []
     for topic in topics:
         if overrides_only:
@@ -105,7 +107,7 @@ def describe_lines(
 
 
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
-    """The names that `--topic` means: a regular expression, or several with commas between them. TopicUsageError."""
+    """Return the names that `--topic` selects: a regular expression, or several with commas between them. TopicUsageError."""
     try:
         expression = re.compile("|".join(part.strip() for part in pattern.split(",")))
     except re.error as error:
@@ -114,7 +116,7 @@ def matching(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:
-    """`0:1:2,1:2:0` → partition → replicas, preferred leader first. TopicUsageError."""
+    """Parse `0:1:2,1:2:0`, the replicas of each partition, preferred leader first. TopicUsageError."""
     assignment: dict[int, tuple[int, ...]] = {}
     for partition, item in enumerate(text.split(",")):
         try:
@@ -133,7 +135,7 @@ def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:
 
 
 def parse_configs(items: Sequence[str]) -> Mapping[str, str]:
-    """`key=value` items. TopicUsageError."""
+    """Parse `key=value` items. TopicUsageError."""
     configs: dict[str, str] = {}
     for item in items:
         key, equals, value = item.partition("=")
@@ -146,9 +148,9 @@ def parse_configs(items: Sequence[str]) -> Mapping[str, str]:
 
 
 def factor_lines(plan: Mapping[tuple[str, int], tuple[Sequence[int], Sequence[int], bool]], is_preview: bool) -> list[str]:
-    """What a change of the replication factor does: partition → (replicas, replicas to be, whether it waits in the queue)."""
+    """Return the lines of a change of the replication factor. `plan`: partition → (replicas, target replicas, is queued)."""
     if not plan:
-        return ["Every partition has that many replicas already."]
+        return ["Every partition has this replication factor already."]
     lines = []
     for (topic, partition), (before, after, queued) in sorted(plan.items()):
         waits = " (waits for a free slot)" if queued else ""

@@ -95,7 +95,7 @@ def test_a_damaged_file_is_not_imported(tmp_path: Path) -> None:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "the cluster has no clicks-3; create it with kraftlab topics --create --topic clicks",
         ),
-        (ErrorCode.INVALID_RECORD, "refused. A partition must be empty, .* begin anew: kraftlab topics --delete --topic clicks"),
+        (ErrorCode.INVALID_RECORD, "refused. A partition must be empty, .* start over: kraftlab topics --delete --topic clicks"),
     ],
 )
 def test_who_cannot_import_is_told_the_next_step(code: ErrorCode, says: str) -> None:
@@ -181,7 +181,7 @@ def test_an_output_that_is_full_is_told_in_a_line(words: tuple[str, ...]) -> Non
 )
 def test_a_number_that_no_request_can_hold_is_told_in_a_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "--bootstrap-server", "127.0.0.1:9"]) == 1
-    assert capsys.readouterr().err == "Error: no request has room for 99999999999; give a number that is nearer to 0\n"
+    assert capsys.readouterr().err == "Error: 99999999999 is out of range for this field; give a number that is nearer to 0\n"
 
 
 @pytest.mark.parametrize("words", [("topics", "--create", "--topic"), ("reassign-partitions", "--rollback")])

@@ -169,7 +169,7 @@ def test_a_replication_factor_is_previewed_and_changed(admin: AdminClient, run: 
     assert "Successfully started the change of the replication factor for 2 partitions" in run(*alter, "2").out
     wait_for(lambda: not moves(reassign), "the new replicas are in sync")
     assert [len(entry) for entry in replicas(admin, "factor")] == [2, 2]
-    assert run(*alter, "2").out == "Every partition has that many replicas already.\n"
+    assert run(*alter, "2").out == "Every partition has this replication factor already.\n"
     refused = run(*alter, "9")
     assert (refused.code, "only 3 brokers are active" in refused.out) == (1, True)
     assert run("topics", "--alter", "--topic", "factor", "--partitions", "3") == (0, "", "")

@@ -140,4 +140,4 @@ def test_factors_are_shown_as_a_plan_or_as_done() -> None:
         "t-1: 2 -> 2,3 (waits for a free slot)",
         "Successfully started the change of the replication factor for 2 partitions",
     ]
-    assert factor_lines({}, False) == ["Every partition has that many replicas already."]
+    assert factor_lines({}, False) == ["Every partition has this replication factor already."]

@@ -43,17 +43,17 @@ def execution(brokers: Any) -> Execution:
 def test_a_broker_that_refuses_a_whole_request_has_the_others_forget_theirs() -> None:
     brokers = Brokers()
     with pytest.raises(ReassignmentFailed, match="Error: Failed to alter dir for t-0-2: not allowed"):
-        execution(brokers).ask_for_births({("t", 0, 1): "/d1", ("t", 0, 2): "/d2"})
+        execution(brokers).announce_directories({("t", 0, 1): "/d1", ("t", 0, 2): "/d2"})
     assert brokers.paths() == ["/d1", "any"]
 
 
 def test_a_reassignment_that_is_refused_as_a_whole_has_brokers_forget_what_they_were_asked() -> None:
     brokers = Brokers()
-    births = {("t", 0, 1): "/d1"}
+    new_replicas = {("t", 0, 1): "/d1"}
     run = execution(brokers)
-    run.ask_for_births(births)
+    run.announce_directories(new_replicas)
     with pytest.raises(ApiError, match="such a plan already"):
-        run.start(births, {})
+        run.start(new_replicas, {})
     assert brokers.paths() == ["/d1", "any"]
 
 
@@ -78,7 +78,9 @@ def test_a_rollback_into_a_directory_that_is_gone_says_so_and_does_the_rest(
     validate_only: bool, asked: list[str], said: str
 ) -> None:
     brokers: Any = RolledBackBrokers()
-    with pytest.raises(ReassignmentFailed, match=f"t-1-1 stays in .* before is gone; all else {said} rolled back"):
+    with pytest.raises(
+        ReassignmentFailed, match=f"t-1-1 stays in .*: its previous log directory is gone; everything else {said} rolled back"
+    ):
         roll_back(brokers, "friday", MoveOptions(validate_only=validate_only), 0)
     assert brokers.paths() == asked
 
@@ -102,7 +104,7 @@ class HalfReachable(RolledBackBrokers):
 def test_a_rollback_of_which_one_broker_does_not_answer_says_so_and_does_the_rest() -> None:
     brokers: Any = HalfReachable()
     with pytest.raises(
-        ReassignmentFailed, match=r"t-0-3 stays in .*broker 3 does not say .* no answer; all else is being rolled"
+        ReassignmentFailed, match=r"t-0-3 stays in .*broker 3 does not describe .* no answer; everything else is being rolled"
     ):
         roll_back(brokers, "friday", MoveOptions(), 0)
     assert brokers.paths() == ["/d1"]
