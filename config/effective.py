@@ -32,7 +32,7 @@ class Source(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place with a value. The value of a sensitive key is None."""
+    """One place with a value. A sensitive key has the value None."""
 
     name: str
     value: str | None

@@ -106,7 +106,7 @@ class AclsImage(msgspec.Struct, frozen=True):
     """By resource type: number of prefix ACLs by the length of their prefixes."""
 
     def after(self, changed: Mapping[Uuid, Acl | None]) -> AclsImage:
-        """The image with ACLs set, or removed where the value is None."""
+        """The image with ACLs set, or removed where they have None."""
         removed = [self.by_id[acl_id] for acl_id in changed if acl_id in self.by_id]
         added = {acl: acl_id for acl_id, acl in changed.items() if acl is not None}
         if not removed and not added:

@@ -104,7 +104,7 @@ class ApiError(Exception):
     """Refuses a request, or one entry of it, with a code and a text for the caller.
 
     Without `message` the text is the code's default. With `message` "" there is no text, where Kafka's clients expect null,
-    and `self.message` is None.
+    and `self.message` stays None.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:

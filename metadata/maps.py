@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 def written(base: immutables.Map[K, V], overlay: Mapping[K, V | None]) -> immutables.Map[K, V]:
-    """Write an overlay into `base`: set its values, and remove the keys whose value is None."""
+    """Write an overlay into `base`: set its values, and remove the keys with None."""
     if not overlay:
         return base
     mutation = base.mutate()

@@ -98,7 +98,7 @@ class Topic(Record, frozen=True, array_like=True, tag=2):
 class Partition(Record, frozen=True, array_like=True, tag=3):
     """A partition from scratch. `directories` is parallel to `replicas`.
 
-    `original_replicas` and `target_replicas` are None unless a reassignment runs.
+    Without a reassignment `original_replicas` and `target_replicas` stay None.
     """
 
     TYPE: ClassVar[int] = 3

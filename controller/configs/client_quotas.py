@@ -85,7 +85,8 @@ def _add_parts(target: _Parts, parts: QuotaEntity) -> None:
 
 
 def _duplicate(entity: QuotaEntity) -> ApiError:
-    shown = ", ".join(f"{kind}={'<default>' if name is None else name}" for kind, name in entity)
+    names = [(kind, "<default>" if name is None else name) for kind, name in entity]
+    shown = ", ".join(f"{kind}={name}" for kind, name in names)
     return ApiError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity ClientQuotaEntity(entries={{{shown}}})")
 
 

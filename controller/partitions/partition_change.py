@@ -64,7 +64,7 @@ def build_change(
     uncleanly_stopped: Collection[int] = (),
     shrink_raises_epoch: bool = False,
 ) -> PartitionChange | None:
-    """Build the record of the requested change; None if nothing has to change. An argument that is None leaves its part as it
+    """Build the record of the requested change; None if nothing has to change. An argument left at None keeps its part as it
     is.
 
     `accepts`: see `Accepts`. `min_isr`: min.insync.replicas from replicated configuration, None if eligible leader replicas

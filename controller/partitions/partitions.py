@@ -210,7 +210,7 @@ ALTER_PARTITION_CHECKS: tuple[tuple[str, Callable[[_IsrRequest], bool], ErrorCod
         ErrorCode.INVALID_UPDATE_VERSION,
     ),
     (
-        "ISR has duplicates or members that are no replicas",
+        "ISR has duplicates, or members without a replica",
         lambda a: len(set(a.isr)) < len(a.isr) or not set(a.isr) <= set(a.partition.replicas),
         ErrorCode.INVALID_REQUEST,
     ),

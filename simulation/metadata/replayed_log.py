@@ -113,7 +113,7 @@ class ReplayedLog:
         """Compare the index with the image, and the image with the last snapshot and the log after it; take the next snapshot."""
         image = self.state.image
         if self.state.index != index_of(image):
-            self._judge(batch, ("not so: the index is the one that the image has",))
+            self._judge(batch, ("violated: the index is the one that the image has",))
         if image.transaction is not None:
             return
         if self._tail is not None:
@@ -123,7 +123,7 @@ class ReplayedLog:
                 delta.replay_all(records, position)
                 snapshot = delta.apply(image.provenance)
             if not is_equal(snapshot, image):
-                self._judge(batch, ("not so: the image is what a snapshot and the log behind it say",))
+                self._judge(batch, ("violated: the image is what a snapshot and the log behind it say",))
         self._tail = (image_from(body for body, _ in ImageSnapshot(image).batches()), [])
 
     def _judge(self, batch: CommittedBatch, broken: tuple[str, ...]) -> None:

@@ -39,26 +39,26 @@ def test_sound_partitions_pass(partition: PartitionImage) -> None:
 @pytest.mark.parametrize(
     ("sound", "fields", "rule"),
     [
-        (SOUND, {"replicas": (1, 1)}, "there are replicas, none twice"),
+        (SOUND, {"replicas": (1, 1)}, "there are replicas, each once"),
         (SOUND, {"directories": (D1,)}, "each replica has a directory entry"),
         (SOUND, {"isr": (1, 3)}, "the ISR is a set of replicas"),
-        (SOUND, {"isr": (2,)}, "the leader is none or in the ISR"),
+        (SOUND, {"isr": (2,)}, "the leader is -1 or a member of the ISR"),
         (SOUND, {"leader_recovery_state": RECOVERING}, "while recovering, the ISR has one member"),
         (SOUND, {"elr": (2,)}, "the ELR is a set of replicas outside the ISR"),
         (SOUND, {"isr": (), "leader": -1, "last_known_elr": (3,)}, "the last known leader is a replica"),
-        (SOUND, {"last_known_elr": (1,)}, "a leader is not known from before"),
+        (SOUND, {"last_known_elr": (1,)}, "a partition with a leader has no last known leader"),
         (SOUND, {"leader_epoch": 1}, "the leader epoch is not above the partition epoch"),
         (SOUND, {"original": (1, 2), "target": (1, 2)}, "without a reassignment, no original and target set"),
-        (MOVING, {"adding": (1, 3)}, "AR is the sorted target less the original"),
+        (MOVING, {"adding": (1, 3)}, "AR is the sorted target without the original"),
         (MOVING, {"replicas": (1, 2, 3)}, "R is the target and then RR"),
         (MOVING, {"replicas": (3, 2, 3), "removing": (3,)}, "RR is sorted and apart from AR"),
-        (MOVING, {"original": (1, 2, 9)}, "the original replicas are still there"),
+        (MOVING, {"original": (1, 2, 9)}, "the original replicas are still replicas"),
         (MOVING, {"original": ()}, "a reassignment has an original and a target"),
-        (MOVING, {"original": (1, 2, 1)}, "the original set has nobody twice"),
+        (MOVING, {"original": (1, 2, 1)}, "the original set has each replica once"),
     ],
 )
 def test_a_broken_partition_is_named_by_its_rule(sound: PartitionImage, fields: dict[str, Any], rule: str) -> None:
-    assert f"not so: {rule}" in check_partition(msgspec.structs.replace(sound, **fields))
+    assert f"violated: {rule}" in check_partition(msgspec.structs.replace(sound, **fields))
 
 
 def image_of(*records: AnyRecord) -> MetadataImage:
@@ -82,12 +82,12 @@ def test_a_sound_image_passes() -> None:
 @pytest.mark.parametrize(
     ("record", "rule"),
     [
-        (PartitionChange(0, 0, T, isr=(2,)), "foo-0: not so: the leader is none or in the ISR"),
-        (BrokerRegistrationChange(0, 1, 10, fenced=True), "foo-0: not so: leader 1 is registered, unfenced and not shutting"),
-        (BrokerRegistrationChange(0, 1, 10, in_controlled_shutdown=True), "foo-0: not so: leader 1 is registered"),
-        (BrokerRegistrationChange(0, 1, 10, log_dirs=(D3, D1)), "broker 1: not so: directories are sorted"),
-        (BrokerRegistrationChange(0, 1, 10, log_dirs=(D2,)), "broker 2: not so: directory ZmZmZmZmZmZmZmZmZmZmZg is its own"),
-        (RegisterBroker(0, 3, D4, 11), "broker 3: not so: its epoch 11 is its own (2 has it)"),
+        (PartitionChange(0, 0, T, isr=(2,)), "foo-0: violated: the leader is -1 or a member of the ISR"),
+        (BrokerRegistrationChange(0, 1, 10, fenced=True), "foo-0: violated: the leader is registered, unfenced and not shutting"),
+        (BrokerRegistrationChange(0, 1, 10, in_controlled_shutdown=True), "foo-0: violated: the leader is registered"),
+        (BrokerRegistrationChange(0, 1, 10, log_dirs=(D3, D1)), "broker 1: violated: directories are sorted"),
+        (BrokerRegistrationChange(0, 1, 10, log_dirs=(D2,)), "broker 2: violated: no two brokers have the same directory"),
+        (RegisterBroker(0, 3, D4, 11), "broker 3: violated: no two brokers have the same epoch"),
     ],
 )
 def test_a_broken_image_is_named(record: AnyRecord, rule: str) -> None:
@@ -100,13 +100,13 @@ ELR_ON = (FeatureLevel(0, "eligible.leader.replicas.version", 1), Config(0, 4, "
 @pytest.mark.parametrize(
     ("records", "rule"),
     [
-        (ELR_ON[:1], "not so: with eligible leader replicas the cluster has a min.insync.replicas"),
-        ((*ELR_ON, Config(0, 4, "1", "min.insync.replicas", "1")), "not so: with eligible leader replicas the cluster has"),
+        (ELR_ON[:1], "violated: with eligible leader replicas the cluster has a min.insync.replicas"),
+        ((*ELR_ON, Config(0, 4, "1", "min.insync.replicas", "1")), "violated: with eligible leader replicas the cluster has"),
         (
             (ClientQuota(0, (("user", "u"), ("client-id", "c")), "k", 1.0),),
-            "(('user', 'u'), ('client-id', 'c')): not so: an entity's",
+            "(('user', 'u'), ('client-id', 'c')): violated: an entity's",
         ),
-        ((ClientQuota(0, (("user", "u"),), "k", 0.0),), "(('user', 'u'),): not so: quotas are above 0"),
+        ((ClientQuota(0, (("user", "u"),), "k", 0.0),), "(('user', 'u'),): violated: quotas are above 0"),
     ],
 )
 def test_configs_and_quotas_that_cannot_be_are_named(records: tuple[AnyRecord, ...], rule: str) -> None:
@@ -131,8 +131,8 @@ def test_a_listing_that_differs_from_the_partitions_is_found() -> None:
     listed = msgspec.structs.replace(image.topics, reassigning=immutables.Map({T: (0,), D4: (1,)}))
     lines = check_image(msgspec.structs.replace(image, topics=listed))
     assert lines == (
-        "foo: not so: the listing has exactly the partitions being reassigned, []",
-        "not so: topic aGhoaGhoaGhoaGhoaGhoaA of the listing exists",
+        "foo: violated: the listing has exactly the partitions being reassigned",
+        "aGhoaGhoaGhoaGhoaGhoaA: violated: a topic of the listing exists",
     )
 
 

@@ -180,7 +180,7 @@ class _Watch:
         )
         for holds, rule in rules:
             if not holds:
-                self.findings.add("state", f"offset {offset}: {place}: not so: {rule} ({life})")
+                self.findings.add("state", f"offset {offset}: {place}: violated: {rule} ({life})")
 
     def check_leaders(self, places: set[tuple[str, int]], offset: int) -> None:
         """Check, at the end of a change, that every leader may lead."""
