@@ -1,7 +1,7 @@
 """Calls of one object, and models of objects that do one call at a time.
 
-A call is an interval, from its invocation to its return, with what was asked and what was answered. A model is pure: `step` takes
-a state and a call and returns the state after it, or None if the call cannot end as it did in that state. States are hashable.
+A call is an interval, from its invocation to its return, with its input and output. A model is pure: `step` takes a state and a
+call and returns the state after it, or None if the call cannot have its output in that state. States are hashable.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""A small part of an illegal history that is illegal by itself.
+"""Finds a small part of an illegal history that is illegal by itself.
 
-Leaving out calls at random would lie: a read without its write is illegal too. Only what can make no history illegal is done:
+Leaving out arbitrary calls would be wrong: a read without its write is illegal too. So only changes that can make no legal
+history illegal are made:
 
-- what begins after the call at which the history became illegal has returned is cut off;
+- calls that begin after the return at which the history became illegal are cut off;
 - reads and refusals are left out: they change nothing;
-- writes are *weakened*: they may take effect at any time after their invocation, or never.
+- writes are *weakened*: they can take effect at any time after their invocation, or never.
 
-A part that is still illegal then contradicts itself, whatever became of all the rest. Delta debugging (ddmin.py) finds
-it; the searches have a budget, and what could not be decided stays.
+A part that is still illegal contradicts itself, whatever the other calls did. Delta debugging (ddmin.py) finds it. The searches
+have a budget, and calls whose removal could not be decided stay.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from .calls import NEVER, NamedModel, Operation, Refused
 from .ddmin import smallest
 
 STEPS_MAX = 800_000
-"""The steps of the model that all searches together may take."""
+"""Maximum number of steps of the model in all searches together."""
 STEPS_EACH_MAX = 100_000
 
 
 class Contradiction(NamedTuple):
-    """`numbers` are the places of `calls` in the history. `stuck_at` is the call at which it became illegal, `order` the longest
-    order of the whole history up to there.
+    """A part of a history. `numbers` are the places of `calls` in the history. `stuck_at` is the call at which the history became
+    illegal, `order` the longest order of the whole history up to there.
     """
 
     numbers: tuple[int, ...]
@@ -77,7 +78,7 @@ def _request(call: Operation) -> tuple[str, Hashable]:
 
 
 def _atoms(value: Hashable) -> set[Hashable]:
-    """The numbers and texts that a value is made of: they tell one write from another."""
+    """Return the numbers and texts in a value, which distinguish writes."""
     if isinstance(value, tuple):
         return {atom for item in value for atom in _atoms(item)}
     return set() if value is None or isinstance(value, bool) else {value}

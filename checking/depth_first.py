@@ -1,15 +1,15 @@
 """Depth-first search for an order of calls: the algorithm of Wing and Gong, with Lowe's memory, for one object.
 
-Theory of operation. Every call has an interval, from its invocation to its return; a history is linearizable if one point can be
-chosen in each interval such that the calls, done one after the other at those points, give the answers that were seen. The search
-walks the events in the order of time: at an invocation it may choose that call's point now, if the model allows it; at a return
-whose call has no point yet it has to go back and choose otherwise. What was tried is remembered as (set of calls that have
-their point, state of the model): two orders that lead to the same such pair have the same future (Lowe 2017; Porcupine does
-the same). The set is the bits of one integer.
+Theory of operation. Every call has an interval, from its invocation to its return. A history is linearizable if one point can be
+chosen in each interval such that the calls, made one after the other at those points, give the recorded answers. The search walks
+the events in the order of time. At an invocation it can choose that call's point now, if the model allows it. At a return whose
+call has no point it has to go back and choose again. Visited pairs (set of calls that have their point, state of the model) are
+remembered: two orders that lead to the same pair have the same future (Lowe 2017; Porcupine does the same). The set is the bits
+of one integer.
 
-A call whose outcome is unknown has no return: its point may come at any time after its invocation, or never. Objects that do not
-affect each other are checked separately (`by_key`), which keeps the search cheap. The problem is NP-complete, so the
-search gives up after `steps_max` model steps and says so: Verdict.legal is None then, which proves nothing.
+A call whose outcome is unknown has no return: its point can come at any time after its invocation, or never. Objects that do not
+affect each other are checked separately (`by_key`), which keeps the search cheap. The problem is NP-complete, so the search gives
+up after `steps_max` steps of the model. Then `legal` in the verdict is None, which proves nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from .calls import Model, Operation, State
 
 
 class Verdict(NamedTuple):
-    """`legal` None: given up. If illegal, `longest` is the longest start of an order that works, as indices into the history."""
+    """The result of a search. `legal` None: the search gave up. If illegal, `longest` is the longest start of an order that
+    works, as indices into the history.
+    """
 
     legal: bool | None
     steps: int

@@ -1,12 +1,12 @@
-"""Disks at a power cut: which file operations are certain to be on the disk, and what may be left of the others.
+"""Disks at a power cut: the file operations that are certainly on the disk, and the possible remains of the others.
 
-Theory of operation. A write or a change of length is certain once its file is synced, a name (created, renamed, removed) once
-its directory is. Every later change is *pending*, and a power cut keeps any part of the pending changes. A process that is killed
-on a machine that goes on loses nothing.
+Theory of operation. A write or a change of length is certain once its file is synced, and a name (created, renamed, removed) once
+its directory is synced. Every later change is *pending*, and a power cut keeps any part of the pending changes. A process that is
+killed on a machine that goes on loses nothing.
 
-`FileModel` is one file: what programs see, and an undo record of each pending change. The simulated file system of the simulator
-and the directories of brokers that are watched (`broker/crash_images`) both consist of these. `DiskModel` adds the names, and
-enumerates what a power cut may leave:
+`FileModel` is one file: its content as programs see it, and an undo record of each pending change. The simulated file system of
+the simulator and the watched directories of brokers (`broker/crash_images`) both consist of these. `DiskModel` adds the names,
+and enumerates the possible images after a power cut:
 
 - data of each file: none of the pending writes, all of them, all but half of the last one (torn), or the new length with zeros
   for the data. All files alike, and each file alone lost or kept where the others are not;
@@ -45,7 +45,7 @@ class Create(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """Within one directory; a file that had the new name is removed."""
+    """A rename within one directory. A file that had the new name is removed."""
 
     directory: int
     source: str
@@ -78,7 +78,7 @@ class SyncDirectory(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Not an operation: a fact that holds from here on, for the judge of the images."""
+    """Not an operation: a fact that is true from here on, for the judge of the images."""
 
     what: str
     value: Any = None
@@ -95,7 +95,7 @@ POLICIES = (LOST, ALL, TORN, ZEROS)
 
 
 def draw_keep(random: Random) -> float:
-    """Share of the pending changes that a power cut keeps: often none, often all."""
+    """Draw the share of the pending changes that a power cut keeps: often none, often all."""
     return random.choice((0.0, 1.0, 0.5, 0.5, random.random()))
 
 
@@ -104,7 +104,7 @@ _Change = tuple[int, bytes | None, bytearray, int]
 
 
 class FileModel:
-    """`data` is what programs see."""
+    """A file; `data` is its content as programs see it."""
 
     __slots__ = ("_pending", "data")
 
@@ -132,19 +132,19 @@ class FileModel:
         self._pending.clear()
 
     def replace(self, data: bytearray) -> None:
-        """Make `data` certain, and all that programs see."""
+        """Make `data` the certain content of the file."""
         self.data = data
         self._pending.clear()
 
     def durable(self) -> bytearray:
-        """The content that is certain to be on the disk."""
+        """Return the content that is certainly on the disk."""
         data = self.data[:]
         for change in reversed(self._pending):
             _undo(data, change)
         return data
 
     def content(self, policy: str) -> bytes:
-        """The content after a power cut, under one of `POLICIES`."""
+        """Return the content after a power cut, under one of `POLICIES`."""
         if policy == ALL or not self._pending:
             return bytes(self.data)
         if policy == LOST:
@@ -159,8 +159,8 @@ class FileModel:
         return bytes(torn)
 
     def survivor(self, random: Random, keep: float, *, tears_pages: bool = True) -> bytearray:
-        """Draw what a power cut leaves: each sector written is kept or lost, or each page unless `tears_pages`. A change of
-        length that is lost takes all later changes with it; a lost sector before a kept one is zeros.
+        """Draw the content after a power cut: each written sector is kept or lost, or each page unless `tears_pages`. If a change
+        of length is lost, all later changes are lost. A lost sector before a kept one is zeros.
         """
         found = self.durable()
         seen, sectors = found[:], set[int]()
@@ -190,7 +190,7 @@ def _undo(data: bytearray, change: _Change) -> None:
 
 
 def _keep_sectors(found: bytearray, seen: bytearray, sectors: set[int], random: Random, keep: float, tears_pages: bool) -> None:
-    """Copy the sectors that are kept from what was seen."""
+    """Copy the kept sectors from `seen`."""
     is_kept: dict[int, bool] = {}
     for sector in sorted(sectors):
         page = sector * SECTOR_BYTES // PAGE_BYTES
@@ -209,7 +209,7 @@ class _Pending(NamedTuple):
 
 
 Names = dict[int, dict[str, int]]
-"""By directory: name → inode."""
+"""The names in each directory: name → inode."""
 
 
 class DiskModel:
@@ -223,7 +223,7 @@ class DiskModel:
         self._files: dict[int, FileModel] = {}
         self._pending: list[_Pending] = []
         self._settled = dict.fromkeys(self.roots.values(), 0)
-        """By disk: changes of names below this number are certain where names persist in order."""
+        """By disk, the number below which changes of names are certain if names persist in order."""
         self._number = 0
 
     def apply(self, operation: Operation) -> None:
@@ -264,7 +264,7 @@ class DiskModel:
         return inode in self.names
 
     def disk_of(self, inode: int) -> int:
-        """The inode of the disk's root."""
+        """Return the inode of the disk's root."""
         return self._disk_of[inode]
 
     def inodes(self) -> Iterable[int]:
@@ -273,7 +273,7 @@ class DiskModel:
     # -- images ---------------------------------------------------------------------------------------------------------------
 
     def as_seen(self) -> Tree:
-        """The tree that programs see, which is also what a killed process leaves."""
+        """Return the tree that programs see, which is also the image after a kill."""
         return self._tree(self.names, partial(self._content, {}), self.roots)
 
     def after_power_loss(self, disk: str, random: Random) -> Tree:
@@ -296,11 +296,13 @@ class DiskModel:
         self.names[root], self._durable[root] = {}, {}
 
     def in_order(self) -> Iterator[Tree]:
-        """Images of power cuts where each disk keeps changes of names in their order."""
+        """Yield images of power cuts in which each disk keeps changes of names in their order."""
         yield from self._with_data(self._orders())
 
     def in_any_order(self) -> Iterator[Tree]:
-        """Images of power cuts where changes of names are kept or lost one by one. Nearly all images in order are among them."""
+        """Yield images of power cuts in which changes of names are kept or lost one by one. They include nearly all images in
+        order.
+        """
         yield from self._with_data(self._subsets())
 
     def _orders(self) -> Iterator[Sequence[_Pending]]:

@@ -1,4 +1,4 @@
-"""Facts of a run beside the clients' history: the faults that struck, and the state of nodes as time went on."""
+"""Facts of a run beside the clients' history: the faults that struck, and the states of nodes over time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import msgspec
 
 
 class Strike(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that struck nodes or links, from when until when (the run's nanoseconds); `end_ns` None: it was never undone, as a
-    kill of a node that stays down. `detail` is for people. `error`: the reason why it could not be done, "" if it could.
+    """A fault that struck nodes or links, with its begin and end (the run's nanoseconds). `end_ns` None: it was never undone,
+    such as a kill of a node that stays down. `detail` is for people. `error` is the reason why the fault was impossible, or "".
     """
 
     kind: str

@@ -1,14 +1,14 @@
 """Just-in-time linearization: a breadth-first search over returns that forgets all it can.
 
-Theory of operation (Lowe 2017; Knossos calls it `linear`). A *configuration* is what could be so at a moment: the object's state,
-which of the calls under way have had their point, and which calls without a return did. All configurations are carried through
-the events in the order of time. At a return, those in which the call has had its point stay as they are; the others are taken
-further, call by call, just until it has it; those that cannot are dropped. If none is left, the history is illegal, and this
-return is where it became so. It sees that as early as can be, where the search by depth has to try everything first.
+Theory of operation (Lowe 2017; Knossos calls it `linear`). A *configuration* is a possible situation at a moment: the object's
+state, the calls under way that have had their point, and the calls without a return that have had it. All configurations are
+carried through the events in the order of time. At a return, configurations in which the call has had its point stay as they are.
+The others are extended, call by call, until the call has had its point; those that cannot be extended are dropped. If no
+configuration is left, the history is illegal, and it became so at this return. A depth-first search finds that later.
 
-Calls without a return make configurations many: each may have had its point or not. *Dominance* keeps them few: of two
-configurations with the same state and the same calls under way, the one that used fewer of them can do all that the other can, so
-the other is dropped.
+Calls without a return make many configurations, since each can have had its point or not. *Dominance* keeps them few: of two
+configurations with the same state and the same calls under way, the one that used fewer calls without a return can do everything
+that the other can, so the other is dropped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Frontier:
         self.configurations: dict[tuple[Hashable, int], list[tuple[int, Path]]] = {}
         self.size = 0
         self.compared = 0
-        """Sets that new ones were compared with: where dominance finds little, that is most of the work."""
+        """Number of comparisons with known sets, which is most of the work if dominance finds little."""
 
     def add(self, state: Hashable, done: int, used: int, path: Path) -> bool:
         """Add a configuration; return True if it is new and no known configuration dominates it."""
@@ -70,9 +70,9 @@ class _Search:
         self.steps_max = steps_max
         self.steps = 0
         self.under_way: list[int] = []
-        """Numbers of calls that have begun: those with a return that has not come, and all without."""
+        """Numbers of calls that have begun and not returned; calls without a return stay here."""
         self.unknown = 0
-        """The bits of those without a return."""
+        """The bits of calls without a return."""
 
     def run(self) -> Answer:
         points = [(call.invoked, 0, number) for number, call in enumerate(self.calls)]

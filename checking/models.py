@@ -105,8 +105,8 @@ class AppendModel:
     """A list that only grows, whose final content is known. Inputs: ("append", value), ("read",); a read's output is
     (length, digest), as `digest` chains it.
 
-    The state is the length: since the list only grows and ends as `final`, every append has one place it can go to. That is no
-    assumption of the search, it follows from a read of everything at the end, and it keeps unknown calls from multiplying.
+    The state is the length: since the list only grows and ends as `final`, every append has one possible place. The search need
+    not assume that, since everything is read at the end; and it keeps the number of states with unknown calls small.
     """
 
     def __init__(self, final: Sequence[int]) -> None:

@@ -1,8 +1,9 @@
 """Planted bugs: the row that describes one, how it gets into the code under test, and the hunt for it.
 
-Theory of operation. A checker that has never failed proves nothing, so bugs are planted to see that they are found. A `Mutant`
-replaces one function or table of the code under test from outside, while it is `planted`; production code has no switch for it,
-and a mutant whose target is gone says so. Each room keeps its mutants in a `Table`. A row of it is a decorated function:
+Theory of operation. A checker that has never failed proves nothing, so bugs are planted, and the checkers must find them. A
+`Mutant` replaces one function or table of the code under test from outside, while it is `planted`. Production code has no switch
+for it. A mutant whose target does not exist any more raises MutantDoesNotApply. Each room keeps its mutants in a `Table`. A row
+of it is a decorated function:
 
     @MUTANTS.row(Outbox, "put", Seeds("S17"))
     def vote_before_store(put: Callable[..., bool], self: Outbox, message: Send | Reply) -> bool:
@@ -32,12 +33,12 @@ Patch = TypeVar("Patch", bound=Callable[..., object])
 
 
 class MutantDoesNotApply(Exception):
-    """The code that a mutant replaces has changed, and the mutant has to follow it."""
+    """The code that a mutant replaces has changed, and the mutant must change as well."""
 
 
 class Mutant(NamedTuple, Generic[Limits]):
-    """`attribute` of each of `owners` becomes what `patch` returns for the original. `why` says what is wrong then; `limits`
-    says where, and how long, a room hunts for it.
+    """A planted bug: `patch` takes the original `attribute` of each of `owners` and returns its replacement. `why` describes the
+    bug, and `limits` limit a room's hunt for it.
     """
 
     id: str

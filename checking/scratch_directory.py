@@ -1,7 +1,7 @@
-"""A directory of its own for a run: in memory where the machine has such a place, and gone with the process.
+"""A directory of its own for a run: in memory if the machine has a file system for that, and removed with the process.
 
-A lock on the directory lives as long as the process. What a kill -9 leaves has no lock any more: the next run removes it, and so
-does `kraftlab chaos clean`.
+The process holds a lock on its directory. A directory that a kill -9 has left has no lock: the next run removes it, and so does
+`kraftlab chaos clean`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ IN_MEMORY = "/dev/shm"
 MARK = f"kraftlab-run-{os.getuid()}-"
 """Prefix of the names of all such directories of this user."""
 BEING_MADE_S = 60.0
-"""A directory that has no lock and is younger than this may be about to get one."""
+"""Age up to which a directory without a lock stays, since its process can be about to lock it."""
 
 
 def place() -> Path:
-    """The directory that runs' directories are in."""
+    """Return the directory in which runs make their directories."""
     return Path(IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tempfile.gettempdir())
 
 
 @contextmanager
 def own_directory() -> Iterator[str]:
-    """Make a directory; it is removed afterwards, also after SIGTERM. OSError if it cannot be made."""
+    """Make a directory, and remove it afterwards, also after SIGTERM. OSError if it cannot be made."""
     remove_abandoned()
     path = tempfile.mkdtemp(prefix=MARK, dir=place())
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

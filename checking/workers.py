@@ -1,7 +1,7 @@
-"""Worker processes for independent work. None outlives the process that asked for it.
+"""Worker processes for independent work. No worker outlives the process that started it.
 
-SIGTERM (`timeout`, a service's stop) ends this process by that signal, so that its parent sees why. Before that its workers end,
-and what their pool has named on this machine is removed: otherwise Python's resource tracker warns of a leak.
+SIGTERM (`timeout`, a service's stop) ends this process by that signal, so that its parent sees the reason. Before that, its
+workers end and the named resources of their pool are removed: otherwise Python's resource tracker warns of a leak.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 AHEAD = 64
-"""So many items for each worker are handed to the pool before their turn: one that takes long makes nobody idle."""
+"""Number of items for each worker that the pool gets in advance, so that an item that takes long leaves no worker idle."""
 LAST_WORDS_S = 5.0
-"""A worker whose parent is gone has so long to end by SIGTERM."""
+"""Time that a worker has to end by SIGTERM after its parent has ended."""
 _OF_POOLS = 0
-"""The priority from which on Python's finalizers are about locks and the like; those below wait for threads."""
+"""The lowest priority of Python's finalizers of locks and the like. Finalizers below it wait for threads."""
 
 
 @contextmanager
 def ends_with_its_workers() -> Iterator[None]:
-    """Around what uses a pool of processes. Who has plans of its own for SIGTERM keeps them."""
+    """End the workers of this process at SIGTERM, while the context lasts. An existing handler of SIGTERM stays."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
@@ -45,8 +45,8 @@ def ends_with_its_workers() -> Iterator[None]:
 
 
 class _Pool(ProcessPoolExecutor):
-    """Its processes begin when there is something to do, deaf to Ctrl-C, which whole process groups get: an interpreter that is
-    starting would have a traceback to say to it.
+    """A pool whose processes start with the first work and ignore Ctrl-C, which a whole process group gets: an interpreter that
+    is starting would print a traceback.
     """
 
     def submit(self, work: Callable[Words, Result], /, *args: Words.args, **kwargs: Words.kwargs) -> Future[Result]:
@@ -59,9 +59,9 @@ class _Pool(ProcessPoolExecutor):
 
 @contextmanager
 def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """So many fresh interpreters. They leave Ctrl-C to their parent, and end when it has ended, however it did.
+    """A pool of fresh interpreters. They leave Ctrl-C to their parent, and end when it has ended in any way.
 
-    Whoever leaves early, by Ctrl-C or an error, waits for nothing: what is being played then is of no use.
+    A caller that leaves early, by Ctrl-C or an error, does not wait for the work in progress.
     """
     executor = _Pool(max_workers=processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_work)
     with ends_with_its_workers():
@@ -76,10 +76,10 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def done_by(processes: int, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Results in the order of the items, worked out by this process or by several.
+    """Yield results in the order of the items, computed by this process or by several.
 
-    `Executor.map` is not used: whoever leaves it early has it cancel what is still to be done, and a pool whose workers are ended
-    then fails with a traceback at the first of those, in a thread of its own.
+    `Executor.map` is not used: it cancels waiting items if its caller leaves early, and then a pool whose workers have ended
+    fails at the first of these items, with a traceback in another thread.
     """
     if processes <= 1:
         yield from map(work, items)

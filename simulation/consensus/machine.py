@@ -25,7 +25,7 @@ from .stage import LISTENER, Process, Stage
 DIRECTORY = "/data"
 CLUSTER_ID = "simulated"
 ANCHOR_MS = 1_000_000
-"""Virtual time zero on every node's clock."""
+"""Reading of every node's clock at virtual time zero."""
 CUT_SHORT_AFTER = (0, 1, 1, 2, 2, 3, 4, 6)
 """Number of operations of a flush or a store that still succeed before power goes."""
 CUT_SHORT_AFTER_SYNCS = (0, 0, 0, 1, 1, 2)
@@ -44,7 +44,7 @@ def _directory_id(node_id: int, disks: int) -> bytes:
 
 
 class Machine:
-    """A machine; `process` is None while it is down."""
+    """A machine. While it is down, it has the `process` None."""
 
     def __init__(self, world: Stage, node_id: int) -> None:
         self.world = world

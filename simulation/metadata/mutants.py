@@ -68,7 +68,7 @@ def answers_forgotten(_: object, self: Purgatory, error: Callable[[int], ApiErro
 
 @MUTANTS.row(QuorumController, "_newest_offset", Seeds("M3"))
 def refusals_at_once(_: object, self: QuorumController) -> int:
-    """A refusal computed from uncommitted state is told at once."""
+    """A refusal computed from uncommitted state is sent at once."""
     return self.applied_offset
 
 
@@ -139,7 +139,7 @@ def moves_go_on(_: object, self: MovesDelta, topic_id: Uuid, partition: int) -> 
 
 @MUTANTS.row(brokers, "_cordons", Seeds("M1"))
 def cordons_as_told(_: object, broker: BrokerImage, request: BrokerHeartbeatRequest, level: int) -> tuple[Uuid, ...] | None:
-    """Cordoned directories are noted as they are told."""
+    """Cordoned directories are recorded in the order of the request."""
     return None if request.cordoned_log_dirs is None else request.cordoned_log_dirs[::-1]
 
 
@@ -211,7 +211,7 @@ def rules_stay_said(after: Callable[..., AclsImage], self: AclsImage, changed: M
 
 @FOR_CLIENTS.row(QuorumController, "catch_up", Seeds())
 async def linearizable_read_as_it_is(_: object, self: QuorumController) -> None:
-    """A linearizable read is answered from what this controller has, whoever leads."""
+    """A linearizable read is answered from this controller's state, even if it does not lead."""
 
 
 @FOR_CLIENTS.row(QuorumController, "committed", Seeds())

@@ -54,7 +54,7 @@ class Habits(NamedTuple):
 
 
 class SimulatedBroker:
-    """A broker; `epoch` is None while it does not know that it is registered."""
+    """A broker. Until it knows that it is registered, it has the `epoch` None."""
 
     def __init__(self, world: MetadataStage, broker_id: int, habits: Habits) -> None:
         self._world = world

@@ -1,18 +1,18 @@
-"""A cluster in which nothing happens by itself: the world behind the golden transcripts and the tests of whole quorums.
+"""A cluster in which nothing happens by itself, for the golden transcripts and the tests of whole quorums.
 
-Theory of operation. Nodes are real RaftNodes behind real Outboxes. Everything between two steps is in the hands of whoever
-holds the cluster: messages wait in one queue until they are delivered, dropped, doubled or set aside; time stands still
-until it is moved; a disk, unless it is held, keeps at once what it is asked to keep, and a held disk keeps nothing until it
-is told. A crash loses what was not kept. Snapshots that a node takes are durable at once; a leader's snapshot that it copies
-is written and verified like everything else, at once or, on a held disk, when it is told. A request ends as it does on a
-real connection: with its answer, with its time-out, or because the connection is refused or lost.
+Theory of operation. Nodes are real RaftNodes with real Outboxes. The user of the cluster controls everything between two steps.
+Messages wait in one queue until they are delivered, dropped, doubled or set aside. Time stands still until it is moved. A disk
+completes its operations at once; a held disk completes them on command. A crash loses incomplete operations. Snapshots that a
+node takes are durable at once. The copy of a leader's snapshot is written and verified like other data, at once or, on a held
+disk, on command. A request ends as on a real connection: with its answer, with its time-out, or because the connection is refused
+or lost.
 
-There is no chance in it: a node's timers draw a fixed number (`ScriptedRandom`), and who asks anybody asks all others in turn, so
-a script reads the same today and tomorrow. Whoever asks anybody finds a node wherever it is; who asks a node that has moved, only
-where it knows that node to be.
+Nothing is random: a node's timers draw a fixed number (`ScriptedRandom`), and requests to any node go to the other nodes in turn,
+so a script always has the same output. A request to any node reaches a node wherever it is. A request to a certain node that has
+moved arrives only if the sender knows the new address.
 
-What is told, in `lines`, is what a node was asked, and below it, indented, what it wanted done. Not told: reads of
-the log and of snapshots and, where disks keep at once, completions of which nothing came.
+`lines` is the output: a title for each event and, indented below it, the effects of the node. Left out are reads of the log and
+of snapshots and, unless the disk is held, completions without effects.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ from kraftlab.quorum.core.messages import Request, Response
 from .snapshots import SnapshotFiles, Work
 
 START_MS = 1_000_000
-"""Scripts count time from here, so that no node ever sees time zero."""
+"""Time zero of scripts, so that no node ever sees time 0."""
 LOG_START = OffsetAndEpoch(0, 0)
 LISTENER = "CONTROLLER"
 JITTER_STEP_MS = 10
-"""Unless told otherwise node n's timers draw n times this."""
+"""By default, the timers of node n draw n times this."""
 FIRINGS_MAX = 1_000
 DELIVERIES_MAX = 10_000
 StorageOperation = Append | Truncate | InstallSnapshot | StoreElectionState
 
 
 class ScriptedRandom(random.Random):
-    """Timers draw `jitter_ms` (within bounds); choices among a few go round in turn."""
+    """A generator without chance: timers draw `jitter_ms` (within bounds), and choices among a few take turns."""
 
     def __init__(self, jitter_ms: int) -> None:
         super().__init__(0)
@@ -109,9 +109,9 @@ class ScriptedRandom(random.Random):
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request, from the moment it leaves until it has ended. `token` is the name it has at its target (0: not there yet).
+    """A request, from the time it leaves until it has ended. `token` is its token at the target (0: it has not arrived).
 
-    `is_astray`: it goes to where its target was before it moved.
+    `is_astray`: it goes to the address that its target had before a move.
     """
 
     source: int
@@ -124,7 +124,7 @@ class Call:
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Not a message: what a process learns from its own end of a connection."""
+    """An event of a connection in place of a message, such as a refusal."""
 
     kind: str
     call: str
@@ -135,7 +135,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Envelope:
-    """Something on its way."""
+    """A message or failure under way."""
 
     source: int
     target: int
@@ -157,10 +157,9 @@ def kind_of(message: object) -> str:
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """One machine: its disk, and while it is up a process on it. `batches` is what readers see, `disk` what survives a crash.
-
-    `history` holds every effect of all its processes; `start` is the snapshot that the log on the disk begins behind;
-    `snapshot_work` what a copy of a leader's waits for.
+    """One machine: its disk and, while it is up, a process. `batches` is the log that the process reads, `disk` the log that
+    survives a crash, and `start` the snapshot at which the log on the disk begins. `history` has every effect of all its
+    processes. `snapshot_work` are the incomplete operations of a copied snapshot.
     """
 
     config: RaftConfig
@@ -195,7 +194,7 @@ class Host:
         return self._node
 
     def boot(self, now_ms: int) -> None:
-        """A new process on what the disk holds."""
+        """Start a process on the disk."""
         self.incarnation += 1
         self.is_up = True
         self.batches = list(self.disk)
@@ -213,7 +212,7 @@ class Host:
         self._node = RaftNode(self.config, view, self.stored, self.random, now_ms, boot)
 
     def wipe(self) -> None:
-        """An empty disk, formatted anew without voters: another directory id, hence another replica."""
+        """Replace the disk by an empty one, formatted without voters. The new directory id makes it another replica."""
         self.wipes += 1
         self.disk, self.stored, self.bootstrap, self.repair_until = [], None, (), 0
         self.start, self.snapshots = LOG_START, SnapshotFiles()
@@ -221,18 +220,18 @@ class Host:
         self.config = msgspec.structs.replace(self.config, directory_id=directory_id)
 
     def rot(self, offset: int) -> None:
-        """The log from `offset` on is lost, and recovery knows how far it went."""
+        """Lose the log from `offset` on, so that recovery knows its former end."""
         self.repair_until = read_header(self.disk[-1]).end_offset
         self.disk = below(self.disk, offset)
 
     def move(self) -> None:
-        """Another address, which nobody has heard of."""
+        """Move to another address, which no node knows."""
         self.moves += 1
         endpoints = {LISTENER: Endpoint(f"n{self.config.node_id}", self.moves)}
         self.config = msgspec.structs.replace(self.config, endpoints=endpoints)
 
     def read(self, start_offset: int, max_bytes: int) -> bytes:
-        """Whole batches from there on, up to `max_bytes` but at least one."""
+        """Return whole batches from there on, up to `max_bytes` but at least one."""
         taken = bytearray()
         for data in self.batches:
             if read_header(data).base_offset >= start_offset:
@@ -242,7 +241,7 @@ class Host:
         return bytes(taken)
 
     def keep(self, operation: StorageOperation) -> None:
-        """`operation` is on the disk from now on."""
+        """Complete the operation on the disk."""
         if isinstance(operation, StoreElectionState):
             self.stored = operation.state
         elif isinstance(operation, Append):
@@ -254,7 +253,7 @@ class Host:
             self.disk = below(self.disk, operation.to_offset)
 
     def clean(self, start: OffsetAndEpoch) -> None:
-        """What lies below `start` is not needed any more; a disk that has not come so far keeps what it has."""
+        """Remove the log below `start`. A disk whose log does not reach `start` keeps everything."""
         self.batches = above(self.batches, start.offset)
         durable_end_offset = read_header(self.disk[-1]).end_offset if self.disk else self.start.offset
         if durable_end_offset >= start.offset:
@@ -263,7 +262,7 @@ class Host:
 
 
 class ScriptedCluster:
-    """The machines, what is on its way between them, and the time. Every method tells in `lines` what it led to."""
+    """The machines, the messages between them, and the time. Every method adds its effects to `lines`."""
 
     def __init__(self) -> None:
         self.now_ms = START_MS
@@ -283,7 +282,7 @@ class ScriptedCluster:
         return self.hosts[node_id]
 
     def add_nodes(self, voters: int, observers: int = 0, *, dynamic: bool = False, **settings: object) -> None:
-        """Nodes from 1 on, voters first, all down. `dynamic`: the voters stand in a bootstrap checkpoint (KIP-853)."""
+        """Add nodes from 1 on, voters first, all down. `dynamic`: a bootstrap checkpoint names the voters (KIP-853)."""
         ids = range(1, voters + observers + 1)
         first = VoterSet.of(Voter(key_of(node_id) if dynamic else ReplicaKey(node_id), {}) for node_id in ids[:voters])
         for node_id in ids:
@@ -303,7 +302,7 @@ class ScriptedCluster:
         self.step(node_id, TimerFired(), f"n{node_id} starts")
 
     def crash(self, node_id: int) -> None:
-        """The process ends at once. What was staged is gone; whoever waits for an answer from it sees the connection break."""
+        """End the process at once. Staged operations are lost, and callers of the process see a broken connection."""
         host = self.host(node_id)
         self.lines.append(f"n{node_id} crashes" + (f", losing {', '.join(map(repr, host.staged))}" if host.staged else ""))
         for message in host.held:
@@ -331,7 +330,7 @@ class ScriptedCluster:
         return token
 
     def take_snapshot(self, node_id: int, offset: int | None = None, size_bytes: int = 0) -> OffsetAndEpoch:
-        """The shell has taken a snapshot of everything below `offset`, by default of everything committed."""
+        """Take a snapshot of everything below `offset`, by default of everything committed."""
         host = self.host(node_id)
         offset = host.node.high_watermark if offset is None else offset
         context = host.node.snapshot_context(offset, cluster_id="transcript", generation=0, append_time_ms=0)
@@ -342,7 +341,7 @@ class ScriptedCluster:
         return context.id
 
     def step(self, node_id: int, event: Event, title: str, *, even_if_nothing: bool = True) -> None:
-        """One event, told as `title` and, indented, everything it leads to without time or messages."""
+        """Hand the node one event. Adds `title` and, indented, everything that follows without time or messages."""
         host, before = self.host(node_id), len(self.lines)
         self._step(host, event)
         if not host.is_held:
@@ -397,7 +396,7 @@ class ScriptedCluster:
     # Disks
 
     def complete(self, node_id: int, which: Callable[[StorageOperation], bool]) -> None:
-        """The staged operations that `which` picks are durable, one after the other, and the node is told so."""
+        """Complete the staged operations that `which` selects, one after the other, and notify the node."""
         host = self.host(node_id)
         for operation in [operation for operation in host.staged if which(operation)]:
             if not host.is_up or not any(staged is operation for staged in host.staged):
@@ -421,19 +420,19 @@ class ScriptedCluster:
                 self.lines.insert(before, f"  {event!r}")
 
     def complete_everything(self, node_id: int) -> None:
-        """Whatever is asked of the disk is done, until nothing more is asked of it."""
+        """Complete operations of the disk until there are no more."""
         host = self.host(node_id)
         while host.staged or host.snapshot_work:
             self.complete(node_id, lambda operation: True)
             self.complete_snapshot_work(node_id)
 
     def release(self, node_id: int) -> None:
-        """The disk of the node is not held any more."""
+        """Stop holding the disk of the node, and complete its operations."""
         self.complete_everything(node_id)
         self.host(node_id).is_held = False
 
     def complete_snapshot_work(self, node_id: int) -> None:
-        """What a copy of a leader's snapshot has waited for is done, and the node is told so."""
+        """Complete the operations of a copied snapshot, and notify the node."""
         host = self.host(node_id)
         work, host.snapshot_work = host.snapshot_work, []
         for effect in work:
@@ -488,7 +487,7 @@ class ScriptedCluster:
             self.in_flight.append(Envelope(source, target, call, payload))
 
     def deliver(self, envelope: Envelope) -> None:
-        """Takes it off the queue and hands it to its target."""
+        """Take the message off the queue and hand it to its target."""
         self.in_flight = [other for other in self.in_flight if other is not envelope]
         call, payload, host = envelope.call, envelope.payload, self.hosts[envelope.target]
         if isinstance(payload, Request):
@@ -517,7 +516,7 @@ class ScriptedCluster:
         self.step(envelope.target, RequestReceived(self._last_token, sender, request), repr(envelope))
 
     def refuse(self, envelope: Envelope) -> None:
-        """Nothing listens where this request goes: its sender is told."""
+        """Refuse the connection of this request, which the sender notices."""
         self.in_flight = [other for other in self.in_flight if other is not envelope]
         if not envelope.call.is_finished:
             self._put(envelope.target, envelope.source, envelope.call, Failure("Refused", envelope.kind))
@@ -527,7 +526,7 @@ class ScriptedCluster:
         self.step(call.source, RequestFailed(call.send.correlation, call.send.destination, refused), title)
 
     def deliver_all(self, only: Callable[[Envelope], bool]) -> None:
-        """Until nothing that `only` admits is on its way any more."""
+        """Deliver messages that `only` admits until there are no more."""
         for _ in range(DELIVERIES_MAX):
             envelope = next(filter(only, self.in_flight), None)
             if envelope is None:
@@ -536,20 +535,20 @@ class ScriptedCluster:
         raise ValueError(f"messages go round and round: still {len(self.in_flight)} after {DELIVERIES_MAX} deliveries")
 
     def cut(self, links: Iterable[tuple[int, int]]) -> None:
-        """These links carry nothing any more, and what was on them is lost."""
+        """Cut these links. Messages on them are lost."""
         self.cuts |= set(links)
         self.in_flight = [envelope for envelope in self.in_flight if (envelope.source, envelope.target) not in self.cuts]
 
     # Time
 
     def next_instant_ms(self, end_ms: int) -> int:
-        """When something is due next: a timer, or a request's time-out; at latest `end_ms`."""
+        """Return the time of the next timer or time-out of a request, at latest `end_ms`."""
         timers = [host.node.next_deadline_ms() for host in self.hosts.values() if host.is_up]
         timeouts = [call.deadline_ms for call in self._open_calls()]
         return min([end_ms, *(max(self.now_ms, instant_ms) for instant_ms in timers + timeouts)])
 
     def fire(self, at_ms: int) -> None:
-        """Time is `at_ms`: whatever is due happens."""
+        """Move the time to `at_ms`, and fire all timers and time-outs that are due."""
         self.now_ms = at_ms
         for _ in range(FIRINGS_MAX):
             late = next((call for call in self._open_calls() if call.deadline_ms <= at_ms), None)
@@ -565,7 +564,7 @@ class ScriptedCluster:
         raise ValueError(f"timers fire without end at {at_ms - START_MS} ms")
 
     def pass_time(self, duration_ms: int, *, deliver: bool) -> None:
-        """Let timers and time-outs happen for `duration_ms`; `deliver`: messages arrive at once."""
+        """Let timers and time-outs fire for `duration_ms`. With `deliver`, messages arrive at once."""
         end_ms = self.now_ms + duration_ms
         while True:
             if deliver:
@@ -587,7 +586,7 @@ class ScriptedCluster:
 
 
 def split(data: bytes) -> list[bytes]:
-    """The batches in `data`, each by itself."""
+    """Return the batches in `data`, each by itself."""
     batches, position = [], 0
     while position < len(data):
         batches.append(decode(data, position).data)
@@ -604,7 +603,9 @@ def above(batches: list[bytes], offset: int) -> list[bytes]:
 
 
 def batches_of_epochs(epochs: Iterable[int]) -> list[bytes]:
-    """A log with one record per batch, of these epochs; the same (offset, epoch) behind the same prefix gives the same bytes."""
+    """Return a log with one record per batch, of these epochs. The same (offset, epoch) after the same prefix
+    has the same bytes.
+    """
     batches: list[bytes] = []
     crc = 0
     for offset, epoch in enumerate(epochs):
@@ -622,5 +623,5 @@ def batches_of_epochs(epochs: Iterable[int]) -> list[bytes]:
 
 
 def key_of(node_id: int) -> ReplicaKey:
-    """A scripted node's key: its directory id follows from its node id."""
+    """Return a scripted node's key, whose directory id follows from its node id."""
     return ReplicaKey(node_id, bytes([node_id]) * 16)

@@ -1,12 +1,12 @@
-"""The language of the golden transcripts: a line per command, what came of it right below (after etcd-raft's `testdata`).
+"""The language of the golden transcripts: commands, and their output right below (after etcd-raft's `testdata`).
 
 Theory of operation. A file is a list of blocks. A block is comments (`#`), commands, a line `----`, and the expected output up to
-the next empty line. `replay` runs all commands of a file in order on one ScriptedCluster and returns the file with the output
-that they have now; it is equal to the file as long as consensus does what the file says. Commands are rows of a table:
-`COMMANDS` names each with its arguments and its meaning, and docs/transcripts.md is that table for people.
+the next empty line. `replay` runs all commands of a file in order on one ScriptedCluster and returns the file with the current
+output. The result equals the file as long as consensus does what the file says. `COMMANDS` has each command with its arguments
+and its meaning; docs/transcripts.md is that table for people.
 
-A command that can not be carried out (no such node, a node that is down) says so in its output; a command that does not exist is
-a ValueError with file and line, for then the file is wrong and not the core.
+A command that cannot be carried out (an unknown node, a node that is down) prints an error. A command that does not exist is a
+ValueError with file and line, since then the file is wrong and not the core.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ SEPARATOR = "----"
 
 
 class Block(NamedTuple):
-    """`head`: comments and commands as written; `commands`: (line number, command)."""
+    """A block of a file. `head`: comments and commands as written; `commands`: (line number, command)."""
 
     head: list[str]
     commands: list[tuple[int, str]]
 
 
 def parse(text: str) -> list[Block]:
-    """The blocks of a file; the old output is dropped."""
+    """Return the blocks of a file, without their output."""
     blocks: list[Block] = []
     head: list[str] = []
     commands: list[tuple[int, str]] = []
@@ -68,7 +68,7 @@ def parse(text: str) -> list[Block]:
 
 
 def replay(text: str, name: str = "transcript") -> str:
-    """`text` with the output its commands have now. ValueError: a command that does not exist, with `name` and line."""
+    """Return `text` with the current output of its commands. ValueError: a command does not exist, with `name` and line."""
     interpreter = Interpreter()
     parts = []
     for block in parse(text):
@@ -86,7 +86,7 @@ def replay(text: str, name: str = "transcript") -> str:
 
 
 class UnknownCommand(ValueError):
-    """No row of COMMANDS has this name."""
+    """A command that is not in COMMANDS."""
 
 
 Run = Callable[["Interpreter", list[str]], None]
@@ -138,14 +138,14 @@ class Interpreter:
         self._reads = 0
 
     def run(self, line: str) -> list[str]:
-        """The output of one command."""
+        """Run one command and return its output."""
         name, *arguments = shlex.split(line)
         is_quiet = name == "quiet" and bool(arguments)
         if is_quiet:
             name, *arguments = arguments
         command = COMMANDS.get(name)
         if command is None:
-            raise UnknownCommand(f"{name!r} is no command; there are {', '.join(sorted(COMMANDS))}")
+            raise UnknownCommand(f"{name!r} is not a command; there are {', '.join(sorted(COMMANDS))}")
         self.cluster.lines = []
         try:
             command.run(self, arguments)
@@ -194,21 +194,21 @@ class Interpreter:
         if self.cluster.host(node_id).node:
             self.cluster.crash(node_id)
 
-    @node_command("wipe", "NODE…", "empty the disk of a node that is down; its directory id is another one then")
+    @node_command("wipe", "NODE…", "empty the disk of a node that is down; it gets another directory id")
     def wipe(self, node_id: int) -> None:
         host = self.cluster.host(node_id)
         if host.is_up:
             raise ValueError(f"node {node_id} is up; crash it before its disk is wiped")
         host.wipe()
 
-    @node_command("move", "NODE…", "a node that is down will be found at another address")
+    @node_command("move", "NODE…", "change the address of a node that is down")
     def move(self, node_id: int) -> None:
         host = self.cluster.host(node_id)
         if host.is_up:
             raise ValueError(f"node {node_id} is up; crash it before it moves")
         host.move()
 
-    @command("rot", "NODE OFFSET", "a node that is down has lost its log from OFFSET on, and knows how far it went")
+    @command("rot", "NODE OFFSET", "a node that is down loses its log from OFFSET on; recovery will know its former end")
     def rot(self, arguments: list[str]) -> None:
         host, offset = self.cluster.host(node_id_of(arguments[0])), int(arguments[1])
         if host.is_up or not host.disk:
@@ -221,14 +221,14 @@ class Interpreter:
     @command(
         "take-snapshot",
         "NODE [offset=O] [size=BYTES]",
-        "the shell has taken a snapshot, of all that is committed unless told otherwise",
+        "the node has taken a snapshot, by default of everything committed",
     )
     def take_snapshot(self, arguments: list[str]) -> None:
         options = _options(arguments[1:])
         offset = int(options["offset"]) if "offset" in options else None
         self.cluster.take_snapshot(node_id_of(arguments[0]), offset, int(options.get("size", 0)))
 
-    @node_command("snapshot-io", "NODE…", "a held disk does what the copy of a leader's snapshot waits for")
+    @node_command("snapshot-io", "NODE…", "a held disk completes the operations of a copied snapshot")
     def snapshot_io(self, node_id: int) -> None:
         self.cluster.complete_snapshot_work(node_id)
 
@@ -264,7 +264,7 @@ class Interpreter:
             raise ValueError(f"{arguments[1]} ms is not between {host.config.election_timeout_ms} and {longest_ms}")
         host.random.jitter_ms = host.jitter_ms
 
-    @command("propose", "NODE RECORD…", "one batch of these records; `x*1000` is a long one")
+    @command("propose", "NODE RECORD…", "propose one batch of these records; `x*1000` is a long one")
     def propose(self, arguments: list[str]) -> None:
         node_id, words = node_id_of(arguments[0]), arguments[1:]
         body = msgspec.msgpack.encode([_inflated(word) for word in words])
@@ -319,7 +319,7 @@ class Interpreter:
 
     # Disks
 
-    @node_command("hold", "NODE…", "nothing becomes durable until it is told to")
+    @node_command("hold", "NODE…", "nothing becomes durable before a command says so")
     def hold(self, node_id: int) -> None:
         self.cluster.host(node_id).is_held = True
 
@@ -397,7 +397,7 @@ class Interpreter:
         both = "<->" in argument
         left, arrow, right = argument.partition("<->" if both else "->")
         if not arrow:
-            raise ValueError(f"{argument!r} is no link; write 1->2, 1<->2 or 1<->*")
+            raise ValueError(f"{argument!r} is not a link; write 1->2, 1<->2 or 1<->*")
         pairs = [(a, b) for a in self._side(left) for b in self._side(right) if a != b]
         return pairs + [(b, a) for a, b in pairs] if both else pairs
 
@@ -496,15 +496,15 @@ def node_id_of(word: str) -> int:
 
 
 def _inflated(word: str) -> str:
-    """`x*1000` is x a thousand times."""
+    """Return the record that a word stands for: `x*1000` is x a thousand times."""
     text, star, count = word.partition("*")
     return text * int(count) if star else word
 
 
 def _drawn(batches: list[bytes], start: OffsetAndEpoch, durable_end_offset: int | None = None) -> str:
-    """`[1:L1 1:x 1:y | 2:z]`: epoch and records of each batch; what stands right of the bar is not durable.
+    """Return a log as text. `[1:L1 1:x 1:y | 2:z]`: epoch and records of each batch; batches right of the bar are not durable.
 
-    `[4@1: 1:z]`: the log begins behind snapshot 4@1.
+    `[4@1: 1:z]`: the log begins after snapshot 4@1.
     """
     words = [f"{start}:"] if start.offset else []
     if durable_end_offset is not None and durable_end_offset < start.offset:
@@ -522,7 +522,7 @@ def _drawn(batches: list[bytes], start: OffsetAndEpoch, durable_end_offset: int 
 
 
 def _drawn_control(record: ControlRecord) -> str:
-    """L1: node 1 leads from here; {1,2}: these vote from here. A kraft.version goes without saying."""
+    """Return a control record as text. L1: node 1 leads from here; {1,2}: these voters from here; kraft.version is left out."""
     if isinstance(record, LeaderChange):
         return f"L{record.leader_id}"
     return repr(record.voters) if isinstance(record, KRaftVoters) else ""

@@ -1,7 +1,7 @@
-"""The snapshot files of a scripted machine: finished ones, and the unfinished copy of a leader's.
+"""The snapshot files of a scripted machine: finished snapshots, and the unfinished copy of a leader's snapshot.
 
-A file is a checksum, the control records a snapshot begins with, and bytes that stand for the state, so that a script can say how
-large it is. Finished files are durable at once; so is what of a copy has been written.
+A file is a checksum, the control records of the snapshot, and a block of bytes in place of the state, whose size a script
+chooses. Finished files are durable at once, and so are the written chunks of a copy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Answer = SnapshotChunkStored | SnapshotVerified | SnapshotRefused
 
 
 class SnapshotFiles:
-    """`finished` by id; `copy` is the beginning of the snapshot `copy_of`."""
+    """Files of snapshots: `finished` ones by id, and `copy`, the beginning of the snapshot `copy_of`."""
 
     def __init__(self) -> None:
         self.finished: dict[OffsetAndEpoch, bytes] = {}
@@ -28,24 +28,24 @@ class SnapshotFiles:
         self.copy = b""
 
     def make(self, context: SnapshotContext, size_bytes: int) -> None:
-        """A finished snapshot whose state takes about `size_bytes`."""
+        """Add a finished snapshot whose state takes about `size_bytes`."""
         body = msgspec.msgpack.encode((encode_control(list(context.control)), bytes(size_bytes)))
         self.finished[context.id] = zlib.crc32(body).to_bytes(4, "big") + body
 
     def control(self, snapshot: OffsetAndEpoch) -> tuple[SnapshotHeader, list[ControlRecord]]:
-        """The header of a finished snapshot and the control records behind it."""
+        """Return the header of a finished snapshot and the control records after it."""
         header, *others = _control_of(self.finished[snapshot])
         if not isinstance(header, SnapshotHeader):
             raise ValueError(f"snapshot {snapshot} begins with {header!r}")
         return header, others
 
     def damage(self) -> None:
-        """The last byte of every file is another one."""
+        """Change the last byte of every file."""
         self.finished = {snapshot: _damaged(data) for snapshot, data in self.finished.items()}
         self.copy = _damaged(self.copy)
 
     def install(self, snapshot: OffsetAndEpoch) -> None:
-        """The copy gets its name; there is no other snapshot any more."""
+        """Make the copy the only finished snapshot."""
         self.finished, self.copy = {snapshot: self.copy}, b""
 
     def remove_below(self, start: OffsetAndEpoch) -> None:

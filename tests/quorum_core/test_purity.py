@@ -19,6 +19,7 @@ ALLOWED_IMPORTS = {
     "enum",
     "functools",
     "heapq",
+    "importlib",
     "itertools",
     "msgspec",
     "random",

@@ -32,7 +32,7 @@ def test_every_transcript_opens_with_what_it_shows(path: Path) -> None:
 
 
 def test_a_command_that_does_not_exist_names_file_and_line() -> None:
-    with pytest.raises(ValueError, match=r"story\.txt:3: 'elect' is no command"):
+    with pytest.raises(ValueError, match=r"story\.txt:3: 'elect' is not a command"):
         replay("# A story\n\nelect 1\n----\n", "story.txt")
 
 
