@@ -147,7 +147,7 @@ def load(directory: Path) -> ClusterPlan | None:
     except (OSError, BadJson) as error:
         raise ClusterError(f"cannot read {path}: {error}; use another --data directory, or remove this one") from error
     if plan.version != 1:
-        raise ClusterError(f"{path} has version {plan.version}, this program knows 1; use another --data directory")
+        raise ClusterError(f"{path} has version {plan.version}, expected 1; use another --data directory")
     if not plan.controllers:
         raise ClusterError(f"{path} names no controller; use another --data directory, or remove this one")
     return plan

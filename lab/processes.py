@@ -157,7 +157,7 @@ class ForkServerProcess:
     def close(self, timeout_s: float = 15.0) -> None:
         """End the server; it asks running nodes to stop and waits for them."""
         assert self.process.stdin is not None, "it is a pipe"
-        with self._changed, contextlib.suppress(BrokenPipeError):  # of a server that was killed
+        with self._changed, contextlib.suppress(BrokenPipeError):  # the server was killed
             self.process.stdin.close()
         try:
             self.process.wait(timeout_s)

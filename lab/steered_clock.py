@@ -42,7 +42,7 @@ class ClockFile:
     def run_at(self, rate: float) -> None:
         """Change the rate. ClusterError unless it is from 0.001 to 1000."""
         if not 0.001 <= rate <= 1000:
-            raise ClusterError(f"a clock runs at 0.001 to 1000 times the rate of others, not at {rate:g}")
+            raise ClusterError(f"invalid rate {rate:g}: expected 0.001 to 1000 times that of other clocks")
         self._anchor(0.0)
         self.rate = rate
         self._write()
@@ -51,7 +51,7 @@ class ClockFile:
         """Step the clock forward, like that of a machine that was suspended. ClusterError for a step back."""
         if not 0 < seconds <= 1e6:
             raise ClusterError(
-                f"a clock never goes back: it jumps by more than nothing and at most a million seconds, not by {seconds:g}"
+                f"invalid jump of {seconds:g} s: expected more than 0 and at most 1000000, since a clock never goes back"
             )
         self._anchor(seconds)
         self._write()

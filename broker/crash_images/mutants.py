@@ -157,7 +157,7 @@ def M8_checkpoints(_: object, self: LogManager, current: PartitionLog, future: P
 @BUGS.row(
     mover,
     "align",
-    Images(("follower",), masked_by="what is cut from the source is cut from the copy, and a start compares leader epochs"),
+    Images(("follower",), masked_by="a truncation of the source truncates the copy too, and a start compares leader epochs"),
 )
 def X1_align(_: object, current: PartitionLog, future: PartitionLog) -> None:
     """A running copy is compared by length."""

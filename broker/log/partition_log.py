@@ -635,7 +635,7 @@ class PartitionLog:
             for segment, following in zip(self._segments, self._segments[1:], strict=False):
                 is_excess = 0 < segment.size_bytes <= excess_bytes
                 is_old = 0 <= self.config.retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
-                is_empty = not segment.size_bytes  # the log began with a gap
+                is_empty = not segment.size_bytes  # the log begins with a gap
                 if following.base_offset > self._high_watermark or not (is_excess or is_old or is_empty):
                     break
                 excess_bytes -= segment.size_bytes

@@ -305,5 +305,5 @@ def _get_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, at
     if at + length > len(data):
-        raise IndexError(f"{length} bytes reach over the end")
+        raise IndexError(f"{length} bytes extend beyond the end")
     return data[at : at + length], at + length

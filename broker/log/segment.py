@@ -144,7 +144,7 @@ class Segment:
     def _account(self, position: int, header: BatchHeader) -> None:
         """Add a batch at `position` to index, size and end."""
         if self._bytes_since_entry > INDEX_INTERVAL_BYTES:
-            self._index_positions.append(position)  # first: a reader that finds the offset looks for the position
+            self._index_positions.append(position)  # before the offset: a reader that finds the offset reads the position
             self._index_offsets.append(header.last_offset)
             self._bytes_since_entry = 0
         self._bytes_since_entry += header.size_bytes
@@ -189,7 +189,7 @@ class Segment:
                 try:
                     header = read_header(data, used, origin=position)
                 except CorruptBatch:
-                    break  # met again, and raised, once the good batches before it are handed out
+                    break  # raised by the next read, after the valid batches before it
                 if used + header.size_bytes > len(data):
                     break
                 batches.append((position + used, header))

@@ -26,7 +26,7 @@ class MoveEvent(enum.Enum):
     CAUGHT_UP = "the future log's end reached the current log's"
     TARGET_COMMITTED = "the metadata names the target directory"
     SWAPPED = "the future log has become the current one"
-    DROP = "cancelled, or a directory failed, or the replica goes"
+    DROP = "the move is cancelled, a directory failed, or the replica leaves the broker"
 
 
 class MoveAction(enum.Enum):

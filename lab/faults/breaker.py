@@ -301,9 +301,7 @@ class Breaker:
 
 def _shape(**amounts: float) -> LinkShape:
     if not any(amounts.values()):
-        raise ClusterError(
-            f"{' and '.join(amounts)}: none of them has a value, so messages would not change; give one of them a value"
-        )
+        raise ClusterError(f"{' and '.join(amounts)}: all are 0; give one of them a value")
     try:
         return LinkShape(**amounts)
     except ValueError as error:

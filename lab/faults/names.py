@@ -6,15 +6,8 @@ from collections.abc import Callable, Iterable
 
 from ..layout import ClusterError, ClusterPlan
 
-ROLES = {
-    "leader": "the controller that leads the metadata quorum",
-    "active": "the same",
-    "followers": "the other controllers",
-    "controllers": "all of them",
-    "brokers": "all of them",
-    "all": "every node",
-}
-"""Names of groups of nodes, and their meaning."""
+ROLES = ("leader", "active", "followers", "controllers", "brokers", "all")
+"""Names of groups of nodes. `leader` and `active`: the controller that leads the metadata quorum; `followers`: the others."""
 
 
 def names_of(plan: ClusterPlan) -> tuple[str, ...]:

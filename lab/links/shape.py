@@ -37,10 +37,10 @@ class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("delay_ms", "jitter_ms"):
             if not 0 <= getattr(self, name) <= 600_000:
-                raise ValueError(f"{name}={getattr(self, name):g}: give milliseconds from 0 to 600000")
+                raise ValueError(f"{name}={getattr(self, name):g}: expected milliseconds from 0 to 600000")
         for name in ("loss", "duplicate", "reorder"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name):g}: give a chance from 0 to 1")
+                raise ValueError(f"{name}={getattr(self, name):g}: expected a chance from 0 to 1")
 
     @property
     def is_plain(self) -> bool:
