@@ -38,13 +38,13 @@ Links = list[Link]
 
 
 class Breaker:
-    """Breaks `cluster` as ordered, and heals it. Thread-safe. `tell` gets a line about each order that ends later, by
+    """Breaks `cluster` as ordered, and heals it. Thread-safe. `notify` gets a line about each order that ends later, by
     itself.
     """
 
-    def __init__(self, cluster: LocalCluster, tell: Callable[[str], None]) -> None:
+    def __init__(self, cluster: LocalCluster, notify: Callable[[str], None]) -> None:
         self._cluster = cluster
-        self._tell = tell
+        self._notify = notify
         self._faults = ActiveFaults(cluster)
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -158,10 +158,10 @@ class Breaker:
             try:
                 self._faults.end(over, drop=drop)
             except Exception as error:
-                self._tell(f"could not undo order {number}: {error}")
+                self._notify(f"could not undo order {number}: {error}")
                 return
         for order in over:
-            self._tell(f"undone: {order.text}")
+            self._notify(f"undone: {order.text}")
 
     # -- orders that are over at once ------------------------------------------------------------------------------------
 

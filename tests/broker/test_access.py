@@ -124,7 +124,7 @@ async def test_before_its_first_image_a_broker_answers_super_users_only(user: st
     assert (await broker.call("DescribeLogDirs", pb.DescribeLogDirsRequest(), user)).header.error_code == code
 
 
-async def test_what_is_passed_on_is_not_judged_here_and_says_who_asks_from_where() -> None:
+async def test_a_call_that_is_passed_on_is_not_authorized_here_and_names_principal_and_host() -> None:
     broker = Broker()
     await broker.call("CreateTopics", pb.CreateTopicsRequest(), host="10.0.0.7")
     (envelope,) = broker.channel.passed_on

@@ -158,7 +158,7 @@ async def test_a_change_without_an_id_that_may_be_made_is_not_asked_for_again(ap
     assert len(channel.passed_on) == 1
 
 
-async def test_what_is_too_large_to_be_passed_on_is_refused_with_its_size(autojump_clock: Any) -> None:
+async def test_a_call_that_is_too_large_to_be_passed_on_is_refused_with_its_size(autojump_clock: Any) -> None:
     channel = Channel(FrameError("a frame of 20000000 bytes is over the limit of 16777216; send less at once"))
     response: Any = await service_on(channel).dispatch(create())
     assert response.header.error_code == ErrorCode.INVALID_REQUEST
@@ -176,7 +176,7 @@ async def test_the_brokers_own_calls_are_answered_here(autojump_clock: Any) -> N
     assert not channel.passed_on
 
 
-async def test_a_linearizable_read_is_the_active_controllers_business(autojump_clock: Any) -> None:
+async def test_a_linearizable_read_is_passed_on_to_the_active_controller(autojump_clock: Any) -> None:
     header = admin_pb2.RequestHeader(read_mode=admin_pb2.READ_MODE_LINEARIZABLE)
     channel = Channel(done())
     call = Call("DescribeTopicPartitions", admin_pb2.DescribeTopicPartitionsRequest(header=header), "User:alice")
@@ -187,7 +187,7 @@ async def test_a_linearizable_read_is_the_active_controllers_business(autojump_c
     assert passed_on.header.read_mode == admin_pb2.READ_MODE_LINEARIZABLE
 
 
-async def test_what_a_broker_says_of_itself_is_never_linearizable(autojump_clock: Any) -> None:
+async def test_an_answer_about_the_broker_itself_is_never_linearizable(autojump_clock: Any) -> None:
     header = admin_pb2.RequestHeader(read_mode=admin_pb2.READ_MODE_LINEARIZABLE)
     call = Call("DescribeLogDirs", admin_pb2.DescribeLogDirsRequest(header=header), "User:alice")
     response: Any = await service_on(Channel(done())).dispatch(call)
@@ -207,7 +207,7 @@ async def test_a_request_for_another_cluster_or_a_later_offset_is_refused_with_t
     assert "99" in response.header.error_message
 
 
-async def test_a_deadline_that_is_over_from_the_start_is_the_controllers_business(autojump_clock: Any) -> None:
+async def test_a_call_whose_deadline_is_over_from_the_start_is_passed_on_unchanged(autojump_clock: Any) -> None:
     channel = Channel(done())
     response: Any = await service_on(channel).dispatch(create(0))
     assert response.header.metadata_offset == 42
@@ -219,13 +219,13 @@ def describe_cluster(**fields: Any) -> Call:
     return Call("DescribeCluster", admin_pb2.DescribeClusterRequest(**fields), "User:alice")
 
 
-async def test_a_broker_tells_of_brokers_to_who_wants_their_endpoints(autojump_clock: Any) -> None:
-    told = admin_pb2.DescribeClusterResponse(
+async def test_a_broker_describes_brokers_as_a_broker_endpoint(autojump_clock: Any) -> None:
+    answer = admin_pb2.DescribeClusterResponse(
         endpoint_type=1,
         brokers=[admin_pb2.DescribedBroker(broker_id=3)],
         controllers=[admin_pb2.DescribedController(controller_id=3000)],
     )
-    channel = Channel(EnvelopeResponse(0, None, told.SerializeToString()))
+    channel = Channel(EnvelopeResponse(0, None, answer.SerializeToString()))
     service = service_on(channel)
     response: Any = await service.dispatch(describe_cluster(endpoint_type=1))
     assert (len(response.brokers), len(response.controllers), response.endpoint_type) == (1, 0, 1)
@@ -236,14 +236,14 @@ async def test_a_broker_tells_of_brokers_to_who_wants_their_endpoints(autojump_c
     )
 
 
-async def test_a_broker_does_not_tell_of_controllers_to_who_wants_a_controllers_endpoint(autojump_clock: Any) -> None:
+async def test_a_broker_refuses_to_act_as_a_controller_endpoint(autojump_clock: Any) -> None:
     channel = Channel(done())
     response: Any = await service_on(channel).dispatch(describe_cluster(endpoint_type=2))
     assert response.header.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
     assert (response.controller_id, channel.passed_on) == (-1, [])
 
 
-async def test_loggers_of_another_cluster_are_left_alone(autojump_clock: Any) -> None:
+async def test_loggers_are_not_changed_for_another_cluster(autojump_clock: Any) -> None:
     channel = Channel(done())
     service = AdminService("cluster", channel, MetadataPublisher((), lambda: None), {}, identity=ForwardingBroker(3, {}))
     change = admin_pb2.AlterableConfig(name="kraftlab.test.admin", config_operation=0, value="DEBUG")
@@ -256,7 +256,7 @@ async def test_loggers_of_another_cluster_are_left_alone(autojump_clock: Any) ->
 
 
 @pytest.mark.parametrize(("api", "is_open"), [("AlterReplicaLogDirs", True), ("DeleteRecords", True), ("DescribeLogDirs", False)])
-async def test_an_own_change_that_was_begun_and_not_done_in_time_is_not_said_to_have_changed_nothing(
+async def test_an_own_change_that_began_and_did_not_end_in_time_has_an_unknown_outcome(
     autojump_clock: Any, api: str, is_open: bool
 ) -> None:
     async def slow(message: Message) -> Message:

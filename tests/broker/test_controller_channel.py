@@ -40,7 +40,7 @@ class Quorum:
         return handle
 
 
-async def test_a_request_goes_to_whoever_leads(nursery: trio.Nursery) -> None:
+async def test_a_request_goes_to_the_leader(nursery: trio.Nursery) -> None:
     quorum = Quorum()
     channel = await quorum.start(nursery)
     for epoch, leader in ((1, 3000), (2, 3001)):

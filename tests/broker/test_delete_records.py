@@ -46,7 +46,7 @@ def starts(world: Any) -> list[int]:
 async def answer_after(
     pair: Any, happens: Callable[..., Awaitable[None]], *arguments: Any, **options: Any
 ) -> list[tuple[int, int]]:
-    """Of a deletion up to offset 3 that is not answered before something has happened."""
+    """Answers of a deletion up to offset 3, which waits until the event has happened."""
     answers: list[list[tuple[int, int]]] = []
 
     async def ask() -> None:
@@ -84,7 +84,7 @@ async def test_the_start_of_the_log_moves_on_every_replica_before_the_answer(aut
         (("__consumer_offsets", 0, 0), 0, 17),
     ],
 )
-async def test_what_cannot_be_deleted_says_why_and_changes_nothing(
+async def test_a_refused_deletion_has_a_code_and_changes_nothing(
     autojump_clock: Any, pair: Any, asked: tuple[str, int, int], broker_id: int, code: int
 ) -> None:
     assert await delete(pair, broker_id, asked) == [(-1, code)]
@@ -124,7 +124,7 @@ async def test_a_replica_whose_broker_is_fenced_meanwhile_is_waited_for_no_longe
     assert await answer_after(pair, pair.fence, 1, fenced=True) == [(3, 0)]
 
 
-async def test_a_leader_that_has_to_go_tells_so(autojump_clock: Any, pair: Any) -> None:
+async def test_a_deposed_leader_answers_that_it_does_not_lead(autojump_clock: Any, pair: Any) -> None:
     pair.unreachable.add(0)
     assert await answer_after(pair, pair.change, "t", 0, leader=1) == [(-1, 6)]
 

@@ -1,4 +1,6 @@
-"""A log directory fails at a bad moment: what lies elsewhere goes on, and nothing begins anew with an empty log."""
+"""A log directory fails at a bad moment: replicas in other directories go on, and no replica is created again with an
+empty log.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ async def test_leaderships_that_come_while_a_directory_fails_are_taken_where_the
         assert (await brokers[0].produce("t", number, batch(), acks=1)).error != ErrorCode.NONE
 
 
-async def test_a_replica_whose_directory_was_never_reported_is_not_created_anew_when_that_directory_fails(
+async def test_a_replica_whose_directory_was_never_reported_is_not_created_again_when_that_directory_fails(
     autojump_clock: Any, world: Any
 ) -> None:
     brokers = await world.add_brokers(2)
@@ -77,10 +79,10 @@ async def test_a_replica_whose_directory_was_never_reported_is_not_created_anew_
     await eventually(lambda: world.state("t", 0).directory_of(0) == bad_id, "the controller knows where the replica was")
 
 
-async def test_the_controller_hears_of_a_replica_that_is_offline_from_the_start_though_the_metadata_believes_it_placed(
+async def test_a_replica_that_is_offline_from_the_start_is_reported_though_the_metadata_names_a_directory(
     autojump_clock: Any, world: Any
 ) -> None:
-    """Else it is given the leadership, or keeps it from the others, and nobody serves the partition."""
+    """Otherwise it would become or stay leader, and the partition would be unavailable."""
     brokers = await world.add_brokers(2)
     world.controller_answers = trio.Event()
     await world.create_topic("t", [0, 1])
@@ -140,17 +142,17 @@ def node_on(dirs: list[Path], in_thread: InThread = in_thread) -> BrokerNode:
 
 
 class Lifecycle:
-    """Takes down what the controller hears."""
+    """Notes the directories that are reported to the controller."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
 
     def directory_failed(self, directory_id: Any) -> None:
-        self.told.append(directory_id)
+        self.reported.append(directory_id)
 
 
 class Replicas:
-    """They are at a disk that hangs."""
+    """Their work hangs at a disk."""
 
     async def apply(self, publication: Publication) -> None:
         pass
@@ -159,10 +161,10 @@ class Replicas:
         await trio.sleep_forever()
 
 
-async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_any_other(
+async def test_a_directory_that_fails_while_the_logs_are_started_is_reported(
     autojump_clock: Any, nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has been registered as one that works: else its replicas would be believed alive."""
+    """It is registered as a working one: otherwise its replicas would count as alive."""
     dirs = [tmp_path / name for name in ("d0", "d1")]
     node = node_on(dirs, on_the_loop)
     write_offsets = checkpoints.write_offsets
@@ -177,14 +179,12 @@ async def test_a_directory_that_fails_while_the_logs_are_started_is_told_like_an
     nursery.start_soon(node.handle_failed_directories)
     await node.publish_replicas(Publication(EMPTY, EMPTY, changes_between(EMPTY, EMPTY), True))
     await trio.sleep(1)
-    assert lifecycle.told == [node.logs.directory_id_of(dirs[1])]
+    assert lifecycle.reported == [node.logs.directory_id_of(dirs[1])]
     node.logs.abandon()
 
 
-async def test_the_controller_hears_of_every_directory_that_fails_though_a_disk_hangs(
-    nursery: trio.Nursery, tmp_path: Path
-) -> None:
-    """What is done about replicas waits for who is at them. The last directory that fails ends the broker all the same."""
+async def test_every_directory_that_fails_is_reported_though_a_disk_hangs(nursery: trio.Nursery, tmp_path: Path) -> None:
+    """Work on the replicas waits for the disk. The last directory that fails ends the broker all the same."""
     dirs = [tmp_path / name for name in ("d0", "d1", "d2")]
     node = node_on(dirs)
     node.lifecycle, node.replicas = lifecycle, _ = Lifecycle(), Replicas()
@@ -201,7 +201,7 @@ async def test_the_controller_hears_of_every_directory_that_fails_though_a_disk_
         for path in dirs:
             node.directory_failed(failure(path))
         await ended.wait()
-    assert lifecycle.told == [node.logs.directory_id_of(path) for path in dirs]
+    assert lifecycle.reported == [node.logs.directory_id_of(path) for path in dirs]
     node.logs.abandon()
 
 

@@ -92,7 +92,7 @@ def test_a_session_that_is_not_the_followers_own_is_not_found(other: dict[str, i
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_a_fetch_that_tells_everything_ends_the_session_it_names(epoch: int) -> None:
+def test_a_fetch_with_all_positions_ends_the_session_it_names(epoch: int) -> None:
     sessions = FetchSessions()
     session = sessions.session_of(fetch(0, 0, position(0)), 0.0)
     sessions.session_of(fetch(session.id, epoch, position(0)), 0.0)
@@ -139,7 +139,7 @@ STEP = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(STEP, max_size=40))
-def test_a_leader_that_answers_knows_what_its_follower_wants(steps: list[tuple[str, int, int]]) -> None:
+def test_a_leader_that_answers_knows_its_followers_positions(steps: list[tuple[str, int, int]]) -> None:
     """The twin tells everything each time. Requests and answers get lost, leaders forget their sessions."""
     sessions, sent, wanted = FetchSessions(), SentPositions(), dict[int, int]()
 
@@ -258,7 +258,7 @@ async def test_replication_goes_on_when_a_leader_knows_the_session_no_more(
         assert ErrorCode.FETCH_SESSION_ID_NOT_FOUND in {response.error for _, response in fetches}
 
 
-async def test_a_follower_tells_the_leader_of_a_partition_that_goes(autojump_clock: Any, fetches: list[Any], pair: Any) -> None:
+async def test_a_follower_names_a_removed_partition_to_the_leader(autojump_clock: Any, fetches: list[Any], pair: Any) -> None:
     await eventually(lambda: UNASSIGNED not in pair.state("t", 4).directories, "every replica has its directory")
     fetches.clear()
     await pair.change("t", 4, replicas=(0,), isr=(0,), directories=pair.state("t", 4).directories[:1])

@@ -109,5 +109,5 @@ def test_growth_counts_at_once_and_shrinking_only_when_committed() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.RETRY),
     ],
 )
-def test_each_answer_to_an_isr_wish_has_its_reaction(code: ErrorCode, reaction: Reaction) -> None:
+def test_each_answer_to_an_isr_change_has_its_reaction(code: ErrorCode, reaction: Reaction) -> None:
     assert reaction_to(code) is reaction

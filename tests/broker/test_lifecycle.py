@@ -90,7 +90,7 @@ async def test_it_asks_every_ten_ms_to_stay_fenced_until_it_is_ready(autojump_cl
     assert len(controller.heartbeats) - seen == 5, "one each two seconds"
 
 
-async def test_the_first_registration_tells_the_epoch_before_a_clean_shutdown_and_later_ones_do_not(
+async def test_only_the_first_registration_has_the_epoch_before_a_clean_shutdown(
     autojump_clock: Any, nursery: trio.Nursery
 ) -> None:
     controller = Controller()
@@ -121,7 +121,7 @@ async def test_a_directory_that_failed_is_not_registered_again(autojump_clock: A
     assert failed not in controller.registrations[-1].log_dirs
 
 
-async def test_a_broker_that_cannot_register_again_stops_when_it_is_told_to(autojump_clock: Any, nursery: trio.Nursery) -> None:
+async def test_a_broker_that_cannot_register_again_stops_on_request(autojump_clock: Any, nursery: trio.Nursery) -> None:
     controller = Controller()
     lifecycle = await running(controller, nursery)
     controller.registration = lambda: BrokerRegistrationResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "another one runs")
@@ -158,7 +158,7 @@ async def test_it_gives_up_after_the_registration_timeout_and_says_why(autojump_
         await lifecycle_for(controller).run()
 
 
-async def test_a_refusal_that_cannot_mend_ends_the_broker_at_once(autojump_clock: Any) -> None:
+async def test_a_permanent_refusal_ends_the_broker_at_once(autojump_clock: Any) -> None:
     controller = Controller()
     controller.registration = lambda: BrokerRegistrationResponse(ErrorCode.INVALID_REGISTRATION, "no listener named GRPC")
     with pytest.raises(RegistrationFailed, match="broker 4 was refused: no listener named GRPC"):
@@ -166,7 +166,7 @@ async def test_a_refusal_that_cannot_mend_ends_the_broker_at_once(autojump_clock
     assert len(controller.registrations) == 1
 
 
-async def test_a_new_leader_hears_from_it_at_once(autojump_clock: Any, nursery: trio.Nursery) -> None:
+async def test_a_new_leader_gets_a_heartbeat_at_once(autojump_clock: Any, nursery: trio.Nursery) -> None:
     controller = Controller()
     await running(controller, nursery)
     await trio.sleep(0.5)
@@ -230,17 +230,17 @@ async def test_a_failed_directory_that_cannot_be_reported_ends_the_broker(autoju
             await lifecycle.run()
 
 
-async def test_cordoned_directories_are_told_at_once_when_they_change(autojump_clock: Any, nursery: trio.Nursery) -> None:
+async def test_cordoned_directories_are_reported_at_once_when_they_change(autojump_clock: Any, nursery: trio.Nursery) -> None:
     controller = Controller()
     lifecycle = await running(controller, nursery)
     await trio.sleep(5)
     assert controller.heartbeats[-1][1].cordoned_log_dirs == ()
     cordoned = controller.registrations[0].log_dirs[:1]
-    told_at = trio.current_time()
+    changed_at = trio.current_time()
     lifecycle.directories_cordoned(cordoned)
     await trio.sleep(0.1)
     at, request = controller.heartbeats[-1]
-    assert request.cordoned_log_dirs == cordoned and at - told_at < 0.1
+    assert request.cordoned_log_dirs == cordoned and at - changed_at < 0.1
     seen = len(controller.heartbeats)
     lifecycle.directories_cordoned(cordoned)
     await trio.sleep(0.1)

@@ -15,7 +15,7 @@ LONGEST_MOVABLE = 255 - len("-0.") - 32 - len("-future")
 
 
 async def alter(broker: Any, *wanted: tuple[object, str, list[int]]) -> dict[tuple[str, int], int]:
-    """One request of (path, topic, partitions) entries: the code of each replica in the answer."""
+    """Send one request of (path, topic, partitions) entries; return the code of each replica in the answer."""
     request = admin_pb2.AlterReplicaLogDirsRequest()
     for path, topic, partitions in wanted:
         request.dirs.add(path=str(path)).topics.add(name=topic, partitions=partitions)
@@ -28,7 +28,7 @@ async def alter(broker: Any, *wanted: tuple[object, str, list[int]]) -> dict[tup
 
 
 async def describe(broker: Any, *topics: tuple[str, list[int]]) -> dict[str, list[tuple[str, int]]]:
-    """Which replicas a request for these topics shows, by directory name."""
+    """Replicas that a request for these topics shows, by directory name."""
     request = admin_pb2.DescribeLogDirsRequest(topics=admin_pb2.DescribableLogDirTopics())
     for topic, partitions in topics:
         request.topics.values.add(topic=topic, partitions=partitions)
@@ -157,7 +157,7 @@ def test_the_property_names_directories_or_all_of_them(value: str | None, cordon
         ([("a b", [0])], []),
     ],
 )
-async def test_what_is_asked_for_and_not_there_is_left_out(
+async def test_missing_replicas_are_left_out_of_descriptions(
     autojump_clock: Any, broker: Any, topics: list[tuple[str, list[int]]], shown: list[tuple[str, int]]
 ) -> None:
     assert await describe(broker, *topics) == {"d0": shown, "d1": []}

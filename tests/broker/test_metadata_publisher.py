@@ -86,9 +86,7 @@ async def test_nothing_is_published_before_the_high_watermark_known_at_the_start
     assert first.changes.configs == {(RESOURCE_BROKER, "")}
 
 
-async def test_who_waits_for_an_offset_waits_until_publishers_are_done_with_it(
-    autojump_clock: Any, nursery: trio.Nursery
-) -> None:
+async def test_waiting_for_an_offset_lasts_until_publishers_are_done_with_it(autojump_clock: Any, nursery: trio.Nursery) -> None:
     seen = Seen()
     publisher = publisher_with(("seen", seen.publish))
     nursery.start_soon(publisher.run)

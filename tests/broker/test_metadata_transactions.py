@@ -148,7 +148,7 @@ async def test_a_snapshot_that_comes_while_a_transaction_is_open_takes_its_place
     assert world.published[-1] == (51, "7")
 
 
-async def test_who_waits_for_the_middle_of_a_transaction_waits_for_its_end(
+async def test_waiting_for_the_middle_of_a_transaction_lasts_until_its_end(
     autojump_clock: Any, world: World, nursery: trio.Nursery
 ) -> None:
     reached = trio.Event()

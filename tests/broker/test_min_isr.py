@@ -1,4 +1,4 @@
-"""What a leader may call committed while its in-sync set is small (KIP-966)."""
+"""The high watermark and produce requests while the in-sync set is small (KIP-966)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def shrink_to_leader(world: Any) -> None:
 @pytest.mark.parametrize(
     ("resource_type", "name"), [(RESOURCE_TOPIC, "t"), (RESOURCE_BROKER, "")], ids=["topic", "default of the cluster"]
 )
-async def test_the_high_watermark_stands_still_while_the_isr_is_below_the_replicated_minimum(
+async def test_the_high_watermark_does_not_move_while_the_isr_is_below_the_replicated_minimum(
     autojump_clock: Any, trio_of: Any, resource_type: int, name: str
 ) -> None:
     await trio_of.commit(FeatureLevel(0, "eligible.leader.replicas.version", 1))

@@ -26,7 +26,7 @@ def test_the_way_of_a_move_that_succeeds() -> None:
         (MoveState.ACCEPTED, MoveAction.ASSIGN_SOURCE),
     ],
 )
-def test_a_dropped_move_takes_back_what_the_controller_may_have_been_told(state: MoveState, action: MoveAction) -> None:
+def test_a_dropped_move_takes_back_its_report_to_the_controller(state: MoveState, action: MoveAction) -> None:
     assert next_step(state, MoveEvent.DROP) == (MoveState.DROPPED, action)
 
 
@@ -34,22 +34,22 @@ def test_a_dropped_move_takes_back_what_the_controller_may_have_been_told(state:
     st.lists(st.sampled_from([MoveEvent.CAUGHT_UP, MoveEvent.TARGET_COMMITTED, MoveEvent.SWAPPED, MoveEvent.DROP]), max_size=20)
 )
 def test_no_history_swaps_before_the_metadata_says_so_or_leaves_a_wrong_directory(events: list[MoveEvent]) -> None:
-    state, committed, told = MoveState.COPYING, False, "source"
+    state, committed, known = MoveState.COPYING, False, "source"
     for event in events:
         if (state, event) not in MOVE_TABLE:
             continue
         state, action = next_step(state, event)
         committed = committed or event is MoveEvent.TARGET_COMMITTED
         if action is MoveAction.ASSIGN_TARGET or event is MoveEvent.TARGET_COMMITTED:
-            told = "target"
+            known = "target"
         if action is MoveAction.ASSIGN_SOURCE:
-            told = "source"
+            known = "source"
         if action is MoveAction.SWAP or state is MoveState.EFFECTIVE:
             assert committed
     if state is MoveState.EFFECTIVE:
-        assert told == "target"
+        assert known == "target"
     if state is MoveState.DROPPED:
-        assert told == "source"
+        assert known == "source"
 
 
 def test_an_event_that_cannot_happen_is_refused_by_name() -> None:

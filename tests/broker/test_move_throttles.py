@@ -71,7 +71,9 @@ async def test_a_throttle_that_is_lifted_or_raised_lets_the_copy_go_on_at_once(
     await eventually(lambda: 1 in world.state("t", 0).isr, "in sync soon", 0.6)
 
 
-async def test_who_waits_for_a_tiny_budget_goes_on_when_the_throttle_of_its_move_goes(autojump_clock: Any, world: Any) -> None:
+async def test_a_replica_that_waits_for_a_tiny_budget_goes_on_when_the_throttle_of_its_move_is_removed(
+    autojump_clock: Any, world: Any
+) -> None:
     await filled(world, 20, [0])
     await world.add_broker(1)
     await add_replica(world, 0, 1, throttle=1)
@@ -137,8 +139,8 @@ async def test_the_leader_reports_the_size_of_a_partition_that_waits_and_silence
     [size] = reports.report().sizes
     assert size.size_bytes == source.log("t", 0).size_bytes
     await trio.sleep(1.1)
-    told = len(controller.reports)
-    assert told >= 1
+    reported = len(controller.reports)
+    assert reported >= 1
     await world.delete_topic("t")
     await trio.sleep(5)
-    assert len(controller.reports) == told + 1, "one more, which is empty"
+    assert len(controller.reports) == reported + 1, "one more, which is empty"

@@ -70,7 +70,7 @@ async def test_a_replica_moves_while_a_producer_keeps_appending(autojump_clock: 
     assert world.state("t", 0).directory_of(mover) == moving.log("t", 0).directory_id
 
 
-async def test_the_controller_is_told_before_the_swap(autojump_clock: Any, world: Any) -> None:
+async def test_the_controller_learns_of_the_target_before_the_swap(autojump_clock: Any, world: Any) -> None:
     [broker] = await filled(world, [0])
     source, target = broker.log("t", 0).log_dir, broker.other_dir()
     world.controller_answers = trio.Event()
@@ -138,7 +138,7 @@ async def test_a_cancelled_move_leaves_no_trace(autojump_clock: Any, world: Any,
     assert world.directory_requests[1:] == []
 
 
-async def test_a_move_is_dropped_though_the_disk_is_slower_than_who_cancels_it_has_time(
+async def test_a_move_is_dropped_even_if_its_cancellation_times_out_on_a_slow_disk(
     autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [broker] = await filled(world, [0])

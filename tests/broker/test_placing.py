@@ -1,4 +1,4 @@
-"""Replicas take up their logs: where they lie is told, and what is configured holds for them, however they came to be there."""
+"""Replicas get their logs: their directories are reported, and configs hold for every log, whether created or found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kraftlab.metadata.uuids import UNASSIGNED
 from .conftest import batch, eventually
 
 
-async def test_the_controller_hears_where_a_replica_lies_that_got_its_log_once_there_was_room(
+async def test_the_directory_of_a_replica_is_reported_that_got_its_log_once_there_was_room(
     autojump_clock: Any, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await world.add_broker(0)

@@ -76,7 +76,7 @@ async def test_the_next_block_is_there_before_the_last_one_ends(
     assert ids.left == 0
 
 
-async def test_who_finds_no_id_waits_for_a_block_and_may_give_up(
+async def test_a_request_without_an_id_left_waits_for_a_block_and_may_give_up(
     autojump_clock: Any, ids: ProducerIds, controller: Controller
 ) -> None:
     controller.reachable = False
@@ -136,7 +136,7 @@ async def test_every_idempotent_producer_gets_a_new_id_with_epoch_zero(autojump_
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_has_no_producer_id(
+async def test_requests_that_get_no_producer_id(
     autojump_clock: Any, ids: ProducerIds, controller: Controller, fields: dict[str, Any], code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as caught:

@@ -95,10 +95,10 @@ async def test_what_a_throttled_replica_borrows_does_not_make_an_answer_too_larg
         body = await fetch(world, ReplicaFetchRequest(1, 1, 500, 1, 16 << 20, wanted, session_epoch=0))
         assert 9 << 20 <= len(body) <= MAX_FRAME_BYTES
         first = msgspec.msgpack.decode(body, type=ReplicaFetchResponse)
-        [told] = first.partitions
+        [part] = first.partitions
         request = ReplicaFetchRequest(1, 1, 500, 1, 16 << 20, (), session_id=first.session_id, session_epoch=1)
-        [next_told] = msgspec.msgpack.decode(await fetch(world, request), type=ReplicaFetchResponse).partitions
-    assert (told.partition, next_told.partition) == (0, 1)
+        [next_part] = msgspec.msgpack.decode(await fetch(world, request), type=ReplicaFetchResponse).partitions
+    assert (part.partition, next_part.partition) == (0, 1)
 
 
 async def fetch(world: Any, request: ReplicaFetchRequest) -> bytes:

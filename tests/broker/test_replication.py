@@ -49,7 +49,9 @@ async def test_a_consumer_sees_nothing_above_the_high_watermark(autojump_clock: 
     assert len(found.records) == len(batch())
 
 
-async def test_what_only_the_old_leader_had_is_cut_when_it_follows_the_new_one(autojump_clock: Any, world: Any) -> None:
+async def test_records_that_only_the_old_leader_had_are_truncated_when_it_follows_the_new_one(
+    autojump_clock: Any, world: Any
+) -> None:
     brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await brokers[0].produce("t", 0, batch(3))
@@ -78,7 +80,7 @@ async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_again(autojum
     assert same_data("t", 0, brokers)
 
 
-async def test_a_follower_that_stands_still_leaves_the_isr_and_comes_back(autojump_clock: Any, world: Any) -> None:
+async def test_a_follower_that_stops_fetching_leaves_the_isr_and_comes_back(autojump_clock: Any, world: Any) -> None:
     brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     brokers[2].scope.cancel()
@@ -142,7 +144,7 @@ async def test_a_fenced_follower_is_not_proposed(autojump_clock: Any, world: Any
     await eventually(lambda: world.state("t", 0).isr == (0, 1, 2), "broker 2 joins once it is unfenced")
 
 
-async def test_an_isr_wish_of_uncertain_fate_is_not_repeated_until_the_metadata_speaks(autojump_clock: Any, world: Any) -> None:
+async def test_an_isr_change_of_uncertain_fate_is_not_repeated_before_newer_metadata(autojump_clock: Any, world: Any) -> None:
     await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     await trio.sleep(1)
@@ -167,10 +169,8 @@ async def test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not(auto
     assert (await brokers[0].produce("t", 0, batch(), acks=1)).error == ErrorCode.NONE
 
 
-async def test_an_append_that_is_not_replicated_in_time_is_not_said_to_have_changed_nothing(
-    autojump_clock: Any, world: Any
-) -> None:
-    """Whoever believes that sends it again, and has it twice."""
+async def test_an_append_that_is_not_replicated_in_time_is_reported_as_written(autojump_clock: Any, world: Any) -> None:
+    """Otherwise the producer would send it again and write it twice."""
     brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])
     world.unreachable.add(0)
@@ -193,7 +193,7 @@ async def test_a_produce_that_cannot_be_served_says_why(autojump_clock: Any, wor
     assert (await brokers[0].produce("t", 0, bytes(damaged))).error == ErrorCode.CORRUPT_MESSAGE
 
 
-async def test_a_fetch_with_another_leader_epoch_is_told_which_side_is_behind(autojump_clock: Any, world: Any) -> None:
+async def test_a_fetch_with_another_leader_epoch_learns_which_side_is_behind(autojump_clock: Any, world: Any) -> None:
     brokers = await world.add_brokers(3)
     topic_id = await world.create_topic("t", [0, 1])
     await world.change("t", 0, leader=0)
@@ -247,9 +247,7 @@ async def test_the_controller_learns_where_each_replica_was_placed(autojump_cloc
     assert used == set(brokers[0].dirs)
 
 
-async def test_a_leader_that_hears_late_that_it_leads_is_asked_again_soon(
-    autojump_clock: Any, world: Any, monkeypatch: Any
-) -> None:
+async def test_a_leader_whose_metadata_comes_late_is_asked_again_soon(autojump_clock: Any, world: Any, monkeypatch: Any) -> None:
     """Also by a follower that has nothing else to ask of it."""
     brokers = follower, leader = await world.add_brokers(2)
     await world.create_topic("t", [follower.broker_id, leader.broker_id])

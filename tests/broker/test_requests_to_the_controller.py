@@ -1,4 +1,4 @@
-"""ISR wishes and directory assignments: one request in flight, the newest counts, permanent errors end it."""
+"""ISR request and directory assignments: one request in flight, the newest counts, permanent errors end it."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ class Controller:
                 for change in request.changes
             )
             return msgspec.msgpack.encode(AlterPartitionResponse(0, None, results))
-        wishes = msgspec.msgpack.decode(body, type=AssignReplicasToDirsRequest)
-        self.assign_requests.append(wishes)
+        request = msgspec.msgpack.decode(body, type=AssignReplicasToDirsRequest)
+        self.assign_requests.append(request)
         answers = tuple(
-            DirectoryAssignmentResult(wish.topic_id, wish.partition, self.errors.get(wish.partition, 0))
-            for wish in wishes.assignments
+            DirectoryAssignmentResult(each.topic_id, each.partition, self.errors.get(each.partition, 0))
+            for each in request.assignments
         )
         return msgspec.msgpack.encode(AssignReplicasToDirsResponse(0, None, answers))
 
 
-def wish(partition: int, epoch: int = 0) -> IsrChange:
+def isr_change(partition: int, epoch: int = 0) -> IsrChange:
     return IsrChange(TOPIC, partition, 0, ((1, 1),), 0, epoch)
 
 
-async def test_wishes_that_come_while_one_is_asked_go_together_next(autojump_clock: Any, nursery: trio.Nursery) -> None:
+async def test_isr_changes_that_come_during_a_request_go_together_next(autojump_clock: Any, nursery: trio.Nursery) -> None:
     controller, answers = Controller(), []
     manager = AlterPartitionManager(controller, 1, lambda: 7)
     nursery.start_soon(manager.run)
@@ -78,17 +78,19 @@ async def test_wishes_that_come_while_one_is_asked_go_together_next(autojump_clo
         answers.append(result.partition)
         return True
 
-    manager.submit(wish(0), settled)
+    manager.submit(isr_change(0), settled)
     await trio.sleep(0.5)
     for partition in (1, 2, 3):
-        manager.submit(wish(partition), settled)
+        manager.submit(isr_change(partition), settled)
     await trio.sleep(5)
     assert [[change.partition for change in request.changes] for request in controller.isr_requests] == [[0], [1, 2, 3]]
     assert answers == [0, 1, 2, 3]
     assert controller.isr_requests[0].broker_epoch == 7
 
 
-async def test_an_answer_to_a_wish_that_was_replaced_or_withdrawn_is_ignored(autojump_clock: Any, nursery: trio.Nursery) -> None:
+async def test_an_answer_to_an_isr_change_that_was_replaced_or_withdrawn_is_ignored(
+    autojump_clock: Any, nursery: trio.Nursery
+) -> None:
     controller, answers = Controller(), []
     manager = AlterPartitionManager(controller, 1, lambda: 7)
     nursery.start_soon(manager.run)
@@ -98,16 +100,16 @@ async def test_an_answer_to_a_wish_that_was_replaced_or_withdrawn_is_ignored(aut
         return True
 
     begun = trio.current_time()
-    manager.submit(wish(0), settled)
-    manager.submit(wish(1), settled)
+    manager.submit(isr_change(0), settled)
+    manager.submit(isr_change(1), settled)
     await trio.sleep(0.5)
-    manager.submit(wish(0, epoch=1), settled)
+    manager.submit(isr_change(0, epoch=1), settled)
     manager.withdraw(TOPIC, 1)
     await trio.sleep(5)
     assert answers == [(0, True)]
 
 
-async def test_a_wish_is_asked_again_after_50_ms_until_it_is_settled(autojump_clock: Any, nursery: trio.Nursery) -> None:
+async def test_an_isr_change_is_sent_again_after_50_ms_until_it_is_settled(autojump_clock: Any, nursery: trio.Nursery) -> None:
     controller, answers = Controller(), []
     controller.failures = 2
     manager = AlterPartitionManager(controller, 1, lambda: 7)
@@ -118,7 +120,7 @@ async def test_a_wish_is_asked_again_after_50_ms_until_it_is_settled(autojump_cl
         return result.error == 0
 
     controller.errors[0] = ErrorCode.UNKNOWN_SERVER_ERROR
-    manager.submit(wish(0), settled)
+    manager.submit(isr_change(0), settled)
     await trio.sleep(3.5)
     controller.errors.clear()
     await trio.sleep(5)

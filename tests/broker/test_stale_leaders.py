@@ -1,4 +1,4 @@
-"""Whoever led once, and may not know that it is over, harms nobody: acknowledged records outlive leaders that come back."""
+"""Former leaders that may not know that they are deposed: acknowledged records outlive them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .conftest import batch, eventually, same_data
 
 
 def lose_half_of_the_tail(log: Any) -> None:
-    """What a power cut leaves of records that were not fsynced."""
+    """Truncate the log like a power cut that loses records without an fsync."""
     path = log.directory / f"{0:020d}.log"
     os.truncate(path, path.stat().st_size // 2)
 
@@ -97,7 +97,7 @@ async def test_a_read_that_a_deposed_leader_finishes_late_is_not_given_out(autoj
     assert part.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_an_isr_change_that_began_another_leader_epoch_counts_as_pending_until_the_metadata_tells_of_it(
+async def test_an_isr_change_that_began_another_leader_epoch_is_pending_until_the_metadata_has_it(
     autojump_clock: Any, world: Any
 ) -> None:
     brokers = await world.add_brokers(3)

@@ -95,7 +95,7 @@ def test_a_newcomer_neither_waits_for_what_others_got_before_nor_takes_their_tur
     assert got["new"] == pytest.approx(got["old"], rel=0.1)
 
 
-def test_who_was_granted_something_and_is_long_at_work_holds_up_nobody() -> None:
+def test_a_claimant_that_works_long_with_its_grant_does_not_delay_others() -> None:
     """As a replica does whose leader does not answer, or whose disk is slow."""
     budget, got = ByteBudget(100_000.0, 0.0), 0
     for key in ("hangs", "copies"):

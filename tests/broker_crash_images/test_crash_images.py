@@ -22,7 +22,7 @@ from kraftlab.cli import main
 
 QUICK = {"M1-swap+M1-ends": IN_THE_RUN, "M4": KILL, "M6": KILL, "M8-epochs": IN_THE_RUN, "X3-cut+X3-align": IN_THE_RUN}
 EVERY = {"follower": 3}
-"""Of the images of the longest script so many; the nightly tests have all."""
+"""Every n-th image of a script is judged; the nightly tests judge all."""
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -35,7 +35,7 @@ def test_the_replica_is_whole_after_every_crash(script: str) -> None:
     assert judge(recorded, dict([*wanted.items()][:: EVERY.get(script, 1)]), limit=3) == []
 
 
-def test_what_a_kill_may_leave_is_judged_as_such_though_a_loss_of_power_could_have_left_it_before() -> None:
+def test_an_image_of_a_kill_is_judged_as_one_even_if_a_loss_of_power_could_have_left_it_before() -> None:
     with quiet():
         recorded = record("changed-mind")
     of_kills = {(case.tree, case.assigned) for case in cases(recorded, (KILL,))}
@@ -44,7 +44,7 @@ def test_what_a_kill_may_leave_is_judged_as_such_though_a_loss_of_power_could_ha
 
 @pytest.mark.parametrize("name", ["M1-swap", "M1-ends"])
 def test_a_planted_bug_changes_nothing_where_it_does_not_matter(name: str) -> None:
-    """In the script in which nobody appends during the move."""
+    """In this script nothing is appended during the move."""
 
     def operations() -> list[str]:
         with quiet():
@@ -66,7 +66,7 @@ def test_a_whole_broker_settles_after_every_crash(script: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("script", ["busy", "idle", "changed-mind", "full-target", "follower"])
 def test_the_replica_is_whole_after_a_second_crash_in_the_recovery_from_the_first(script: str) -> None:
-    """Of every fiftieth image, each step of its recovery."""
+    """Judge each step of the recovery of every fiftieth image."""
     with quiet():
         recorded = record(script)
     for case, demand in list(cases(recorded).items())[::50]:
@@ -84,19 +84,19 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found_among_all_images_unless_something_else_stands_in_its_way(name: str) -> None:
+def test_a_planted_bug_is_found_among_all_images_unless_it_is_masked(name: str) -> None:
     likely_first = dict.fromkeys((*BUGS[name].limits.scripts, *SCRIPTS))
     assert hunt(name, tuple(likely_first)).found == (not BUGS[name].limits.masked_by)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("pair", pairs())
-def test_two_bugs_together_are_found_if_one_is_alone_or_the_other_stood_in_its_way(pair: str) -> None:
+def test_two_bugs_together_are_found_if_one_is_alone_or_each_masked_the_other(pair: str) -> None:
     hunted = hunt_pair(pair)
     assert hunted.found == shows(pair), hunted
 
 
-def test_every_pair_is_one_of_those_that_show_or_is_said_not_to() -> None:
+def test_every_pair_is_listed_as_showing_or_not() -> None:
     assert len(pairs()) == len(BUGS) * (len(BUGS) - 1) // 2
     assert set(pairs()) >= SHOW_TOGETHER | HIDE_EACH_OTHER
     assert all(all(BUGS[name].limits.masked_by for name in pair.split("+")) for pair in SHOW_TOGETHER)
@@ -104,7 +104,7 @@ def test_every_pair_is_one_of_those_that_show_or_is_said_not_to() -> None:
     assert len(pairs(f"M{number}" for number in range(1, 9))) == 45
 
 
-def test_the_command_tells_of_each_pair_and_fails_if_one_does_not_show_that_has_to(
+def test_the_command_reports_each_pair_and_fails_if_a_required_one_does_not_show(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def hunted(pair: str) -> Finding[str]:

@@ -70,7 +70,7 @@ class Repeated:
 
 
 def demanded(recorded: Recorded, step: int) -> tuple[Any, Demand]:
-    """Where the metadata has the replica, and what must be there after a loss of power before that step."""
+    """The assigned directory and the demand after a loss of power before that step."""
     said: dict[str, list[Any]] = {"committed": [], "durable": [0], "high watermark": [0]}
     for operation in recorded.trace[:step]:
         if isinstance(operation, Mark) and operation.what in said:
@@ -79,7 +79,7 @@ def demanded(recorded: Recorded, step: int) -> tuple[Any, Demand]:
 
 
 def after_power_loss(recorded: Recorded, step: int) -> list[Judged]:
-    """What is wrong once the run's operations before `step` were carried out on ext4 disks that then lost power."""
+    """Carry out the run's operations before `step` on ext4 disks, take their power, and return the broken rules."""
     with Ledger() as ledger:
         try:
             disks = [new_disk(ledger) for _ in recorded.disks]
@@ -103,7 +103,7 @@ def after_power_loss(recorded: Recorded, step: int) -> list[Judged]:
 
 
 def marks(recorded: Recorded, what: str) -> list[int]:
-    """Where they stand in the trace."""
+    """Positions of these marks in the trace."""
     return [step for step, operation in enumerate(recorded.trace) if isinstance(operation, Mark) and operation.what == what]
 
 
@@ -118,7 +118,7 @@ def test_the_replica_is_whole_after_real_losses_of_power(script: str) -> None:
 
 
 @pytest.mark.nightly
-def test_a_copy_that_was_not_synced_before_it_was_taken_is_lost_on_real_disks_too() -> None:
+def test_a_copy_that_was_not_synced_before_the_swap_is_lost_on_real_disks_too() -> None:
     with quiet(), planted(BUGS["M2"]):
         recorded = record("idle")
         [broken] = after_power_loss(recorded, marks(recorded, "durable")[1] + 1)

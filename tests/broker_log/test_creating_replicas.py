@@ -162,7 +162,7 @@ def test_a_full_disk_refuses_a_new_replica_and_leaves_nothing(broker: Broker, mo
 
 
 @pytest.mark.parametrize("home", ["the copy's", "another", "none"])
-def test_a_replica_of_which_only_an_unfinished_copy_is_there_does_not_begin_anew_while_a_directory_is_offline(
+def test_a_replica_with_only_an_unfinished_copy_is_not_created_again_while_a_directory_is_offline(
     tmp_path: Path, home: str
 ) -> None:
     """Its log is in that directory: a copy of it had begun."""
@@ -185,7 +185,7 @@ def test_a_replica_of_which_only_an_unfinished_copy_is_there_does_not_begin_anew
     manager.abandon()
 
 
-def test_a_replica_that_others_count_on_does_not_begin_anew_while_a_disk_is_missing(broker: Broker) -> None:
+def test_a_replica_that_others_count_on_is_not_created_again_while_a_disk_is_missing(broker: Broker) -> None:
     """A move that was dropped after the controller had been told: the metadata names a directory that has nothing."""
     manager = broker.start(replica(broker, 0))
     manager.get_or_create("t", TOPIC, 0, broker.ids[0]).append_as_leader(batch(), 1)

@@ -126,7 +126,7 @@ def test_too_many_files_under_what_was_set_aside_refuse_the_start(broker: Broker
 
 
 def recovery_fails(monkeypatch: pytest.MonkeyPatch, directory: Path, number: int) -> None:
-    """The indexes of logs below `directory` cannot be made anew."""
+    """Let the rebuild of indexes of logs below `directory` fail."""
     real = segment_module.Segment.flush_index
 
     def fails(segment: segment_module.Segment) -> None:

@@ -164,7 +164,7 @@ def test_a_move_that_a_start_ends_brings_the_log_start_and_the_high_watermark_al
 
 
 def test_a_move_that_a_start_cannot_end_for_want_of_space_goes_on(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the copy is to take over has to be durable first; the replica stays where it is until that is so."""
+    """The copy has to be durable before the swap; the replica stays in the source until then."""
     manager, _, _ = broker.moving(batch())
     with monkeypatch.context() as patch:
         patch.setattr(PartitionLog, "flush", lambda self: (_ for _ in ()).throw(NoSpace(self.log_dir, 0)))

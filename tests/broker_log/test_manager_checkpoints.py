@@ -44,7 +44,7 @@ def test_everything_is_found_again_after_a_clean_stop_without_a_scan(broker: Bro
 
 
 @pytest.mark.parametrize("what", ["half a batch", "a whole batch", "a segment", "a directory"])
-def test_who_has_lost_records_since_a_clean_stop_does_not_claim_one(broker: Broker, what: str) -> None:
+def test_a_broker_that_lost_records_after_a_clean_stop_does_not_claim_one(broker: Broker, what: str) -> None:
     """The others have them, and it must not lead before them (KIP-966)."""
     manager = broker.start()
     manager.get_or_create("u", OTHER, 0, broker.ids[0]).append_as_leader(batch(), 1)
@@ -202,7 +202,7 @@ def test_the_checkpoints_of_a_move_are_not_those_of_a_deleted_topic_of_that_name
 def test_a_checkpoint_that_waits_for_another_does_not_bring_back_what_a_cut_has_lowered(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is cut meanwhile may be written again, and must not count as durable then."""
+    """Truncated offsets may be written again, and must not count as durable then."""
     waiting: list[Callable[[], object]] = []
 
     class CutsFirst:

@@ -355,9 +355,7 @@ def test_readers_and_appenders_and_a_truncating_thread_see_whole_batches(open_lo
 
 
 @pytest.mark.parametrize("cut", ["its end", "its beginning", "what was read"])
-def test_who_cuts_a_log_does_not_wait_for_a_digest_which_is_of_what_there_was_at_one_time(
-    open_log, monkeypatch, cut: str
-) -> None:
+def test_a_truncation_does_not_wait_for_a_digest_which_is_of_the_log_at_one_time(open_log, monkeypatch, cut: str) -> None:
     log = open_log(segment_bytes=2000)
     for epoch in range(40):
         log.append_as_leader(batch(2, value_bytes=100), epoch)

@@ -150,7 +150,7 @@ def test_half_done_work_is_finished_or_undone(open_log) -> None:
     assert sorted(os.listdir(log.directory)) == ["00000000000000000000.index", "00000000000000000000.log"]
 
 
-def test_a_log_below_its_checkpointed_start_begins_anew(open_log) -> None:
+def test_a_log_that_ends_below_its_checkpointed_start_is_emptied(open_log) -> None:
     log = open_log()
     fill(log, 3)
     log.close()
@@ -329,7 +329,7 @@ def test_segments_above_one_that_lost_its_end_go_too(open_log) -> None:
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 def test_offsets_that_were_never_given_are_no_hole(open_log, has_checkpoint: bool) -> None:
-    """Whether or not the checkpoint has outlived the crash: one that is missing costs a scan, not data."""
+    """A checkpoint that the crash has lost costs a scan, not data."""
     log = open_log(segment_bytes=100)
     for offset in (3, 10, 5_000_000_000, 5_000_000_001):
         log.append_as_leader(batch(base_offset=offset), 1, keep_offsets=True)

@@ -41,11 +41,11 @@ def wait_until(what: str, holds: Callable[[], bool]) -> None:
 
 
 class Lab:
-    """A cluster, who leads it in whose eyes, and what was told later."""
+    """A cluster, the leader as each controller sees it, and lines about orders that ended."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
-        self.told: list[str] = []
+        self.notices: list[str] = []
 
     def view_of(self, node_id: int) -> tuple[int, int]:
         """(leader, epoch) as a controller sees it, -1 for nobody."""
@@ -57,7 +57,7 @@ class Lab:
         return answer.header.leader_id, answer.header.epoch
 
     def wait_for_another(self, old: int) -> None:
-        """Until all but the old leader see another one."""
+        """Wait until all but the old leader see another one."""
         others = self.others(old)
         wait_until(f"another one than {old} leads", lambda: {self.view_of(node_id)[0] for node_id in others} < set(others))
 
@@ -65,7 +65,7 @@ class Lab:
         return [other for other in self.cluster.controller_ids if other != node_id]
 
     def leader(self) -> int:
-        """Who leads in everybody's eyes."""
+        """The leader that every controller sees."""
         wait_until("all see the same leader", self.is_whole)
         return self.view_of(self.cluster.controller_ids[0])[0]
 
@@ -77,7 +77,7 @@ class Lab:
         return self.cluster.node(node_id).name
 
     def create(self, topic: str, *node_ids: int, timeout_ms: int = 5000) -> None:
-        """Asks only those nodes."""
+        """Create a topic with requests to those nodes only."""
         servers = ",".join(str(self.cluster.node(node_id).grpc) for node_id in node_ids)
         with AdminClient(servers, timeout_ms=timeout_ms) as admin:
             admin.create_topics([pb.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)])
@@ -88,7 +88,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     directory = tmp_path_factory.mktemp("lab")
     with LocalCluster(directory, 3, 2, 1, overrides=OVERRIDES, allow_chaos=True) as cluster:
         lab = Lab(cluster)
-        server = ControlServer(directory, Breaker(cluster, lab.told.append))
+        server = ControlServer(directory, Breaker(cluster, lab.notices.append))
         try:
             yield lab
         finally:
@@ -97,7 +97,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def order(whole: Lab, capsys: pytest.CaptureFixture[str]) -> Order:
-    """Gives an order as the command line does; what it answered."""
+    """Give an order as the command line does; return its answer."""
 
     def give(*words: str) -> dict[str, object]:
         capsys.readouterr()
@@ -111,7 +111,7 @@ def order(whole: Lab, capsys: pytest.CaptureFixture[str]) -> Order:
 
 @pytest.fixture
 def lab(whole: Lab, order: Order) -> Iterator[Lab]:
-    """Whole before and after."""
+    """The cluster, healed before and after the test."""
     yield whole
     order("heal")
     whole.cluster.wait_ready()
@@ -138,14 +138,14 @@ def has_topic(lab: Lab, node_id: int, topic: str) -> bool:
     return topic in {found.name for found in answer.topics}
 
 
-def test_a_leader_that_nobody_hears_is_replaced_though_it_hears_everybody(lab: Lab, order: Order) -> None:
+def test_a_leader_whose_messages_are_cut_is_replaced(lab: Lab, order: Order) -> None:
     old = lab.leader()
     order("isolate", "leader", "--one-way")
     lab.wait_for_another(old)
     wait_until("the old one has heard of it", lambda: lab.view_of(old)[0] != old)
 
 
-def test_a_leader_that_hears_nobody_is_replaced_though_everybody_hears_it(lab: Lab, order: Order) -> None:
+def test_a_leader_that_gets_no_messages_is_replaced(lab: Lab, order: Order) -> None:
     old = lab.leader()
     order("cut", "followers,brokers", "leader", "--one-way")
     wait_until("the old one has resigned", lambda: lab.view_of(old)[0] != old)
@@ -176,15 +176,15 @@ def test_a_killed_node_comes_back_after_its_time_and_a_paused_one_goes_on(lab: L
     wait_until("it runs again", lambda: lab.cluster.pid(1) not in (None, pid))
     lab.cluster.wait_ready()
     order("pause", "broker-1", "--for", "300ms")
-    wait_until("it goes on", lambda: any("paused" in line for line in lab.told))
-    assert any("undone: broker-1: killed" in line for line in lab.told)
+    wait_until("it goes on", lambda: any("paused" in line for line in lab.notices))
+    assert any("undone: broker-1: killed" in line for line in lab.notices)
     assert order("status")["orders"] == []
 
 
 def test_an_order_within_another_does_not_end_it(lab: Lab, order: Order) -> None:
     order("cut", "controllers", "broker-1")
     order("cut", "controller-3000", "broker-1", "--for", "100ms")
-    wait_until("the short one is over", lambda: any("cut controller-3000 ↔ broker-1" in line for line in lab.told))
+    wait_until("the short one is over", lambda: any("cut controller-3000 ↔ broker-1" in line for line in lab.notices))
     links = order("status")["links"]
     assert len(links) == 6  # type: ignore[arg-type]
     (standing,) = order("status")["orders"]  # type: ignore[misc]
@@ -262,13 +262,13 @@ def test_restarted_brokers_stop_while_controllers_live(lab: Lab, order: Order, m
         ("heal ''", "nothing names no node here; names are"),
     ],
 )
-def test_what_cannot_be_done_says_why(lab: Lab, order: Order, words: str, says: str) -> None:
+def test_an_invalid_order_gets_a_reason(lab: Lab, order: Order, words: str, says: str) -> None:
     error = order(*shlex.split(words))["error"]
     assert says in error["message"]  # type: ignore[index]
     assert order("status")["orders"] == []
 
 
-def test_the_socket_is_its_owners_alone_and_refuses_what_is_no_order(lab: Lab) -> None:
+def test_the_socket_is_only_for_its_owner_and_refuses_invalid_orders(lab: Lab) -> None:
     path = lab.cluster.directory / SOCKET_NAME
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with socket.socket(socket.AF_UNIX) as connection:
@@ -285,7 +285,7 @@ def test_the_socket_is_its_owners_alone_and_refuses_what_is_no_order(lab: Lab) -
             assert answer in json.loads(lines.readline())["error"]
 
 
-def test_a_controller_that_joins_later_stands_behind_a_proxy_too(tmp_path: Path) -> None:
+def test_a_controller_that_joins_later_is_behind_a_proxy_too(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, 1, 0, 1, allow_chaos=True) as cluster:
         added = cluster.add_controller()
         cluster.start_node(added)
@@ -356,7 +356,7 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_followers_whose_clocks_run_fast_miss_a_leader_that_is_there(lab: Lab, order: Order) -> None:
+def test_followers_whose_clocks_run_fast_elect_another_leader(lab: Lab, order: Order) -> None:
     old = lab.leader()
     _, epoch = lab.view_of(old)
     order("clock", "followers", "--rate", "8")
@@ -373,7 +373,7 @@ def test_a_broker_whose_clock_has_jumped_goes_on(lab: Lab, order: Order) -> None
     assert "0.001 to 1000 times" in str(order("clock", "broker-1", "--rate", "0")["error"])
 
 
-def test_the_power_of_a_disk_that_is_everybodys_cannot_be_taken(lab: Lab, order: Order) -> None:
+def test_a_node_without_a_disk_of_its_own_cannot_lose_its_power(lab: Lab, order: Order) -> None:
     answer = order("power-loss", "leader")
 
     assert "has no disk of its own that could lose its power" in str(answer["error"])

@@ -1,4 +1,4 @@
-"""Faults that cannot be undone: they are said to stand, and are tried again."""
+"""Faults that cannot be undone: the status shows them, and each heal tries again."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class DarkCluster(LocalCluster):
         self.up = {0, 1}
         self.without_power: set[int] = set()
         self.unmountable: set[int] = set()
-        self.told: list[str] = []
-        self.was_told = threading.Event()
+        self.notices: list[str] = []
+        self.has_notice = threading.Event()
 
-    def tell(self, line: str) -> None:
-        self.told.append(line)
-        self.was_told.set()
+    def note(self, line: str) -> None:
+        self.notices.append(line)
+        self.has_notice.set()
 
     def pid(self, node_id: int) -> int | None:
         return os.getpid() if node_id in self.up else None
@@ -55,41 +55,43 @@ def cluster(tmp_path: Path) -> Iterator[DarkCluster]:
 
 @pytest.fixture
 def breaker(cluster: DarkCluster, monkeypatch: pytest.MonkeyPatch) -> Breaker:
-    breaker = Breaker(cluster, cluster.tell)
+    breaker = Breaker(cluster, cluster.note)
     monkeypatch.setattr(breaker, "leader", lambda: None)
     return breaker
 
 
 def states(breaker: Breaker) -> tuple[list[str], list[str]]:
-    """Of the brokers, and the orders in force."""
+    """States of the brokers, and the orders in force."""
     status = breaker.carry_out(Order("status")).status
     assert status is not None
     return [node.state for node in status.nodes[1:]], [order.text for order in status.orders]
 
 
-@pytest.mark.parametrize("mends", [Order("heal"), Order("restart", (("brokers",),))], ids=lambda order: order.order)
+@pytest.mark.parametrize("fix", [Order("heal"), Order("restart", (("brokers",),))], ids=lambda order: order.order)
 def test_a_node_whose_disk_cannot_be_mounted_stays_without_power_until_it_can(
-    cluster: DarkCluster, breaker: Breaker, mends: Order
+    cluster: DarkCluster, breaker: Breaker, fix: Order
 ) -> None:
     breaker.carry_out(Order("power-loss", (("brokers",),)))
     cluster.unmountable.add(0)
     for _ in range(2):
         with pytest.raises(ClusterError, match="no loop device is free; still in force: broker-0 dark; fix that, then heal"):
-            breaker.carry_out(mends)
+            breaker.carry_out(fix)
         assert cluster.up == {1}
         assert states(breaker)[0][0] == "dark"
         assert len(states(breaker)[1]) == 1
     cluster.unmountable.clear()
-    breaker.carry_out(mends)
+    breaker.carry_out(fix)
     assert cluster.up == {0, 1}
     assert states(breaker)[1] == []
 
 
-def test_an_order_that_is_over_and_cannot_be_undone_stands_until_it_is_healed(cluster: DarkCluster, breaker: Breaker) -> None:
+def test_an_order_that_is_over_and_cannot_be_undone_stays_until_it_is_healed(cluster: DarkCluster, breaker: Breaker) -> None:
     cluster.unmountable.add(1)
     breaker.carry_out(Order("power-loss", (("brokers",),), for_ms=1))
-    assert cluster.was_told.wait(10)
-    assert cluster.told[0].startswith("could not undo order 1: `mount broker-1` failed: no loop device is free; still in force")
+    assert cluster.has_notice.wait(10)
+    assert cluster.notices[0].startswith(
+        "could not undo order 1: `mount broker-1` failed: no loop device is free; still in force"
+    )
     status = breaker.carry_out(Order("status")).status
     assert status is not None and [(order.number, order.left_ms) for order in status.orders] == [(1, None)]
     cluster.unmountable.clear()

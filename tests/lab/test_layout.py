@@ -212,7 +212,7 @@ def test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had(tmp_path: Path)
     assert load_any(layout.properties_path(tmp_path, first.nodes[0])).listeners["CONTROLLER"] == first.nodes[0].peer
 
 
-def test_static_voters_may_stand_behind_proxies(tmp_path: Path) -> None:
+def test_static_voters_may_be_behind_proxies(tmp_path: Path) -> None:
     plan = layout.plan(tmp_path, 3, 0, 1, voters_in_log=False).behind_proxies()
     layout.write(tmp_path, plan, {})
     voters = load_controller(tmp_path / "controller-3001" / "server.properties").voters
@@ -238,11 +238,11 @@ def test_links_without_proxies_are_not_cut_and_no_node_has_one_to_itself(tmp_pat
 
 
 class MadeUpNetwork:
-    """A network that is only told what to do."""
+    """A network that is only calls what to do."""
 
     def __init__(self, holds: bool = True) -> None:
         self.holds = holds
-        self.told: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
 
     def host(self, node_id: int) -> str:
         if node_id > 3000:
@@ -253,16 +253,16 @@ class MadeUpNetwork:
         return f"/proc/1/fd/{node_id}"
 
     def cut(self, pairs: list[tuple[int, int]], cut: Cut) -> None:
-        self.told.append((cut.value, pairs))
+        self.calls.append((cut.value, pairs))
 
     def heal(self, pairs: list[tuple[int, int]], *, drop: bool = False) -> None:
-        self.told.append(("heal", pairs, drop))
+        self.calls.append(("heal", pairs, drop))
 
     def shape(self, pairs: list[tuple[int, int]], shape: LinkShape) -> None:
-        self.told.append((shape, pairs))
+        self.calls.append((shape, pairs))
 
     def heal_all(self, *, drop: bool = False) -> None:
-        self.told.append(("heal all", drop))
+        self.calls.append(("heal all", drop))
 
 
 def test_nodes_in_a_network_have_its_addresses_and_it_does_to_links_what_is_wanted(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_nodes_in_a_network_have_its_addresses_and_it_does_to_links_what_is_want
             cluster.cut(0, 0)
         with pytest.raises(ClusterError, match="node 3001 has no place in this network"):
             cluster.add_controller()
-    assert network.told == [
+    assert network.calls == [
         ("hold", [(3000, 0)]),
         ("reset", [(0, 1)]),
         (LinkShape(loss=0.5), [(0, 1)]),
@@ -309,7 +309,7 @@ def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
     LocalCluster(tmp_path / "third", 1, 1, 1).close()
 
 
-def test_a_cluster_whose_port_another_one_has_says_who_that_is(tmp_path: Path) -> None:
+def test_a_cluster_whose_port_is_claimed_names_the_other_cluster(tmp_path: Path) -> None:
     with contextlib.closing(LocalCluster(tmp_path / "first", 1, 0, 1)) as first:
         (tmp_path / "second").mkdir()
         shutil.copy(tmp_path / "first" / "cluster.json", tmp_path / "second")
@@ -321,7 +321,7 @@ def test_a_cluster_whose_port_another_one_has_says_who_that_is(tmp_path: Path) -
     LocalCluster(tmp_path / "second").close()
 
 
-def test_who_looks_for_free_ports_keeps_them_from_nobody(tmp_path: Path) -> None:
+def test_a_look_for_free_ports_keeps_no_cluster_from_claiming_them(tmp_path: Path) -> None:
     [port] = layout.free_ports(1)
     claims, lost = PortClaims(tmp_path), []
     with open(claims_directory() / str(port), "ab") as looking, contextlib.closing(claims):
@@ -336,7 +336,7 @@ def test_who_looks_for_free_ports_keeps_them_from_nobody(tmp_path: Path) -> None
     assert not is_claimed(port)
 
 
-def test_who_looks_whether_a_cluster_runs_keeps_nobody_from_starting_it(tmp_path: Path) -> None:
+def test_a_look_for_a_running_cluster_keeps_none_from_starting(tmp_path: Path) -> None:
     lock(tmp_path).close()
     held = []
     with open(tmp_path / "cluster.lock", "rb") as looking:
@@ -371,7 +371,7 @@ def test_a_process_that_is_killed_leaves_no_port_behind(tmp_path: Path) -> None:
     assert not is_claimed(port)
 
 
-def test_a_cluster_that_may_not_be_broken_is_told_from_none(tmp_path: Path) -> None:
+def test_an_order_to_a_cluster_without_chaos_fails_otherwise_than_without_a_cluster(tmp_path: Path) -> None:
     with contextlib.closing(LocalCluster(tmp_path, 1, 0, 1)), pytest.raises(ClusterError, match="takes no orders; stop it, and"):
         give(tmp_path, Order("status"))
     with pytest.raises(ClusterError, match=r"is stopped \(controllers: 1, brokers: 0\); start it with: kraftlab up"):
@@ -401,4 +401,4 @@ def test_orders_reach_the_links_of_a_network_and_say_what_becomes_of_packets(tmp
         order = Order("cut", (("controller-3000",), ("broker-0",)), one_way=True)
         done = Breaker(cluster, lambda line: None).carry_out(order)
     assert done.text == f"cut controller-3000 → broker-0: {what}"
-    assert ("hold", [(3000, 0)]) in network.told
+    assert ("hold", [(3000, 0)]) in network.calls

@@ -39,7 +39,7 @@ NODES = (1, 2)
 API = 7
 PATIENCE_MS = 5000
 SOON_MS = 150
-"""How long a message is waited for that must not come."""
+"""Time after which a message counts as held or lost."""
 
 
 def identity(node_id: int) -> PeerIdentity:
@@ -117,7 +117,7 @@ async def ask(client: PeerClient, body: bytes, timeout_ms: int = PATIENCE_MS) ->
 
 
 async def is_lost(client: PeerClient, body: bytes) -> bool:
-    """Whether no answer comes, and no end of the connection either."""
+    """Return True if neither an answer nor the end of the connection comes."""
     try:
         await ask(client, body, SOON_MS)
     except PeerTimeout:
@@ -192,7 +192,7 @@ async def test_new_connections_over_a_cut_link_are_held_too_and_released_late() 
         assert sorted(bench.asked[2]) == [b"0", b"1", b"2"]
 
 
-async def test_what_was_held_can_be_dropped() -> None:
+async def test_held_messages_can_be_dropped() -> None:
     async with two_nodes() as bench:
         client = bench.client(1, 2)
         assert await ask(client, b"before") == b"before"
@@ -274,7 +274,7 @@ async def test_a_node_that_is_gone_is_refused_until_it_is_back() -> None:
         assert await ask(client, b"back") == b"back"
 
 
-async def test_who_is_cut_off_does_not_learn_that_a_node_is_gone() -> None:
+async def test_a_node_that_is_cut_off_does_not_learn_that_another_is_gone() -> None:
     async with two_nodes() as bench:
         client = bench.client(1, 2)
         assert await ask(client, b"before") == b"before"
@@ -344,7 +344,7 @@ async def test_a_jitter_keeps_the_order() -> None:
         await bench.until_asked(2, *bodies)
 
 
-async def test_garbage_is_not_passed_on_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_garbage_is_not_passed_on_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async with two_nodes() as bench:
         for _ in range(3):
             stream = await trio.open_tcp_stream(HOST, bench.ports[2])
@@ -376,7 +376,7 @@ def test_frames_are_the_same_however_their_bytes_come(bodies: list[bytes], at_on
 
 
 @pytest.mark.parametrize("data", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\0"])
-def test_what_can_be_no_frame_is_refused(data: bytes) -> None:
+def test_invalid_frames_are_refused(data: bytes) -> None:
     splitter = FrameSplitter()
     ours, theirs = socket.socketpair()
     with ours, theirs:

@@ -63,7 +63,7 @@ def test_a_node_runs_once(cluster: LocalCluster) -> None:
         cluster.start_node(7)
 
 
-def test_a_node_that_stands_still_may_be_paused_again_and_goes_on_with_one_word(cluster: LocalCluster) -> None:
+def test_a_paused_node_may_be_paused_again_and_is_resumed_by_one_call(cluster: LocalCluster) -> None:
     for _ in range(2):
         begun = time.monotonic()
         cluster.pause_node(0)
@@ -136,7 +136,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize(("victim", "paused"), [("parent", ("3000", "0")), ("fork server", ()), ("fork server", ("3000", "0"))])
-def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paused: tuple[str, ...]) -> None:
+def test_no_node_outlives_its_parent_and_its_fork_server(tmp_path: Path, victim: str, paused: tuple[str, ...]) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), *paused], stdout=subprocess.PIPE, text=True)
     try:
         assert parent.stdout is not None
@@ -148,9 +148,7 @@ def test_no_node_outlives_those_who_started_it(tmp_path: Path, victim: str, paus
         parent.wait()
 
 
-def test_whoever_starts_a_cluster_whose_parent_was_killed_waits_for_its_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_after_a_killed_parent_waits_for_its_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), "3000"], stdout=subprocess.PIPE, text=True)
     with parent:
         assert parent.stdout is not None
@@ -178,7 +176,7 @@ fork_server.main()
 
 
 def test_a_node_that_is_paused_as_soon_as_it_is_forked_does_not_outlive_the_fork_server() -> None:
-    """Nor does it keep the server's output open, which whoever started the server reads to its end."""
+    """Nor does it keep the server's output open, which the parent reads to its end."""
     with subprocess.Popen([sys.executable, "-c", SLOW], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None and server.stdout is not None
         start = fork_server.Start(0, "controller", "/nowhere/node/server.properties", os.devnull)
@@ -209,7 +207,7 @@ fork_server.main()
 """
 
 
-def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_fork_server_is_not_reported_as_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START_TIMEOUT_S", 0.05)
     server = processes.ForkServerProcess()
     try:
@@ -223,9 +221,7 @@ def test_a_server_that_has_no_time_is_not_said_to_have_ended(monkeypatch: pytest
         server.close()
 
 
-def test_nodes_that_start_when_nobody_waits_for_them_any_more_do_not_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_that_start_after_their_caller_gave_up_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They would be in the way of those that are started when this machine has time again."""
     cluster = LocalCluster(tmp_path, 1, 1, 1)
     try:
@@ -235,7 +231,7 @@ def test_nodes_that_start_when_nobody_waits_for_them_any_more_do_not_stay(
                 cluster.start()
         server = cluster.fork_server
         assert server is not None
-        for _ in ("they start", "they are told to end"):
+        for _ in ("they start", "they end"):
             server.signal(-1, 0)
         cluster.start()
         cluster.wait_ready()
@@ -260,7 +256,7 @@ def test_a_node_that_has_ended_is_not_signalled_since_another_one_may_have_its_p
     assert server.signalled == [(7, signal.SIGCONT)]
 
 
-def test_a_server_that_was_killed_can_be_closed_though_nobody_has_read_what_was_sent_to_it() -> None:
+def test_a_killed_server_can_be_closed_with_unread_requests() -> None:
     server = processes.ForkServerProcess()
     server.process.kill()
     server.process.wait()
@@ -268,7 +264,7 @@ def test_a_server_that_was_killed_can_be_closed_though_nobody_has_read_what_was_
     server.close()
 
 
-def test_nodes_that_do_not_stop_are_killed_when_nobody_is_left_who_could() -> None:
+def test_nodes_that_do_not_stop_are_killed_by_the_fork_server_without_a_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", DEAF], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None and server.stdout is not None
         try:

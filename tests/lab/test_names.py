@@ -34,12 +34,12 @@ def test_names_mean_nodes_each_once(plan: layout.ClusterPlan, names: str, ids: t
 
 
 @pytest.mark.parametrize("name", ["3000", "broker-7", "Leader", ""])
-def test_what_is_no_name_is_told_the_names_there_are(plan: layout.ClusterPlan, name: str) -> None:
+def test_an_unknown_name_is_answered_with_the_valid_ones(plan: layout.ClusterPlan, name: str) -> None:
     with pytest.raises(ClusterError, match=", ".join(names_of(plan))):
         resolve(plan, [name] if name else [], lambda: 3002)
 
 
-def test_who_leads_is_asked_only_if_that_matters_and_may_be_nobody(plan: layout.ClusterPlan) -> None:
+def test_the_leader_is_looked_up_only_if_a_name_needs_it_and_may_be_unknown(plan: layout.ClusterPlan) -> None:
     assert resolve(plan, ["controller-3000"], lambda: pytest.fail("nobody needs to know")) == (3000,)
     with pytest.raises(ClusterError, match="no controller knows the leader, so 'followers' names no node now"):
         resolve(plan, ["followers"], lambda: None)

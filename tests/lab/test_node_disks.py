@@ -1,4 +1,4 @@
-"""Disks of a cluster's own, where others use them still."""
+"""A cluster's disks that other processes still use, or that are interrupted."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ DEADLINE_S = 20.0
 
 
 class Server:
-    """What unmounts disks in the end."""
+    """Notes the disks that it has to unmount in the end."""
 
     lifeline = 2
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.to_unmount: list[str] = []
 
     def unmount_in_the_end(self, paths: Iterable[Path]) -> None:
-        self.told = [path.name for path in paths]
+        self.to_unmount = [path.name for path in paths]
 
 
 def disks_in(directory: Path, *, wanted: bool) -> tuple[NodeDisks, Server]:
@@ -39,7 +39,7 @@ def disks_in(directory: Path, *, wanted: bool) -> tuple[NodeDisks, Server]:
 
 
 class UsedDisk:
-    """Somebody has files open on those of `BUSY`, and nobody unmounts any."""
+    """A disk that is in use if its node is in `BUSY`."""
 
     unmounted: list[str]
 
@@ -65,7 +65,7 @@ def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeDisks:
         (tmp_path / "disks" / f"{node.name}.image").touch()
     found, server = disks_in(tmp_path, wanted=False)
     found.mount(nodes)
-    assert server.told == [node.name for node in nodes]
+    assert server.to_unmount == [node.name for node in nodes]
     return found
 
 
@@ -76,7 +76,7 @@ def test_a_disk_that_is_in_use_does_not_keep_the_others_mounted(disks: NodeDisks
 
 
 def test_a_disk_has_its_name_once_it_can_be_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is killed while it is formatted makes it anew the next time."""
+    """A disk whose formatting was killed is formatted again the next time."""
     disk = PoweredDisk(tmp_path / "node.image", tmp_path / "node")
     seen = []
 
@@ -100,7 +100,7 @@ def test_a_disk_that_is_being_mounted_when_somebody_presses_ctrl_c_is_unmounted(
 
     def run(*command: str, descriptors: object = ()) -> None:
         if command[0] == "mount":
-            assert server.told == [Path(command[-1]).name]
+            assert server.to_unmount == [Path(command[-1]).name]
             mounted.append(command[-1])
             (Path(command[-1]) / "lost+found").mkdir(parents=True, exist_ok=True)
             if not interrupted:
@@ -150,7 +150,7 @@ mountpoint -q {home} && touch {here}/mounted
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """Where a controller's disk is mounted."""
+    """The directory where a controller's disk is mounted."""
     path = tmp_path / "lab" / "controller-3000"
     yield path
     if path.is_mount():

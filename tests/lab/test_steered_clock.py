@@ -1,4 +1,4 @@
-"""A node's clock that somebody else lets run wrong."""
+"""A node's clock that another process lets run wrong."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_it_never_goes_back_and_is_looked_at_again_soon(path: Path, machine: Mon
     assert clock.deadline_to_sleep_time(0.0) == 0.0
 
 
-def test_who_reads_an_older_one_goes_on_with_that(path: Path, machine: MonotonicTime) -> None:
+def test_a_reader_of_an_older_clock_keeps_that_one(path: Path, machine: MonotonicTime) -> None:
     file = ClockFile(path)
     older = SteeredClock(path)
     ClockFile(path).jump(5.0)
@@ -111,7 +111,7 @@ def test_a_clock_that_goes_back_is_refused(path: Path, seconds: float) -> None:
 
 
 class Recorded(bytearray):
-    """What stands in a file after each of the eight bytes that are written."""
+    """Contents of a file after each eight bytes that are written."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -124,7 +124,7 @@ class Recorded(bytearray):
             self.states.append(bytes(self))
 
 
-def test_who_looks_while_it_is_written_sees_that_or_all_or_nothing_of_it(path: Path) -> None:
+def test_a_reader_during_a_write_notices_it_or_sees_all_or_nothing_of_it(path: Path) -> None:
     """A reader takes the five fields from the first to the last, and the writer may do something between any two."""
     file = ClockFile(path)
     file.run_at(2.0)
