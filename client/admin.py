@@ -484,6 +484,10 @@ class AdminClient:
         """
         return self._reassign(pb.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id), options, timeout_ms)
 
+    def forget_plans(self, plan_ids: Iterable[str], *, timeout_ms: int | None = None) -> pb.AlterPartitionReassignmentsResponse:
+        """Forget plans, all or none; what they started goes on. ApiError RESOURCE_NOT_FOUND."""
+        return self._reassign(pb.AlterPartitionReassignmentsRequest(forget_plans=plan_ids), NO_OPTIONS, timeout_ms)
+
     def _reassign(
         self, request: pb.AlterPartitionReassignmentsRequest, options: MoveOptions, timeout_ms: int | None
     ) -> pb.AlterPartitionReassignmentsResponse:

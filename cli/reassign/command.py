@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 KAFKAS_ACTIONS = ("generate", "execute", "verify", "cancel", "list")
-ACTIONS = (*KAFKAS_ACTIONS, "rollback", "progress")
+ACTIONS = (*KAFKAS_ACTIONS, "rollback", "forget", "progress")
 _NEEDED = {
     "generate": ("topics-to-move-json-file", "broker-list"),
     "execute": ("reassignment-json-file",),
@@ -26,6 +26,7 @@ _NEEDED = {
     "cancel": ("reassignment-json-file",),
     "list": (),
     "rollback": (),
+    "forget": (),
     "progress": ("reassignment-json-file",),
 }
 _MOVE_OPTIONS = (
@@ -53,6 +54,7 @@ _ALSO_ALLOWED = {
     "cancel": ("preserve-throttles", "timeout", "all", "topic", "force", "validate-only"),
     "list": ("linearizable", "details"),
     "rollback": ("force", "timeout", *_MOVE_OPTIONS),
+    "forget": (),
     "progress": ("watch",),
 }
 _ALWAYS = ("bootstrap-server", "command-config", "json")
@@ -65,6 +67,7 @@ class Options(msgspec.Struct, frozen=True):
     """Values of the command's options, named as on the command line; None, False or empty if an option was not given."""
 
     rollback: str | None
+    forget: str | None
     reassignment_json_file: str | None
     topics_to_move_json_file: str | None
     broker_list: str | None
@@ -178,6 +181,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
     shell_complete=complete_plans,
     help="Restore the replicas from before a plan that was executed with --plan-id.",
 )
+@click.option("--forget", metavar="PLAN", shell_complete=complete_plans, help="Forget a plan; it cannot be rolled back then.")
 @click.option("--progress", is_flag=True, help="Show the progress, rate and ETA of each replica in a file (KIP-179).")
 @click.option(
     "--reassignment-json-file",
@@ -298,8 +302,11 @@ def _rollback(client: AdminClient, out: Output, options: Options) -> int:
     done = roll_back(client, plan_id, options.moves(), options.timeout_ms)
     if options.validate_only:
         out.lines(text.preview_lines(done.after))
+    elif not done.changed and not done.moves:
+        out.lines([f"Nothing to roll back: all partitions of plan {plan_id} are as they were before it, or on the way there."])
     else:
-        out.lines([text.rolled_back_line(plan_id, list(done.after)), *text.moved_lines(done.moves)])
+        out.lines([text.rolled_back_line(plan_id, done.changed)] if done.changed else [])
+        out.lines(text.moved_lines(done.moves))
     out.result(
         {
             "plan": plan_id,
@@ -307,6 +314,19 @@ def _rollback(client: AdminClient, out: Output, options: Options) -> int:
             "moves": [{"replica": "-".join(map(str, replica)), "log_dir": path} for replica, path in done.moves.items()],
         }
     )
+    return DONE
+
+
+def _forget(client: AdminClient, out: Output, options: Options) -> int:
+    from kraftlab.metadata.errors import ApiError
+
+    plan_id = options.forget or ""
+    try:
+        client.forget_plans([plan_id])
+    except ApiError as error:
+        raise CommandFailed(f"Error: {error.message or error}", on_stdout=True) from None
+    out.lines([f"Plan {plan_id} is forgotten; moves that it started go on."])
+    out.result({"forgotten": plan_id})
     return DONE
 
 
@@ -441,5 +461,6 @@ _RUN = {
     "cancel": _cancel,
     "list": _list,
     "rollback": _rollback,
+    "forget": _forget,
     "progress": _progress,
 }

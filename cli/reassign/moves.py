@@ -20,21 +20,18 @@ IN_SYNC = "In sync"
 
 
 class RolledBack(msgspec.Struct, frozen=True):
-    """Partitions after a rollback, or after its preview, and the directories that replicas move to."""
+    """Partitions after a rollback, or after its preview, the ones that it changes, and the directories that replicas move to."""
 
     after: dict[TopicPartition, Ongoing]
+    changed: list[TopicPartition]
     moves: dict[TopicPartitionReplica, str]
 
 
 def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_ms: int) -> RolledBack:
     """Roll a plan back, directories included. ReassignmentFailed with the tool's text."""
-    try:
-        response = client.rollback_reassignment(plan_id, options=options)
-    except ApiError as error:
-        raise ReassignmentFailed(f"Error: {error.message or error}") from None
-    errors = partition_errors(response)
-    if errors:
-        raise ReassignmentFailed("\n".join(text.error_lines(f"Error rolling back plan {plan_id} for:", errors)))
+    preview = _ask(client, plan_id, msgspec.structs.replace(options, validate_only=True))
+    before = _sets_of(client, {topic.name for topic in preview.responses})
+    response = preview if options.validate_only else _ask(client, plan_id, options)
     moves, lost = _directory_moves(client, response)
     if not options.validate_only:
         list(move_directories(client, moves, timeout_ms / 1000))
@@ -45,7 +42,30 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
         raise ReassignmentFailed(
             f"Error: {complaints}; everything else {'would be' if options.validate_only else 'is being'} rolled back"
         )
-    return RolledBack(after_of(response), moves)
+    after = after_of(response)
+    return RolledBack(after, [key for key in after if after[key] != before.get(key)], moves)
+
+
+def _ask(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
+    try:
+        response = client.rollback_reassignment(plan_id, options=options)
+    except ApiError as error:
+        raise ReassignmentFailed(f"Error: {error.message or error}") from None
+    errors = partition_errors(response)
+    if errors:
+        raise ReassignmentFailed("\n".join(text.error_lines(f"Error rolling back plan {plan_id} for:", errors)))
+    return response
+
+
+def _sets_of(client: AdminClient, topics: Set[str]) -> dict[TopicPartition, Ongoing]:
+    """The replicas of all partitions of the topics, and those that are being added and removed."""
+    return {
+        (name, entry.partition_index): Ongoing(
+            tuple(entry.replica_nodes), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
+        )
+        for name, topic in describe(client, topics).items()
+        for entry in topic.partitions
+    }
 
 
 def _directory_moves(

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import MetadataImage, PartitionImage
 from kraftlab.metadata.moves import MovesImage, PlannedPartition, QueuedMoveImage
+from kraftlab.metadata.records import AnyRecord, RemovePlan
 from kraftlab.metadata.uuids import Uuid, is_reserved
 
 from .arithmetic import original_replicas, target_replicas
@@ -41,17 +42,30 @@ def outdated(moves: MovesImage, newest: str, kept: int) -> list[str]:
     return [plan.plan_id for plan in others[: max(0, len(others) + 1 - kept)]]
 
 
+def forget(moves: MovesImage, plan_ids: Iterable[str]) -> list[AnyRecord]:
+    """Records that remove the plans. ApiError RESOURCE_NOT_FOUND for an unknown plan."""
+    records: list[AnyRecord] = []
+    for plan_id in dict.fromkeys(plan_ids):
+        if plan_id not in moves.plans:
+            raise _unknown_plan(moves, plan_id, "forget")
+        records.append(RemovePlan(0, plan_id))
+    return records
+
+
+def _unknown_plan(moves: MovesImage, plan_id: str, verb: str) -> ApiError:
+    known = ", ".join(known.plan_id for known in sorted(moves.plans.values(), key=lambda known: known.created_offset))
+    return ApiError(
+        ErrorCode.RESOURCE_NOT_FOUND, f"There is no plan {plan_id!r} to {verb}; the plans that are kept: {known or 'none'}."
+    )
+
+
 def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str, Iterable[RequestedChange]]]:
     """Changes that undo a plan, by topic. ApiError RESOURCE_NOT_FOUND, or INVALID_UPDATE_VERSION with the partitions that
     other requests changed.
     """
     plan = image.moves.plans.get(plan_id)
     if plan is None:
-        known = ", ".join(known.plan_id for known in sorted(image.moves.plans.values(), key=lambda known: known.created_offset))
-        raise ApiError(
-            ErrorCode.RESOURCE_NOT_FOUND,
-            f"There is no plan {plan_id!r} to roll back; the plans that are kept: {known or 'none'}.",
-        )
+        raise _unknown_plan(image.moves, plan_id, "roll back")
     changes: dict[str, list[RequestedChange]] = {}
     changed: list[str] = []
     for key in sorted(plan.partitions, key=lambda key: (plan.partitions[key].topic, key[1], key[0])):

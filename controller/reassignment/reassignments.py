@@ -56,11 +56,17 @@ def alter(
     state: ControllerState, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
 ) -> Outcome[admin_pb2.AlterPartitionReassignmentsResponse]:
     """Carry out the request. ApiError for the whole request: POLICY_VIOLATION for too many entries, INVALID_REQUEST for
-    contradictory options, UNKNOWN_TOPIC_OR_PARTITION for an unknown topic to cancel, RESOURCE_NOT_FOUND or
+    contradictory options, UNKNOWN_TOPIC_OR_PARTITION for an unknown topic to cancel, RESOURCE_NOT_FOUND for an unknown plan,
     INVALID_UPDATE_VERSION for a plan that cannot be rolled back.
     """
     options = ReassignmentOptions.of_request(request)
     _check_form(request, options)
+    if request.forget_plans:
+        return Outcome(
+            [] if options.validate_only else plans.forget(state.image.moves, request.forget_plans),
+            admin_pb2.AlterPartitionReassignmentsResponse(),
+            transaction=TRANSACTION,
+        )
     policy = policy_of(state.image, context.settings)
     response = admin_pb2.AlterPartitionReassignmentsResponse(allow_replication_factor_change=options.allows_size_change)
     draft = Draft(options, policy, context, Slots(state.image, policy))
@@ -87,8 +93,14 @@ def name_initiator(
 
 
 def is_empty_request(request: admin_pb2.AlterPartitionReassignmentsRequest) -> bool:
-    """Return True for a request with neither entries nor a cancel or rollback. Any controller answers it at once."""
-    return not (request.topics or request.cancel_topics or request.cancel_all or request.HasField("rollback_plan_id"))
+    """Return True for a request with neither entries nor plans nor a cancel. Any controller answers it at once."""
+    return not (
+        request.topics
+        or request.cancel_topics
+        or request.cancel_all
+        or request.HasField("rollback_plan_id")
+        or request.forget_plans
+    )
 
 
 def answer_empty_request(
@@ -120,6 +132,7 @@ def _check_form(request: admin_pb2.AlterPartitionReassignmentsRequest, options: 
         "cancel_topics": bool(request.cancel_topics),
         "cancel_all": request.cancel_all,
         "rollback_plan_id": request.HasField("rollback_plan_id"),
+        "forget_plans": bool(request.forget_plans),
     }
     given = [name for name, is_given in forms.items() if is_given]
     if len(given) > 1:

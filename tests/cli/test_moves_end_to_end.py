@@ -156,8 +156,14 @@ def test_a_plan_is_rolled_back_by_its_name_order_and_directories_included(
     done = reassign("--rollback", "friday")
     assert done.out.startswith("Successfully started the rollback of plan friday for partitions plan-0,plan-1\n")
     wait_for(lambda: replicas(admin, "plan") == [[0, 1], [1, 0]] and where(1) == [before], "all is as before")
+    again = reassign("--rollback", "friday", "--force")
+    assert (again.code, again.out.startswith("Nothing to roll back: all partitions of plan friday are as they were")) == (0, True)
+    assert reassign("--forget", "friday").out == "Plan friday is forgotten; moves that it started go on.\n"
+    assert "friday" not in reassign("--list", "--details").out
+    gone = reassign("--forget", "friday")
+    assert (gone.code, gone.out) == (1, "Error: There is no plan 'friday' to forget; the plans that are kept: none.\n")
     unknown = reassign("--rollback", "monday")
-    assert (unknown.code, "friday" in unknown.out) == (1, True)
+    assert (unknown.code, "There is no plan 'monday' to roll back" in unknown.out) == (1, True)
 
 
 def test_a_replication_factor_is_previewed_and_changed(admin: AdminClient, run: Run, reassign: Run) -> None:

@@ -301,6 +301,28 @@ async def test_a_finished_plan_is_rolled_back_order_and_directories_included(fiv
     assert five.partition("t", 0).replicas == before
 
 
+async def test_plans_are_forgotten_all_or_none_and_their_moves_go_on(five: Any) -> None:
+    await five.create("t", (0,), (0,))
+    await move(five, "t", {0: (1,)}, plan_id="p")
+    await move(five, "t", {1: (1,)}, plan_id="q")
+
+    async def forget(*plan_ids: str, **options: Any) -> None:
+        request = admin_pb2.AlterPartitionReassignmentsRequest(forget_plans=plan_ids, **options)
+        await five.write(reassignments.alter, request)
+
+    with pytest.raises(ApiError, match="no plan 'x' to forget; the plans that are kept: p, q"):
+        await forget("p", "x")
+    with pytest.raises(ApiError, match="cancel_all and forget_plans"):
+        await forget("p", cancel_all=True)
+    await forget("p", validate_only=True)
+    assert set(five.controller.newest.image.moves.plans) == {"p", "q"}
+    await forget("p", "p")
+    assert set(five.controller.newest.image.moves.plans) == {"q"}
+    assert five.partition("t", 0).is_reassigning
+    with pytest.raises(ApiError, match="no plan 'p' to roll back"):
+        await rollback(five, "p")
+
+
 async def test_a_replica_is_born_again_in_the_directory_it_had(five: Any, tools: Any) -> None:
     second = tools.directory(7, 1)
     await five.start_brokers(7, log_dirs=(tools.directory(7, 0), second))

@@ -778,7 +778,7 @@ class FeatureUpdateResult(_message.Message):
     def __init__(self, feature: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class AlterPartitionReassignmentsRequest(_message.Message):
-    __slots__ = ("header", "allow_replication_factor_change", "topics", "validate_only", "reason", "initiator", "cancel_topics", "cancel_all", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id", "rollback_plan_id")
+    __slots__ = ("header", "allow_replication_factor_change", "topics", "validate_only", "reason", "initiator", "cancel_topics", "cancel_all", "force", "queued", "priority", "throttle", "throttle_expires_ms", "plan_id", "rollback_plan_id", "forget_plans")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     ALLOW_REPLICATION_FACTOR_CHANGE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -794,6 +794,7 @@ class AlterPartitionReassignmentsRequest(_message.Message):
     THROTTLE_EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     PLAN_ID_FIELD_NUMBER: _ClassVar[int]
     ROLLBACK_PLAN_ID_FIELD_NUMBER: _ClassVar[int]
+    FORGET_PLANS_FIELD_NUMBER: _ClassVar[int]
     header: RequestHeader
     allow_replication_factor_change: bool
     topics: _containers.RepeatedCompositeFieldContainer[ReassignableTopic]
@@ -809,7 +810,8 @@ class AlterPartitionReassignmentsRequest(_message.Message):
     throttle_expires_ms: int
     plan_id: str
     rollback_plan_id: str
-    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., cancel_topics: _Optional[_Iterable[str]] = ..., cancel_all: bool = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ..., rollback_plan_id: _Optional[str] = ...) -> None: ...
+    forget_plans: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, header: _Optional[_Union[RequestHeader, _Mapping]] = ..., allow_replication_factor_change: bool = ..., topics: _Optional[_Iterable[_Union[ReassignableTopic, _Mapping]]] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., initiator: _Optional[str] = ..., cancel_topics: _Optional[_Iterable[str]] = ..., cancel_all: bool = ..., force: bool = ..., queued: bool = ..., priority: _Optional[int] = ..., throttle: _Optional[int] = ..., throttle_expires_ms: _Optional[int] = ..., plan_id: _Optional[str] = ..., rollback_plan_id: _Optional[str] = ..., forget_plans: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReassignableTopic(_message.Message):
     __slots__ = ("name", "partitions")
