@@ -121,6 +121,6 @@ class Authorizer:
             return Rights(principal, host, self.settings, None)
         if acls is None:
             raise ApiError(
-                ErrorCode.BROKER_NOT_AVAILABLE, "This node has not loaded the access rules yet; try again, or ask another one."
+                ErrorCode.BROKER_NOT_AVAILABLE, "This node has not loaded the ACLs yet; try again, or ask another node."
             )
         return Rights(principal, host, self.settings, acls)

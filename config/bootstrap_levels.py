@@ -50,7 +50,7 @@ def choose(release: str | None, features: Iterable[str]) -> dict[str, int]:
     except ValueError as error:
         raise ConfigError(f"--release-version {release}: {error}") from None
     if release is not None and METADATA_VERSION in chosen:
-        raise ConfigError(f"--release-version and --feature {METADATA_VERSION} say the same thing; give one of them")
+        raise ConfigError(f"--release-version and --feature {METADATA_VERSION} set the same level; give one of them")
     levels = fresh_levels(chosen=chosen) if version is None else fresh_levels(version, chosen)
     for name, needed in DEPENDS_ON_METADATA_VERSION.items():
         if levels.get(name, 0) > 0 and levels[METADATA_VERSION] < needed:

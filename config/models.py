@@ -177,7 +177,7 @@ class _Reader:
                 near = difflib.get_close_matches(key, BROKER_KEYS, n=1)
                 advice = f"did you mean {near[0]}?" if near else "remove it"
                 shown = "(not shown)" if SECRETS.intersection(near) or "password" in key else value
-                raise ConfigError(f"{self.source} sets {key}={shown}, which no node knows; {advice}")
+                raise ConfigError(f"{self.source} sets {key}={shown}, an unknown key; {advice}")
             fault = known.fault(value)
             if fault is not None:
                 raise ConfigError(f"{self.source}: {fault}")
@@ -263,7 +263,7 @@ def _advertised(reader: _Reader, names: tuple[str, ...], listeners: dict[str, En
     for name, endpoint in advertised.items():
         if endpoint.host in ("", "0.0.0.0", "::"):
             raise ConfigError(
-                f"{reader.source} listens on every address for {name} ({endpoint}) and does not say under which others find it; "
+                f"{reader.source} listens on every address for {name} ({endpoint}) and has no address for other nodes; "
                 f"add advertised.listeners={name}://HOST:{endpoint.port}"
             )
     return advertised

@@ -164,7 +164,7 @@ class AclsDelta:
     def add(self, record: AccessControlEntry) -> None:
         """ReplayError if the id is taken, or if an equal ACL exists."""
         if self._get(record.acl_id) is not None:
-            raise ReplayError("an access rule of this id exists")
+            raise ReplayError("an ACL with this id exists")
         acl = Acl(
             record.resource_type,
             record.resource_name,
@@ -176,7 +176,7 @@ class AclsDelta:
         )
         equal = newest(self.image.ids, self._ids, acl)
         if equal is not None:
-            raise ReplayError(f"the access rule with id {to_text(equal)} says the same")
+            raise ReplayError(f"the ACL with id {to_text(equal)} is equal")
         self.changed[record.acl_id] = acl
         self._ids[acl] = record.acl_id
 
@@ -184,7 +184,7 @@ class AclsDelta:
         """ReplayError if the ACL does not exist."""
         acl = self._get(record.acl_id)
         if acl is None:
-            raise ReplayError(f"there is no access rule with id {to_text(record.acl_id)}")
+            raise ReplayError(f"there is no ACL with id {to_text(record.acl_id)}")
         self.changed[record.acl_id] = None
         self._ids[acl] = None
 

@@ -159,7 +159,7 @@ class RequestsDelta:
         """Set a client's mark from a snapshot. ReplayError if the client is known."""
         client = self._as_newest(record.client_id)
         if client.answered or client.forgotten_up_to >= 0:
-            raise ReplayError(f"client {to_text(record.client_id)} has asked already")
+            raise ReplayError(f"client {to_text(record.client_id)} is known already")
         self._changed[record.client_id] = msgspec.structs.replace(client, forgotten_up_to=record.up_to)
 
     def apply(self) -> RequestsImage:

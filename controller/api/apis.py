@@ -163,7 +163,7 @@ def _on_brokers(text: str) -> Callable[[Served, Any], Awaitable[Message]]:
     return run
 
 
-_log_directories = _on_brokers("Log directories are the brokers' own; send this to the broker whose directories are meant")
+_log_directories = _on_brokers("Log directories belong to brokers; send this to the broker that has them")
 _CONFIGS = ("resource_type", "resource_name")
 
 APIS: Mapping[str, AdminApi] = {

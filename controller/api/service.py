@@ -147,7 +147,7 @@ class ControllerService:
             else:
                 response = self._refused(ready.row, call, written.error)
         except Exception as error:
-            logger.exception("the answer to %s cannot be given", call.api)
+            logger.exception("cannot complete the answer to %s", call.api)
             failure = f"{call.api} was carried out, but its answer failed ({type(error).__name__})"
             response = fault(METHODS[call.api], failure)
         answer(response)

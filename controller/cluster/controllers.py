@@ -21,7 +21,7 @@ def register(
     if level < CONTROLLER_REGISTRATION:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"metadata.version {level} has no registrations of controllers; {CONTROLLER_REGISTRATION} has.",
+            f"metadata.version {level} has no registrations of controllers; {CONTROLLER_REGISTRATION} or newer is needed.",
         )
     check_node(request.controller_id, request.listeners, request.features)
     check_features(state, request.controller_id, request.features, context)

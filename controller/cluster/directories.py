@@ -35,13 +35,13 @@ def assign(
     if metadata_version(state.image) < DIRECTORIES:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"metadata.version {metadata_version(state.image)} has no directories of replicas; {DIRECTORIES} has.",
+            f"metadata.version {metadata_version(state.image)} has no directories of replicas; {DIRECTORIES} or newer is needed.",
         )
     broker = check_broker_epoch(state, request.broker_id, request.broker_epoch)
     if len(request.assignments) > MAX_ASSIGNMENTS:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{len(request.assignments)} assignments are more than the {MAX_ASSIGNMENTS} allowed per request; send less at once.",
+            f"{len(request.assignments)} assignments are more than the {MAX_ASSIGNMENTS} allowed per request; split it.",
         )
     newest = {(entry.topic_id, entry.partition): entry for entry in request.assignments}
     codes = {key: _problem(state, broker.broker_id, entry) for key, entry in newest.items()}

@@ -125,7 +125,7 @@ def _check_name(kind: int, name: str, context: Context) -> None:
     if resource_type is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     if kind == ResourceType.BROKER_LOGGER:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers are a broker's own; send this to the broker whose loggers are meant.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers belong to a node; send this to the broker that has them.")
     if not name and resource_type.empty_name is not None:
         raise ApiError(ErrorCode.INVALID_REQUEST, resource_type.empty_name)
     if kind == ResourceType.BROKER:

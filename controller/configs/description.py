@@ -90,7 +90,7 @@ def _describe_resource(
         _check_not_empty(name, "Client metrics subscription name must not be empty")
         return _described_own(CLIENT_METRICS_KEYS, dynamic, values, Source.DYNAMIC_CLIENT_METRICS)
     if kind == ResourceType.BROKER_LOGGER:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers are a broker's own; ask the broker whose loggers are meant.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Loggers belong to a node; ask the broker that has them.")
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 

@@ -39,7 +39,8 @@ def activation_records(image: MetadataImage, first: Sequence[AnyRecord] | None =
         if not new_cluster and level < TRANSACTIONS:
             raise ActivationRefused(
                 f"the log has a transaction open since offset {image.transaction.begin_offset}, but metadata.version {level} has "
-                f"no transactions ({TRANSACTIONS} has); compare this log with another controller's, and refill it if they differ"
+                f"no transactions ({TRANSACTIONS} is needed); compare this log with another controller's, and refill it if they "
+                "differ"
             )
         records.append(AbortTransaction(0, "Controller failover"))
     if new_cluster:

@@ -29,7 +29,7 @@ def not_committed_in_time(offset: int) -> CommitUnknown:
     return CommitUnknown(
         ErrorCode.REQUEST_TIMED_OUT,
         f"The outcome is unknown: the change was written up to metadata offset {offset} and not committed within the timeout. It "
-        f"may still be. Ask again with min_offset {offset}, or repeat the request: to repeat it does no harm.",
+        f"may still be. Describe with min_offset {offset} to find out, or repeat the request, which does no harm.",
         offset,
     )
 

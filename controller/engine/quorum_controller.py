@@ -511,7 +511,7 @@ class QuorumController:
         if self._claimed_epoch is not None:
             self._leader_id = NO_LEADER
             self._step_down(f"it has loaded a snapshot of another leader, at {position}")
-        logger.info("node %d goes on from a snapshot at %s", self.settings.node_id, position)
+        logger.info("node %d continues from a snapshot at %s", self.settings.node_id, position)
         self._history.clear()
         loaded = state.at(Provenance(position.offset, position.epoch, append_time_ms))
         self._history.append((position.offset, loaded.image))

@@ -52,7 +52,7 @@ def plan(
     """
     if factor <= 0:
         raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"A replication factor of {factor} is not possible; ask for 1 or more."
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"A replication factor of {factor} is not possible; request 1 or more."
         )
     targets: dict[int, tuple[int, ...]] = {}
     for number in sorted(partitions):
@@ -82,7 +82,7 @@ def _to_add(replicas: list[int], factor: int, brokers: Mapping[int, BrokerImage]
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"A replication factor of {factor} cannot be reached: only {len(usable)} brokers are active and take replicas "
-            f"({len(replicas)} hold one already). Start more, or ask for less.",
+            f"({len(replicas)} hold one already). Start more, or request a lower factor.",
         )
     in_rack = Counter(_rack(brokers, broker_id) for broker_id in replicas)
     return min(free, key=lambda broker: (in_rack[broker.rack], counts[broker.broker_id], broker.broker_id)).broker_id

@@ -79,8 +79,8 @@ def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str,
         more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
         raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Nothing was rolled back: since plan {plan_id} {', '.join(changed[:NAMED_MAX])}{more}. Ask with force to "
-            "roll back all that is still there.",
+            f"Nothing was rolled back: since plan {plan_id} {', '.join(changed[:NAMED_MAX])}{more}. Use force to "
+            "roll back all partitions that still exist.",
         )
     return list(changes.items())
 

@@ -342,13 +342,13 @@ def _check_expectations(requested: RequestedChange, partition: PartitionImage) -
         raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"Partition {requested.name} has the replicas {_ids(partition.replicas)}, not {_ids(requested.expected_replicas)} "
-            "as expected; nothing was changed for it. Look again before you retry.",
+            "as expected; nothing was changed for it. Describe it again before retrying.",
         )
     if requested.expected_epoch is not None and requested.expected_epoch != partition.partition_epoch:
         raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"Partition {requested.name} has the partition epoch {partition.partition_epoch}, not {requested.expected_epoch} as "
-            "expected; nothing was changed for it. Look again before you retry.",
+            "expected; nothing was changed for it. Describe it again before retrying.",
         )
 
 
@@ -358,7 +358,7 @@ def _check_leader(name: str, before: PartitionImage, after: PartitionImage) -> N
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Going back with {name} to {_ids(after.replicas)} would leave it without a leader: none of its in-sync replicas "
-            f"{_ids(after.isr)} is active. Bring one of them back, or ask with force.",
+            f"{_ids(after.isr)} is active. Bring one of them back, or use force.",
         )
 
 

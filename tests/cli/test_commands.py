@@ -153,7 +153,7 @@ def test_up_refuses_what_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFix
         assert main.run(["up", "--data", str(tmp_path), "--property", "nonsense"]) == 1
         assert "write KEY=VALUE" in capsys.readouterr().err
         assert main.run(["up", "--data", str(tmp_path / "lab"), "--property", "non.sense=1"]) == 1
-        assert "sets non.sense=1, which no node knows" in capsys.readouterr().err
+        assert "sets non.sense=1, an unknown key" in capsys.readouterr().err
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

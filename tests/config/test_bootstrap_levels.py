@@ -28,7 +28,7 @@ def test_a_release_brings_its_features_and_single_ones_can_be_chosen() -> None:
         (None, ["kraft.version=1"], "there is no feature 'kraft.version' whose level can be chosen"),
         (None, ["group.version=2"], "the level of group.version is one of 0 to 1"),
         (None, ["group.version"], "the level of group.version is one of 0 to 1"),
-        ("4.3", ["metadata.version=30"], "say the same thing"),
+        ("4.3", ["metadata.version=30"], "set the same level"),
         ("3.9", [f"{ELR}=1"], "needs metadata.version 4.0-IV1 or newer, not 3.9-IV0"),
     ],
 )

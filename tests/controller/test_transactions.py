@@ -325,7 +325,9 @@ def test_what_an_activation_writes(log: list[AnyRecord], written: list[AnyRecord
 
 
 def test_a_transaction_that_its_version_does_not_know_stops_the_activation() -> None:
-    with pytest.raises(ActivationRefused, match=r"open since offset 1, but metadata.version 12 has no transactions \(13 has\)"):
+    with pytest.raises(
+        ActivationRefused, match=r"open since offset 1, but metadata.version 12 has no transactions \(13 is needed\)"
+    ):
         activation_records(image(LEVEL_12, BeginTransaction(0)))
 
 

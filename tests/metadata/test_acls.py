@@ -50,9 +50,9 @@ def test_a_rule_that_came_and_went_in_one_batch_leaves_nothing() -> None:
 @pytest.mark.parametrize(
     ("records", "reason"),
     [
-        ([RemoveAccessControlEntry(0, ONE)], "no access rule with id"),
-        ([AccessControlEntry(0, ONE, *RULE), AccessControlEntry(0, ONE, *RULE)], "of this id exists"),
-        ([AccessControlEntry(0, ONE, *RULE), AccessControlEntry(0, OTHER, *RULE)], "says the same"),
+        ([RemoveAccessControlEntry(0, ONE)], "no ACL with id"),
+        ([AccessControlEntry(0, ONE, *RULE), AccessControlEntry(0, ONE, *RULE)], "with this id exists"),
+        ([AccessControlEntry(0, ONE, *RULE), AccessControlEntry(0, OTHER, *RULE)], "is equal"),
         ([RemoveUserScramCredential(0, "alice", 1)], "alice has no credential of mechanism 1"),
         ([CREDENTIAL, RemoveUserScramCredential(0, "alice", 2)], "no credential of mechanism 2"),
     ],

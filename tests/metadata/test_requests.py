@@ -160,7 +160,7 @@ def test_times_in_the_log_do_not_go_back():
 
 def test_the_mark_of_a_client_that_is_known_is_refused():
     image = replay([outcome(0, 1)])
-    with pytest.raises(ReplayError, match="has asked already"):
+    with pytest.raises(ReplayError, match="is known already"):
         replay([ForgottenRequests(0, CLIENTS[0], 7)], image)
 
 
