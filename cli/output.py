@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 error or usage, 2 still in progress.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -35,6 +36,11 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where no person reads."""
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def lines(self, lines: Iterable[str]) -> None:
         if not self.as_json:

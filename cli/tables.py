@@ -14,12 +14,14 @@ def tab_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
-def aligned(rows: Sequence[Sequence[str]], *, numbers_from: int | None = None) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], *, numbers_from: int | None = None, width_max: int | None = None) -> list[str]:
     """Return the lines of a table: each cell as wide as its column, two spaces between columns. The header is the first row.
-    Columns from `numbers_from` on are flush right.
+    Columns from `numbers_from` on are flush right. A table that is wider than `width_max` is stacked.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = len(widths) if numbers_from is None else numbers_from
+    if width_max is not None and sum(widths) + 2 * len(widths) - 2 > width_max:
+        return _stacked(rows, width_max)
     return [
         "  ".join(
             cell.ljust(width) if at < left else cell.rjust(width)
@@ -27,6 +29,25 @@ def aligned(rows: Sequence[Sequence[str]], *, numbers_from: int | None = None) -
         ).rstrip()
         for row in rows
     ]
+
+
+def _stacked(rows: Sequence[Sequence[str]], width_max: int) -> list[str]:
+    """Return the first cell of each row, then header and value of its other cells, unless empty, as many to a line as fit."""
+    header, *others = rows
+    margin = max(len(row[0]) for row in rows) + 2
+    lines = [header[0]]
+    for row in others:
+        line = row[0].ljust(margin)
+        for name, cell in zip(header[1:], row[1:], strict=True):
+            pair = f"{name} {cell}"
+            if cell in ("", "-"):
+                continue
+            if len(line) > margin and len(line) + len(pair) > width_max:
+                lines.append(line.rstrip())
+                line = " " * margin
+            line += f"{pair}  "
+        lines.append(line.rstrip())
+    return lines
 
 
 def utc_text(timestamp_ms: int) -> str:

@@ -340,7 +340,7 @@ def _progress(client: AdminClient, out: Output, options: Options) -> int:
     shown: list[str] = []
     while True:
         states = replica_states(client, plan)
-        lines = text.progress_table(states)
+        lines = text.progress_table(states, out.width)
         if lines != shown:
             out.lines(["", *lines] if shown else lines)
             shown = lines
@@ -443,8 +443,8 @@ def _list(client: AdminClient, out: Output, options: Options) -> int:
     out.lines(text.list_lines(running))
     between_directories = directory_moves(client) if options.details else []
     if options.details:
-        out.lines(moves_text.detail_lines(response))
-        out.lines(moves_text.directory_lines(between_directories))
+        out.lines(moves_text.detail_lines(response, out.width))
+        out.lines(moves_text.directory_lines(between_directories, out.width))
     out.result(moves_text.document(response, between_directories))
     return DONE
 

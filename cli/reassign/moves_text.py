@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -62,7 +63,7 @@ def time_text(milliseconds: int) -> str:
     return f"{hours}h{minutes:02}m"
 
 
-def directory_lines(moves: Sequence[DirectoryMove]) -> list[str]:
+def directory_lines(moves: Sequence[DirectoryMove], width_max: int | None = None) -> list[str]:
     """Return the table of moves between log directories."""
     if not moves:
         return []
@@ -79,31 +80,32 @@ def directory_lines(moves: Sequence[DirectoryMove]) -> list[str]:
         )
         for move in moves
     ]
-    return ["", *aligned([("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "PROBLEM"), *rows])]
+    return ["", *aligned([("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "PROBLEM"), *rows], width_max=width_max)]
 
 
-def detail_lines(response: pb.ListPartitionReassignmentsResponse) -> list[str]:
-    """Return the tables of a listing: moves, blockers, queue and plans."""
+def detail_lines(response: pb.ListPartitionReassignmentsResponse, width_max: int | None = None) -> list[str]:
+    """Return the tables of a listing: moves, blockers, queue and plans. Tables wider than `width_max` are stacked."""
+    table = partial(aligned, width_max=width_max)
     lines: list[str] = []
     moving = [(f"{topic.name}-{entry.partition_index}", entry) for topic in response.topics for entry in topic.partitions]
     if moving:
         header = ("PARTITION", "MOVE", "FROM", "TO", "DONE", "LEFT", "RATE", "ETA", "THROTTLE", "BY", "REASON")
-        lines += ["", *aligned([header, *(_moving_row(name, entry) for name, entry in sorted(moving, key=lambda m: m[0]))])]
+        lines += ["", *table([header, *(_moving_row(name, entry) for name, entry in sorted(moving, key=lambda m: m[0]))])]
         blockers = [(name, blocker) for name, entry in moving for blocker in entry.blockers]
         if blockers:
             rows = [(name, str(blocker.broker_id), blocker.state, blocker.text) for name, blocker in blockers]
-            lines += ["", *aligned([("WAITS FOR", "BROKER", "STATE", "WHY"), *rows])]
+            lines += ["", *table([("WAITS FOR", "BROKER", "STATE", "WHY"), *rows])]
         if not response.has_progress:
             lines += ["", "Only the active controller knows the progress."]
     if response.queued:
         header_of_queue = ("QUEUE", "PARTITION", "MOVE", "FROM", "TO", "SIZE", "PRIORITY", "WAITS FOR")
-        lines += ["", *aligned([header_of_queue, *map(_queued_row, response.queued)])]
+        lines += ["", *table([header_of_queue, *map(_queued_row, response.queued)])]
     if response.plans:
         plans = [
             (plan.plan_id, utc_text(plan.created_ms), str(plan.partitions), str(plan.running), str(plan.queued), plan.initiator)
             for plan in response.plans
         ]
-        lines += ["", *aligned([("PLAN", "CREATED", "PARTITIONS", "RUNNING", "QUEUED", "BY"), *plans])]
+        lines += ["", *table([("PLAN", "CREATED", "PARTITIONS", "RUNNING", "QUEUED", "BY"), *plans])]
     return lines
 
 

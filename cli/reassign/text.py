@@ -269,13 +269,15 @@ class ReplicaState(msgspec.Struct, frozen=True):
         return Progress.RUNNING if self.behind else Progress.DONE
 
 
-def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState]) -> list[str]:
-    """Return KIP-179's table, with rates, ETAs and blockers while a replica copies or waits."""
+def progress_table(states: Mapping[TopicPartitionReplica, ReplicaState], width_max: int | None = None) -> list[str]:
+    """Return KIP-179's table, with rates, ETAs and blockers while a replica copies or waits. Stacked if it is wider than
+    `width_max`.
+    """
     detailed = any(state.why or state.bytes_per_second >= 0 for state in states.values())
     rows = [("Topic", "Partition", "Broker", "Status", *(("Rate", "ETA", "Waits for") if detailed else ()))]
     for (topic, partition, broker), state in states.items():
         rows.append((topic, str(partition), str(broker), state.status, *(_copying(state) if detailed else ())))
-    lines = aligned(rows)
+    lines = aligned(rows, width_max=width_max)
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 

@@ -70,6 +70,24 @@ def test_details_are_tables_of_moves_blockers_queue_and_plans() -> None:
     ]
 
 
+def test_a_table_that_is_wider_than_the_terminal_is_stacked() -> None:
+    lines = moves_text.detail_lines(listing(), 70)
+    assert lines[:7] == [
+        "",
+        "PARTITION",
+        "t-3        MOVE 70.0  FROM 1  TO 2  DONE 1.0 KiB  LEFT 2.0 KiB",
+        "           RATE 1.0 KiB/s  ETA 2s  THROTTLE 1.0 KiB/s  BY User:a",
+        "",
+        "WAITS FOR",
+        "t-3        BROKER 2  STATE THROTTLED",
+    ]
+    assert lines[-2:] == moves_text.detail_lines(listing())[-2:], "the plans are narrow enough"
+    assert max(map(len, moves_text.detail_lines(listing(), 80))) <= 80
+    states = {("clicks", 0, 1): ReplicaState("Behind: 947 messages behind", 947, why="broker 1 copies within its throttle")}
+    assert max(map(len, text.progress_table(states, 60))) <= 60
+    assert "Status Behind: 947 messages behind" in "\n".join(text.progress_table(states, 60))
+
+
 def test_nothing_that_moves_has_no_details() -> None:
     assert moves_text.detail_lines(pb.ListPartitionReassignmentsResponse()) == []
     assert moves_text.directory_lines([]) == []
