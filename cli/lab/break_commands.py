@@ -1,7 +1,7 @@
-"""`kraftlab cluster cut|heal|kill|…`: breaks a cluster that runs on this machine, by name, and says what was done.
+"""`kraftlab cluster cut|heal|kill|…`: injects faults into a cluster on this machine, and reports them.
 
-Nothing is done here: the process of `kraftlab up --allow-chaos` carries orders out and undoes them, so it does not matter how a
-command ends. Names are offered from what stands in the cluster's directory.
+The commands only send orders: the process of `kraftlab up --allow-chaos` carries them out and undoes them, also after a command
+has ended. Completion offers the names of nodes in the cluster's directory.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ _TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]+)?)(ms|s|m|h)")
 
 
 def _time(text: str) -> float:
-    """Milliseconds of `500ms`, `5s`, `2m`, `1h`."""
+    """Return the milliseconds of `500ms`, `5s`, `2m` or `1h`."""
     match = _TIME.fullmatch(text)
     if match is None:
-        raise click.BadParameter(f"{text!r} is no time; write 500ms, 5s, 2m or 1h")
+        raise click.BadParameter(f"invalid duration {text!r}: expected e.g. 500ms, 5s, 2m or 1h")
     return float(match[1]) * _UNITS_MS[match[2]]
 
 
-def _chance(text: str) -> float:
-    """0.2 of `20%` and of `0.2`."""
+def _probability(text: str) -> float:
+    """Return 0.2 for `20%` and for `0.2`."""
     try:
-        chance = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        probability = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        chance = -1.0
-    if not 0 <= chance <= 1:
-        raise click.BadParameter(f"{text!r} is no chance; write 20% or 0.2")
-    return chance
+        probability = -1.0
+    if not 0 <= probability <= 1:
+        raise click.BadParameter(f"invalid probability {text!r}: expected e.g. 20% or 0.2")
+    return probability
 
 
 def _rate(text: str) -> float:
-    """How many times as fast: 3, 0.5."""
+    """Return the rate of a clock: 3 is three times as fast."""
     try:
         rate = float(text)
     except ValueError:
         rate = math.nan
     if not math.isfinite(rate):
-        raise click.BadParameter(f"{text!r} is no rate; write 3 or 0.5")
+        raise click.BadParameter(f"invalid rate {text!r}: expected e.g. 3 or 0.5")
     return rate
 
 
 def _names(text: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Names in one word, with commas between."""
+    """Split a list of names with commas."""
     return tuple(name for name in text.split(",") if name) if isinstance(text, str) else text
 
 
 def _names_there(context: click.Context) -> tuple[str, ...]:
-    """Return the names of nodes in the cluster of --data, nothing if no cluster was laid out there."""
+    """Return the names of nodes in the cluster of --data, none without a cluster."""
     from kraftlab.lab import ClusterError, contexts, layout
     from kraftlab.lab.faults.names import names_of
 
@@ -74,7 +74,7 @@ def _names_there(context: click.Context) -> tuple[str, ...]:
 
 
 def _nodes(name: str = "nodes", metavar: str = "NODES", **details: Any) -> Callable[[F], F]:
-    """An argument of names."""
+    """Add an argument with names of nodes."""
     return click.argument(name, type=_names, metavar=metavar, shell_complete=offer_words(_names_there), **details)
 
 
@@ -95,13 +95,15 @@ _data = click.option(
     type=click.Path(),
     metavar="DIR",
     callback=_newest,
-    help="The directory of a cluster that `kraftlab up --allow-chaos` runs. Default: the newest that is up.",
+    help="Directory of a cluster of `kraftlab up --allow-chaos` (default: the newest that is up).",
 )
 _for = click.option(
-    "--for", "for_ms", type=_time, metavar="TIME", help="Undo it after that time, even if this command is gone by then."
+    "--for", "for_ms", type=_time, metavar="TIME", help="Undo the fault after TIME, also when this command has ended."
 )
-_one_way = click.option("--one-way", is_flag=True, help="Only what the first sends; not what it is sent.")
-_drop = click.option("--drop", is_flag=True, help="What waits on a cut link is lost when it is healed, instead of coming late.")
+_one_way = click.option("--one-way", is_flag=True, help="Affect only messages from the first nodes to the second.")
+_drop = click.option(
+    "--drop", is_flag=True, help="Drop the messages that wait on a cut link when it is healed, instead of delivering them late."
+)
 
 
 def _examples(*lines: str) -> str:
@@ -145,26 +147,26 @@ def _report(done: Done, as_json: bool) -> int:
 @_nodes("second")
 @_for
 @_one_way
-@click.option("--reset", is_flag=True, help="Connections break at once, instead of hanging.")
+@click.option("--reset", is_flag=True, help="Reset connections at once, instead of letting them hang.")
 @_drop
 def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
-    """Cut the links between two nodes, or two lists of them: connections seem to live, and nothing gets through."""
+    """Cut the links between two nodes, or two lists of nodes: connections stay open, and messages wait."""
     return _report(_give(data, "cut", (first, second), **details), as_json)
 
 
 @_command(
     "isolate",
-    "Cut a node off from all others.",
+    "Isolate a node from all others.",
     "isolate leader --for 5s",
     "isolate broker-1 --one-way",
 )
 @_nodes()
 @_for
 @_one_way
-@click.option("--reset", is_flag=True, help="Connections break at once, instead of hanging.")
+@click.option("--reset", is_flag=True, help="Reset connections at once, instead of letting them hang.")
 @_drop
 def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
-    """Cut a node off from all others. Several that are named stand alone, each."""
+    """Isolate each named node from every other node."""
     return _report(_give(data, "isolate", (nodes,), **details), as_json)
 
 
@@ -178,7 +180,7 @@ def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: object)
 @_for
 @_drop
 def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **details: object) -> int:
-    """Cut the links between groups of nodes; within a group they stay. Who is not named reaches everybody."""
+    """Cut the links between groups of nodes. Nodes in no group keep all links."""
     split = [tuple(part.split(",")) for group in groups for part in ",".join(group).split("|")]
     return _report(_give(data, "partition", split, **details), as_json)
 
@@ -191,41 +193,67 @@ def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **d
 )
 @_nodes("first")
 @_nodes("second", "[NODES]", required=False)
-@click.option("--delay", "delay_ms", type=_time, metavar="TIME", default="100ms", show_default=True, help="For every message.")
 @click.option(
-    "--jitter", "jitter_ms", type=_time, metavar="TIME", default="0ms", show_default=True, help="Up to so much more, by chance."
+    "--delay", "delay_ms", type=_time, metavar="TIME", default="100ms", show_default=True, help="Delay of every message."
+)
+@click.option(
+    "--jitter",
+    "jitter_ms",
+    type=_time,
+    metavar="TIME",
+    default="0ms",
+    show_default=True,
+    help="Additional random delay, 0 to TIME.",
 )
 @_for
 @_one_way
 def slow(first: tuple[str, ...], second: tuple[str, ...] | None, data: str, as_json: bool, **details: object) -> int:
-    """Delay the messages between two nodes, or between one and all others. Their order stays."""
+    """Delay the messages between two nodes, or between one node and all others. Messages stay in order."""
     return _report(_give(data, "slow", _given(first, second), **details), as_json)
 
 
 @_command(
     "lossy",
-    "Lose, double or reorder messages.",
+    "Lose, duplicate or reorder messages.",
     "lossy leader --loss 20% --for 30s",
     "lossy controllers brokers --duplicate 10% --reorder 30%",
 )
 @_nodes("first")
 @_nodes("second", "[NODES]", required=False)
-@click.option("--loss", type=_chance, metavar="CHANCE", default=None, help="Messages that never come (20% if nothing is said).")
-@click.option("--duplicate", type=_chance, metavar="CHANCE", default="0%", help="Messages that come twice.")
-@click.option("--reorder", type=_chance, metavar="CHANCE", default="0%", help="Messages that later ones overtake.")
+@click.option(
+    "--loss",
+    type=_probability,
+    metavar="PROBABILITY",
+    default=None,
+    help="Probability that a message is lost (default 20%, or 0 with --duplicate or --reorder).",
+)
+@click.option(
+    "--duplicate",
+    type=_probability,
+    metavar="PROBABILITY",
+    default="0%",
+    help="Probability that a message arrives twice (default 0).",
+)
+@click.option(
+    "--reorder",
+    type=_probability,
+    metavar="PROBABILITY",
+    default="0%",
+    help="Probability that later messages overtake a message (default 0).",
+)
 @_for
 @_one_way
 def lossy(
     first: tuple[str, ...], second: tuple[str, ...] | None, loss: float | None, data: str, as_json: bool, **details: object
 ) -> int:
-    """Lose, double or reorder messages between two nodes, or between one and all others. Whole messages, by chance."""
+    """Lose, duplicate or reorder random messages between two nodes, or between one node and all others."""
     loss = (0.0 if details["duplicate"] or details["reorder"] else 0.2) if loss is None else loss
     return _report(_give(data, "lossy", _given(first, second), loss=loss, **details), as_json)
 
 
 @_command(
     "heal",
-    "Undo what was broken.",
+    "Undo faults.",
     "heal",
     "heal leader followers --drop",
     "heal broker-1",
@@ -235,9 +263,9 @@ def lossy(
 @_one_way
 @_drop
 def heal(first: tuple[str, ...] | None, second: tuple[str, ...] | None, data: str, as_json: bool, **details: object) -> int:
-    """Undo everything that these commands broke; or what concerns a node; or the links between two.
+    """Undo all faults of these commands, the faults of nodes, or the faults of the links between nodes.
 
-    Nodes that were killed are started, paused ones go on, and links that were cut deliver what they held.
+    Killed nodes start, paused nodes resume, and cut links deliver the messages that wait on them.
     """
     return _report(_give(data, "heal", _given(first, second), **details), as_json)
 
@@ -251,44 +279,43 @@ _NODE_ORDERS = (
         "kill",
         True,
         "Kill a node's process (kill -9).",
-        "Kill the processes of nodes with kill -9, and start them again after --for. What a process has written survives, since "
-        "the machine goes on: `power-loss` is something else.",
+        "Kill the processes of nodes with kill -9, and start them again after --for. Written data survives, synced or not; "
+        "`power-loss` loses data that was not synced.",
         ("kill leader --for 5s", "kill broker-1,broker-2"),
     ),
     (
         "power-loss",
         True,
-        "Take the power of a node's disk.",
-        "Take the power of the disks of nodes: their processes are gone, and with them all that was written and not synced. With "
-        "--for, or when it is healed, the power comes back and the nodes start. Needs a cluster of `kraftlab up --allow-chaos "
-        "--own-disks`.",
+        "Cut the power of a node's disk.",
+        "Cut the power of the disks of nodes: their processes end, and data that was not synced is lost. After --for, or `heal`, "
+        "the power returns and the nodes start. Needs a cluster of `kraftlab up --allow-chaos --own-disks`.",
         ("power-loss leader --for 3s", "power-loss all --for 1s"),
     ),
     (
         "pause",
         True,
-        "Stop a node's process in its tracks.",
-        "Let the processes of nodes stand still (SIGSTOP): they keep their connections and answer nothing.",
+        "Pause a node's process (SIGSTOP).",
+        "Pause the processes of nodes with SIGSTOP: they keep their connections and do not answer.",
         ("pause active --for 3s",),
     ),
-    ("resume", False, "Let a paused node go on.", "Let nodes go on that were paused.", ("resume all",)),
+    ("resume", False, "Resume a paused node.", "Resume paused nodes.", ("resume all",)),
     (
         "restart",
         False,
-        "Stop a node as one does, and start it.",
-        "Stop nodes gracefully, one after the other, and start all of them. Those that were killed are just started.",
+        "Stop a node gracefully, and start it.",
+        "Stop nodes gracefully, one after the other, and start all of them. Killed nodes are only started.",
         ("restart broker-1",),
     ),
     (
         "fill-disk",
         True,
-        "Let a node run out of space.",
-        "Let nodes write no file any more, as if all their disks were full. Their own logs are silent meanwhile. Needs Linux.",
+        "Let a node run out of disk space.",
+        "Fail every write of nodes to files, as if all their disks were full. Their logs stay silent meanwhile. Needs Linux.",
         ("fill-disk broker-1 --for 10s",),
     ),
-    ("free-disk", False, "Give a node its space back.", "Give nodes their space back.", ("free-disk broker-1",)),
+    ("free-disk", False, "Give a node its disk space back.", "Give nodes their disk space back.", ("free-disk broker-1",)),
 )
-"""(name, whether it stands until it is undone, what it does in short, at length, examples)."""
+"""(name, takes --for, short help, help, examples)."""
 
 
 def _node_command(name: str, stands: bool, short: str, text: str, examples: tuple[str, ...]) -> click.Command:
@@ -301,34 +328,34 @@ def _node_command(name: str, stands: bool, short: str, text: str, examples: tupl
 
 @_command(
     "clock",
-    "Let the clock of a node run wrong.",
+    "Let the clock of a node run fast, run slow, or jump.",
     "clock leader --rate 3 --for 10s",
     "clock followers --rate 0.5",
     "clock broker-1 --jump 30s",
 )
 @_nodes()
 @_for
-@click.option("--rate", type=_rate, metavar="N", help="It runs N times as fast as others, 0.001 to 1000.")
-@click.option("--jump", "jump_ms", type=_time, metavar="TIME", help="It jumps ahead by that, once.")
+@click.option("--rate", type=_rate, metavar="N", help="Run the clock N times as fast, 0.001 to 1000.")
+@click.option("--jump", "jump_ms", type=_time, metavar="TIME", help="Step the clock forward by TIME, once.")
 def clock(
     nodes: tuple[str, ...], for_ms: float | None, rate: float | None, jump_ms: float | None, data: str, as_json: bool
 ) -> int:
-    """Let the clocks by which nodes wait and measure time run fast or slow, or jump ahead as after a suspend.
+    """Let the monotonic clocks of nodes run fast or slow, or jump ahead as after a suspend.
 
-    Time outs, sessions and elections go by it, and the times that a controller writes into the log.
+    Timeouts, sessions and elections use this clock, and the times in the metadata log.
     """
     if (rate is None) is (jump_ms is None):
         raise click.UsageError("give either --rate or --jump")
     if jump_ms is not None:
         if for_ms is not None:
-            raise click.UsageError("--jump happens once and is not undone, so leave --for out")
+            raise click.UsageError("--jump cannot be undone; leave --for out")
         return _report(_give(data, "clock-jump", (nodes,), jump_ms=jump_ms), as_json)
     return _report(_give(data, "clock", (nodes,), for_ms=for_ms, rate=rate), as_json)
 
 
-@_command("status", "Show nodes, and what is broken.", "status")
+@_command("status", "Show nodes and faults.", "status")
 def status(data: str, as_json: bool) -> int:
-    """Show the nodes of a cluster that may be broken, what is broken, and for how long."""
+    """Show the nodes of a cluster, the faults in force, and their remaining time."""
     from .break_text import status_lines
 
     done = _give(data, "status")

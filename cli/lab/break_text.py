@@ -1,4 +1,4 @@
-"""What `kraftlab cluster status` prints: pure."""
+"""Text of `kraftlab cluster status`: pure functions."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
 
 
 def status_lines(status: Status) -> list[str]:
-    """Nodes, orders that stand, and links in which something waits."""
+    """Return the lines for nodes, faults in force, and links with waiting messages."""
     width = max(len(node.name) for node in status.nodes)
     lines = [
         f"{node.name:<{width}}  {node.state:<7}  {node.pid or '-':>7}{'  leader' if node.leads else ''}" for node in status.nodes
     ]
     ended = [node for node in status.nodes if node.ended]
-    lines += ["", "Broken:" if status.orders or ended else "Nothing is broken."]
+    lines += ["", "Faults:" if status.orders or ended else "No faults."]
     lines += [
         f"  {node.name} {node.ended}, not by an order; start it again: kraftlab cluster restart {node.name}" for node in ended
     ]
     lines += [f"  #{order.number} {order.text}; {_until(order)}" for order in status.orders]
     waiting = [link for link in status.links if link.waiting_bytes]
     if waiting:
-        lines += ["", "What waits:"]
+        lines += ["", "Waiting messages:"]
         lines += [f"  {link.source} → {link.target}: {link.waiting_bytes} bytes" for link in waiting]
     return lines
 

@@ -1,4 +1,4 @@
-"""`kraftlab cluster`: the cluster's id, its members, and taking a dead broker out (kafka-cluster); and ways to break it."""
+"""`kraftlab cluster`: the cluster's id, its members, removal of dead brokers (kafka-cluster), and fault injection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.group(
     "cluster",
     cls=AddressedGroup,
-    short_help="Show the cluster's id and members, unregister brokers, break it.",
+    short_help="Show the cluster's id and members, unregister brokers, inject faults.",
     epilog="""\b
 Examples:
   kraftlab cluster cluster-id --bootstrap-server 127.0.0.1:9092
@@ -30,9 +30,9 @@ Examples:
   kraftlab cluster isolate leader --for 5s --data /tmp/lab      # with: kraftlab up --allow-chaos""",
 )
 def cluster() -> None:
-    """Show the cluster's id and its members, and take out brokers that will not come back.
+    """Show the cluster's id and its members, unregister brokers, and inject faults.
 
-    The commands that want --data break a cluster that was started with `kraftlab up --allow-chaos`. They name nodes as its
+    The commands that need --data inject faults into a cluster of `kraftlab up --allow-chaos`. They name nodes as its
     directory does (controller-3000, broker-1), or leader, followers, controllers, brokers, all; several with commas.
     """
 
@@ -55,8 +55,8 @@ def cluster_id(as_json: bool) -> int:
 
 
 @cluster.command("list-endpoints")
-@click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that are registered and not unfenced.")
-@click.option("--long", "is_long", is_flag=True, help="Also epoch, last contact and cordoned directories of each broker.")
+@click.option("--include-fenced-brokers", is_flag=True, help="Include fenced brokers.")
+@click.option("--long", "is_long", is_flag=True, help="Include epoch, last contact and cordoned directories of each broker.")
 @endpoint_options
 @json_option
 def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -> int:
@@ -104,15 +104,18 @@ def _controllers(response: pb.DescribeClusterResponse) -> list[Member]:
 
 @cluster.command("unregister")
 @click.option(
-    "--id", "broker_id", type=int, required=True, metavar="N", shell_complete=complete_brokers, help="The broker to take out."
+    "--id", "broker_id", type=int, required=True, metavar="N", shell_complete=complete_brokers, help="The broker to unregister."
 )
 @click.option(
-    "--expected-epoch", type=int, metavar="N", help="Only if it is registered with this epoch (list-endpoints --long shows it)."
+    "--expected-epoch",
+    type=int,
+    metavar="N",
+    help="Refuse unless the broker is registered with this epoch (see list-endpoints --long).",
 )
 @endpoint_options
 @json_option
 def unregister(broker_id: int, expected_epoch: int | None, as_json: bool) -> int:
-    """Take a broker out of the cluster. One that is alive registers again by itself; replica lists are not changed."""
+    """Unregister a broker. A live broker registers again by itself; replica lists are not changed."""
     out = Output(as_json)
     with connect() as client:
         response = client.unregister_broker(broker_id, expected_epoch)

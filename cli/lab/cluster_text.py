@@ -1,4 +1,4 @@
-"""What `kraftlab cluster` prints: pure functions."""
+"""Texts of `kraftlab cluster`: pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A broker or controller. `silent_ms`: since the active controller heard it, None if that was not asked or not known."""
+    """A broker or controller. `silent_ms` is the time since the active controller's last contact, None if unknown."""
 
     node_id: int
     host: str
@@ -23,7 +23,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def endpoint_lines(members: Sequence[Member], is_long: bool) -> list[str]:
-    """A table as kafka-cluster prints it: columns of fixed width, host and rack as wide as their longest."""
+    """Return the table of kafka-cluster: columns of fixed width, host and rack as wide as their longest value."""
     host_width = max((len(member.host) for member in members), default=10)
     rack_width = max((len(member.rack) for member in members if member.rack is not None), default=10)
     has_state = any(member.endpoint_type == "broker" for member in members) or not members

@@ -1,4 +1,4 @@
-"""`kraftlab storage`: format data directories, look at them, make ids (kafka-storage)."""
+"""`kraftlab storage`: format and inspect data directories, make ids (kafka-storage)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..output import DONE, FAILED, Output, json_option
 @click.group(
     "storage",
     cls=CommandGroup,
-    short_help="Format data directories, show what they hold, make ids.",
+    short_help="Format and inspect data directories, make ids.",
     epilog="""\b
 Examples:
   kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone
   kraftlab storage info -c controller.properties""",
 )
 def storage() -> None:
-    """Format data directories, show what they hold, make ids."""
+    """Format and inspect data directories, make ids."""
 
 
 @storage.command(
@@ -52,7 +52,7 @@ With controller.quorum.voters, which are static, none of them is given.""",
 )
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the directories will belong to.")
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
-@click.option("--ignore-formatted", "-g", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted already.")
 @click.option("--standalone", "-s", is_flag=True, help="The controller is the only voter of a new quorum.")
 @click.option(
     "--initial-controllers",
@@ -60,10 +60,17 @@ With controller.quorum.voters, which are static, none of them is given.""",
     metavar="ID@HOST:PORT:DIRECTORY-ID,…",
     help="The voters of a new quorum, this controller among them.",
 )
-@click.option("--no-initial-controllers", "-N", is_flag=True, help="The controller joins a quorum that there is already.")
-@click.option("--release-version", "-r", metavar="RELEASE", help="Begin a new cluster as one of this release, for example 4.2.")
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="The controller joins an existing quorum.")
 @click.option(
-    "--feature", "-f", "features", multiple=True, metavar="NAME=LEVEL", help="Begin a new cluster with this level; several times."
+    "--release-version", "-r", metavar="RELEASE", help="Start a new cluster with the levels of this release, for example 4.2."
+)
+@click.option(
+    "--feature",
+    "-f",
+    "features",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    help="Start a new cluster with this level; may be given again.",
 )
 @json_option
 def format_directories(
@@ -107,7 +114,7 @@ Examples:
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
 @json_option
 def info(config: str, as_json: bool) -> int:
-    """Show what a node's directories hold, and what is wrong with them. Exit code 1 if something is."""
+    """Show the contents and the problems of a node's directories. Exit code 1 if there are problems."""
     from kraftlab.config import storage as logic
     from kraftlab.config.models import load_any
 
@@ -127,7 +134,7 @@ def info(config: str, as_json: bool) -> int:
 
 
 def info_lines(found: object) -> list[str]:
-    """The text of `storage info`."""
+    """Return the lines of `storage info`."""
     from kraftlab.config.storage import StorageInfo
 
     assert isinstance(found, StorageInfo)

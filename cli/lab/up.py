@@ -30,22 +30,20 @@ Examples:
   kraftlab up --data /tmp/lab2 --allow-chaos --own-disks      # as root: kraftlab cluster power-loss leader --for 3s --data …
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
 )
-@click.option(
-    "--data", required=True, type=click.Path(), metavar="DIR", help="Where everything is kept; made if it is not there."
-)
+@click.option("--data", required=True, type=click.Path(), metavar="DIR", help="Directory of the cluster, created if missing.")
 @click.option("--controllers", type=click.IntRange(1, 99), metavar="N", help="Controllers of a new cluster (3).")
 @click.option("--brokers", type=click.IntRange(0, 999), metavar="N", help="Brokers of a new cluster (4).")
 @click.option("--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories of each broker of a new cluster (2).")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of all nodes; may be given again.")
 @click.option(
-    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="For all server.properties; may be given again."
-)
-@click.option(
-    "--allow-chaos", is_flag=True, help="Let `kraftlab cluster cut`, `kill`, `slow` … break it, here and by nobody else."
+    "--allow-chaos",
+    is_flag=True,
+    help="Let `kraftlab cluster cut`, `kill`, `slow` … inject faults into it, from this machine only.",
 )
 @click.option(
     "--own-disks",
     is_flag=True,
-    help="Each node of a new cluster gets a disk of its own (ext4 in a file) whose power `kraftlab cluster power-loss` can take. "
+    help="Each node of a new cluster gets a disk of its own (ext4 in a file) whose power `kraftlab cluster power-loss` can cut. "
     "Root on Linux.",
 )
 @json_option
@@ -66,7 +64,7 @@ def up(
     for item in properties:
         key, equals, value = item.partition("=")
         if not equals:
-            raise CommandFailed(f"Error: --property {item}: write KEY=VALUE")
+            raise CommandFailed(f"Error: --property {item}: expected KEY=VALUE")
         overrides[key.strip()] = value.strip()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -92,7 +90,7 @@ def up(
 
 @contextmanager
 def _context(cluster: LocalCluster) -> Iterator[None]:
-    """Let other commands find the cluster without an address; a failure to is reported and does not end the cluster."""
+    """Let other commands find the cluster without an address. A failure is reported and does not end the cluster."""
     from kraftlab.lab import contexts
 
     with ExitStack() as stack:
@@ -105,7 +103,7 @@ def _context(cluster: LocalCluster) -> Iterator[None]:
 
 @contextmanager
 def _control(cluster: LocalCluster) -> Iterator[Path]:
-    """Takes orders to break the cluster; the socket's path."""
+    """Serve orders for faults; yield the path of the socket."""
     from kraftlab.lab.faults.breaker import Breaker
     from kraftlab.lab.faults.server import ControlServer
 
@@ -117,7 +115,7 @@ def _control(cluster: LocalCluster) -> Iterator[Path]:
 
 
 def _wait_ready(cluster: LocalCluster, stop: threading.Event) -> float | None:
-    """Seconds until ready, None if it was stopped before."""
+    """Return the seconds until the cluster was ready, None if it was stopped before."""
     from kraftlab.lab import ClusterError
 
     outcome: list[float | ClusterError] = []
@@ -162,15 +160,15 @@ def announce(cluster: LocalCluster, seconds: float, socket_path: Path | None, as
 
 
 def watch(cluster: LocalCluster, stop: threading.Event, allow_chaos: bool) -> None:
-    """Wait for the end, and report nodes that end by themselves with the next step; the others go on."""
+    """Wait for the end, and report nodes that end by themselves with the next step."""
     from kraftlab.lab.processes import exit_text
 
-    told: set[int] = set()
+    reported: set[int] = set()
     while not stop.wait(_POLL_S):
         exited = cluster.exited()
-        for node_id in exited.keys() - told:
+        for node_id in exited.keys() - reported:
             name, code = cluster.node(node_id).name, exited[node_id]
             how = exit_text(code) if code < 0 else f"{exit_text(code)}: {cluster.last_words(node_id)}"
             again = f"kraftlab cluster restart {name}" if allow_chaos else f"Ctrl-C, then kraftlab up --data {cluster.directory}"
             click.echo(f"{name} {how}\n  start it again: {again}", err=True)
-        told = set(exited)
+        reported = set(exited)

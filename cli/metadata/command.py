@@ -1,4 +1,4 @@
-"""`kraftlab metadata`: the cluster's metadata as it was at any offset or time, and what changed in between."""
+"""`kraftlab metadata`: the cluster's metadata at any past offset or time, and the changes between two moments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _offset, _time = moment_options
 @click.group(
     "metadata",
     cls=AddressedGroup,
-    short_help="The metadata as it was, and what changed.",
+    short_help="Show past metadata and its changes.",
     epilog="""\b
 Examples:
   kraftlab metadata at --time 2026-11-21T17:06:35Z --metadata-dir /var/lib/kraftlab/metadata
@@ -39,7 +39,7 @@ Examples:
   kraftlab metadata diff --from 4000 --to newest --records --metadata-dir /var/lib/kraftlab/metadata""",
 )
 def metadata() -> None:
-    """Look back: every image that a node's log and snapshots still make, of a running, stopped or broken node."""
+    """Show past images from the log and the snapshots of a running, stopped or broken node."""
 
 
 @metadata.command(
@@ -53,7 +53,7 @@ Examples:
 
 \b
 The image stands at the end of the last batch at or before the offset, or appended at or before the time.
-Exit code 1 if the log cannot be read that far; what can be read is shown all the same.""",
+Exit code 1 if the log cannot be read that far; the readable part is shown.""",
 )
 @_offset
 @_time
@@ -68,7 +68,7 @@ def at(
     paths: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show the image, or the parts of it at these paths (as in the metadata shell, without /image)."""
+    """Show the image, or its parts at these paths (as in the metadata shell, without /image)."""
     moment = parse_moment(offset, time)
     out = Output(as_json)
     with open_source(metadata_dir, node_id) as source:
@@ -104,7 +104,7 @@ def _boundary_lines(source: Source, asked: Moment, image: MetadataImage) -> list
 
 
 def _once(path: str, node: Node) -> Node:
-    """The part without what stands in it twice."""
+    """Return the part without aliases."""
     if not isinstance(node, Directory):
         return node
     kept = [name for name in node.names() if (path, name) not in ALIASES]
@@ -113,7 +113,7 @@ def _once(path: str, node: Node) -> Node:
 
 @metadata.command(
     "diff",
-    short_help="Show what changed between two moments.",
+    short_help="Show the changes between two moments.",
     epilog="""\b
 Examples:
   kraftlab metadata diff --from 4000 --to 4711 --metadata-dir /var/lib/kraftlab/metadata
@@ -122,13 +122,13 @@ Examples:
 
 \b
 A moment is an offset, newest, a time (2026-11-21T17:06:35Z or @MILLISECONDS), or a snapshot file.
-+ came, - went, ~ changed. Secrets are compared and not shown.""",
++ added, - removed, ~ changed. Secrets are compared and not shown.""",
 )
-@click.option("--from", "start", required=True, metavar="MOMENT", help="Before.")
-@click.option("--to", "end", default="newest", show_default=True, metavar="MOMENT", help="After.")
+@click.option("--from", "start", required=True, metavar="MOMENT", help="The earlier moment.")
+@click.option("--to", "end", default="newest", show_default=True, metavar="MOMENT", help="The later moment.")
 @source_options
-@click.option("--records", "with_records", is_flag=True, help="Show the records in between as well.")
-@click.option("--all", "with_bookkeeping", is_flag=True, help="Show remembered answers to requests with ids as well.")
+@click.option("--records", "with_records", is_flag=True, help="Include the records between the moments.")
+@click.option("--all", "with_bookkeeping", is_flag=True, help="Include remembered answers to requests with ids.")
 @json_option
 def diff(
     start: str,

@@ -1,4 +1,4 @@
-"""`kraftlab metadata-shell`: look around in the metadata like in a file system."""
+"""`kraftlab metadata-shell`: browse the metadata like a file system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _offset, _time = moment_options
 
 @click.command(
     "metadata-shell",
-    short_help="Look around in the metadata.",
+    short_help="Browse the metadata.",
     context_settings={"ignore_unknown_options": True},
     epilog="""\b
 Examples:
@@ -33,15 +33,17 @@ Examples:
   kraftlab metadata-shell --bootstrap-server 127.0.0.1:9092 --watch 2 cat '/image/topics/byName/orders/*/isr'
 
 \b
-With a command it does that and ends (exit code 1 if it fails), without one it asks for commands; help lists them.
+With a command, the shell runs it and ends (exit code 1 if it fails); otherwise it reads commands. help lists them.
 The tree: /image/{provenance,features,cluster,topics,configs,clientQuotas,producerIds,acls,scram,moves,requests,transaction}
-and /local/{version,commitId}. Secrets are not shown. Nothing can be changed from here.""",
+and /local/{version,commitId}. Secrets are not shown. The shell cannot change the metadata.""",
 )
-@click.option("-s", "--snapshot", type=click.Path(), metavar="FILE", help="A snapshot file, as Kafka's shell takes it.")
+@click.option("-s", "--snapshot", type=click.Path(), metavar="FILE", help="A snapshot file, as in Kafka's shell.")
 @_offset
 @_time
 @source_options
-@click.option("--watch", "watch_s", type=click.FloatRange(min=0.2), metavar="SECONDS", help="Do the command again and again.")
+@click.option(
+    "--watch", "watch_s", type=click.FloatRange(min=0.2), metavar="SECONDS", help="Repeat the command at this interval."
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…]")
 @click.pass_context
 def metadata_shell(
@@ -55,13 +57,15 @@ def metadata_shell(
     watch_s: float | None,
     command: tuple[str, ...],
 ) -> int:
-    """Browse a snapshot, a metadata directory of a node that runs, is stopped or broken, or a running node."""
-    if command and command[0].startswith("-"):  # options of the shell's own commands stand behind their names
+    """Browse a snapshot, the metadata directory of a running, stopped or broken node, or a running node."""
+    if command and command[0].startswith("-"):  # options of the shell's commands follow their names
         known = [name for option in context.command.params for name in option.opts if name.startswith("-")]
         raise click.NoSuchOption(command[0].partition("=")[0], possibilities=known, ctx=context)
     moment = parse_moment(offset, time)
     if watch_s is not None and (moment != NEWEST or not command):
-        raise CommandFailed("Error: --watch repeats a command on the newest metadata; give one, and neither --offset nor --time")
+        raise CommandFailed(
+            "Error: --watch repeats a command on the newest metadata; give a command, without --offset and --time"
+        )
     with open_source(metadata_dir, node_id, snapshot) as source:
         if watch_s is not None:
             return _watch(source, list(command), watch_s)
@@ -74,7 +78,7 @@ def metadata_shell(
 
 
 def _open(source: Source, moment: Moment) -> tuple[Shell, list[str]]:
-    """A shell on the source's image, and what the user has to know about it."""
+    """Return a shell on the source's image, and remarks for the user about the image."""
     image, stopped, notes = source.at(moment)
     remarks = list(warnings(image, stopped, notes, source.known_committed()))
     tops: dict[str, Node] = {
@@ -100,7 +104,7 @@ def _once(shell: Shell, words: list[str]) -> int:
 
 
 def _watch(source: Source, words: list[str], interval_s: float) -> int:
-    """Prints what the command says, whenever that has changed, until interrupted."""
+    """Print the output of the command whenever it changes, until interrupted."""
     before: list[str] | None = None
     while True:
         shell, remarks = _open(source, NEWEST)
@@ -117,7 +121,7 @@ def _watch(source: Source, words: list[str], interval_s: float) -> int:
 
 
 def _interact(shell: Shell, name: str) -> int:
-    """Reads commands until `exit` or the end of the input. Exit code 1 if input that no person types has a faulty line."""
+    """Read commands until `exit` or the end of the input. Exit code 1 if input from a file or pipe has a faulty line."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         _prepare_editing(shell)
@@ -150,7 +154,7 @@ def _lines(is_terminal: bool) -> Iterator[str]:
 
 
 def _prepare_editing(shell: Shell) -> None:
-    """Line editing and completion by tab, where Python was built with readline."""
+    """Set up line editing and completion by tab, if Python has readline."""
     try:
         import readline
     except ImportError:
@@ -161,7 +165,7 @@ def _prepare_editing(shell: Shell) -> None:
 
 
 def completer(shell: Shell, line: Callable[[], str]) -> Callable[[str, int], str | None]:
-    """readline's completer: the word that it completes is the first one if nothing but blanks stands before it."""
+    """Return readline's completer. It completes a command if only blanks come before the word, otherwise a path."""
 
     def complete(text: str, state: int) -> str | None:
         is_command = line().lstrip() == text

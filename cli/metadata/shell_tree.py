@@ -1,8 +1,8 @@
-"""The metadata shell without its terminal: a tree of directories, a place in it, and commands that answer with lines.
+"""The metadata shell without its terminal: a tree of directories, a working directory, and commands that return lines.
 
-The tree is `/image`, as `metadata/tree.py` shows it, and `/local`, this program. Paths are absolute or relative, with `.` and
-`..`; `*`, `?` and `[…]` match names in any part of a path. A command that cannot do what it is asked raises ShellError with what
-was wrong; nothing here can change anything.
+The tree has `/image`, from `metadata/tree.py`, and `/local`, about this program. Paths are absolute or relative, with `.` and
+`..`; `*`, `?` and `[…]` match names in any part of a path. A command that fails raises ShellError with the reason. No command
+changes the metadata.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kraftlab.metadata.tree import Directory, Node, plain_document
 
 
 class ShellError(Exception):
-    """A command that cannot be done; the text says why."""
+    """A command that fails. The text gives the reason."""
 
 
 class ShellExit(Exception):
@@ -26,29 +26,29 @@ class ShellExit(Exception):
 
 
 class Command(NamedTuple):
-    """One command: how it is called, and what it does in one line."""
+    """One command: its usage, and one line about it."""
 
     usage: str
     about: str
 
 
 COMMANDS: dict[str, Command] = {
-    "cat": Command("cat FILE…", "Show values; of a directory everything in it, as JSON."),
-    "cd": Command("cd [DIRECTORY]", "Go to a directory; without one to the root."),
+    "cat": Command("cat FILE…", "Show values; directories as JSON."),
+    "cd": Command("cd [DIRECTORY]", "Change the working directory, by default to the root."),
     "exit": Command("exit", "Leave the shell."),
-    "find": Command("find [PATH…]", "List everything below these paths."),
+    "find": Command("find [PATH…]", "List all paths below these."),
     "help": Command("help", "List the commands."),
-    "history": Command("history [N]", "List what was entered, or the last N lines of it."),
+    "history": Command("history [N]", "List the entered lines, or the last N."),
     "ls": Command("ls [PATH…]", "List directories."),
-    "man": Command("man COMMAND", "Say what a command does."),
-    "pwd": Command("pwd", "Say where you are."),
+    "man": Command("man COMMAND", "Describe a command."),
+    "pwd": Command("pwd", "Print the working directory."),
     "quit": Command("quit", "Leave the shell, as exit does."),
-    "tree": Command("tree [PATH…]", "Show everything below these paths with its values."),
+    "tree": Command("tree [PATH…]", "Show all names and values below these paths."),
 }
 
 
 class Shell:
-    """A tree and a place in it. `entered` is what the user has typed so far, for `history`."""
+    """A tree and a working directory. `entered` has the lines that the user has typed, for `history`."""
 
     def __init__(self, root: Directory) -> None:
         self.root = root
@@ -60,7 +60,7 @@ class Shell:
         return "/" + "/".join(self.here)
 
     def run(self, line: str) -> Iterator[str]:
-        """What a line of input answers. ShellError; ShellExit for `exit` and `quit`."""
+        """Run a line of input and yield the answer. ShellError; ShellExit for `exit` and `quit`."""
         try:
             words = shlex.split(line)
         except ValueError as error:
@@ -68,7 +68,7 @@ class Shell:
         return self.run_words(words)
 
     def run_words(self, words: list[str]) -> Iterator[str]:
-        """As `run`, with the words told apart."""
+        """Run a command line that is split into words already, as `run` does."""
         if not words:
             return iter(())
         name, *arguments = words
@@ -78,7 +78,7 @@ class Shell:
         return action(arguments)
 
     def completions(self, text: str, *, is_command: bool) -> list[str]:
-        """What a word that begins like this may become, sorted."""
+        """Return the completions of a word, sorted."""
         if is_command:
             return [f"{name} " for name in sorted(COMMANDS) if name.startswith(text)]
         head, slash, start = text.rpartition("/")
@@ -111,7 +111,7 @@ class Shell:
         return node
 
     def _matches(self, arguments: list[str], default: str = ".") -> Iterator[tuple[str, Node]]:
-        """(path as people gave it, node) for each argument, patterns filled in."""
+        """Yield (path, node) for each argument, with patterns expanded."""
         for argument in arguments or [default]:
             parts = self._absolute(argument)
             if not any(mark in argument for mark in "*?["):
@@ -156,7 +156,7 @@ class Shell:
 
     def _history(self, arguments: list[str]) -> Iterator[str]:
         if arguments and not arguments[0].isdigit():
-            raise ShellError(f"history: {arguments[0]!r} is no number of lines")
+            raise ShellError(f"history: {arguments[0]!r} is not a number of lines")
         first = max(0, len(self.entered) - int(arguments[0])) if arguments else 0
         for number, line in enumerate(self.entered[first:], first + 1):
             yield f"{number:>5}  {line}"
@@ -174,7 +174,7 @@ class Shell:
 
     def _man(self, arguments: list[str]) -> Iterator[str]:
         if len(arguments) != 1 or arguments[0] not in COMMANDS:
-            raise ShellError(f"man: {' '.join(arguments) or 'nothing'} is no command; help lists them")
+            raise ShellError(f"man: {' '.join(arguments) or 'nothing'} is not a command; help lists them")
         command = COMMANDS[arguments[0]]
         yield f"{command.usage}: {command.about}"
 
@@ -187,7 +187,7 @@ class Shell:
 
 
 def value_text(node: Node) -> str:
-    """A value as it is read: strings without quotes, lists on a line, directories as indented JSON."""
+    """Return a value as text: strings without quotes, lists on one line, directories as indented JSON."""
     shown = plain_document(node)
     if isinstance(shown, str):
         return shown

@@ -1,4 +1,4 @@
-"""`kraftlab snapshot`: snapshots of the metadata log, of a running node and as files (KIP-630)."""
+"""`kraftlab snapshot`: snapshots of the metadata log, on running nodes and as files (KIP-630)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,16 @@ Examples:
   kraftlab snapshot verify /var/lib/kraftlab/metadata""",
 )
 def snapshot() -> None:
-    """Take, list and check snapshots of the metadata log. Every node, controller or broker, keeps its own."""
+    """Take, list and check snapshots of the metadata log. Every controller and broker has its own."""
 
 
 _node = click.option(
-    "--node", "node_id", type=int, metavar="ID", shell_complete=complete_nodes, help="Whose; default: the first endpoint's."
+    "--node",
+    "node_id",
+    type=int,
+    metavar="ID",
+    shell_complete=complete_nodes,
+    help="Node that has the snapshots; default: the first endpoint.",
 )
 
 
@@ -43,7 +48,7 @@ def _view(found: pb.MetadataSnapshot) -> SnapshotView:
 
 @snapshot.command(
     "create",
-    short_help="Let a node write a snapshot now.",
+    short_help="Make a node write a snapshot now.",
     epilog="""\b
 Examples:
   kraftlab snapshot create --bootstrap-server 127.0.0.1:9092
@@ -53,7 +58,9 @@ Examples:
 @_node
 @json_option
 def create(node_id: int | None, as_json: bool) -> int:
-    """Let a node write a snapshot of what it has applied. Nodes do so by themselves as well, see metadata.log.max.*."""
+    """Make a node write a snapshot of the records that it has applied. Nodes also write snapshots by themselves, see
+    metadata.log.max.*.
+    """
     with connect() as client:
         answer = client.create_snapshot(endpoint_of(client, node_id))
     view = _view(answer.snapshot)
@@ -81,13 +88,13 @@ Examples:
 )
 @json_option
 def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> int:
-    """List the finished snapshots that a node keeps, oldest first. Its log begins where the oldest of them ends."""
+    """List the finished snapshots of a node, oldest first. The node's log begins at the end of the oldest."""
     from kraftlab.node.history import while_files_vanish
 
     out = Output(as_json)
     if directory is not None:
         if named_servers() or node_id is not None:
-            raise CommandFailed("Error: --directory is read here, without any node; leave the other options out")
+            raise CommandFailed("Error: --directory is read without a node; leave the other options out")
         views = while_files_vanish(lambda: [_view_of_file(path) for path in snapshot_files(Path(directory))])
         out.lines(snapshot_lines(views))
         out.result({"directory": directory, "snapshots": views})
@@ -98,7 +105,7 @@ def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> i
     views = [_view(found) for found in answer.snapshots]
     out.lines([f"Node {answer.node_id}: log from offset {answer.log_start_offset} to {answer.log_end_offset}"])
     if answer.is_repairing:
-        out.lines(["Its log was damaged: it fetches again what it has lost, and does not vote until then."])
+        out.lines(["Its log was damaged: it fetches the lost records again, and does not vote until then."])
     out.lines(snapshot_lines(views))
     out.result(
         {
@@ -114,7 +121,7 @@ def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> i
 
 
 def _view_of_file(path: Path) -> SnapshotView:
-    """By its name and size alone."""
+    """Return the view of a snapshot file from its name and size."""
     from kraftlab.quorum.storage.snapshot_file import snapshot_id
 
     found = snapshot_id(path.name)
@@ -123,7 +130,9 @@ def _view_of_file(path: Path) -> SnapshotView:
 
 
 def snapshot_files(directory: Path) -> list[Path]:
-    """The finished snapshots in a metadata.log.dir or its partition directory, oldest first. CommandFailed if it is none."""
+    """Return the finished snapshots in a metadata.log.dir or its partition directory, oldest first. CommandFailed for other
+    directories.
+    """
     from kraftlab.quorum.storage.file_system import RealFileReader
     from kraftlab.quorum.storage.identity import PARTITION_DIRECTORY
     from kraftlab.quorum.storage.snapshot_file import snapshot_name
@@ -146,7 +155,7 @@ Examples:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path())
 @json_option
 def verify(paths: tuple[str, ...], as_json: bool) -> int:
-    """Read snapshots whole and check every byte: files, or all of a metadata.log.dir. Exit code 1 if one is not valid."""
+    """Check every byte of snapshot files, or of all snapshots in a metadata.log.dir. Exit code 1 if one is not valid."""
     from kraftlab.quorum.storage.errors import StorageError
     from kraftlab.quorum.storage.file_system import RealFileReader
     from kraftlab.quorum.storage.snapshot_store import verify_file
@@ -160,7 +169,7 @@ def verify(paths: tuple[str, ...], as_json: bool) -> int:
             summary = verify_file(RealFileReader(), str(path))
         except (OSError, StorageError) as error:
             if isinstance(error, FileNotFoundError) and path not in named:
-                continue  # a running node has removed it meanwhile
+                continue  # a running node has removed the file meanwhile
             reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
             out.lines([f"INVALID  {reason}"])
             documents.append({"path": str(path), "is_valid": False, "reason": reason})

@@ -1,4 +1,4 @@
-"""What `snapshot list` says: pure functions."""
+"""Texts of `snapshot list`: pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..tables import tab_table, utc_text
 
 
 class SnapshotView(msgspec.Struct, frozen=True):
-    """A snapshot; `last_contained_log_ms` is when its last record was appended, milliseconds since 1970, None unknown."""
+    """A snapshot. `last_contained_log_ms` is the append time of its last record in milliseconds since 1970, None if unknown."""
 
     end_offset: int
     epoch: int
@@ -19,7 +19,7 @@ class SnapshotView(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of the snapshot's file."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
@@ -27,7 +27,7 @@ _HEADER = ("EndOffset", "Epoch", "Bytes", "LastContainedLogTime", "File")
 
 
 def snapshot_lines(views: Sequence[SnapshotView]) -> list[str]:
-    """A table as Kafka's tools print them, oldest first."""
+    """Return the table of snapshots in the format of Kafka's tools, oldest first."""
     if not views:
         return ["There are no snapshots."]
     table = [_HEADER] + [

@@ -1,7 +1,7 @@
-"""Where the time-travel commands read metadata from: a directory, a snapshot file, or a node that runs.
+"""Sources of metadata for the time-travel commands: a directory, a snapshot file, or a running node.
 
-A directory is read as it lies on the disk, whatever state its node is in. A running node is asked over its admin API and answers
-from its own disk, secrets masked.
+A directory is read from the disk, in any state of its node. A running node answers over its admin API from its own disk, with
+secrets masked.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 NOW = "now"
-"""A moment: the newest. Clocks of nodes that are ahead of this one's do not matter."""
+"""The newest moment, also if clocks of nodes are ahead of this machine's."""
 
 
 class LoggedBatch(NamedTuple):
-    """A batch of the log with its records; a control batch has none."""
+    """A batch of the log with its records; a control batch has an empty tuple."""
 
     base_offset: int
     epoch: int
@@ -53,21 +53,21 @@ class LoggedBatch(NamedTuple):
 
 
 class Source(Protocol):
-    """`name` is what people call it."""
+    """A source of metadata. `name` is for people."""
 
     name: str
 
     def at(self, moment: Moment) -> Found: ...
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:
-        """Those between two offsets; a text comes last if they can not be read that far."""
+        """Yield the batches between two offsets, and a text at the end if the log cannot be read that far."""
 
     def known_committed(self) -> int | None:
-        """Below it everything is committed for certain; None: everything that this source tells is."""
+        """Return the offset below which every record is known to be committed, None if all records of this source are."""
 
 
 class DirectorySource:
-    """A metadata.log.dir."""
+    """A source that reads a metadata.log.dir."""
 
     def __init__(self, directory: str) -> None:
         self.name = directory
@@ -93,14 +93,14 @@ def _logged(step: Step) -> LoggedBatch:
 
 
 class SnapshotSource:
-    """One snapshot file."""
+    """A source that reads one snapshot file."""
 
     def __init__(self, path: str) -> None:
         self.name = path
 
     def at(self, moment: Moment) -> Found:
         if moment != NEWEST:
-            raise CommandFailed(f"Error: {self.name} is one snapshot and knows no other moment; leave --offset and --time out")
+            raise CommandFailed(f"Error: {self.name} is one snapshot and has no other moment; leave --offset and --time out")
         found = read_snapshot(self.name)
         assert found is not None, "every snapshot lies before the newest moment"
         return Found(found[0], None, ())
@@ -113,7 +113,7 @@ class SnapshotSource:
 
 
 class LiveSource:
-    """A node that runs."""
+    """A source that asks a running node."""
 
     def __init__(self, client: AdminClient, endpoint: Endpoint) -> None:
         self.name = f"node at {endpoint}"
@@ -143,14 +143,16 @@ class LiveSource:
 
 
 def source_options(command: F) -> F:
-    """`--metadata-dir`, `--bootstrap-server`, `--bootstrap-controller`, `--node`, and who asks."""
+    """Add `--metadata-dir`, `--bootstrap-server`, `--bootstrap-controller`, `--node` and the options of the user."""
     for option in (
-        click.option("--node", "node_id", type=int, metavar="ID", help="The disk of this node; default: the first endpoint's."),
+        click.option(
+            "--node", "node_id", type=int, metavar="ID", help="Read the disk of this node; default: the first endpoint."
+        ),
         caller_options,
         controller_option(),
         server_option(),
         click.option(
-            "--metadata-dir", type=click.Path(), metavar="DIR", help="A node's metadata.log.dir, whether the node runs or not."
+            "--metadata-dir", type=click.Path(), metavar="DIR", help="A node's metadata.log.dir; the node need not run."
         ),
     ):
         command = option(command)
@@ -159,7 +161,7 @@ def source_options(command: F) -> F:
 
 @contextmanager
 def open_source(metadata_dir: str | None, node_id: int | None, snapshot: str | None = None) -> Iterator[Source]:
-    """The one source that the options name; what goes wrong with it ends the command with one line."""
+    """Yield the source that the options name. CommandFailed for its errors."""
     servers = named_servers()
     if sum(given is not None for given in (metadata_dir, servers, snapshot)) > 1:
         names = "--metadata-dir, --bootstrap-server, --bootstrap-controller" + (", --snapshot" if snapshot else "")
@@ -180,32 +182,34 @@ def open_source(metadata_dir: str | None, node_id: int | None, snapshot: str | N
 
 
 def file_source(path: str) -> Source:
-    """A snapshot by its file; a directory is taken for what it is."""
+    """Return the source for a snapshot file, or for a directory."""
     return DirectorySource(path) if Path(path).is_dir() else SnapshotSource(path)
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970 of an ISO time (UTC if it says nothing else) or of a number of ms. CommandFailed."""
+    """Return the milliseconds since 1970 of an ISO time (UTC without a zone) or of a number of ms. CommandFailed."""
     if re.fullmatch(r"[0-9]{1,15}", text):
         return int(text)
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise CommandFailed(f"Error: {text!r} is no time; write 2026-11-21T17:06:35Z, milliseconds since 1970, or now") from None
+        raise CommandFailed(
+            f"Error: invalid time {text!r}: expected 2026-11-21T17:06:35Z, milliseconds since 1970, or now"
+        ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return round(moment.timestamp() * 1000)
 
 
 def parse_moment(offset: int | None, time: str | None) -> Moment:
-    """What `--offset` and `--time` say together; the newest moment without either, and now."""
+    """Return the moment of `--offset` or `--time`, the newest moment without either. CommandFailed for both."""
     if offset is not None and time is not None:
         raise CommandFailed("Error: --offset and --time are both given; give one of the two")
     return NEWEST if time == NOW else Moment(offset, None if time is None else parse_time(time))
 
 
 def parse_point(text: str) -> Moment | Source:
-    """An end of a comparison: `4711` an offset, `newest` or `now`, `@1795255398632` or an ISO time, or a snapshot file."""
+    """Parse an end of a comparison: an offset `4711`, `newest` or `now`, `@1795255398632` or an ISO time, or a snapshot file."""
     if re.fullmatch(r"[0-9]{1,18}", text):
         return Moment(offset=int(text))
     if text in ("newest", NOW):
@@ -218,12 +222,12 @@ def parse_point(text: str) -> Moment | Source:
         return Moment(time_ms=parse_time(text))
     except CommandFailed:
         raise CommandFailed(
-            f"Error: {text!r} is no moment; write an offset, newest, a time as 2026-11-21T17:06:35Z or @MILLISECONDS, or the "
-            "path of a snapshot file"
+            f"Error: invalid moment {text!r}: expected an offset, newest, a time as 2026-11-21T17:06:35Z or @MILLISECONDS, or "
+            "the path of a snapshot file"
         ) from None
 
 
 moment_options = (
-    click.option("--offset", type=click.IntRange(min=0), metavar="N", help="As it was at this offset (exclusive end)."),
-    click.option("--time", metavar="T", help="As it was then: 2026-11-21T17:06:35Z, milliseconds since 1970, or now."),
+    click.option("--offset", type=click.IntRange(min=0), metavar="N", help="The state at this offset (exclusive end)."),
+    click.option("--time", metavar="T", help="The state at this time: 2026-11-21T17:06:35Z, milliseconds since 1970, or now."),
 )

@@ -1,4 +1,4 @@
-"""What `metadata at` and `metadata diff` say: pure functions."""
+"""Texts of `metadata at` and `metadata diff`: pure functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from .sources import LoggedBatch
 
 NAMES_SHOWN = 20
-"""So many are told to who asks for one that is not there."""
+"""Number of existing names in the error for a missing name."""
 
 
 def place_text(at: Provenance) -> str:
-    """`offset 120, epoch 3, appended 2026-11-21T17:06:35.222Z`."""
+    """Return a place as `offset 120, epoch 3, appended 2026-11-21T17:06:35.222Z`."""
     if at.offset == 0:
         return "offset 0, before anything was appended"
     appended = f", appended {utc_text(at.append_time_ms)}" if at.append_time_ms else ""
@@ -34,12 +34,12 @@ def place_document(at: Provenance) -> dict[str, object]:
 
 
 def certainty(offset: int, known_committed: int | None) -> bool | None:
-    """Whether everything below the offset is committed: True, or None where that can not be told."""
+    """Return True if every record below the offset is committed, None if that is unknown."""
     return True if known_committed is None or offset <= known_committed else None
 
 
 def warnings(image: MetadataImage, stopped: str | None, notes: Sequence[str], known_committed: int | None) -> Iterator[str]:
-    """What a reader has to know about an image of the past before relying on it."""
+    """Yield the caveats of a past image for its reader."""
     yield from (f"NOT READABLE  {note}" for note in notes)
     if stopped is not None:
         yield f"NOT READABLE  {stopped}"
@@ -60,7 +60,7 @@ def boundary_line(asked: int, at: Provenance, newest: Provenance) -> str:
 
 
 def subtree(tree: Directory, path: str) -> Node:
-    """The node at a path, with or without `/image` in front. KeyError says where the path leaves the tree, and what is there."""
+    """Return the node at a path, with or without `/image` in front. KeyError names the missing part and the existing names."""
     node: Node = tree
     parts = [part for part in path.removeprefix("/image").split("/") if part]
     for depth, name in enumerate(parts):
@@ -75,7 +75,7 @@ def subtree(tree: Directory, path: str) -> Node:
 
 
 def node_lines(path: str, node: Node) -> Iterator[str]:
-    """A part of an image, one line for each thing: `topics/byName/orders/0  replicas=[1,2] leader=1`."""
+    """Yield one line for each object in a part of an image: `topics/byName/orders/0  replicas=[1,2] leader=1`."""
     if not isinstance(node, Directory):
         yield f"{path}  {msgspec.json.encode(plain_document(node)).decode()}"
         return
@@ -85,14 +85,14 @@ def node_lines(path: str, node: Node) -> Iterator[str]:
 
 
 def batch_lines(batches: Iterable[LoggedBatch], is_secret: IsSecret) -> Iterator[str]:
-    """The records of batches, one line each."""
+    """Yield one line for each record of batches."""
     for found in batches:
         head = f"epoch {found.epoch} {utc_text(found.append_time_ms)}"
         if not found.records:
             yield f"offset {found.base_offset} {head} control batch of {found.record_count}"
         for offset, record in enumerate(found.records, found.base_offset):
-            told = record_document(record, is_secret)
-            yield f"offset {offset} {head} {told['type']} {msgspec.json.encode(told['data']).decode()}"
+            shown = record_document(record, is_secret)
+            yield f"offset {offset} {head} {shown['type']} {msgspec.json.encode(shown['data']).decode()}"
 
 
 def batch_documents(batches: Iterable[LoggedBatch], is_secret: IsSecret) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""`kraftlab metadata-quorum add-controller`, `remove-controller` and `transfer-leadership`: a running quorum changes."""
+"""`kraftlab metadata-quorum add-controller`, `remove-controller` and `transfer-leadership`: changes of a running quorum."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _timeout_option = click.option(
     default=TIMEOUT_MS,
     show_default=True,
     metavar="MS",
-    help="How long the change may take.",
+    help="Time limit of the change.",
 )
 
 
@@ -35,7 +35,7 @@ def _voter_ids(client: AdminClient, context: click.Context) -> list[CompletionIt
 
 
 def _voter_directory_ids(client: AdminClient, context: click.Context) -> list[CompletionItem]:
-    """Return the directory ids of the voters; of one voter if its id is given already."""
+    """Return the directory ids of the voters, or of the voter whose id is given."""
     chosen = context.params.get("controller_id")
     return [
         CompletionItem(voter.replica_directory_id, help=f"controller {voter.replica_id}")
@@ -51,21 +51,21 @@ _complete_voters, _complete_directories = offer(_voter_ids), offer(_voter_direct
     "add-controller",
     short_help="Make a running controller a voter.",
     epilog="""\b
-Example, run where the new controller runs, which follows the quorum already:
+Example, on the machine of the new controller, which follows the quorum already:
   kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
   kraftlab controller -c controller.properties &
   kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 add-controller --config controller.properties""",
 )
 @click.option("--config", "-c", metavar="FILE", help="The new controller's server.properties (or --command-config before).")
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and do not do it.")
+@click.option("--dry-run", is_flag=True, help="Print the change without making it.")
 @_timeout_option
 @json_option
 @click.pass_obj
 def add_controller(command_config: str | None, /, config: str | None, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
-    """Make the controller whose server.properties these are a voter. Its id, directory id and endpoint are read from its files.
+    """Make the controller of a server.properties file a voter. Its id, directory id and endpoint are read from its files.
 
-    The controller has to run and to follow the quorum; what it lacks of the log is waited for. Returns when the new set of voters
-    is committed.
+    The controller must run and follow the quorum; the command waits until it has caught up, and returns when the new set of
+    voters is committed.
     """
     from kraftlab.config.initial_voters import own_voter
     from kraftlab.config.models import load_controller
@@ -104,11 +104,11 @@ Example; the directory id is the one that `describe --status` shows:
 @click.option(
     "--controller-directory-id", "-d", required=True, metavar="ID", shell_complete=_complete_directories, help="Its directory id."
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and do not do it.")
+@click.option("--dry-run", is_flag=True, help="Print the change without making it.")
 @_timeout_option
 @json_option
 def remove_controller(controller_id: int, controller_directory_id: str, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
-    """Make a voter an observer. It need not run. The leader can be removed as well: it makes way once that is committed.
+    """Make a voter an observer. The voter need not run. A leader that is removed resigns once its removal is committed.
 
     Returns when the new set of voters is committed.
     """
@@ -137,7 +137,7 @@ def _check_directory_id(option: str, text: str) -> None:
 
 @click.command(
     "transfer-leadership",
-    short_help="Let another voter lead.",
+    short_help="Transfer the leadership to another voter.",
     epilog="""\b
 Example:
   kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 transfer-leadership --to 3001""",
@@ -149,13 +149,13 @@ Example:
     required=True,
     metavar="ID",
     shell_complete=_complete_voters,
-    help="Who shall lead.",
+    help="The voter that should lead.",
 )
 @click.option("--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_directories, help="Its directory id.")
 @_timeout_option
 @json_option
 def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, as_json: bool) -> int:
-    """Let the leader make way for another voter, and wait until one leads. Nothing that was acknowledged is lost by it."""
+    """Let the leader resign in favour of another voter, and wait until a voter leads. No acknowledged write is lost."""
     if directory_id:
         _check_directory_id("--directory-id", directory_id)
     with connect(timeout_ms=timeout_ms) as client:
@@ -164,8 +164,7 @@ def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, 
         leader_id, epoch = _wait_for_leader(client, controller_id, before)
     if leader_id != controller_id:
         raise CommandFailed(
-            f"Controller {leader_id} leads in epoch {epoch}, not {controller_id}, which was not elected; see its log, then run "
-            "this again"
+            f"Controller {leader_id} leads in epoch {epoch}; {controller_id} was not elected. See its log, then run this again"
         )
     out = Output(as_json)
     is_new = before != leader_id
@@ -177,7 +176,7 @@ def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, 
 
 
 def _wait_for_leader(client: AdminClient, wanted: int, before: int) -> tuple[int, int]:
-    """(id, epoch) of the leader, once it is `wanted` or another than before."""
+    """Return (id, epoch) of the leader once it is `wanted` or has changed."""
     deadline = time.monotonic() + ELECTION_PATIENCE_S
     while True:
         quorum = client.describe_quorum()

@@ -1,4 +1,4 @@
-"""`kraftlab metadata-quorum`: the state of the metadata quorum, and changes of it (kafka-metadata-quorum)."""
+"""`kraftlab metadata-quorum`: show and change the metadata quorum (kafka-metadata-quorum)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Examples:
 )
 @click.pass_context
 def metadata_quorum(context: click.Context, /, command_config: str | None) -> None:
-    """Show the state of the metadata quorum, and change who is in it and who leads it."""
+    """Show the state of the metadata quorum, change its voters, and transfer its leadership."""
     context.obj = command_config
 
 

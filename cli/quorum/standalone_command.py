@@ -1,4 +1,4 @@
-"""`kraftlab metadata-quorum force-standalone`: a lost majority is given up."""
+"""`kraftlab metadata-quorum force-standalone`: give up a lost majority."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "force-standalone",
-    short_help="Give up a lost majority: one survivor goes on alone.",
+    short_help="Give up a lost majority: one survivor continues alone.",
     epilog="""\b
 Examples, on a controller that does not run:
   kraftlab metadata-quorum force-standalone --config controller.properties --dry-run
@@ -25,14 +25,14 @@ Examples, on a controller that does not run:
   kraftlab metadata-quorum force-standalone --config controller.properties --confirm CLUSTER-ID   # for scripts""",
 )
 @click.option("--config", "-c", required=True, metavar="FILE", help="The survivor's server.properties.")
-@click.option("--dry-run", is_flag=True, help="Show what would be kept and what may be lost; change nothing.")
-@click.option("--confirm", metavar="CLUSTER-ID", help="Answers the question whether this is meant.")
+@click.option("--dry-run", is_flag=True, help="Show the data that would be kept and may be lost, without changes.")
+@click.option("--confirm", metavar="CLUSTER-ID", help="Cluster id; confirms without prompting.")
 @json_option
 def force_standalone(config: str, dry_run: bool, confirm: str | None, as_json: bool) -> int:
     """Make a stopped controller the only voter of its quorum, when most of the others are lost for good.
 
-    What a majority that is gone had committed beyond this controller's log is lost. Everybody who was in the old quorum is
-    fenced by a new generation: brokers load the metadata anew, other controllers have to be formatted and added again.
+    Records that the lost majority committed beyond this controller's log are lost. A new generation fences the members of the old
+    quorum: brokers load the metadata again, other controllers have to be formatted and added again.
     """
     from kraftlab.config.force_standalone import forcing
     from kraftlab.config.models import load_controller
@@ -57,12 +57,12 @@ def force_standalone(config: str, dry_run: bool, confirm: str | None, as_json: b
 
 
 def _ask(as_json: bool) -> str:
-    """The cluster id as it was typed, without the line's end."""
+    """Return the cluster id that the user types, without the end of the line."""
     if not as_json:
         click.echo("Type the cluster id to go on: ", nl=False)
     answer = "" if as_json else sys.stdin.readline()
     if not answer:
-        raise CommandFailed("Error: nobody confirmed this, nothing was changed; for scripts there is --confirm CLUSTER-ID")
+        raise CommandFailed("Error: not confirmed, nothing was changed; in scripts use --confirm CLUSTER-ID")
     return answer.strip()
 
 

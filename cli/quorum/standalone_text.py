@@ -1,4 +1,4 @@
-"""What `metadata-quorum force-standalone` says: pure functions."""
+"""Texts of `metadata-quorum force-standalone`: pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class VoterView(msgspec.Struct, frozen=True):
 
 
 class ForcingView(msgspec.Struct, frozen=True):
-    """What forcing keeps and gives up. Offsets are exclusive ends but for `log_start_offset`."""
+    """Data and voters that forcing keeps and gives up. Offsets are exclusive ends, except `log_start_offset`."""
 
     cluster_id: str
     controller_id: int
@@ -29,11 +29,11 @@ class ForcingView(msgspec.Struct, frozen=True):
     was_interrupted: bool
     is_static: bool
     is_voter: bool = True
-    """False: the survivor only followed, and none of the voters ever waited for it."""
+    """False: the survivor was an observer, and voters committed without it."""
 
 
 def plan_lines(view: ForcingView) -> list[str]:
-    """What the person should know before it is done."""
+    """Return the consequences, which the user should know before."""
     head = f"Controller {view.controller_id} becomes the only voter of cluster {view.cluster_id}, whatever other voters hold."
     if view.was_interrupted:
         head = f"Forcing controller {view.controller_id} of cluster {view.cluster_id} was interrupted; this finishes it."
@@ -41,7 +41,7 @@ def plan_lines(view: ForcingView) -> list[str]:
         ("Given up:", ", ".join(map(_voter, view.given_up)) or "not known"),
         ("Committed:", f"offsets below {view.high_watermark}, for certain"),
         ("Kept as well:", _kept(view)),
-        ("May be lost:", f"what the others have committed from offset {view.log_end_offset} on"),
+        ("May be lost:", f"records that the others have committed from offset {view.log_end_offset} on"),
         ("LastWritten:", utc_text(view.last_append_ms)),
         ("Generation:", f"{view.generation - 1} -> {view.generation}"),
         ("LeaderEpoch:", str(view.epoch)),
@@ -54,22 +54,22 @@ def _warnings_of(view: ForcingView) -> list[str]:
         return []
     return [
         "",
-        f"Controller {view.controller_id} is none of the voters: they committed without waiting for it, so it may lack any of "
-        "that. Force a voter that survives, if there is one.",
+        f"Controller {view.controller_id} is not a voter: the voters committed without waiting for it, so it may lack committed "
+        "records. Force a surviving voter if there is one.",
     ]
 
 
 def warning_lines(view: ForcingView) -> list[str]:
     return [
         "Do this only if a majority of the voters is lost for good, and on the survivor whose log goes furthest: the highest",
-        "log.epoch, then the highest log.end, of `kraftlab storage info`. A controller that is given up may not come back with",
-        "what it has: format it anew before it starts again.",
+        "log.epoch, then the highest log.end, of `kraftlab storage info`. A controller that is given up must not come back with",
+        "its old data: format it before it starts again.",
         "",
     ]
 
 
 def done_lines(view: ForcingView) -> list[str]:
-    """What was done, and the next steps."""
+    """Return the result and the next steps."""
     lines = [f"Controller {view.controller_id} is the only voter of cluster {view.cluster_id}, in generation {view.generation}."]
     if view.is_static:
         lines.append(

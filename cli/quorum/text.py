@@ -1,4 +1,4 @@
-"""What `metadata-quorum describe` says: pure functions, texts as Kafka's tool has them."""
+"""Texts of `metadata-quorum describe` as in Kafka's tool: pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class ReplicaView(msgspec.Struct, frozen=True):
-    """One voter or observer; timestamps in milliseconds since 1970, -1 unknown."""
+    """One voter or observer. Timestamps are in milliseconds since 1970, -1 if unknown."""
 
     replica_id: int
     directory_id: str
@@ -24,7 +24,7 @@ class ReplicaView(msgspec.Struct, frozen=True):
 
 
 class QuorumView(msgspec.Struct, frozen=True):
-    """The quorum as its leader sees it. `log_start_offset` is that of the leader's log; `generation` counts forced majorities."""
+    """The quorum as its leader sees it. `log_start_offset` is of the leader's log; `generation` counts forced majorities."""
 
     cluster_id: str
     leader_id: int
@@ -57,7 +57,7 @@ def status_lines(view: QuorumView) -> list[str]:
 
 
 def _follower_lag(view: QuorumView) -> tuple[int, int]:
-    """(records, milliseconds) that the slowest voter is behind the leader; -1 ms if that is not known."""
+    """Return the lag of the slowest voter as (records, milliseconds); -1 ms if unknown."""
     leader = view.leader
     if leader is None:
         return -1, -1
@@ -89,7 +89,7 @@ _HEADER = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp",
 
 
 def replication_lines(view: QuorumView, now_ms: int | None = None) -> list[str]:
-    """The table, leader first. With `now_ms` times are shown as "8 ms ago"."""
+    """Return the table of replicas, leader first. With `now_ms` times are shown as "8 ms ago"."""
     leader = view.leader
     end = leader.log_end_offset if leader is not None else 0
     followers = [voter for voter in view.voters if voter is not leader]

@@ -1,4 +1,4 @@
-"""`kraftlab sim`: the consensus code in a virtual world with faults, alone or under controllers that are asked things."""
+"""`kraftlab sim`: the consensus code in a simulated world with faults, alone or under controllers with clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kraftlab.simulation.consensus.runner import SeedResult
 
 SHOWN_TAILS = 3
-"""So many failed seeds are shown with their last steps, further ones with a line each."""
+"""Number of failed seeds that are shown with their last steps. Further seeds have a line each."""
 SEEDS_FOR_SEVERAL_JOBS = 40
 SEE = "See: kraftlab sim --help"
 
@@ -47,14 +47,14 @@ def _world(metadata: bool) -> str:
 
 
 def _mutants_of(world: str) -> Mapping[str, Mutant[Any]]:
-    """The bugs that can be planted in that world."""
+    """Return the bugs that can be planted in a world."""
     from kraftlab.simulation.consensus.runner import game_of
 
     return game_of(world).mutants
 
 
 class Choice(NamedTuple):
-    """What to play, as the command line says."""
+    """Game, faults and bug of the command line."""
 
     world: str
     faults: tuple[str, ...] | None
@@ -72,36 +72,38 @@ Examples:
   kraftlab sim --seeds 200
   kraftlab sim --seeds 10000 --start 5000 --jobs 2 --coverage
   kraftlab sim --seed 17 --trace        # one seed's transcript; the same seed gives the same trace, always
-  kraftlab sim --seed 17 --shrink       # a failing seed: the fewest faults that still do it, as a plan in a file
+  kraftlab sim --seed 17 --shrink       # a failing seed: the fewest faults that still fail, as a plan in a file
   kraftlab sim --plan seed-17.json      # play such a plan again
-  kraftlab sim --metadata --seeds 30    # controllers, with administrators and brokers that ask them
-  kraftlab sim --seeds 100 --refine     # every step of every node must be one that a small model of Raft allows
-  kraftlab sim mutants                  # plant bugs and see that they are found""",
+  kraftlab sim --metadata --seeds 30    # controllers with administrators and brokers as clients
+  kraftlab sim --seeds 100 --refine     # every step of every node must be legal in a small model of Raft
+  kraftlab sim mutants                  # plant bugs and check that they are found""",
 )
-@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="How many seeds to play.")
-@click.option("--start", type=click.IntRange(min=0), default=0, metavar="S", show_default=True, help="The first of them.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Play in so many processes; default: one per core.")
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Number of seeds to play.")
+@click.option("--start", type=click.IntRange(min=0), default=0, metavar="S", show_default=True, help="The first seed.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes; default: one per core.")
 @click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Play this seed alone.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Play a fault plan from a file.")
 @click.option(
     "--faults",
     metavar="NAME[,…]",
     shell_complete=offer_words(_faults),
-    help="Only these faults may strike; 'none': none may.",
+    help="Inject only these faults; 'none' for no faults.",
 )
 @click.option(
-    "--mutant", metavar="NAME", shell_complete=offer_words(_mutants), help="Plant a known bug first, to see that it is found."
+    "--mutant", metavar="NAME", shell_complete=offer_words(_mutants), help="Plant a known bug, which the seeds should find."
 )
-@click.option("--metadata", is_flag=True, help="Run real controllers on top and judge what they answer; the mutants are theirs.")
-@click.option("--refine", is_flag=True, help="Hold every step against a model of Raft that was written separately; slower.")
-@click.option("--coverage", "with_coverage", is_flag=True, help="Show what was met: transitions, and faults by state.")
+@click.option(
+    "--metadata", is_flag=True, help="Run real controllers on top and check their answers; mutants are bugs of the controller."
+)
+@click.option("--refine", is_flag=True, help="Check every step against a separate model of Raft; slower.")
+@click.option("--coverage", "with_coverage", is_flag=True, help="Show the coverage: transitions, and faults by state.")
 @click.option("--trace", is_flag=True, help="With --seed or --plan: print every step.")
 @click.option(
     "--ndjson", type=click.Path(path_type=Path), metavar="FILE", help="With --seed or --plan: write its trace as NDJSON."
 )
-@click.option("--shrink", "shrinks", is_flag=True, help="With --seed or --plan, if it fails: find the fewest faults that do it.")
-@click.option("--write-plan", type=click.Path(path_type=Path), metavar="FILE", help="Where --shrink writes the plan.")
-@click.option("--write-test", type=click.Path(path_type=Path), metavar="FILE", help="Let --shrink write a pytest module as well.")
+@click.option("--shrink", "shrinks", is_flag=True, help="With --seed or --plan: find the fewest faults that make it fail.")
+@click.option("--write-plan", type=click.Path(path_type=Path), metavar="FILE", help="File for the plan of --shrink.")
+@click.option("--write-test", type=click.Path(path_type=Path), metavar="FILE", help="File for a pytest module from --shrink.")
 @json_option
 @click.pass_context
 def sim(
@@ -125,7 +127,7 @@ def sim(
 ) -> int:
     """Play seeds of the deterministic simulator and check the invariants of Raft after every step.
 
-    Exit code 1 if any is broken; what broke, and the command that replays it, is printed."""
+    Exit code 1 if an invariant is violated. The violation and the command that replays it are printed."""
     if context.invoked_subcommand is not None:
         _refuse_misplaced(context)
         return DONE
@@ -136,7 +138,7 @@ def sim(
         wrong = next(name for name, given in single.items() if given)
         raise CommandFailed(f"Error: {wrong} is for one run: give --seed S or --plan FILE\n{SEE}")
     if (write_plan or write_test) and not shrinks:
-        raise CommandFailed(f"Error: --write-plan and --write-test say where --shrink writes: add --shrink\n{SEE}")
+        raise CommandFailed(f"Error: --write-plan and --write-test need --shrink\n{SEE}")
     out = Output(as_json)
     if plan_file is not None:
         plan, replay = _load(plan_file, refine), f"kraftlab sim --plan {plan_file}{' --refine' if refine else ''}"
@@ -150,17 +152,15 @@ def sim(
     with _trace(ndjson, trace and not as_json) as arguments:
         result = run_seed(seed, **choice._asdict(), **arguments)
     replay = sim_text.replay_command(result, chosen_faults=choice.faults)
-    return _tell_one(result, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
+    return _report_one(result, replay, out, with_coverage, trace, shrinks, write_plan, write_test)
 
 
 def _refuse_misplaced(context: click.Context) -> None:
-    """A subcommand has options of its own; what stands before it would be ignored."""
+    """Refuse options before a subcommand, which has options of its own."""
     name = context.invoked_subcommand
     for option in context.command.params:
         if option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise CommandFailed(
-                f"Error: options of {name} stand behind it, {option.opts[0]} too\nSee: kraftlab sim {name} --help"
-            )
+            raise CommandFailed(f"Error: options of {name} come after it, {option.opts[0]} too\nSee: kraftlab sim {name} --help")
 
 
 def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool) -> Choice:
@@ -260,10 +260,10 @@ def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace:
         raise CommandFailed(f"Error: of what the plan plants, {unknown_name('mutant', plan.mutant, mutants)}")
     with _trace(ndjson, trace and not out.as_json) as arguments:
         result = run_plan(plan, **arguments)
-    return _tell_one(result, replay, out, with_coverage, trace, *rest)
+    return _report_one(result, replay, out, with_coverage, trace, *rest)
 
 
-def _tell_one(
+def _report_one(
     result: SeedResult,
     replay: str,
     out: Output,
@@ -278,7 +278,7 @@ def _tell_one(
     document = sim_text.result_document(result)
     if shrinks:
         if result.ok:
-            raise CommandFailed(f"Error: seed {result.seed} breaks no rule: there is nothing to shrink")
+            raise CommandFailed(f"Error: seed {result.seed} violates no invariant: there is nothing to shrink")
         document["shrunk"] = _shrink(result, out, write_plan, write_test)
     if with_coverage:
         out.lines(sim_text.coverage_lines(result.coverage))
@@ -296,7 +296,7 @@ def _tell_one(
 
 
 def _shrink(result: SeedResult, out: Output, write_plan: Path | None, write_test: Path | None) -> dict[str, Any]:
-    """Shrinks, writes what is wanted, tells about it; what to say in JSON."""
+    """Shrink a failing plan, write the files, print the result, and return its JSON document."""
     from kraftlab.simulation.consensus import plan as plans
     from kraftlab.simulation.consensus.runner import run_plan
     from kraftlab.simulation.consensus.shrink import regression_test, shrink
@@ -329,7 +329,7 @@ def _shrink(result: SeedResult, out: Output, write_plan: Path | None, write_test
 
 @sim.command(
     "mutants",
-    short_help="Plant bugs one by one and see that each is found.",
+    short_help="Plant bugs one by one and check that each is found.",
     epilog="""\b
 Examples:
   kraftlab sim mutants
@@ -341,19 +341,21 @@ Examples:
     multiple=True,
     metavar="NAME",
     shell_complete=offer_words(_mutants),
-    help="Only this planted bug; may be given several times.",
+    help="Only this bug; may be given again.",
 )
-@click.option("--seeds-max", type=click.IntRange(min=1), metavar="N", help="Give up after so many seeds; default: as each says.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Hunt in so many processes; default: one per core.")
-@click.option("--metadata", is_flag=True, help="The bugs of the controller, not those of consensus and storage.")
-@click.option("--write-plans", type=click.Path(path_type=Path), metavar="DIR", help="Shrink what was found into plans in DIR.")
+@click.option(
+    "--seeds-max", type=click.IntRange(min=1), metavar="N", help="Give up after N seeds (default: the limit of each bug)."
+)
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes; default: one per core.")
+@click.option("--metadata", is_flag=True, help="Bugs of the controller instead of consensus and storage.")
+@click.option("--write-plans", type=click.Path(path_type=Path), metavar="DIR", help="Shrink each find into a plan in DIR.")
 @json_option
 def mutants(
     only: tuple[str, ...], seeds_max: int | None, jobs: int | None, metadata: bool, write_plans: Path | None, as_json: bool
 ) -> int:
     """Plant bugs in consensus and storage, one function each, and play seeds until an invariant breaks.
 
-    Exit code 1 if one is not found."""
+    Exit code 1 if a bug is not found."""
     from kraftlab.simulation.consensus import mutation
 
     world = _world(metadata)

@@ -1,4 +1,4 @@
-"""What `kraftlab sim` says to people: tables of coverage and of planted bugs, failures, and how to replay them."""
+"""Texts of `kraftlab sim`: tables of coverage and of planted bugs, failures, and commands that replay them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kraftlab.simulation.consensus.runner import SeedResult
 
 QUIET_LINE_S = 10.0
-"""Without a terminal, so often a line tells how far it is."""
+"""Interval of progress lines without a terminal."""
 
 
 def replay_command(result: SeedResult, *, chosen_faults: tuple[str, ...] | None = None) -> str:
-    """What plays the seed again."""
+    """Return the command that plays the seed again."""
     options = " --metadata" if result.plan.world == "metadata" else ""
     options += f" --faults {','.join(chosen_faults) or 'none'}" if chosen_faults is not None else ""
     options += f" --mutant {result.plan.mutant}" if result.plan.mutant else ""
@@ -30,7 +30,7 @@ def replay_command(result: SeedResult, *, chosen_faults: tuple[str, ...] | None 
 
 
 def failure_lines(result: SeedResult, replay: str, *, with_tail: bool) -> list[str]:
-    """What went wrong in a seed, perhaps its last steps, and how to see it all."""
+    """Return the violations of a seed, optionally its last steps, and the commands that replay and shrink it."""
     lines = [f"seed {result.seed} FAILED: {violation}" for violation in result.violations]
     if with_tail:
         lines += [f"    {line}" for line in result.tail]
@@ -48,14 +48,14 @@ def failure_document(result: SeedResult, replay: str) -> dict[str, object]:
 
 
 def result_document(result: SeedResult) -> dict[str, object]:
-    """One seed as JSON: the fields of its result, without the plan, and its trace hash as `hash`."""
+    """Return a seed's result as a JSON document, without the plan, with its trace hash as `hash`."""
     document = result._asdict()
     del document["plan"]
     return {"hash": result.trace_hash, **document, "simulated_ms": result.simulated_ms}
 
 
 def coverage_lines(coverage: Coverage) -> list[str]:
-    """Both tables: how often each transition was made, and whom each fault struck in which state."""
+    """Return the tables of coverage: counts of transitions, and counts of faults by the state of their node."""
     from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, STATES, can_strike
     from kraftlab.simulation.consensus.faults import FAULTS
 
@@ -69,7 +69,7 @@ def coverage_lines(coverage: Coverage) -> list[str]:
 
 
 def coverage_document(coverage: Coverage) -> dict[str, object]:
-    """The counts with zeros for holes; pairs that are impossible are not there."""
+    """Return the counts, zero for holes, without impossible pairs."""
     from kraftlab.simulation.consensus.coverage import EPOCH_RELATIONS, POSSIBLE_PAIRS
 
     faults: dict[str, dict[str, int]] = {}
@@ -79,7 +79,7 @@ def coverage_document(coverage: Coverage) -> dict[str, object]:
 
 
 def finding_lines(findings: list[Finding[SeedResult]], abouts: Mapping[str, str]) -> list[str]:
-    """The table of planted bugs; `abouts` has a line about each."""
+    """Return the table of planted bugs; `abouts` has a line for each."""
     rows = [["planted bug", "seeds", "invariant", "seconds"]]
     for finding in findings:
         seeds = f"{finding.attempts}" if finding.found else f"not in {finding.attempts}"
@@ -92,9 +92,9 @@ def finding_lines(findings: list[Finding[SeedResult]], abouts: Mapping[str, str]
 
 
 def progress(results: Iterable[object], total: int, describe: Any) -> Iterator[Any]:
-    """The same results, in their order. How far they are goes to stderr: a bar on a terminal, else a line now and then.
+    """Yield the results in order, and show the progress on stderr: a bar on a terminal, otherwise occasional lines.
 
-    `describe` gives the words beside the bar, from the newest result, after that was taken in.
+    `describe` returns the text beside the bar from the newest result, after the caller has used that result.
     """
     if sys.stderr.isatty():
         yield from _bar(results, total, describe)

@@ -1,4 +1,4 @@
-"""`kraftlab import-znode`: topics and running reassignments of a ZooKeeper-based cluster, from its znodes' data."""
+"""`kraftlab import-znode`: import topics and running reassignments of a ZooKeeper-based cluster from its znodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 PORTION = 5000
-"""Topics and partitions of one request: the controller takes no more than 10,000 at once."""
+"""Number of topics and partitions in one request: the controller accepts at most 10,000."""
 
 K = TypeVar("K")
 
@@ -43,18 +43,18 @@ Examples:
 
 \b
 A directory mirrors the tree: brokers/topics/TOPIC and admin/reassign_partitions, each a file with the znode's data.
-Topics are created with their original replicas, then the reassignments start; what /admin/reassign_partitions says of a
-partition overrides what the topic's znode says, an empty list cancels. A topic that is there with these replicas is left alone.
-No ZooKeeper is asked, and no data is copied.""",
+Topics are created with their original replicas, then the reassignments start. /admin/reassign_partitions overrides the topic's
+znode for a partition; an empty list cancels. A topic that exists with these replicas stays unchanged. The command does not
+contact ZooKeeper, and copies no data.""",
 )
-@click.option("--directory", type=click.Path(), metavar="DIR", help="Mirrors the znodes.")
+@click.option("--directory", type=click.Path(), metavar="DIR", help="Directory that mirrors the znodes.")
 @click.option(
     "--topic-znode", "topic_files", multiple=True, metavar="TOPIC=FILE", help="Data of /brokers/topics/TOPIC; may be given again."
 )
 @click.option("--reassign-znode", "reassign_file", type=click.Path(), metavar="FILE", help="Data of /admin/reassign_partitions.")
 @server_option()
 @caller_options
-@click.option("--validate-only", is_flag=True, help="Say what would be done; with a cluster, let it check that as well.")
+@click.option("--validate-only", is_flag=True, help="Show the changes without making them; a cluster validates them.")
 @json_option
 def import_znode(
     directory: str | None,
@@ -63,7 +63,7 @@ def import_znode(
     validate_only: bool,
     as_json: bool,
 ) -> int:
-    """Create the topics that znodes describe, and start the reassignments that they have running (KIP-455, KIP-113)."""
+    """Create the topics in znodes, and start their running reassignments (KIP-455, KIP-113)."""
     has_cluster = named_servers() is not None or not validate_only
     out = Output(as_json)
     topics, overrides = _read(directory, topic_files, reassign_file)
@@ -88,7 +88,7 @@ def import_znode(
 def _read(
     directory: str | None, topic_files: Sequence[str], reassign_file: str | None
 ) -> tuple[list[TopicZnode], dict[TopicPartition, Override]]:
-    """The znodes from a dump or from files. BadInput."""
+    """Read the znodes from a dump or from files. BadInput."""
     if (directory is None) == (not topic_files):
         raise CommandFailed(
             "Error: give --directory, or files with --topic-znode and --reassign-znode\nSee: kraftlab import-znode --help"
@@ -101,7 +101,7 @@ def _read(
     for given in topic_files:
         topic, equals, path = given.partition("=")
         if not equals:
-            raise CommandFailed(f"Error: --topic-znode {given!r} does not say the topic; write TOPIC=FILE")
+            raise CommandFailed(f"Error: --topic-znode {given!r} has no topic; expected TOPIC=FILE")
         topics.append(parse_topic(path, topic, Path(path).read_bytes()))
     overrides = {} if reassign_file is None else parse_reassignments(reassign_file, Path(reassign_file).read_bytes())
     return topics, overrides
@@ -110,7 +110,7 @@ def _read(
 def apply_plan(
     client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[PartitionImport], validate_only: bool
 ) -> dict[str, list[str]]:
-    """Creates what is not there, then starts the moves. CommandFailed names what the cluster refuses."""
+    """Create missing topics, then start the moves. CommandFailed names the topics and partitions that the cluster refuses."""
     existing = _existing(client, topics, plan)
     created = {znode.topic for znode in topics}.difference(existing)
     create_topics(client, [entry for entry in plan if entry.topic in created], validate_only)
@@ -142,7 +142,7 @@ def apply_plan(
 
 
 def _existing(client: AdminClient, topics: Sequence[TopicZnode], plan: Sequence[PartitionImport]) -> set[str]:
-    """Topics of the plan that the cluster has already, just as an import makes them. CommandFailed if one differs."""
+    """Return the topics of the plan that the cluster has already. CommandFailed if one differs from its znode."""
     wanted = {(entry.topic, entry.partition): entry for entry in plan}
     names = {znode.topic: len(znode.partitions) for znode in topics}
     existing: set[str] = set()
@@ -185,7 +185,7 @@ def create_topics(client: AdminClient, plan: Sequence[PartitionImport], validate
 
 
 def _portions(sizes: Mapping[K, int]) -> Iterator[list[K]]:
-    """The keys in portions that one request has room for; at least one in each."""
+    """Yield the keys in portions for one request each, with at least one key."""
     portion: list[K] = []
     taken = 0
     for key, size in sizes.items():

@@ -1,15 +1,16 @@
-"""What the znodes of a ZooKeeper-based Kafka say about topics and running reassignments (KIP-455, KIP-113): pure functions.
+"""Topics and running reassignments in the znodes of a ZooKeeper-based Kafka (KIP-455, KIP-113): pure functions.
 
-`/brokers/topics/[topic]` holds a topic's replicas. Version 1 knows `partitions` only; version 2 adds `adding_replicas` and
-`removing_replicas` of running reassignments (KIP-455), version 3 `topic_id`. A partition that moves lists all its replicas, old
-and new: without those that are added they are the *original* set, without those that are removed the *target*.
-`/admin/reassign_partitions` is the older way to ask for reassignments, with log directories since KIP-113.
+`/brokers/topics/[topic]` holds a topic's replicas. Version 1 has `partitions` only; version 2 adds `adding_replicas` and
+`removing_replicas` of running reassignments (KIP-455), version 3 `topic_id`. A moving partition lists old and new replicas.
+Without the adding replicas they are the *original* set, without the removing replicas the *target*.
+`/admin/reassign_partitions` is the older request for reassignments, with log directories since KIP-113.
 
-Precedence is as in the controller that read both: what `/admin/reassign_partitions` says of a partition overrides what the
-topic's znode says of it, other partitions keep theirs; the original set is the topic's in either case. An override with the
-original replicas, or with an empty list, cancels what the topic's znode has running.
+Precedence is as in Kafka's controller: an entry of `/admin/reassign_partitions` overrides the topic's znode for its partition.
+The original set always comes from the topic's znode. An override with the original replicas, or with an empty list, cancels the
+running reassignment in the topic's znode.
 
-Nothing is guessed: bad JSON, unknown versions and contradictions are refused with the file, the path in its JSON, and why.
+The parser does not guess: it refuses bad JSON, unknown versions and contradictions with the file, the path in its JSON, and the
+reason.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Replicas = tuple[int, ...]
 
 
 class TopicZnode(NamedTuple):
-    """One topic as its znode has it. `adding` and `removing` name only partitions that move."""
+    """The znode of one topic. `adding` and `removing` name only moving partitions."""
 
     source: str
     topic: str
@@ -54,7 +55,7 @@ class TopicZnode(NamedTuple):
 
 
 class Override(NamedTuple):
-    """What `/admin/reassign_partitions` asks for one partition; () cancels. `log_dirs` parallel to `replicas`, or ()."""
+    """Entry of `/admin/reassign_partitions` for one partition; () cancels. `log_dirs` is parallel to `replicas`, or ()."""
 
     source: str
     replicas: Replicas
@@ -62,9 +63,9 @@ class Override(NamedTuple):
 
 
 class PartitionImport(NamedTuple):
-    """What becomes of one partition: made with `original`, then moved to `target` (None: it stays).
+    """The import of one partition: created with `original`, then moved to `target` unless that is None.
 
-    `reason` says whose word that is. `log_dirs`: broker → directory, of the target's replicas that are to lie in a certain one.
+    `reason` names the znode that decides. `log_dirs`: broker → directory, for target replicas with a fixed directory.
     """
 
     topic: str
@@ -83,7 +84,7 @@ def _without(replicas: Replicas, gone: Sequence[int]) -> Replicas:
 
 
 def decode(source: str, data: bytes) -> dict[str, Any]:
-    """A znode's JSON object; what zkCli prints behind it (the znode's stat) is passed over. BadInput."""
+    """Return a znode's JSON object without the znode's stat, which zkCli prints after it. BadInput."""
     try:
         document = decode_json(data, object)
     except BadJson as error:
@@ -97,16 +98,16 @@ def decode(source: str, data: bytes) -> dict[str, Any]:
 
 
 def parse_topic(source: str, topic: str, data: bytes) -> TopicZnode:
-    """The data of `/brokers/topics/[topic]`. BadInput."""
+    """Parse the data of `/brokers/topics/[topic]`. BadInput."""
     if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-        raise BadInput(f"{source}: {topic!r} is no topic's name; name the file as the topic")
+        raise BadInput(f"{source}: {topic!r} is not a topic name; give the file the name of the topic")
     document = decode(source, data)
     version = document.get("version")
     if type(version) is not int or version not in TOPIC_VERSIONS:
-        raise BadInput(f"{source}: .version is {version!r}; versions 1, 2 and 3 are known")
+        raise BadInput(f"{source}: .version is {version!r}; versions 1, 2 and 3 are supported")
     for field, since in (("adding_replicas", 2), ("removing_replicas", 2), ("topic_id", 3)):
         if document.get(field) and version < since:
-            raise BadInput(f"{source}: .{field} is given, but .version is {version} and has it only from {since} on")
+            raise BadInput(f"{source}: .{field} is given, but .version is {version}; the field exists since version {since}")
     partitions = _assignments(source, document, "partitions", may_be_empty=False)
     if not partitions:
         raise BadInput(f"{source}: .partitions is empty, but a topic has at least one")
@@ -147,15 +148,15 @@ def _check_moves(znode: TopicZnode) -> None:
             raise BadInput(f"{znode.source}: broker {min(both)} is both added to and removed from partition {partition}")
         if not znode.original(partition) or not znode.target(partition):
             what = "added" if not znode.original(partition) else "removed"
-            raise BadInput(f"{znode.source}: every replica of partition {partition} is {what}; one at least has to stay")
+            raise BadInput(f"{znode.source}: every replica of partition {partition} is {what}; at least one has to stay")
 
 
 def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Override]:
-    """The data of `/admin/reassign_partitions`. BadInput."""
+    """Parse the data of `/admin/reassign_partitions`. BadInput."""
     document = decode(source, data)
     version = document.get("version", 1)
     if type(version) is not int or version != 1:
-        raise BadInput(f"{source}: .version is {version!r}; version 1 is known")
+        raise BadInput(f"{source}: .version is {version!r}; version 1 is supported")
     entries = document.get("partitions")
     if not isinstance(entries, list):
         raise BadInput(f"{source}: .partitions is {_kind(entries)}, not a list")
@@ -183,7 +184,7 @@ def _assignments(source: str, document: dict[str, Any], field: str, *, may_be_em
     found: dict[int, Replicas] = {}
     for key, replicas in value.items():
         if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
-            raise BadInput(f"{source}: .{field} has the key {key!r}, which is no partition's number")
+            raise BadInput(f"{source}: .{field} has the key {key!r}, which is not a partition number")
         if brokers := _replicas(f"{source}: .{field}.{key}", replicas, may_be_empty=may_be_empty):
             found[int(key)] = brokers
     return dict(sorted(found.items()))
@@ -229,8 +230,8 @@ def _kind(value: Any) -> str:
 
 
 def read_dump(directory: Path) -> tuple[list[TopicZnode], dict[TopicPartition, Override]]:
-    """A directory that mirrors the znodes: `brokers/topics/TOPIC` and `admin/reassign_partitions`, each a file (also with `.json`
-    behind its name) or a directory with the data in a file `data`. BadInput, OSError.
+    """Read a directory that mirrors the znodes `brokers/topics/TOPIC` and `admin/reassign_partitions`. Each znode is a file, also
+    with the ending `.json`, or a directory with a file `data`. BadInput, OSError.
     """
     root = directory / TOPICS_PATH
     if not root.is_dir():
@@ -251,7 +252,7 @@ def read_dump(directory: Path) -> tuple[list[TopicZnode], dict[TopicPartition, O
 
 
 def znode_file(path: Path) -> Path | None:
-    """Where a znode's data stands, None if it has none."""
+    """Return the file with a znode's data, None without data."""
     return next((found for found in (path, path / "data", path / "data.json") if found.is_file()), None)
 
 
@@ -259,7 +260,7 @@ def znode_file(path: Path) -> Path | None:
 
 
 def plan_import(topics: Sequence[TopicZnode], overrides: Mapping[TopicPartition, Override]) -> list[PartitionImport]:
-    """What becomes of each partition, sorted. BadInput for what contradicts each other."""
+    """Return the import of each partition, sorted. BadInput for contradictions between znodes."""
     by_name: dict[str, TopicZnode] = {}
     ids: dict[str, TopicZnode] = {}
     for znode in topics:
@@ -298,7 +299,7 @@ def _planned(znode: TopicZnode, partition: int, override: Override | None) -> Pa
 
 
 def import_lines(topics: Sequence[TopicZnode], plan: Sequence[PartitionImport]) -> list[str]:
-    """What an import does, for people."""
+    """Return the lines that describe an import."""
     lines: list[str] = []
     of_topic: dict[str, list[PartitionImport]] = {}
     for entry in plan:

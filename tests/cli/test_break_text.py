@@ -14,12 +14,12 @@ NODES = (NodeState("controller-3000", 4711, "running", True), NodeState("broker-
 @pytest.mark.parametrize("rate", ["nan", "inf", "fast"])
 def test_a_clock_has_a_rate_that_is_a_number(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["cluster", "clock", "leader", "--rate", rate, "--data", "nowhere"]) == 1
-    assert f"'{rate}' is no rate; write 3 or 0.5" in capsys.readouterr().err
+    assert f"invalid rate '{rate}': expected e.g. 3 or 0.5" in capsys.readouterr().err
 
 
 def test_a_time_that_no_clock_shows_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["cluster", "kill", "leader", "--for", f"{'9' * 400}h", "--data", "nowhere"]) == 1
-    assert "is no time; write 500ms, 5s, 2m or 1h" in capsys.readouterr().err
+    assert "expected e.g. 500ms, 5s, 2m or 1h" in capsys.readouterr().err
 
 
 def test_a_whole_cluster_is_its_nodes() -> None:
@@ -27,14 +27,14 @@ def test_a_whole_cluster_is_its_nodes() -> None:
         "controller-3000  running     4711  leader",
         "broker-1         down           -",
         "",
-        "Nothing is broken.",
+        "No faults.",
     ]
 
 
 def test_a_node_that_was_killed_from_outside_is_broken() -> None:
     killed = NodeState("broker-1", None, "down", False, "was killed by SIGKILL")
     assert status_lines(Status((NODES[0], killed), (), ()))[3:] == [
-        "Broken:",
+        "Faults:",
         "  broker-1 was killed by SIGKILL, not by an order; start it again: kraftlab cluster restart broker-1",
     ]
 
@@ -46,10 +46,10 @@ def test_a_broken_one_says_what_for_how_long_and_what_waits() -> None:
         LinkState("controller-3000", "broker-1", "hold", 0, 0, 0, 0, 0, 0),
     )
     assert status_lines(Status(NODES, orders, links))[3:] == [
-        "Broken:",
+        "Faults:",
         "  #3 broker-1: killed (kill -9); until it is healed",
         "  #4 cut a ↔ b: messages wait; for another 1.2 s",
         "",
-        "What waits:",
+        "Waiting messages:",
         "  broker-1 → controller-3000: 512 bytes",
     ]

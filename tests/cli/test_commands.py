@@ -151,7 +151,7 @@ def test_up_refuses_what_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFix
         assert main.run(["up", "--data", str(tmp_path / "file")]) == 1
         assert "file is not a directory; choose another one" in capsys.readouterr().err
         assert main.run(["up", "--data", str(tmp_path), "--property", "nonsense"]) == 1
-        assert "write KEY=VALUE" in capsys.readouterr().err
+        assert "expected KEY=VALUE" in capsys.readouterr().err
         assert main.run(["up", "--data", str(tmp_path / "lab"), "--property", "non.sense=1"]) == 1
         assert "sets non.sense=1, an unknown key" in capsys.readouterr().err
     finally:

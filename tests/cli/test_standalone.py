@@ -41,7 +41,7 @@ def test_the_plan_says_what_is_kept_and_what_may_be_lost() -> None:
         "Given up:               3001 (directory id pMTZEsB7QmCgsDzRHlrVcQ), 3002",
         "Committed:              offsets below 4690, for certain",
         "Kept as well:           offsets 4690 to 4710, which become committed, acknowledged or not",
-        "May be lost:            what the others have committed from offset 4711 on",
+        "May be lost:            records that the others have committed from offset 4711 on",
         "LastWritten:            2023-11-14T22:13:20.123Z",
         "Generation:             0 -> 1",
         "LeaderEpoch:            8",
@@ -57,7 +57,7 @@ def test_the_plan_says_what_is_kept_and_what_may_be_lost() -> None:
 def test_a_controller_that_never_voted_is_told_apart() -> None:
     lines = plan_lines(msgspec.structs.replace(VIEW, is_voter=False))
     assert lines[:9] == plan_lines(VIEW)[:9]
-    assert lines[10].startswith("Controller 3000 is none of the voters")
+    assert lines[10].startswith("Controller 3000 is not a voter")
 
 
 def test_static_voters_have_to_leave_the_configuration() -> None:
@@ -123,10 +123,10 @@ def test_it_is_done_once_the_cluster_id_was_typed(
     ("options", "typed", "code", "said"),
     [
         (["--dry-run"], "", 0, "DRY RUN: nothing was changed."),
-        ([], "", 1, "nobody confirmed this, nothing was changed; for scripts there is --confirm CLUSTER-ID"),
+        ([], "", 1, "not confirmed, nothing was changed; in scripts use --confirm CLUSTER-ID"),
         ([], "yes\n", 1, "is not the id of this cluster, lab; nothing was changed"),
         (["--confirm", "other"], "", 1, "'other' is not the id of this cluster, lab; nothing was changed"),
-        (["--json"], "lab\n", 1, "nobody confirmed this"),
+        (["--json"], "lab\n", 1, "not confirmed"),
     ],
 )
 def test_without_the_cluster_id_nothing_is_changed(
@@ -193,4 +193,4 @@ def test_a_replaced_disk_under_a_voters_id_is_no_voter(config: Path, capsys: pyt
     assert main.run(force(config, "--dry-run")) == 0
     said = capsys.readouterr().out
     assert "Given up:               3000 (directory id BwcHBwcHBwcHBwcHBwcHBw), 3001" in said
-    assert "Controller 3000 is none of the voters" in said
+    assert "Controller 3000 is not a voter" in said

@@ -58,18 +58,18 @@ def test_what_zkcli_prints_behind_the_data_is_passed_over() -> None:
     [
         (b"{", "f: it is not valid JSON"),
         (b"[]", "f: it is a list of other things, not a JSON object"),
-        (topic_json(4, partitions={"0": [1]}), ".version is 4; versions 1, 2 and 3 are known"),
+        (topic_json(4, partitions={"0": [1]}), ".version is 4; versions 1, 2 and 3 are supported"),
         (b'{"partitions":{"0":[1]}}', ".version is None"),
         (b'{"version":true,"partitions":{"0":[1]}}', ".version is True"),
         (topic_json(1), ".partitions is missing, not an object"),
         (topic_json(1, partitions={}), ".partitions is empty"),
         (topic_json(1, partitions={"0": []}), ".partitions.0 is empty"),
         (topic_json(1, partitions={"0": [1], "2": [1]}), "no 1; numbers go from 0 without gaps"),
-        (topic_json(1, partitions={"x": [1]}), "the key 'x', which is no partition's number"),
+        (topic_json(1, partitions={"x": [1]}), "the key 'x', which is not a partition number"),
         (topic_json(1, partitions={"0": [1, 1]}), ".partitions.0 names broker 1 twice"),
         (topic_json(1, partitions={"0": [-1]}), ".partitions.0 names broker -1"),
         (topic_json(1, partitions={"0": ["1"]}), ".partitions.0 is a list of other things, not a list of broker ids"),
-        (topic_json(1, partitions={"0": [1]}, adding_replicas={"0": [1]}), "has it only from 2 on"),
+        (topic_json(1, partitions={"0": [1]}, adding_replicas={"0": [1]}), "the field exists since version 2"),
         (topic_json(2, partitions={"0": [1]}, topic_id=ID), ".topic_id is given, but .version is 2"),
         (
             topic_json(2, partitions={"0": [1, 2]}, adding_replicas={"0": [3]}),
@@ -114,7 +114,7 @@ def test_reassignments_of_another_version_or_named_twice_are_refused() -> None:
     twice = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2}
     with pytest.raises(BadInput, match=r"\.partitions\[1\] names t-0, which an entry before it names as well"):
         parse_reassignments("r", json.dumps(twice).encode())
-    with pytest.raises(BadInput, match=r"r: \.version is 2; version 1 is known"):
+    with pytest.raises(BadInput, match=r"r: \.version is 2; version 1 is supported"):
         parse_reassignments("r", b'{"version":2,"partitions":[]}')
 
 
@@ -201,7 +201,7 @@ def test_only_a_files_name_may_end_in_json_beside_the_topics(tmp_path: Path) -> 
         (["--directory", "/nowhere"], "holds no brokers/topics"),
         (["--directory", "/nowhere", "--validate-only"], "holds no brokers/topics"),
         (["--validate-only"], "give --directory, or files"),
-        (["--validate-only", "--topic-znode", "orders"], "write TOPIC=FILE"),
+        (["--validate-only", "--topic-znode", "orders"], "expected TOPIC=FILE"),
         (["--validate-only", "--topic-znode", "orders=/nowhere"], "cannot use /nowhere"),
     ],
 )

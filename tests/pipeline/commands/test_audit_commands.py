@@ -134,7 +134,7 @@ def test_since_leaves_out_what_ended_before(lake: Callable[..., str], capsys: py
     assert run(["pipeline", "audit", "reassignments", "--lake", place, "--since", "2026-11-21T10:03:52Z"]) == 1
     assert "orders" not in capsys.readouterr().out
     assert run(["pipeline", "audit", "reassignments", "--lake", place, "--since", "yesterday"]) == 2
-    assert "'yesterday' is no time" in capsys.readouterr().err
+    assert "invalid time 'yesterday'" in capsys.readouterr().err
 
 
 def test_since_of_tables_without_times_goes_by_when_offsets_were_appended(
@@ -234,7 +234,7 @@ def test_directories_over_the_band_are_findings_of_the_newest_sample_only(
         (["logdirs", "skew"], "holds no samples of log directories; the next step: kraftlab pipeline samples"),
         (["state", "--at-offset", "3", "--at-time", "now"], "not both"),
         (["build", "gold", "verdicts"], "is not a table of gold that is built from logs"),
-        (["state", "--at-time", "yesterday"], "'yesterday' is no time; write 2026-11-21T17:06:35Z"),
+        (["state", "--at-time", "yesterday"], "invalid time 'yesterday': expected 2026-11-21T17:06:35Z"),
     ],
 )
 def test_wrong_use_says_what_to_do(arguments: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
