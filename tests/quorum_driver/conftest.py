@@ -28,7 +28,7 @@ from kraftlab.quorum.storage.file_system import File, RealFileSystem, translate
 from kraftlab.wire.transport import PeerIdentity, PeerServer
 
 CLUSTER_ID = "driver-test-cluster"
-FIRST_ELECTION_TIMEOUT_MS = 50
+FIRST_ELECTION_TIMEOUT_MS = 25
 """Of one voter of each cluster: nearly every test waits for a leader first, and not for the others' patience."""
 
 

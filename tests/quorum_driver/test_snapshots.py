@@ -117,6 +117,12 @@ async def test_a_running_follower_that_heard_nothing_for_long_loads_a_snapshot_b
         leader = await c.leader()
         follower = next(node for node in c.nodes if node is not leader)
         await fill(c, 5)
+
+        def fetches() -> bool:
+            now = follower.driver.statistics()
+            return (now.held_messages, now.core.requests_in_flight) == (0, 1)
+
+        await eventually(fetches, "a fetch of the follower is at the leader")
         answered = follower.driver.peers.answered
         follower.driver.peers.answered = lambda *answer: answered(*answer[:-1], PeerUnreachable("the test has cut the line"))
         others = [node for node in c.nodes if node is not follower]
