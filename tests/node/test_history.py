@@ -82,7 +82,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(metadata_partition(str(tmp_path)), images, written)
 
 
-def test_the_image_of_any_offset_is_what_replaying_from_the_beginning_gives(lab: Lab) -> None:
+def test_the_image_of_any_offset_equals_a_replay_from_the_beginning(lab: Lab) -> None:
     for offset in range(2 * BATCHES + 1):
         found = lab.history.at(Moment(offset=offset))
         assert found == (lab.images[offset // 2], None, ())
@@ -95,7 +95,7 @@ def test_a_time_means_everything_that_was_appended_until_then(lab: Lab) -> None:
         assert lab.history.at(Moment(time_ms=time_ms)).image == lab.images[min(time_ms // 1000 + 1, BATCHES)]
 
 
-def test_the_records_between_two_moments_are_told_batch_by_batch(lab: Lab) -> None:
+def test_the_records_between_two_moments_come_batch_by_batch(lab: Lab) -> None:
     steps = list(lab.history.steps(Moment(offset=18), Moment(offset=24)))
     assert [list(step.records) for step in steps if not isinstance(step, str)] == lab.records[9:12]
     assert [step.image for step in steps if not isinstance(step, str)] == lab.images[10:13]
@@ -108,7 +108,7 @@ def test_reading_changes_nothing(lab: Lab) -> None:
     assert {path: path.read_bytes() for path in Path(lab.partition).iterdir()} == before
 
 
-def test_what_a_clean_stop_noted_is_committed_for_certain(lab: Lab) -> None:
+def test_the_mark_of_a_clean_stop_is_committed(lab: Lab) -> None:
     before = lab.history.known_committed()
     end = lab.images[-1].provenance.offset
     assert before < end
@@ -146,7 +146,7 @@ def test_a_snapshot_that_can_not_be_opened_is_named_like_one_that_does_not_hold(
     assert (found.image, found.notes) == (lab.images[-1], (f"cannot open {newest}: too many open files",))
 
 
-def test_where_a_log_breaks_off_is_said_and_what_lies_before_is_there(lab: Lab) -> None:
+def test_the_place_where_a_log_breaks_off_is_named_and_the_rest_before_it_is_read(lab: Lab) -> None:
     _, path = segments_in(lab.partition)[-1]
     lab.damage(path, 4096 + 60)
     found = lab.history.at(NEWEST)
@@ -157,7 +157,7 @@ def test_where_a_log_breaks_off_is_said_and_what_lies_before_is_there(lab: Lab) 
     assert f"offset {found.image.provenance.offset} and what follows it is not readable" in found.stopped
 
 
-def test_damage_before_a_snapshot_only_hides_what_lies_between(lab: Lab) -> None:
+def test_damage_before_a_snapshot_hides_only_the_records_between(lab: Lab) -> None:
     base, path = segments_in(lab.partition)[0]
     assert base == 0
     lab.damage(path, 4096 + 60)
@@ -167,7 +167,7 @@ def test_damage_before_a_snapshot_only_hides_what_lies_between(lab: Lab) -> None
         assert lab.history.at(Moment(offset=offset)).image == lab.images[offset // 2]
 
 
-def test_a_snapshot_that_does_not_hold_is_named_and_an_older_one_does(lab: Lab) -> None:
+def test_a_damaged_snapshot_is_named_and_an_older_one_is_used(lab: Lab) -> None:
     (_, newest), (_, older) = snapshots_in(lab.partition)
     lab.damage(newest, 200)
     found = lab.history.at(NEWEST)
@@ -199,7 +199,7 @@ def test_a_missing_segment_is_a_hole_that_is_named(lab: Lab) -> None:
     assert found.image.provenance.offset == segments[-2][0]
 
 
-def test_what_is_committed_for_certain_is_what_leaders_noted(lab: Lab) -> None:
+def test_the_stamps_of_leaders_are_committed(lab: Lab) -> None:
     assert lab.history.known_committed() == 2 * (BATCHES - 1)
 
 
@@ -227,7 +227,7 @@ def travel_of(lab: Lab, newest: int = 2 * BATCHES) -> TimeTravel:
     return TimeTravel(1, str(Path(lab.partition).parent), lambda: newest, DiskThreads())
 
 
-async def test_a_node_tells_an_image_in_parts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_image_is_described_in_parts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_travel, "ANSWER_BYTES", 200)
     monkeypatch.setattr(time_travel, "RECORDS_PER_BODY", 4)
     for request, number in (
@@ -241,7 +241,7 @@ async def test_a_node_tells_an_image_in_parts(lab: Lab, monkeypatch: pytest.Monk
         assert count > 1
 
 
-async def test_a_node_tells_the_records_between_offsets(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_records_between_offsets_are_listed_in_parts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_travel, "ANSWER_BYTES", 10)
     answer = await travel_of(lab).list_records(pb.ListMetadataRecordsRequest(from_offset=10, to_offset=14))
     assert answer.next_offset == 12
@@ -272,7 +272,7 @@ async def test_a_node_that_cleans_its_log_while_the_records_are_read_looks_again
     assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_node_tells_nothing_that_it_has_not_published(lab: Lab) -> None:
+async def test_unpublished_metadata_is_refused(lab: Lab) -> None:
     travel = travel_of(lab, newest=40)
     first, _, _ = await pages(travel, pb.DescribeImageRequest(time_ms=10**9))
     assert first.offset == 40
@@ -285,7 +285,7 @@ async def test_a_node_tells_nothing_that_it_has_not_published(lab: Lab) -> None:
         await travel.list_records(pb.ListMetadataRecordsRequest(from_offset=20, to_offset=10))
 
 
-async def test_a_node_whose_log_breaks_off_tells_no_older_image_for_a_time(lab: Lab) -> None:
+async def test_a_node_with_a_broken_log_describes_no_older_image_for_a_time(lab: Lab) -> None:
     _, path = segments_in(lab.partition)[-1]
     lab.damage(path, 4096 + 60)
     reached = lab.history.at(NEWEST).image.provenance
@@ -297,7 +297,7 @@ async def test_a_node_whose_log_breaks_off_tells_no_older_image_for_a_time(lab: 
         assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_node_tells_no_older_image_for_one_that_its_disk_does_not_hold_yet(lab: Lab) -> None:
+async def test_an_image_that_the_disk_does_not_hold_yet_is_refused_instead_of_an_older_one(lab: Lab) -> None:
     end_offset = 2 * BATCHES
     travel = travel_of(lab, newest=end_offset + 4)
     for offset in (end_offset + 2, end_offset + 4):

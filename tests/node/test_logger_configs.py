@@ -1,4 +1,4 @@
-"""Loggers of a node as configs: what is answered here, what is passed on, what is refused."""
+"""Loggers of a node as configs: answers, forwarded resources, refusals."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_all_loggers_of_this_program_are_described() -> None:
         ("3", ("root", DELETE, None), 42, "Removing the log level of the root logger is not allowed"),
     ],
 )
-def test_what_is_refused(logger: logging.Logger, node: str, change: tuple[str, int, str | None], code: int, text: str) -> None:
+def test_refusals(logger: logging.Logger, node: str, change: tuple[str, int, str | None], code: int, text: str) -> None:
     assert alter(node, (NAME, SET, "TRACE"), change)[0] == code
     assert alter(node, change) == (code, text)
     assert logger.level == logging.INFO, "a resource is all or nothing"

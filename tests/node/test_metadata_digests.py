@@ -26,7 +26,7 @@ EPOCH = 1
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MetadataStore]:
-    """What stands in `tmp_path`, opened."""
+    """The store in `tmp_path`, opened."""
     opened = MetadataStore.open(RealFileSystem(), str(tmp_path), "test", bytes(16), segment_bytes=5000, preallocate_bytes=8192)
     yield opened
     opened.close()
@@ -73,7 +73,7 @@ def damage(directory: Path, record: bytes) -> None:
 
 
 def digests_of(directory: Path) -> MetadataDigests:
-    """Of a node that keeps no image in memory."""
+    """Return the digests of a node that keeps no image in memory."""
     return MetadataDigests(3000, str(directory), lambda: TOPICS, lambda offset: None, DiskThreads())
 
 

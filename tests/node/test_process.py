@@ -1,4 +1,4 @@
-"""How a node goes through generations of the cluster."""
+"""A node's process: generations of the cluster, fatal errors, the limit of open files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def node(ends: list[Exception | None]) -> Callable[[], Awaitable[None]]:
     return serve
 
 
-async def test_an_observer_begins_anew_in_the_newer_generation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_observer_discards_its_copy_in_the_newer_generation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     store = MetadataStore.open(RealFileSystem(), str(tmp_path), *IDENTITY[:2])
     store.close()
@@ -47,13 +47,13 @@ async def test_an_observer_begins_anew_in_the_newer_generation(tmp_path: Path, c
     again.close()
 
 
-async def test_a_node_that_never_votes_always_begins_anew(tmp_path: Path) -> None:
+async def test_a_node_that_never_votes_always_discards_its_copy(tmp_path: Path) -> None:
     ends: list[Exception | None] = [GenerationOver("forced", 3, is_expendable=False), None]
     await through_generations(node(ends), IDENTITY, str(tmp_path), never_votes=True)
     assert not ends
 
 
-async def test_what_a_person_should_look_at_ends_the_process_with_its_message(tmp_path: Path) -> None:
+async def test_a_generation_over_with_unique_data_ends_the_process_with_its_message(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("as it was")
     ends: list[Exception | None] = [GenerationOver("the quorum was forced; format it anew", 3, is_expendable=False)]
 

@@ -1,4 +1,4 @@
-"""CreateSnapshot and ListSnapshots: what a node says of its own snapshots."""
+"""CreateSnapshot and ListSnapshots of a node's own snapshots."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_the_list_says_where_the_log_begins_and_ends_and_whether_it_is_who
         (StorageFull("no space left"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
-async def test_what_prevents_a_snapshot_is_said(
+async def test_the_obstacle_to_a_snapshot_is_reported(
     calls: SnapshotCalls, replica: Replica, refusal: Exception, code: ErrorCode
 ) -> None:
     replica.refusal = refusal

@@ -29,7 +29,8 @@ from kraftlab.wire.transport import PeerIdentity, PeerServer
 
 CLUSTER_ID = "driver-test-cluster"
 FIRST_ELECTION_TIMEOUT_MS = 25
-"""Of one voter of each cluster: nearly every test waits for a leader first, and not for the others' patience."""
+"""Election timeout of one voter of each cluster: nearly every test waits for a leader first, without the others' longer timeouts.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def identity() -> Callable[..., PeerIdentity]:
-    """Makes the identity of a node: same cluster and generation unless told otherwise."""
+    """Return a function that makes a node's identity, by default of the same cluster and generation."""
 
     def make(node_id: int, cluster_id: str = CLUSTER_ID, generation: int = 0) -> PeerIdentity:
         return PeerIdentity(cluster_id, generation, ReplicaKey(node_id, bytes([node_id]) * 16))
@@ -58,12 +59,12 @@ async def wait_until(condition: Callable[[], object], what: str, within_s: float
 
 @pytest.fixture
 def eventually() -> Callable[..., Awaitable[None]]:
-    """Waits until a condition holds; fails with its name after a deadline."""
+    """Return a function that waits for a condition and fails with its name after a deadline."""
     return wait_until
 
 
 class MoodyFile:
-    """A real file whose disk may be full, stuck or broken."""
+    """A real file on a disk that can be full, stuck or broken."""
 
     def __init__(self, file: File, disk: MoodyDisk) -> None:
         self._file = file
@@ -97,7 +98,7 @@ class MoodyFile:
 class MoodyDisk(RealFileSystem):
     """Set `full`, `read_only` or `broken`, or clear `open_for_business` to let every fdatasync wait.
 
-    `full_for`: there is no room for files whose name contains that.
+    `full_for`: there is no space for files whose name contains that.
     """
 
     def __init__(self) -> None:
@@ -127,7 +128,7 @@ class FrozenJournal:
 
 
 class Journal:
-    """A state machine that remembers what it was told, in order, and the snapshots it has loaded."""
+    """A state machine that remembers its calls, in order, and the snapshots it has loaded."""
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []
@@ -181,7 +182,7 @@ class Node:
         self.port = port
         self.disk = MoodyDisk()
         self.options: dict[str, Any] = dict(cluster.options)
-        """Of its DriverConfig; `raft` is a dict of RaftConfig's."""
+        """Options of its DriverConfig; `raft` is a dict of RaftConfig's."""
         self.failure: BaseException | None = None
         self._scope: trio.CancelScope | None = None
         self.down = trio.Event()
@@ -191,7 +192,7 @@ class Node:
         await self.cluster.nursery.start(self._live)
 
     async def start_in_vain(self) -> None:
-        """For a node whose files do not let it start: `failure` says why."""
+        """Run a node whose files do not let it start; `failure` is the reason."""
         self._make_driver()
         try:
             await self.driver.run()
@@ -218,16 +219,16 @@ class Node:
 
     @property
     def directory(self) -> str:
-        """Its metadata.log.dir."""
+        """The node's metadata.log.dir."""
         return str(self.cluster.directory / str(self.node_id))
 
     @property
     def voter(self) -> Voter:
-        """How it stands in a voter set in the log."""
+        """The node's entry in a voter set in the log."""
         return Voter(ReplicaKey(self.node_id, bytes([self.node_id + 1]) * 16), {"CONTROLLER": Endpoint("127.0.0.1", self.port)})
 
     def format(self) -> None:
-        """Writes the voter set that a dynamic quorum begins with."""
+        """Write the first voter set of a dynamic quorum."""
         write_bootstrap(RealFileSystem(), self.directory, CLUSTER_ID, self.cluster.voters)
 
     async def _live(self, *, task_status: trio.TaskStatus[None]) -> None:
@@ -244,12 +245,12 @@ class Node:
             self.down.set()
 
     async def stop(self) -> None:
-        """Graceful."""
+        """Stop gracefully."""
         await self.driver.stop()
         await self.crash()
 
     async def crash(self) -> None:
-        """Without a word to anybody."""
+        """End without a word to other nodes."""
         assert self._scope is not None
         self._scope.cancel()
         await self.down.wait()
@@ -258,7 +259,7 @@ class Node:
 class Cluster:
     """Three voters (0 to 2) and any number of observers, all in this process, on loopback and on real files.
 
-    The voters are static, or live in the log if it `is_dynamic`. `options` are those of every node.
+    The voters are static, or in the log if it `is_dynamic`. `options` apply to every node.
     """
 
     def __init__(
@@ -278,7 +279,7 @@ class Cluster:
             self.voters = VoterSet.of(Voter(ReplicaKey(node.node_id), node.voter.endpoints) for node in self.nodes[:3])
 
     async def leader(self, *, but: Node | None = None) -> Node:
-        """Waits for a node that has been told that it leads."""
+        """Wait for a node that knows that it leads."""
         found: list[Node] = []
 
         def look() -> bool:
@@ -289,7 +290,7 @@ class Cluster:
         return found[0]
 
     async def followed(self, leader: Node) -> None:
-        """Waits until that leader has heard from all voters: until then it takes those for dead."""
+        """Wait until all voters have fetched from that leader: until then it takes them for dead."""
 
         def heard() -> bool:
             voters = leader.driver.describe().voters
@@ -304,13 +305,13 @@ class Cluster:
         return [n for n in self.nodes if hasattr(n, "driver") and not n.down.is_set()]
 
     def propose(self, node: Node, *records: str) -> int:
-        """The end offset of the batch."""
+        """Propose a batch; return its end offset."""
         if node.journal.leads is None:
             raise NotLeader(-1, 0)
         return node.driver.propose(node.journal.leads, msgspec.msgpack.encode(records), len(records))[1]
 
     async def fill(self, count: int, start: int = 0) -> int:
-        """Commit `count` batches of one record on the leader; the end offset of the last."""
+        """Commit `count` batches of one record on the leader; return the end offset of the last."""
         leader = await self.leader()
         for number in range(start, start + count):
             end_offset = self.propose(leader, f"record {number}")
@@ -318,7 +319,7 @@ class Cluster:
         return end_offset
 
     async def committed(self, end_offset: int, *nodes: Node) -> None:
-        """Waits until the nodes (all that run, if none are named) have applied everything below `end_offset`."""
+        """Wait until the nodes (by default all that run) have applied everything below `end_offset`."""
         for node in nodes or self.running():
             await wait_until(
                 lambda node=node: node.driver.applied_offset >= end_offset or node.failure,  # type: ignore[misc]
@@ -330,9 +331,9 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path, new_port: Callable[[], int]) -> Callable[..., contextlib.AbstractAsyncContextManager[Cluster]]:
-    """`async with cluster() as c`: three voters that run; `cluster(observers=1)` adds nodes from 3 on, not started.
+    """Return a function for `async with cluster() as c`: three voters that run; `cluster(observers=1)` adds nodes from 3 on.
 
-    `dynamic=True`: the voters live in the log. Further options go to every node's DriverConfig.
+    `dynamic=True`: the voters are in the log. Further options go to every node's DriverConfig. Observers are not started.
     """
 
     @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""A lost majority was forced: whoever was away finds out, voters stop, observers begin anew."""
+"""After a forced majority: nodes that were away notice it, voters stop, observers discard their copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANY_EPOCH = -1
 
 
 def force(node: Any) -> None:
-    """Makes the stopped node the only voter of the next generation."""
+    """Make the stopped node the only voter of the next generation."""
     identity = LogIdentity(CLUSTER_ID, node.voter.key.directory_id)
     force_standalone(RealFileSystem(), node.directory, identity, node.voter, 1_000)
 
@@ -37,7 +37,7 @@ def why(node: Any) -> GenerationOver:
 
 
 async def survive(c: Any, survivor: Any) -> None:
-    """All stop, `survivor` is forced and leads alone."""
+    """Stop all nodes; force `survivor`, which then leads alone."""
     for node in c.running():
         await node.crash()
     await trio.to_thread.run_sync(force, survivor)
@@ -45,7 +45,7 @@ async def survive(c: Any, survivor: Any) -> None:
     await c.leader()
 
 
-async def test_the_forced_survivor_leads_alone_with_what_it_has(cluster: Clusters) -> None:
+async def test_the_forced_survivor_leads_alone_with_its_own_log(cluster: Clusters) -> None:
     async with cluster(dynamic=True) as c:
         await c.committed(c.propose(await c.leader(), "kept"))
         await survive(c, c.nodes[0])
@@ -55,7 +55,7 @@ async def test_the_forced_survivor_leads_alone_with_what_it_has(cluster: Cluster
         assert [voter.node_id for voter in c.nodes[0].driver.describe().voters] == [0]
 
 
-async def test_a_voter_of_the_old_generation_ends_and_says_what_to_do(cluster: Clusters, eventually: Eventually) -> None:
+async def test_a_voter_of_the_old_generation_ends_with_the_next_step(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(dynamic=True) as c:
         await c.committed(c.propose(await c.leader(), "kept"))
         await survive(c, c.nodes[0])
@@ -68,7 +68,7 @@ async def test_a_voter_of_the_old_generation_ends_and_says_what_to_do(cluster: C
             assert node.directory in str(error)
 
 
-async def test_an_observer_of_the_old_generation_begins_anew_and_follows_the_new_one(
+async def test_an_observer_of_the_old_generation_discards_its_copy_and_follows_the_new_one(
     cluster: Clusters, eventually: Eventually
 ) -> None:
     async with cluster(observers=1, dynamic=True) as c:
@@ -114,9 +114,7 @@ async def test_a_newcomer_with_an_empty_disk_learns_the_generation_and_can_becom
         await c.committed(c.propose(c.nodes[0], "by both"))
 
 
-async def test_a_voter_whose_removal_may_never_have_been_committed_keeps_what_it_alone_may_have(
-    cluster: Clusters, eventually: Eventually
-) -> None:
+async def test_a_voter_whose_removal_may_not_be_committed_keeps_its_data(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(dynamic=True) as c:
         leader = await c.leader()
         await c.committed(c.propose(leader, "perhaps nowhere else"))

@@ -1,4 +1,4 @@
-"""Whatever a peer sends, by a bug, by rot or on purpose, a node answers it or drops it, and goes on."""
+"""Malformed messages of a peer, by a bug, by damage or on purpose: a node answers or drops them, and continues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ON_DEMAND = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0}
 
 @contextlib.asynccontextmanager
 async def stranger() -> AsyncIterator[PeerPool]:
-    """Somebody who knows the cluster id."""
+    """A pool of a client that knows the cluster id."""
     async with trio.open_nursery() as nursery:
         yield PeerPool(nursery, PeerIdentity(CLUSTER_ID, 0, ReplicaKey(-1)))
         nursery.cancel_scope.cancel()
@@ -114,7 +114,7 @@ NOBODY = 2**31
 TOO_FAR = {"GRPC": Endpoint("127.0.0.1", 2**40)}
 
 
-async def test_who_can_be_named_in_no_answer_is_nobody(cluster: Clusters) -> None:
+async def test_a_node_id_or_port_beyond_int32_is_refused(cluster: Clusters) -> None:
     """Answers of the admin API hold ids and ports as int32: every one of them would fail from then on."""
     async with cluster() as c, stranger() as pool:
         leader = await c.leader()
@@ -136,7 +136,7 @@ async def test_who_can_be_named_in_no_answer_is_nobody(cluster: Clusters) -> Non
 
 
 @pytest.mark.parametrize("view", [LeaderView(5, NOBODY), LeaderView(5, 7, TOO_FAR)], ids=["no id", "no port"])
-async def test_a_leader_that_can_be_named_in_no_answer_is_not_believed_in(
+async def test_a_leader_with_an_id_or_port_beyond_int32_is_not_followed(
     identity: Identity, cluster: Clusters, eventually: Eventually, view: LeaderView
 ) -> None:
     """Two of three voters tell of it, with every answer that they give."""
@@ -170,7 +170,9 @@ async def test_a_generation_that_no_disk_could_hold_convinces_nobody(identity: I
     assert heard == [2**32 - 1]
 
 
-async def test_what_a_stranger_says_of_itself_does_not_fill_the_log(identity: Identity, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_long_cluster_id_of_a_stranger_does_not_fill_the_log(
+    identity: Identity, caplog: pytest.LogCaptureFixture
+) -> None:
     async with trio.open_nursery() as nursery:
         port = await nursery.start(PeerServer(identity(1), {}).serve, "127.0.0.1", 0)
         pool = PeerPool(nursery, identity(2, cluster_id="x\n" * 1_000_000))
@@ -198,7 +200,7 @@ async def test_a_port_scan_causes_few_log_lines(identity: Identity, caplog: pyte
     assert 1 <= len(caplog.records) <= 40
 
 
-async def test_an_observer_that_knows_nobody_says_so_now_and_then(
+async def test_an_observer_without_endpoints_logs_a_limited_number_of_lines(
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster(observers=1, dynamic=True, raft={"retry_backoff_ms": 2}) as c:
@@ -250,7 +252,7 @@ DEEP = b"\x91" * 5_000 + b"\xc0"
 def frame_with(
     cluster_id: bytes = msgspec.msgpack.encode(CLUSTER_ID), more: bytes = b"", api: int = 1, body: bytes = b""
 ) -> bytes:
-    """A frame as `encode_frame` makes it, but of these pieces of MessagePack; `more` is one field more."""
+    """Return a frame as `encode_frame` makes it, but of these pieces of MessagePack; `more` is an additional field."""
     fields = [msgspec.msgpack.encode(value) for value in (REQUEST, api, 0, 1)]
     fields += [cluster_id, b"\x00", msgspec.msgpack.encode(ReplicaKey(7)), msgspec.msgpack.encode(body)]
     fields += [more] if more else []
@@ -258,7 +260,7 @@ def frame_with(
     return len(frame).to_bytes(4, "big") + frame
 
 
-async def test_what_msgspec_raises_other_errors_for_ends_no_node(cluster: Clusters) -> None:
+async def test_malformed_bytes_that_raise_other_errors_in_msgspec_end_no_node(cluster: Clusters) -> None:
     async with cluster() as c:
         for data in (
             frame_with(more=DEEP),
@@ -276,7 +278,7 @@ async def test_what_msgspec_raises_other_errors_for_ends_no_node(cluster: Cluste
 
 
 @given(st.binary(max_size=60), st.sampled_from(sorted(REQUEST_OF)))
-def test_no_bytes_are_more_than_a_decoding_error(data: bytes, api: RaftApi) -> None:
+def test_any_bytes_raise_at_most_a_decoding_error(data: bytes, api: RaftApi) -> None:
     for kind in (Frame, REQUEST_OF[api], tuple[int, str]):
         for opened in (data, bytes([0x90 + len(data) % 16]) + data):
             with contextlib.suppress(msgspec.MsgspecError):

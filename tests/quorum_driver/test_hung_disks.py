@@ -1,4 +1,4 @@
-"""A disk that does not answer any more, at each kind of work in a thread: it may stop the work, never the end of the process."""
+"""A disk that does not answer any more, at each kind of work in a thread: it can stop the work, never the end of the process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOPS_WITHIN_S = 8.0
 
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a stop waits for the disk is not what is looked at here, but that it does not wait for ever."""
+    """Shorten the wait for the disk at a stop: these tests only check that a stop does not wait for ever."""
     for module in (disk_threads, storage_tasks):
         monkeypatch.setattr(module, "SETTLE_TIMEOUT_S", 0.1)
 
@@ -39,7 +39,7 @@ async def swallow(action: Callable[[], Awaitable[object]]) -> None:
 
 
 class Hanging:
-    """Stands for a method of the store that a hung disk holds up."""
+    """A method of the store that a hung disk holds up."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self.began = threading.Event()

@@ -1,4 +1,4 @@
-"""Voters in the log, on real drivers: who is found, who joins, who is refused."""
+"""Voters in the log, on real drivers: discovery, joining, and refusals."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ async def test_the_leadership_is_handed_over_and_a_removed_leader_makes_way(clus
         assert [voter.node_id for voter in successor.driver.describe().voters] == [n.node_id for n in c.nodes if n is not target]
 
 
-async def test_who_does_not_lead_says_who_does_and_static_voters_say_what_they_are(
-    cluster: Clusters, eventually: Eventually
-) -> None:
+async def test_a_follower_names_the_leader_and_static_voters_refuse_changes(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(observers=1) as c:
         leader = await c.leader()
         follower = next(node for node in c.nodes if node is not leader)
@@ -77,7 +75,7 @@ async def test_who_does_not_lead_says_who_does_and_static_voters_say_what_they_a
         assert (await leader.driver.ask(AddVoterRequest(ANY_EPOCH, c.nodes[3].voter, 1))).error is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-async def test_whoever_waits_for_a_change_hears_that_the_node_stops(cluster: Clusters) -> None:
+async def test_a_voter_change_is_refused_when_the_node_stops(cluster: Clusters) -> None:
     async with cluster(observers=1, dynamic=True) as c:
         leader = await c.leader()
         answers: list[Any] = []
@@ -93,7 +91,7 @@ async def test_whoever_waits_for_a_change_hears_that_the_node_stops(cluster: Clu
         assert answers[0].error is not ErrorCode.NONE
 
 
-async def test_a_voter_that_moved_tells_the_others_where_it_is_now(cluster: Clusters, eventually: Eventually) -> None:
+async def test_a_voter_that_moved_updates_its_endpoints_in_the_voter_set(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(observers=1, dynamic=True) as c:
         leader = await c.leader()
         mover = next(node for node in c.nodes[:3] if node is not leader)
@@ -140,7 +138,7 @@ async def test_a_trace_file_that_cannot_be_written_costs_one_line_in_the_log(
 
 
 def move(cluster: Any, node: Any, port: int) -> None:
-    """A node that is down will listen somewhere else; the configurations of all say so from their next start on."""
+    """Let a stopped node listen at another port; all configurations name it from their next start on."""
     node.port = port
     cluster.voters = VoterSet.of(node.voter for node in cluster.nodes[:3])
 

@@ -1,4 +1,4 @@
-"""Clusters of real drivers on loopback, with real files: what a quorum promises, seen from above."""
+"""Clusters of real drivers on loopback, with real files: the guarantees of a quorum, seen from above."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kraftlab.quorum.storage.file_system import RealFileReader
 from kraftlab.wire.transport import PeerPool
 
 PATIENT: dict[str, Any] = {"fetch_timeout_ms": 20_000}
-"""For nodes whose disks stand still for as long as a test looks: no other leader is wanted meanwhile."""
+"""Options of nodes whose disks hang while a test looks: no other leader is needed meanwhile."""
 
 Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
@@ -104,7 +104,7 @@ async def test_a_leader_that_stops_says_goodbye_and_another_goes_on(cluster: Clu
         assert leader.failure is None
 
 
-async def test_a_clean_stop_leaves_behind_what_is_committed(cluster: Clusters) -> None:
+async def test_a_clean_stop_stores_the_committed_offset(cluster: Clusters) -> None:
     async with cluster() as c:
         leader = await c.leader()
         await c.committed(c.propose(leader, "last"))
@@ -157,7 +157,7 @@ async def test_a_leader_that_crashes_is_replaced(cluster: Clusters) -> None:
         assert leader.journal.records == ["old", "new"]
 
 
-async def test_became_leader_comes_after_everything_before_is_applied(cluster: Clusters) -> None:
+async def test_became_leader_follows_the_apply_of_all_earlier_records(cluster: Clusters) -> None:
     async with cluster() as c:
         leader = await c.leader()
         for number in range(50):
@@ -192,7 +192,7 @@ async def test_an_observer_finds_the_leader_and_follows(cluster: Clusters) -> No
         assert observer.journal.records == ["a", "b", "c"]
 
 
-async def test_what_no_majority_has_flushed_is_not_committed(cluster: Clusters, eventually: Eventually) -> None:
+async def test_records_that_no_majority_has_flushed_are_not_committed(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(raft=PATIENT) as c:
         leader = await c.leader()
         await c.committed(leader.driver.high_watermark)
@@ -377,7 +377,7 @@ async def test_a_driver_that_never_ran_or_could_not_open_its_log_stops_at_once(c
         await node.driver.stop()
 
 
-async def test_requests_that_wait_for_a_full_disk_are_given_up_in_their_time(cluster: Clusters, eventually: Eventually) -> None:
+async def test_requests_that_wait_for_a_full_disk_time_out(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster() as c:
         leader = await c.leader()
         follower = next(node for node in c.nodes if node is not leader)

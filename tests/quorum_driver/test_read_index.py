@@ -1,4 +1,4 @@
-"""Linearizable reads through real drivers: a shared round trip to a majority; refused by who does not lead, or no longer does."""
+"""Linearizable reads through real drivers: a shared round trip to a majority; refused by a node that does not lead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Clusters = Callable[..., contextlib.AbstractAsyncContextManager[Any]]
 Eventually = Callable[..., Awaitable[None]]
 
 
-async def test_a_read_reflects_what_is_committed(cluster: Clusters) -> None:
+async def test_a_read_reflects_committed_records(cluster: Clusters) -> None:
     async with cluster() as c:
         leader = await c.leader()
         end_offset = c.propose(leader, "a")
@@ -49,7 +49,7 @@ async def test_reads_that_are_asked_together_share_one_question(cluster: Cluster
         assert len(tokens) == 1
 
 
-async def test_who_does_not_lead_names_the_leader(cluster: Clusters, eventually: Eventually) -> None:
+async def test_a_follower_names_the_leader(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster() as c:
         leader = await c.leader()
         follower = next(node for node in c.nodes if node is not leader)

@@ -1,4 +1,4 @@
-"""Rot on real disks: found at the start, repaired from the others, and a reason not to start where there are none."""
+"""Damage on real disks: found at the start, repaired from other nodes, and a reason not to start without other nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ON_DEMAND = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0}
 
 
 async def commit(c: Any, count: int) -> int:
-    """Commit one batch after the other, so that each says that the one before is committed; the end offset."""
+    """Commit one batch after the other, so that each carries the commit of the one before; return the end offset."""
     for number in range(count):
         end_offset = await c.fill(1, number)
         await c.committed(end_offset)
@@ -30,7 +30,7 @@ async def commit(c: Any, count: int) -> int:
 
 
 def rot(node: Any, suffix: str, at: float = 0.5) -> Path:
-    """Flips a bit in its only file of that kind, at that part of what has been written."""
+    """Flip a bit in the node's only file of that kind, at that part of the written bytes."""
     [path] = [path for path in Path(partition_directory(node.directory)).iterdir() if path.name.endswith(suffix)]
     data = bytearray(path.read_bytes())
     written = len(bytes(data).rstrip(b"\0"))

@@ -1,4 +1,4 @@
-"""A finished snapshot that rots on the disk of a running leader: noticed when somebody asks for it, and written again."""
+"""A finished snapshot that is damaged on the disk of a running leader: noticed at the next request, and written again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def said(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if what in record.getMessage()]
 
 
-async def test_a_rotten_snapshot_is_not_served_but_written_again_where_it_was(
+async def test_a_damaged_snapshot_is_not_served_but_written_again_at_its_position(
     cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(cluster) as (c, leader, observer, taken):
@@ -74,7 +74,7 @@ async def test_a_rotten_snapshot_is_not_served_but_written_again_where_it_was(
         assert (await c.leader()) is leader
 
 
-async def test_what_rots_again_is_found_and_written_again(
+async def test_repeated_damage_to_a_snapshot_is_found_and_repaired_each_time(
     cluster: Clusters, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_copies, "CHECK_AGAIN_S", 0.0)
@@ -88,7 +88,7 @@ async def test_what_rots_again_is_found_and_written_again(
             wipe(observer)
 
 
-async def test_a_leader_without_room_for_another_in_place_of_a_rotten_one_makes_way(
+async def test_a_leader_without_space_to_replace_a_damaged_snapshot_resigns(
     cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(cluster) as (c, leader, observer, taken):
@@ -102,7 +102,7 @@ async def test_a_leader_without_room_for_another_in_place_of_a_rotten_one_makes_
         assert len(said(caplog, "cannot be written, trying again")) == 1
 
 
-async def test_if_more_was_applied_a_newer_one_takes_the_place_of_a_rotten_one(cluster: Clusters) -> None:
+async def test_a_newer_snapshot_replaces_a_damaged_one_if_more_was_applied(cluster: Clusters) -> None:
     async with served(cluster) as (c, leader, observer, taken):
         rot(leader, taken)
         end_offset = await c.fill(10)
@@ -112,7 +112,7 @@ async def test_if_more_was_applied_a_newer_one_takes_the_place_of_a_rotten_one(c
         assert observer.journal.records == leader.journal.records
 
 
-async def test_a_wiped_voter_without_which_nothing_commits_comes_up_although_the_only_snapshot_rots(cluster: Clusters) -> None:
+async def test_a_wiped_voter_that_every_commit_needs_starts_although_the_only_snapshot_is_damaged(cluster: Clusters) -> None:
     async with cluster(**OPTIONS) as c:
         await c.committed(await c.fill(200))
         node, wiped, _ = c.nodes
@@ -131,7 +131,7 @@ async def test_a_wiped_voter_without_which_nothing_commits_comes_up_although_the
         assert len(wiped.journal.records) == 203
 
 
-async def test_what_keeps_a_rotten_snapshot_from_being_written_again_is_told_once_and_passes(
+async def test_the_obstacle_to_replacing_a_damaged_snapshot_is_logged_once(
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(cluster) as (c, leader, observer, taken):
@@ -148,7 +148,7 @@ async def test_what_keeps_a_rotten_snapshot_from_being_written_again_is_told_onc
         await c.committed(taken.offset, observer)
 
 
-async def test_a_rotten_snapshot_is_written_again_when_a_full_disk_has_room(
+async def test_a_damaged_snapshot_is_written_again_when_a_full_disk_has_space(
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_taker, "FULL_DISK_RETRY_S", 0.05)
@@ -187,7 +187,7 @@ async def test_a_snapshot_that_takes_long_to_check_is_served_meanwhile(
         assert checks == [taken]
 
 
-async def test_a_sound_snapshot_is_checked_once_for_all_who_come_at_the_same_time(
+async def test_a_sound_snapshot_is_checked_once_for_simultaneous_followers(
     cluster: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[Any] = []

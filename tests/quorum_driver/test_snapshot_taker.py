@@ -1,4 +1,4 @@
-"""When a snapshot is due, by a clock that nobody else sets."""
+"""The time of the next snapshot, by a node's own clock."""
 
 from __future__ import annotations
 

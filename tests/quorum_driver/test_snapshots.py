@@ -1,4 +1,4 @@
-"""Snapshots in clusters of real drivers: taken while work goes on, loaded at the start, and copied by those who fell behind."""
+"""Snapshots in clusters of real drivers: taken during work, loaded at the start, and copied by followers that fell behind."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ KEEP_ONE = {"raft": {"snapshots_kept": 1}}
 
 
 async def fill(c: Any, count: int, start: int = 0) -> int:
-    """Commit that many batches on all nodes; the end offset."""
+    """Commit that many batches on all nodes; return the end offset."""
     end_offset = await c.fill(count, start)
     await c.committed(end_offset)
     return end_offset  # type: ignore[no-any-return]
 
 
 def newest(node: Any) -> int:
-    """End offset of the newest snapshot that the node knows it has; 0 if it has none."""
+    """Return the end offset of the newest snapshot that the node knows; 0 if it has none."""
     return max((info.id.offset for info in node.driver.snapshots()), default=0)
 
 
 def files(node: Any) -> list[int]:
-    """End offsets of the snapshots on its disk."""
+    """Return the end offsets of the snapshots on its disk."""
     return [found.offset for found in list_snapshots(RealFileSystem(), partition_directory(node.directory))]
 
 
@@ -110,7 +110,7 @@ async def test_an_observer_with_an_empty_disk_begins_with_a_snapshot_of_many_pie
         assert c.nodes[3].journal.records == c.nodes[0].journal.records
 
 
-async def test_a_running_follower_that_heard_nothing_for_long_loads_a_snapshot_between_its_batches(
+async def test_a_running_follower_after_a_long_partition_loads_a_snapshot_between_its_batches(
     cluster: Clusters, eventually: Eventually
 ) -> None:
     async with cluster(**ON_DEMAND, **KEEP_ONE) as c:

@@ -40,7 +40,7 @@ async def test_the_worker_works_in_a_thread_of_its_own_one_thing_after_the_other
     assert "disk" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_what_the_worker_raises_is_raised_to_who_waits_and_the_worker_goes_on() -> None:
+async def test_an_exception_in_the_worker_reaches_the_waiting_task_and_the_worker_continues() -> None:
     done: list[int] = []
 
     def fail() -> None:
@@ -73,7 +73,7 @@ async def test_settling_waits_for_work_under_way_even_when_cancelled() -> None:
         assert not worker.is_working
 
 
-async def test_nothing_is_flushed_on_behalf_of_peers_that_are_heard_after_the_writer_has_ended(tmp_path: Path) -> None:
+async def test_nothing_is_flushed_for_peers_after_the_writer_has_ended(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     flushed: list[int] = []
     with LogFlusher(log, DiskThreads(), flushed.append, lambda reason: None) as writer:

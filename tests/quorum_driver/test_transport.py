@@ -1,4 +1,4 @@
-"""Peer requests over real sockets: what is answered, what is refused, and what closes a connection."""
+"""Peer requests over real sockets: answers, refusals, and closed connections."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ HANDLERS: dict[int, PeerHandler | DirectHandler] = {
 async def served(
     identity: Identity, handlers: Mapping[int, PeerHandler | DirectHandler] = HANDLERS, client: PeerIdentity | None = None
 ) -> AsyncIterator[tuple[PeerPool, Endpoint, PeerServer]]:
-    """A server (node 1) and a pool (node 2, unless told otherwise) that reaches it."""
+    """A server (node 1) and a pool (by default of node 2) that reaches it."""
     with trio.fail_after(15):
         async with trio.open_nursery() as nursery:
             server = PeerServer(identity(1), handlers)
@@ -83,7 +83,7 @@ async def test_a_request_comes_back_with_its_body(identity: Identity) -> None:
         assert await pool.request(endpoint, ECHO, b"\x00\xffhello", timeout_ms=2000) == b"\x00\xffhello"
 
 
-async def test_a_handler_sees_who_asks_and_the_anonymous_principal(identity: Identity) -> None:
+async def test_a_handler_sees_the_sender_and_the_anonymous_principal(identity: Identity) -> None:
     seen: list[PeerRequest] = []
 
     async def remember(request: PeerRequest) -> bytes:
@@ -130,7 +130,7 @@ async def test_nothing_listening_is_refused(identity: Identity, new_port: Callab
     assert raised.value.refused
 
 
-async def test_a_server_that_goes_fails_what_is_pending_and_a_new_one_is_found(identity: Identity) -> None:
+async def test_pending_requests_fail_when_a_server_ends_and_its_successor_is_found(identity: Identity) -> None:
     async with served(identity) as (pool, endpoint, _), trio.open_nursery() as nursery:
         port: int = await nursery.start(PeerServer(identity(3), HANDLERS).serve, "127.0.0.1", 0)
         other = Endpoint("127.0.0.1", port)
@@ -196,7 +196,7 @@ async def test_a_node_of_an_older_generation_is_refused_and_learns_the_newer_one
             nursery.cancel_scope.cancel()
 
 
-async def test_a_server_of_an_older_generation_answers_nothing_and_is_told(identity: Identity) -> None:
+async def test_a_server_of_an_older_generation_refuses_requests_and_is_notified(identity: Identity) -> None:
     told: list[int] = []
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
@@ -293,7 +293,7 @@ async def test_a_connection_with_too_much_in_work_is_not_read_until_some_is_done
             await trio.sleep(0.001)
 
 
-async def test_a_direct_handler_hears_that_the_peer_hung_up(identity: Identity, eventually: Eventually) -> None:
+async def test_a_direct_handler_is_notified_of_a_closed_connection(identity: Identity, eventually: Eventually) -> None:
     abandoned: list[str] = []
 
     def accept(request: PeerRequest, responder: Responder) -> None:
@@ -324,7 +324,7 @@ async def test_a_port_in_use_is_named(identity: Identity) -> None:
 
 
 class Stream:
-    """Gives its bytes in pieces of that size at most."""
+    """Returns its bytes in pieces of at most that size."""
 
     def __init__(self, data: bytes, piece_bytes: int) -> None:
         self.left = data

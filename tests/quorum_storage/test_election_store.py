@@ -21,7 +21,7 @@ def test_a_new_directory_has_no_state(disk, identity):
 
 
 @pytest.mark.parametrize("state", STATES, ids=repr)
-def test_what_was_stored_is_loaded(tmp_path, identity, state):
+def test_a_stored_state_is_loaded(tmp_path, identity, state):
     ElectionStateStore(RealFileSystem(), str(tmp_path), identity).store(state)
     assert ElectionStateStore(RealFileSystem(), str(tmp_path), identity).load() == state
 

@@ -1,4 +1,4 @@
-"""A disk that is full for a moment, at any single operation: what is tried again succeeds, and nothing is lost or left over."""
+"""A disk that is full for a moment, at any single operation: retries succeed, and nothing is lost or left over."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_an_installed_snapshot_replaces_the_log_at_once_and_on_disk_with_the_nex
     assert again.log_view().crc_at(40) == leader[39].crc
 
 
-def test_what_was_staged_before_an_install_is_pointless_and_what_comes_after_counts(disk, open_store, builder):
+def test_an_install_drops_earlier_staged_changes_and_keeps_later_ones(disk, open_store, builder):
     store, written = filled(disk, open_store, builder, 10)
     store.log.truncate(9)
     ours = [*written[:9], builder.next(written[:9], epoch=3)]
@@ -119,7 +119,7 @@ def test_what_was_staged_before_an_install_is_pointless_and_what_comes_after_cou
     assert (again.log.start_offset, again.log.end_offset) == (20, 22)
 
 
-def test_an_install_below_what_is_committed_is_refused(disk, open_store, builder):
+def test_an_install_below_the_committed_offset_is_refused(disk, open_store, builder):
     store, _ = filled(disk, open_store, builder, 10)
     with pytest.raises(InvariantViolation, match="below the committed offset 8"):
         store.log.install(OffsetAndEpoch(7, 1), 0)
@@ -203,7 +203,7 @@ def test_a_power_cut_at_any_operation_of_a_cleaning_loses_nothing_above_the_new_
     assert starts == {6, 13, 25}
 
 
-def test_the_control_records_in_force_are_told_at_the_start(disk, open_store, builder):
+def test_the_control_records_in_force_are_in_the_boot_state(disk, open_store, builder):
     store, written = filled(disk, open_store, builder, 5)
     writer = store.snapshots.writer(written[2].end, [SnapshotHeader(0, "test-cluster", 0, written[2].crc, 0), KRaftVersion(0, 1)])
     assert writer.finish()

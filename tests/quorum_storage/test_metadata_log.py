@@ -1,4 +1,4 @@
-"""The log's face to its users: what read shows, what flush promises, what is refused."""
+"""The log's interface: results of read, guarantees of flush, and refusals."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_tail_is_cached_and_older_batches_come_from_disk(disk, open_log, builder
     assert log.read(0, 1 << 20) == b"".join(made.data for made in written)
 
 
-def test_rot_under_a_running_node_is_noticed_by_read(disk, open_log, builder):
+def test_damage_under_a_running_node_is_noticed_by_read(disk, open_log, builder):
     log = open_log(disk, cache_bytes=0, segment_bytes=100_000)
     builder.append(log, builder.log(3))
     log.flush()

@@ -1,4 +1,4 @@
-"""Errors of the operating system arrive as the storage error that says what may be done."""
+"""Errors of the operating system arrive as the storage error for the possible reaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery tells a torn tail from rot, and changes nothing when it refuses."""
+"""Recovery distinguishes a torn tail from damage, and changes nothing when it refuses."""
 
 from __future__ import annotations
 

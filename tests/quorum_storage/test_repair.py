@@ -1,4 +1,4 @@
-"""Rot below what was committed: the node comes up without it, remembers what it promised, and destroys nothing meanwhile."""
+"""Damage below a committed offset: the node starts without it, remembers its acknowledgements, and destroys nothing meanwhile."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def leftovers(disk):
     return [name for name in disk.names(DIRECTORY) if not name.endswith((".log", ".checkpoint"))]
 
 
-def test_rot_in_a_batch_leaves_what_is_before_it_and_remembers_what_was_held(disk, open_store, builder):
+def test_damage_in_a_batch_keeps_the_log_before_it_and_remembers_the_old_end(disk, open_store, builder):
     _, written = fill(disk, open_store, builder)
     path, position = place_of(disk, written[4].data)
     flip(disk, path, position + 50)
@@ -65,7 +65,7 @@ def test_rot_in_a_batch_leaves_what_is_before_it_and_remembers_what_was_held(dis
     assert store.log.read(0, 1 << 20) == b"".join(made.data for made in written[:4])
 
 
-def test_what_comes_again_ends_the_repair_and_only_then_is_the_damaged_part_removed(disk, open_store, builder):
+def test_the_damaged_part_is_removed_only_when_the_repair_ends(disk, open_store, builder):
     _, written = fill(disk, open_store, builder)
     flip(disk, *place_of(disk, written[4].data))
     store = open_store(disk)
@@ -93,7 +93,7 @@ def test_a_repair_survives_restarts_and_ends_at_a_start_that_finds_everything(di
     assert store.notes == ["repaired: everything below offset 12 is here again"]
 
 
-def test_more_rot_during_a_repair_never_lowers_what_must_come_again(disk, open_store, builder):
+def test_more_damage_during_a_repair_never_lowers_its_end(disk, open_store, builder):
     _, written = fill(disk, open_store, builder)
     flip(disk, *place_of(disk, written[8].data))
     store = open_store(disk)
@@ -153,7 +153,7 @@ def test_without_a_sound_snapshot_at_its_start_the_whole_log_comes_again(disk, o
     assert leftovers(disk) == []
 
 
-def test_a_rotten_snapshot_is_not_missed_while_an_older_one_leads_through(disk, open_store, builder):
+def test_a_damaged_snapshot_is_not_needed_while_an_older_one_leads_through(disk, open_store, builder):
     cleaned(disk, open_store, builder, 10, 20)
     flip(disk, checkpoint(20), 100)
     store = open_store(disk)
@@ -164,7 +164,7 @@ def test_a_rotten_snapshot_is_not_missed_while_an_older_one_leads_through(disk, 
     assert open_store(disk).notes == []
 
 
-def test_a_rotten_oldest_snapshot_makes_the_log_start_at_the_next(disk, open_store, builder):
+def test_a_damaged_oldest_snapshot_makes_the_log_start_at_the_next(disk, open_store, builder):
     cleaned(disk, open_store, builder, 10, 20)
     flip(disk, checkpoint(10), 100)
     store = open_store(disk)
@@ -173,7 +173,7 @@ def test_a_rotten_oldest_snapshot_makes_the_log_start_at_the_next(disk, open_sto
     assert (again.log.start_offset, again.log.end_offset, again.notes) == (20, 30, [])
 
 
-def test_rot_below_a_newer_snapshot_costs_nothing_but_the_older_one(disk, open_store, builder):
+def test_damage_below_a_newer_snapshot_costs_only_the_older_one(disk, open_store, builder):
     written = cleaned(disk, open_store, builder, 10, 20)
     flip(disk, *place_of(disk, written[15].data))
     store = open_store(disk)
@@ -181,7 +181,7 @@ def test_rot_below_a_newer_snapshot_costs_nothing_but_the_older_one(disk, open_s
     assert store.log.read(20, 1 << 20) == b"".join(made.data for made in written[20:])
 
 
-def test_rot_behind_the_newest_snapshot_is_repaired_from_there(disk, open_store, builder):
+def test_damage_after_the_newest_snapshot_is_repaired_from_there(disk, open_store, builder):
     written = cleaned(disk, open_store, builder, 10, 20)
     flip(disk, *place_of(disk, written[20].data))
     store = open_store(disk)
@@ -345,7 +345,7 @@ def test_a_voter_among_others_repairs_though_its_configuration_names_it_alone(di
 
 
 @pytest.mark.parametrize("how", ["formatted as the only voter", "others were removed"])
-def test_a_voter_that_once_was_alone_repairs_and_goes_on_after_every_start(disk, open_store, builder, identity, how):
+def test_a_former_sole_voter_repairs_and_continues_after_every_start(disk, open_store, builder, identity, how):
     alone = VoterSet.of([voter(identity.directory_id)])
     both = VoterSet.of([voter(identity.directory_id), voter(bytes(16), 2)])
     is_formatted_alone = how == "formatted as the only voter"
@@ -368,7 +368,7 @@ def test_a_voter_that_once_was_alone_repairs_and_goes_on_after_every_start(disk,
     assert open_store(disk).boot.repair_until == 0
 
 
-def test_every_flipped_bit_of_a_directory_is_mended_repaired_or_refused(disk, open_store, builder):
+def test_every_flipped_bit_of_a_directory_is_fixed_repaired_or_refused(disk, open_store, builder):
     written = cleaned(disk, open_store, builder, 10, 20)
     open_store(disk).election_store.store(ElectionState(1, 2, None))
     original = disk.snapshot()

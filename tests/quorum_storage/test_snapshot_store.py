@@ -1,4 +1,4 @@
-"""Snapshot files: what is written is read, what is damaged is refused, what is unfinished is never seen."""
+"""Snapshot files: written ones are read, damaged ones are refused, unfinished ones are never seen."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def copy(source, target, position=ID, chunk_bytes=64):
         have = target.store_part(position, have, data)
 
 
-def test_what_was_written_is_read_with_its_position_time_and_voters(store):
+def test_a_snapshot_is_read_with_its_position_time_and_voters(store):
     assert write(store)
     assert store.ids() == (ID,)
     reader = store.reader(ID)
@@ -129,7 +129,7 @@ def test_a_renamed_snapshot_is_refused(store, disk):
         verify_file(disk, f"{DIRECTORY}/quorum-state")
 
 
-def test_rot_under_a_running_node_is_noticed_before_the_reader_is_exhausted(store, disk):
+def test_damage_under_a_running_node_is_noticed_before_the_reader_is_exhausted(store, disk):
     write(store)
     position = disk.snapshot()[PATH].index(BODIES[2])
     disk.open(PATH).pwrite(b"X", position)
@@ -203,7 +203,7 @@ def test_a_copy_from_another_cluster_or_a_later_generation_is_refused(store, dis
         part.verify_part(ID)
 
 
-def test_what_was_never_verified_is_never_installed(store):
+def test_an_unverified_copy_is_never_installed(store):
     store.store_part(ID, 0, b"anything")
     with pytest.raises(InvariantViolation, match="never verified"):
         store.adopt(ID)
@@ -343,7 +343,7 @@ def test_giving_up_the_store_gives_up_the_file_of_an_unfinished_copy(tmp_path, i
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_a_check_finds_rotten_is_read_for_nobody_any_more(store, disk):
+def test_a_snapshot_that_a_check_finds_damaged_is_not_served(store, disk):
     write(store)
     store.check(ID)
     assert store.read(ID, 0, 10) is not None
@@ -366,7 +366,7 @@ def rot(store, disk):
         store.check(ID)
 
 
-def test_what_is_found_rotten_is_written_over_and_given_out_again(store, disk):
+def test_a_damaged_snapshot_is_written_over_and_served_again(store, disk):
     write(store)
     rot(store, disk)
     assert not store.is_sound(ID)
@@ -390,7 +390,7 @@ def test_a_sound_snapshot_is_not_written_over(store, disk):
     assert disk.snapshot() == before
 
 
-def test_a_snapshot_whose_file_is_gone_is_missed_and_written_again(store, disk):
+def test_a_snapshot_whose_file_is_gone_is_noticed_and_written_again(store, disk):
     write(store)
     disk.remove(PATH)
     assert store.read(ID, 5, 10) is None
@@ -420,7 +420,7 @@ def test_a_check_of_the_old_file_does_not_condemn_the_one_that_has_taken_its_pla
     store.check(ID)
 
 
-def test_a_power_cut_while_a_rotten_snapshot_is_written_over_leaves_the_old_file_or_the_new_one(identity):
+def test_a_power_cut_while_a_damaged_snapshot_is_written_over_leaves_the_old_file_or_the_new_one(identity):
     for cut in range(8):
         for seed in range(20):
             disk = SimulatedFileSystem(Random(seed))
@@ -441,7 +441,7 @@ def test_a_power_cut_while_a_rotten_snapshot_is_written_over_leaves_the_old_file
                 assert list(again.reader(ID).bodies()) == BODIES
 
 
-def test_reading_beside_the_node_leaves_no_file_open_though_the_snapshot_has_rotted(tmp_path, identity):
+def test_reading_a_damaged_snapshot_beside_the_node_leaves_no_file_open(tmp_path, identity):
     store = MetadataStore.open(RealFileSystem(), str(tmp_path), identity.cluster_id, identity.directory_id)
     write(store.snapshots)
     store.close()

@@ -1,4 +1,4 @@
-"""A lost majority is given up: the survivor's log is kept, and its new generation is all there or not there at all."""
+"""Forcing a lost majority: the survivor's log is kept, and its new generation is all there or not there at all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def prepare(disk, open_store, builder, voters, count=8):
     return written
 
 
-def test_the_plan_tells_what_is_kept_and_given_up_and_changes_nothing(disk, open_store, builder, identity, voters):
+def test_the_plan_lists_kept_and_lost_data_and_changes_nothing(disk, open_store, builder, identity, voters):
     prepare(disk, open_store, builder, voters)
     before = disk.snapshot()
     report = plan_standalone(disk, "/data", identity)
@@ -119,7 +119,7 @@ def test_a_torn_tail_is_cut_first(disk, open_store, builder, identity, survivor,
     assert (store.log.end_offset, store.notes) == (12, [])
 
 
-def test_an_interrupted_forcing_is_told_at_the_start_and_finished_by_running_it_again(
+def test_an_interrupted_forcing_is_refused_at_the_start_and_finished_by_a_second_run(
     open_store, builder, identity, survivor, voters
 ):
     met = set()
@@ -171,9 +171,7 @@ def test_a_damaged_survivor_or_an_empty_directory_is_refused(disk, open_store, b
         plan_standalone(disk, "/data", identity)
 
 
-def test_a_survivor_that_has_got_everything_back_is_forced_though_it_has_not_noted_so(
-    disk, open_store, builder, identity, survivor, voters
-):
+def test_a_survivor_with_a_complete_but_unfinished_repair_is_forced(disk, open_store, builder, identity, survivor, voters):
     written = prepare(disk, open_store, builder, voters)
     path = next(p for p, data in disk.snapshot().items() if written[4].data in data)
     disk.open(path).pwrite(b"X", disk.snapshot()[path].index(written[4].data) + 50)

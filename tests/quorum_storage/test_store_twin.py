@@ -1,7 +1,7 @@
-"""A whole directory against a naive model, through snapshots, cleaning, installs, rot, repairs, crashes and restarts.
+"""A whole directory against a naive model, through snapshots, cleaning, installs, damage, repairs, crashes and restarts.
 
-Nothing that was flushed is lost without being known as lost, nothing that was cut comes back, the log always goes on from its
-snapshot, and a damaged byte is never destroyed before it is here again.
+Nothing that was flushed is lost unnoticed, nothing that was cut returns, the log always continues from its snapshot, and a
+damaged byte is never destroyed before its data is fetched again.
 """
 
 from __future__ import annotations

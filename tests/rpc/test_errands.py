@@ -7,7 +7,7 @@ from functools import partial
 from kraftlab.rpc.errands import Errands
 
 
-def test_what_comes_before_the_loop_wakes_up_shares_its_wake_up() -> None:
+def test_errands_before_the_loop_wakes_up_share_its_wake_up() -> None:
     wakes: list[Callable[[], None]] = []
     done: list[int] = []
     errands = Errands(wakes.append)
@@ -21,7 +21,7 @@ def test_what_comes_before_the_loop_wakes_up_shares_its_wake_up() -> None:
     assert done == [0, 1, 2, 3]
 
 
-def test_what_an_errand_puts_is_done_as_well() -> None:
+def test_an_errand_put_by_an_errand_is_done() -> None:
     wakes: list[Callable[[], None]] = []
     done: list[str] = []
     errands = Errands(wakes.append)
@@ -30,7 +30,7 @@ def test_what_an_errand_puts_is_done_as_well() -> None:
     assert done == ["second"]
 
 
-def test_nothing_that_threads_put_is_left_behind() -> None:
+def test_every_errand_of_any_thread_is_done() -> None:
     wakes: list[Callable[[], None]] = []
     done: list[int] = []
     errands = Errands(wakes.append)

@@ -123,7 +123,7 @@ async def test_a_call_comes_from_the_user_that_its_metadata_prove_and_from_its_a
     assert [call[2:4] for call in echo.calls] == [("User:alice", "127.0.0.1"), ("User:ANONYMOUS", "127.0.0.1")]
 
 
-async def test_calls_of_a_stream_come_from_who_opened_it(echo, guarded: grpc.Channel) -> None:
+async def test_calls_of_a_stream_come_from_the_user_who_opened_it(echo, guarded: grpc.Channel) -> None:
     requests = [admin_pb2.CallRequest(correlation=n, describe_cluster=describe_cluster(n)) for n in (1, 2)]
     answers = admin_pb2_grpc.AdminStub(guarded).Call(in_messages(requests), metadata=ALICE)
     assert len(await trio.to_thread.run_sync(answers_of, answers)) == 2
@@ -131,7 +131,7 @@ async def test_calls_of_a_stream_come_from_who_opened_it(echo, guarded: grpc.Cha
 
 
 @pytest.mark.parametrize("metadata", [(ALICE[0],), (ALICE[1],), (ALICE[0], ("kraftlab-password", "wrong"))])
-async def test_who_is_not_who_it_says_gets_no_answer(echo, guarded: grpc.Channel, metadata) -> None:
+async def test_a_caller_with_a_wrong_password_gets_no_answer(echo, guarded: grpc.Channel, metadata) -> None:
     stub = admin_pb2_grpc.AdminStub(guarded)
     with pytest.raises(grpc.RpcError) as unary:
         await trio.to_thread.run_sync(functools.partial(stub.DescribeCluster, describe_cluster(1), metadata=metadata))
@@ -145,7 +145,7 @@ async def test_who_is_not_who_it_says_gets_no_answer(echo, guarded: grpc.Channel
     assert echo.calls == []
 
 
-async def test_what_accept_takes_needs_no_task(echo, nursery: trio.Nursery) -> None:
+async def test_a_call_that_accept_takes_needs_no_task(echo, nursery: trio.Nursery) -> None:
     def accept(call: Call, answer: Callable[[Message], None]) -> Later | None:
         number = call.request.header.min_offset  # type: ignore[attr-defined]
         if number == 13:
@@ -338,7 +338,7 @@ async def test_stopping_ends_calls_that_wait_with_unavailable(echo, accepts: boo
 
 
 @pytest.mark.parametrize("round", range(8))
-async def test_a_call_that_comes_when_the_last_one_has_just_ended_is_told_that_the_node_stops(round: int) -> None:
+async def test_a_call_just_after_the_last_one_has_ended_is_answered_that_the_node_stops(round: int) -> None:
     """It arrives on the loop after the last task is gone, and perhaps before the server has gone on: the order is by chance."""
     token = trio.lowlevel.current_trio_token()
     begun = trio.Event()
@@ -365,7 +365,9 @@ async def test_a_call_that_comes_when_the_last_one_has_just_ended_is_told_that_t
     assert late == [None]
 
 
-async def test_calls_whose_clients_are_gone_keep_nobody_out(echo, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_of_vanished_clients_do_not_block_others(
+    echo, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such a call may wait for days on this node, for an offset that is never reached."""
     monkeypatch.setattr(server, "MAX_CONCURRENT_CALLS", 4)
     echo.gates[1] = trio.Event()
@@ -387,7 +389,7 @@ async def test_calls_whose_clients_are_gone_keep_nobody_out(echo, nursery: trio.
 
 
 def answers(stub: admin_pb2_grpc.AdminStub) -> bool:
-    """Whether the node takes one more call."""
+    """Return True if the node takes one more call."""
     try:
         return stub.DescribeCluster(describe_cluster(2), timeout=9).header.metadata_offset == 2
     except grpc.RpcError as error:

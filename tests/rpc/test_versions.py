@@ -1,4 +1,4 @@
-"""What ApiVersions offers, and what is refused because it is not offered."""
+"""Offers of ApiVersions, and refusals of requests that are not offered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def described(version: int | None = None, name: str | None = None, software: str
 # --- the table ----------------------------------------------------------------------------------------------------------
 
 
-def test_each_role_offers_what_kafka_s_does_in_the_order_of_keys() -> None:
+def test_each_role_has_the_offers_of_kafka_s_in_the_order_of_keys() -> None:
     assert (len(BROKER_OFFERS), len(CONTROLLER_OFFERS)) == (75, 41)
     for offers in (BROKER_OFFERS, CONTROLLER_OFFERS):
         keys = [offer.key for offer in offers]
@@ -91,7 +91,7 @@ async def test_the_server_refuses_a_version_before_anything_is_dispatched(echo, 
 # --- ApiVersions --------------------------------------------------------------------------------------------------------
 
 
-def test_offers_and_features_are_told() -> None:
+def test_offers_and_features_are_described() -> None:
     response = described()
     assert [(offer.name, offer.api_key) for offer in response.api_keys][:2] == [("Produce", 0), ("Fetch", 1)]
     assert len(response.api_keys) == 75
@@ -103,7 +103,7 @@ def test_offers_and_features_are_told() -> None:
     assert response.finalized_features_epoch == 77
 
 
-def test_older_clients_are_not_told_of_features_that_begin_at_level_0() -> None:
+def test_older_clients_get_no_features_that_begin_at_level_0() -> None:
     assert [feature.name for feature in described(3).supported_features] == ["metadata.version"]
     assert len(described(4).supported_features) == 7
 
@@ -145,6 +145,6 @@ def test_another_kind_of_endpoint_is_refused(wanted: int, own: int, version: int
     assert refused.value.code == code
 
 
-def test_whoever_asks_for_no_kind_or_the_right_one_is_answered() -> None:
+def test_a_request_without_a_type_or_with_the_right_one_is_answered() -> None:
     check_endpoint_type(pb.DescribeClusterRequest(), BROKERS)
     check_endpoint_type(pb.DescribeClusterRequest(endpoint_type=CONTROLLERS), CONTROLLERS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kraftlab.wire.line_limit import LineLimit
 
 
-def test_a_burst_is_written_then_one_line_per_interval_says_what_was_left_out() -> None:
+def test_a_burst_is_written_and_then_one_line_per_interval() -> None:
     limit = LineLimit(3, 10.0)
     assert [limit.admit(0.0) for _ in range(5)] == [0, 0, 0, None, None]
     assert limit.summary_due_at == 10.0
