@@ -1,9 +1,9 @@
-"""The smallest part that still fails: delta debugging (Zeller 2002). Pure.
+"""Delta debugging (Zeller 2002): finds the smallest part that still fails. Pure.
 
-Theory of operation. `smallest` looks for a subsequence that still fails although no single item of it can go: halves, quarters, …
-of what is left are tried alone and left out, ever finer ones, until single items cannot be left out. A part that was tried is
-not tried again. `simplest` walks a table of simplifications, each of which is applied as long as the result still fails. A caller
-whose failures are random lets `fails` ask several times; calls of `fails` are the only cost.
+Theory of operation. `smallest` looks for a subsequence that still fails, and passes without any one of its items. Halves,
+quarters, … of the remaining items are tried alone and left out, in ever finer parts, until no single item can be left out. No
+part is tried twice. `simplest` walks a table of simplifications and applies each as long as the result still fails. If failures
+are random, `fails` should try several times. Calls of `fails` are the only cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ State = TypeVar("State")
 def smallest(items: Sequence[Item], fails: Callable[[tuple[Item, ...]], bool]) -> tuple[Item, ...]:
     """Return a 1-minimal subsequence of `items` that fails: without any one of its items it passes. `items` itself must fail.
 
-    At most n² + 3n calls of `fails` for n items, of the order of m·log n where m items are left. Empty if nothing fails too.
+    At most n² + 3n calls of `fails` for n items, of the order of m·log n if m items are left. The result is empty if the empty
+    sequence fails as well.
     """
     tried: dict[tuple[int, ...], bool] = {}
 

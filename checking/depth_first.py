@@ -9,7 +9,7 @@ of one integer.
 
 A call whose outcome is unknown has no return: its point can come at any time after its invocation, or never. Objects that do not
 affect each other are checked separately (`by_key`), which keeps the search cheap. The problem is NP-complete, so the search gives
-up after `steps_max` steps of the model. Then `legal` in the verdict is None, which proves nothing.
+up after `steps_max` steps of the model, with a verdict that proves nothing (`legal=None`).
 """
 
 from __future__ import annotations

@@ -213,7 +213,9 @@ Names = dict[int, dict[str, int]]
 
 
 class DiskModel:
-    """Disks by the names of their roots, each a directory that is there from the beginning. `apply` takes operations in order."""
+    """The disks of a run, by the names of their roots, which are directories that exist at first. `apply` takes operations in
+    order.
+    """
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.roots = {name: number for number, name in enumerate(roots)}
@@ -357,7 +359,7 @@ class DiskModel:
 
 
 def _apply_to(names: Names, change: NameChange) -> None:
-    """Apply a change of names on top of any others; names that it needs may be missing."""
+    """Apply a change of names to any others. The names that it changes can be missing."""
     entries = names[change.directory]
     match change:
         case Create():

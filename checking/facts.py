@@ -20,8 +20,8 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """A node's own view at a time: the leader, and how far its log goes. `clock_ahead_ms`: how far its clock is ahead of true
-    time, None where that is unknown, or where all nodes share one clock.
+    """A node's own view at a time: the leader and the end of its log. `clock_ahead_ms`: the error of its clock, None if unknown,
+    or if all nodes share one clock.
     """
 
     at_ns: int

@@ -26,8 +26,9 @@ Path = tuple[Any, int] | None
 
 
 class Answer(NamedTuple):
-    """`legal` None: given up after `steps` steps of the model. `order` is an order of calls that works: of the whole history if
-    it is legal, else the longest that works up to `stuck_at`, the call whose return no order reaches (-1 if there is none).
+    """The result of a search. `legal` None: the search gave up after `steps` steps of the model. `order` is an order of calls
+    that works: of the whole history if it is legal, otherwise the longest one up to `stuck_at`, the call whose return no order
+    reaches (-1 if there is none).
     """
 
     legal: bool | None

@@ -17,7 +17,9 @@ STEPS_MAX = 2_000_000
 
 
 class Decision(NamedTuple):
-    """`legal` None: both searches gave up. `algorithm` ("wgl", "jit") decided in `steps` steps of the model over all tries."""
+    """The result of both searches. `legal` None: both gave up. `algorithm` ("wgl", "jit") decided, after `steps` steps of the
+    model in all tries.
+    """
 
     legal: bool | None
     calls: int

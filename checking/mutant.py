@@ -53,7 +53,7 @@ class Table(dict[str, Mutant[Limits]]):
     """The mutants of a room by id, in the order in which they are written."""
 
     def row(self, owner: object, attribute: str, limits: Limits, *, also: tuple[object, ...] = ()) -> Callable[[Patch], Patch]:
-        """Decorate the function that takes the place of `owner.attribute`. `also` are other modules that have imported it."""
+        """Decorate the function that replaces `owner.attribute`. `also` are other modules that have imported it."""
 
         def add(patch: Patch) -> Patch:
             why = (patch.__doc__ or "").removesuffix(".")
@@ -71,7 +71,9 @@ class Table(dict[str, Mutant[Limits]]):
 
 
 def _calling(patch: Callable[..., Any], original: Any) -> Any:
-    """A function, or a property, that calls `patch` with the original first. The original is a value if it cannot be called."""
+    """Return a function or property that calls `patch` with the original first. For an original value, return
+    the patched value.
+    """
     if isinstance(original, property):
         return property(_calling(patch, original.fget))
     if not callable(original):
@@ -99,8 +101,8 @@ def planted(*mutants: Mutant[Any] | None) -> Iterator[None]:
 
 
 class Shown(NamedTuple, Generic[Evidence]):
-    """The outcome of one attempt: the rule that broke, and the words of its checker; both are "" if none broke. An attempt that
-    is made of several smaller ones says how many it has made. `evidence` is what a room keeps of an attempt that shows the bug.
+    """The outcome of one attempt: the rule that broke, and its checker's text; both are "" if no rule broke. `attempts` is the
+    number of smaller attempts in this one. `evidence` is a room's record of an attempt that shows the bug.
     """
 
     rule: str = ""

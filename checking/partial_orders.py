@@ -1,8 +1,8 @@
-"""Partial orders of an illegal history, for the report to draw (in the manner of Porcupine).
+"""Partial orders of an illegal history, which the report draws (as Porcupine does).
 
-A *partial* is an order of some calls that works and cannot be continued. For each call the longest partial that contains it is
-kept, with the calls that could come next by their times but that the model refuses: together they are the reason why no order
-contains all calls.
+A *partial* is an order of some calls that works and cannot be continued. For each call, the longest partial that contains it is
+kept, with the calls that could come next by their times but that the model refuses. Together they show why no order contains all
+calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Partial(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """`longest[n]` is the place in `partials` of the longest one that contains call n, -1 if there is none."""
+    """The partials of a history. `longest[n]` is the place of the longest one that contains call n, -1 if there is none."""
 
     partials: tuple[Partial, ...]
     longest: tuple[int, ...]

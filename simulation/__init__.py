@@ -1,1 +1,1 @@
-"""Deterministic worlds: one seed plays the same run again, to the last byte."""
+"""Deterministic worlds: a seed always plays the same run, to the last byte."""

@@ -65,7 +65,7 @@ def on_machine(mean_interval_ms: int, *, needs_process: bool = True) -> Callable
 
 
 def _some_machine(world: Cluster, random: Random) -> Machine:
-    """Any machine, but every third time the one that leads: that is where it hurts."""
+    """Draw a machine; in a third of the cases the leader's, where faults have most effects."""
     if random.random() < 0.33:
         for machine in world.machines:
             if machine.process is not None and machine.process.raft.is_leader:

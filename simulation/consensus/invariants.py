@@ -239,7 +239,7 @@ class LeaderCompleteness(Checker):
         history = self.world.history
         offset = history.end_before_epoch(process.quorum.epoch)
         if offset >= process.local_log.view.start_offset and crc_in_log(process, offset) != history.crc_at(offset):
-            raise Violation(f"S6 n{process.node_id} leads epoch {process.quorum.epoch} without what was committed up to {offset}")
+            raise Violation(f"S6 n{process.node_id} leads epoch {process.quorum.epoch} without the committed log up to {offset}")
 
 
 class HighWatermarkIsMonotone(Checker):
@@ -379,7 +379,7 @@ class ReadsAreLinearizable(Checker):
         committed = self.world.history.end_offset
         if not asked_at_offset <= offset <= committed:
             raise Violation(
-                f"S16 n{process.node_id} answers a read with {offset}; committed was {asked_at_offset} when it was asked, "
+                f"S16 n{process.node_id} answers a read with {offset}; committed was {asked_at_offset} at its arrival, "
                 f"and is {committed} now"
             )
 

@@ -18,11 +18,11 @@ class VotersChangeOneByOne(Checker):
     def on_voters(self, process: ObservedProcess, offset: int, voters: VoterSet, epoch: int) -> None:
         trail = process.voter_trail
         if not differ_by_one(trail.latest, voters):
-            raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}: more than one change")
+            raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} after {trail.latest}: more than one change")
         if not process.raft.is_leader or process.quorum.epoch != epoch or voters == trail.latest:
             return
         if trail.latest_offset >= process.applying.high_watermark:
-            raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} behind {trail.latest}, which is not committed")
+            raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} after {trail.latest}, which is not committed")
         if process.applying.high_watermark <= process.raft.epoch_start_offset:
             raise Violation(f"S12 n{process.node_id} appends {voters} at {offset} and has not committed in its epoch {epoch}")
 

@@ -16,7 +16,7 @@ from .runner import CONSENSUS, SeedResult, game_of, run_seed
 
 
 def hunt_seeds(name: str, *, world: str = CONSENSUS, seeds_max: int | None = None) -> Finding[SeedResult]:
-    """Play seeds 0, 1, 2, … with the bug until one breaks a rule, at most `seeds_max` (None: as its row says)."""
+    """Play seeds 0, 1, 2, … with the bug until one breaks a rule, at most `seeds_max` (None: the limit in the bug's row)."""
     limits = game_of(world).mutants[name].limits
 
     def attempt(seed: int) -> Shown[SeedResult]:

@@ -58,7 +58,7 @@ class Operators(Checker):
         self._next = 0
         self._hasty = 0
         self.done = 0
-        """Changes that were answered as made."""
+        """Number of changes that were answered as done."""
 
     def timeout_ms(self, random: Random) -> int:
         return random.choice(TIMEOUTS_MS)
@@ -125,7 +125,7 @@ class Operators(Checker):
                 return f"n{process.node_id} has not answered {request!r} in time"
         return None
 
-    # Changes that come too early
+    # Early changes
 
     def be_hasty(self) -> None:
         """Ask the next leader for a change before it can have committed anything."""

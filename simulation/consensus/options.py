@@ -12,7 +12,9 @@ import msgspec
 
 
 class NetworkOptions(msgspec.Struct, frozen=True):
-    """Probabilities are per thousand messages. `delay_us` is the mean; one message in fifty takes ten times as long."""
+    """Quality of the network. Probabilities are per thousand messages. `delay_us` is the mean; one message in fifty takes ten
+    times as long.
+    """
 
     delay_us: int = 500
     loss: int = 0
@@ -47,7 +49,9 @@ class RaftTuning(msgspec.Struct, frozen=True):
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in virtual units. `faults` are names in faults.FAULTS; most intervals are multiplied by `fault_pace` %."""
+    """The options of a run, in virtual time. `faults` are names in faults.FAULTS. Intervals of most faults are multiplied by
+    `fault_pace` %.
+    """
 
     seed: str
     voters: int
@@ -67,7 +71,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     tuning: RaftTuning = RaftTuning()
     short_reads: int = 0
-    """Log reads for a follower, per thousand, that return one batch although there are more."""
+    """Number of log reads for a follower, per thousand, that return one batch although there are more."""
     clients: int = 0
     """Number of clients that append and read, one call after the other, and whose history is checked."""
     client_interval_us: int = 50_000

@@ -79,7 +79,7 @@ class SimulatedProcess:
         self.log = store.log
         self.outbox = Outbox()
         self.inbound: dict[int, Inbound] = {}
-        self.asked: dict[int, Answered] = {}
+        self.voter_changes: dict[int, Answered] = {}
         """By token, the callbacks for changes of voters that this process was asked for."""
         self.state_machine = world.make_state_machine(self.node_id)
         self.applying = Applying(self)
@@ -352,8 +352,8 @@ class SimulatedProcess:
         if inbound is not None:
             self._checkers.replied(self, inbound, reply)
             self._network.reply(self, inbound, reply.response)
-        elif reply.correlation in self.asked and isinstance(reply.response, VoterChangeResponse):
-            self.asked.pop(reply.correlation)(reply.response)
+        elif reply.correlation in self.voter_changes and isinstance(reply.response, VoterChangeResponse):
+            self.voter_changes.pop(reply.correlation)(reply.response)
 
     # Storage
 
@@ -484,7 +484,7 @@ class SimulatedProcess:
         """
         token = self._next_token
         self._next_token += 1
-        self.asked[token] = then
+        self.voter_changes[token] = then
         self.step(RequestReceived(token, self.key, request))
 
     def propose(self, body: bytes, record_count: int) -> bool:

@@ -160,7 +160,7 @@ class SnapshotWork:
         except StorageFull as error:
             self._abandon(writing)
             if self._to_replace is not None and process.is_leading:
-                process.step(StorageFailed(f"{self._to_replace} can not be read, and there is no room for another: {error}"))
+                process.step(StorageFailed(f"{self._to_replace} cannot be read, and there is no room for another: {error}"))
             return
         except DiskFailed as error:
             process.end_of(error)

@@ -25,7 +25,7 @@ watermark, and the crc at the log's end.
 
 
 class StepEntry(NamedTuple):
-    """One step of one node, or (`node_id` -1, text in `event`) something that happened to the world."""
+    """One step of one node, or an event of the world (`node_id` -1, text in `event`)."""
 
     time_us: int
     node_id: int

@@ -29,7 +29,7 @@ from .applied_requests import CLIENTS, count_key, counted
 from .stage import MetadataStage
 
 REMEMBERED = KEPT_PER_CLIENT + 2
-"""Requests of a client that are sent again: some are too old."""
+"""Number of requests of a client that can be sent again; some of them are too old."""
 AGAIN_RATE = 0.6
 LARGE_RATE = 0.02
 

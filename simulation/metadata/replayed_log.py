@@ -62,7 +62,7 @@ class ReplayedLog:
         if batch.end_offset <= self.end_offset:
             return
         if batch.base_offset != self.end_offset:
-            raise Violation(f"M1 batch {batch.base_offset}..{batch.end_offset} is applied behind {self.end_offset}")
+            raise Violation(f"M1 batch {batch.base_offset}..{batch.end_offset} is applied after {self.end_offset}")
         if batch.body:
             records = codec.decode(batch.body, batch.base_offset, batch.end_offset - batch.base_offset)
             self.records[batch.base_offset] = (batch.end_offset, records)

@@ -1,1 +1,1 @@
-"""The runtime simulated: real controllers and brokers on a mock clock, with a network in memory and disks that may lose power."""
+"""The simulated runtime: real controllers and brokers on a mock clock, with a network in memory and disks that can lose power."""

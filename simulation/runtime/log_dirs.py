@@ -27,8 +27,8 @@ from ..consensus.simulated_file_system import PowerCut
 
 
 class LogDirDisk:
-    """One broker's disk (`inline_disk.Medium`). `lay_out` replaces its content by what a power cut leaves; `close` gives open
-    files back.
+    """One broker's disk (`inline_disk.Medium`). `lay_out` replaces its content by an image after a power cut; `close` closes open
+    files.
     """
 
     def __init__(self, name: str, lay_out: Callable[[LogDirDisk], None], close: Callable[[LogDirDisk], None]) -> None:

@@ -97,7 +97,7 @@ class RuntimeController:
         return NodeStatus(described.leader_epoch, described.leader_id, described.high_watermark, described.log_end_offset)
 
     def die(self) -> None:
-        """Nothing to do: simulated files go with the process."""
+        """Do nothing: simulated files go with the process."""
 
 
 class RuntimeBroker:

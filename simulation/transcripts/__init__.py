@@ -1,1 +1,1 @@
-"""Golden transcripts: a small language of steps that consensus nodes carry out, and the text of what they did."""
+"""Golden transcripts: a small language of commands for consensus nodes, and their output as text."""

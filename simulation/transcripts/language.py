@@ -289,25 +289,25 @@ class Interpreter:
 
     @command("add-voter", "NODE NEW [timeout=MS]", "a client asks NODE to make NEW a voter")
     def add_voter(self, arguments: list[str]) -> None:
-        node_id, target_id, timeout_ms = self._asked(arguments)
+        node_id, target_id, timeout_ms = self._voter_change(arguments)
         voter = Voter(self.cluster.host(target_id).config.key, {})
         self.cluster.ask(node_id, AddVoterRequest(-1, voter, timeout_ms), f"n{node_id} is asked to add node {target_id}")
 
     @command("remove-voter", "NODE OLD [timeout=MS]", "a client asks NODE to remove the voter OLD")
     def remove_voter(self, arguments: list[str]) -> None:
-        node_id, target_id, timeout_ms = self._asked(arguments)
+        node_id, target_id, timeout_ms = self._voter_change(arguments)
         voter = self.cluster.host(node_id).node.voters.get(target_id)
         key = voter.key if voter else self.cluster.host(target_id).config.key
         self.cluster.ask(node_id, RemoveVoterRequest(-1, key, timeout_ms), f"n{node_id} is asked to remove node {target_id}")
 
     @command("transfer-leadership", "NODE TARGET [timeout=MS]", "a client asks NODE to make way for TARGET")
     def transfer_leadership(self, arguments: list[str]) -> None:
-        node_id, target_id, timeout_ms = self._asked(arguments)
+        node_id, target_id, timeout_ms = self._voter_change(arguments)
         key = self.cluster.host(target_id).config.key
         title = f"n{node_id} is asked to make way for node {target_id}"
         self.cluster.ask(node_id, TransferLeadershipRequest(-1, key, timeout_ms), title)
 
-    def _asked(self, arguments: list[str]) -> tuple[int, int, int]:
+    def _voter_change(self, arguments: list[str]) -> tuple[int, int, int]:
         options = _options(arguments[2:])
         return node_id_of(arguments[0]), node_id_of(arguments[1]), int(options.get("timeout", 5_000))
 
@@ -428,7 +428,7 @@ class Interpreter:
     def run_for(self, arguments: list[str]) -> None:
         self.cluster.pass_time(int(arguments[0]), deliver=True)
 
-    # What can be seen
+    # Output
 
     @node_command("state", "[NODE…]", "the state, the high watermark, the log's extent and its durability")
     def state(self, node_id: int) -> None:

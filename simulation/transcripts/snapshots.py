@@ -58,7 +58,7 @@ class SnapshotFiles:
         return SnapshotRead(effect.read_id, len(data), data[effect.position : effect.position + effect.max_bytes])
 
     def work(self, effect: Work) -> Answer:
-        """Carry out a wish of a download, and what there is to report."""
+        """Carry out an operation of a download, and return its completion."""
         if self.copy_of != effect.id:
             self.copy_of, self.copy = effect.id, b""
         if isinstance(effect, VerifySnapshot):

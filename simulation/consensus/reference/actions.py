@@ -38,7 +38,7 @@ def begin(replica: Replica, ghosts: Ghosts, role: str, epoch: int, leader: int, 
     if epoch != stored.epoch and voted is not None:
         raise Refused(f"it begins epoch {epoch} with a vote")
     if epoch != stored.epoch and leader != NOBODY:
-        raise Refused(f"it begins epoch {epoch} with leader {leader}, who led {stored.epoch}")
+        raise Refused(f"it begins epoch {epoch} with leader {leader}, the leader of epoch {stored.epoch}")
     if role == "follower":
         if (epoch, leader) != (stored.epoch, stored.leader_id) or led:
             raise Refused(f"it follows {leader}, and had stored {stored}")
@@ -64,7 +64,7 @@ def see_epoch(replica: Replica, ghosts: Ghosts, epoch: int, named: frozenset[int
         if epoch not in named:
             raise Refused(f"it goes to epoch {epoch}, and no message has named that: {sorted(named)}")
         if epoch not in ghosts.epochs:
-            raise Refused(f"it goes to epoch {epoch}, which nobody has opened")
+            raise Refused(f"it goes to epoch {epoch}, which no replica has opened")
     return _in_epoch(replica, epoch, "unattached")
 
 
@@ -103,18 +103,18 @@ def lose_leader(replica: Replica) -> Replica:
 def vote(replica: Replica, candidate: ReplicaKey, asked: tuple[int, int, int] | None) -> Replica:
     """Vote for `candidate`, which has `asked`: (epoch, last epoch, end offset)."""
     if asked is None:
-        raise Refused(f"it votes for {candidate}, who has not asked for a vote")
+        raise Refused(f"it votes for {candidate}, which has not asked for a vote")
     epoch, last_epoch, end = asked
     if replica.role not in ("unattached", "prospective"):
         raise Refused(f"it votes for {candidate} as {replica.role}")
     if epoch != replica.epoch:
-        raise Refused(f"it votes for {candidate} in epoch {replica.epoch}, who asked for one in {epoch}")
+        raise Refused(f"it votes for {candidate} in epoch {replica.epoch}, and the request is for epoch {epoch}")
     if replica.voted not in (None, candidate):
         raise Refused(f"it votes for {candidate} after {replica.voted}")
     if replica.leader != NOBODY:
         raise Refused(f"it votes for {candidate} though {replica.leader} leads")
     if not is_up_to_date(replica, last_epoch, end):
-        raise Refused(f"it votes for {candidate}, whose log {end}@{last_epoch} is behind its own")
+        raise Refused(f"it votes for {candidate}, whose log {end}@{last_epoch} is older than its own")
     if not replica.is_whole:
         raise Refused(f"it votes for {candidate} and repairs its log up to {replica.repair_until}")
     return replace(replica, role="unattached", voted=candidate)
@@ -191,7 +191,7 @@ def write(replica: Replica, ghosts: Ghosts, header: BatchHeader, data: bytes) ->
     if header.epoch != replica.epoch:
         raise Refused(f"it writes {header} in epoch {replica.epoch}")
     if not _continues(replica.log, header):
-        raise Refused(f"it writes {header} behind {replica.log}")
+        raise Refused(f"it writes {header} after {replica.log}")
     if ghosts.find(header.end_offset, header.crc) is not None:
         raise Refused(f"it writes {header}, which was there before")
     before = replica.config
@@ -222,10 +222,10 @@ def copy(replica: Replica, ghosts: Ghosts, headers: list[BatchHeader], source: E
     log = replica.log
     for header in headers:
         if not _continues(log, header):
-            raise Refused(f"it copies {header} behind {log}")
+            raise Refused(f"it copies {header} after {log}")
         entry = ghosts.find(header.end_offset, header.crc)
         if entry is None:
-            raise Refused(f"it copies {header}, which nobody wrote")
+            raise Refused(f"it copies {header}, which was never written")
         if entry.epoch > replica.epoch:
             raise Refused(f"it copies {header} in epoch {replica.epoch}")
         log = entry
@@ -268,7 +268,7 @@ def install(replica: Replica, ghosts: Ghosts, end: int, crc: int) -> Replica:
     """
     entry = ghosts.find(end, crc)
     if entry is None:
-        raise Refused(f"it installs a snapshot of {end} with crc {crc:08x}, which nobody wrote")
+        raise Refused(f"it installs a snapshot of {end} with crc {crc:08x}, which was never written")
     if not ghosts.committed.holds(entry):
         raise Refused(f"it installs a snapshot of {entry}, and only {ghosts.committed} is committed")
     if end < replica.high_watermark:

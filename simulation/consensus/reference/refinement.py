@@ -99,7 +99,7 @@ class Refinement(Checker):
         end, crc = (log.ends[-1], log.crcs[-1]) if log.ends else (log.start.offset, log.start_crc)
         entry = self._ghosts.find(end, crc)
         if entry is None:
-            raise Violation(f"S19 n{machine.node_id} has a log up to {end} with crc {crc:08x} on its disk, which nobody wrote")
+            raise Violation(f"S19 n{machine.node_id} has a log up to {end} with crc {crc:08x} on its disk that was never written")
         return entry
 
     # Events
@@ -271,10 +271,10 @@ class Refinement(Checker):
         is_prefix = here is not None and here.epoch == last_epoch
         if type(outcome) is Records:
             if not is_prefix:
-                raise Refused(f"it serves records to who has {request.fetch_offset}@{last_epoch}")
+                raise Refused(f"it serves records after {request.fetch_offset}@{last_epoch}")
         elif type(outcome) is Diverging:
             if is_prefix:
-                raise Refused(f"it says {outcome!r} to who has a prefix of its log")
+                raise Refused(f"it says {outcome!r} though the follower has a prefix of its log")
             if (outcome.end_offset, outcome.epoch) != log.end_of_epoch(last_epoch):
                 raise Refused(f"it serves {outcome!r}")
         elif type(outcome) is SnapshotRequired:
