@@ -14,9 +14,6 @@ from kraftlab.metadata.errors import ApiError, ErrorCode
 
 from .rules import allows_any, verdict
 
-ANONYMOUS = "User:ANONYMOUS"
-"""Principal of a caller that sends no name."""
-
 NOT_ASKED = -(2**31)
 """Placeholder for a set of operations that was not requested or must not be shown."""
 

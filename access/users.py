@@ -9,8 +9,8 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from .authorizer import ANONYMOUS
-
+ANONYMOUS = "User:ANONYMOUS"
+"""Principal of a caller that sends no name."""
 PRINCIPAL_TYPE = "User"
 USER_HEADER = "kraftlab-user"
 PASSWORD_HEADER = "kraftlab-password"

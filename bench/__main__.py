@@ -12,6 +12,7 @@ MEASUREMENTS = {
     "commit": "bench.commit:main",
     "failover": "bench.failover:main",
     "start": "bench.start:main",
+    "commands": "bench.commands:main",
     "snapshot": "bench.snapshot:main",
     "catch-up": "bench.catch_up:main",
     "changes": "bench.changes:main",
