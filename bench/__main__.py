@@ -1,4 +1,6 @@
-"""`python -m bench [NAME] [--json] [--quick] [arguments of that measurement]`; without a name: all. `--help` lists the names."""
+"""Command `python -m bench [NAME] [--json] [--quick] [arguments of that measurement]`; without a name: all. `--help` lists the
+names.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ MEASUREMENTS = {
 
 
 @click.group("bench", cls=LazyGroup, modules=MEASUREMENTS, invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="print one JSON document per measurement, a line each")
-@click.option("--quick", is_flag=True, help="less of everything: to see that it works")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per measurement, a line each.")
+@click.option("--quick", is_flag=True, help="Measure less, as a smoke test.")
 @click.pass_context
 def bench(context: click.Context, /, as_json: bool, quick: bool) -> int:
-    """Measure kraftlab on this machine: one measurement, which has arguments of its own, or all of them."""
+    """Measure kraftlab on this machine: one measurement, with its own arguments, or all."""
     if context.invoked_subcommand is not None:
         return 0
     worst = 0

@@ -1,6 +1,6 @@
 """A broker that only exists in the metadata: it registers, is unfenced by one heartbeat, and hosts nothing.
 
-Topics need a broker to be placed on, and a measurement of the quorum must not pay for the disks of one. The cluster's
+Topics need a broker for their replicas, and a measurement of the quorum must not pay for a broker's disks. The cluster's
 `broker.session.timeout.ms` must be longer than the measurement (`SESSION_OVERRIDE`), since there is no second heartbeat.
 """
 
@@ -32,7 +32,7 @@ TIMEOUT_MS = 5000
 
 
 def register(cluster: LocalCluster, leader_id: int) -> None:
-    """Registers and unfences broker 0 with the active controller. NoResult if refused."""
+    """Register broker 0 with the active controller and unfence it. NoResult if the controller refuses."""
     trio.run(_register, cluster, cluster.node(leader_id).peer)
 
 
@@ -59,7 +59,7 @@ async def _register(cluster: LocalCluster, controller: Endpoint) -> None:
 
 
 async def _until_active(pool: PeerPool, controller: Endpoint, registration: bytes) -> BrokerRegistrationResponse:
-    """Who leads the quorum has still to become active when the cluster has only just started."""
+    """Send the registration until the leader of the quorum is active: after the start of a cluster, activation takes a moment."""
     with trio.move_on_after(TIMEOUT_MS / 1000):
         while True:
             body = await pool.request(controller, Api.BROKER_REGISTRATION, registration, timeout_ms=TIMEOUT_MS)

@@ -1,9 +1,9 @@
-"""How long a node that lags 1,000,000 records behind takes to catch up: by the leader's log, and by its snapshot.
+"""Time of a node that lags 1,000,000 records behind to catch up: from the leader's log, and from its snapshot.
 
-The records are the life of a cluster of 100,000 partitions: they are made, then their leaders change, nine times each on average.
-So the snapshot is a tenth of the log. Two processes on loopback: a sole voter that has committed it all, and an observer with an
-empty disk, which holds the metadata image as a broker does. The clock runs from the observer's start until it has applied
-everything. Only in the second run does the leader take a snapshot, and clean its log, before the observer starts.
+The records are the life of a cluster of 100,000 partitions: they are created, then their leaders change, nine times each on
+average. So the snapshot is a tenth of the log. Two processes run on loopback: a sole voter that has committed all records, and an
+observer with an empty disk, which holds the metadata image as a broker does. The time is from the observer's start until it has
+applied all records. Only in the second run does the leader take a snapshot, and clean its log, before the observer starts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RECORDS_PER_PARTITION = 10
 
 
 class CatchUpResult(msgspec.Struct, frozen=True):
-    """`peak_mib`: the observer's memory at most. `fetched_mib`: the leader's log, or its snapshot."""
+    """`peak_mib` is the observer's peak of memory, `fetched_mib` the size of the leader's log or of its snapshot."""
 
     way: str
     records: int
@@ -77,7 +77,7 @@ class Images(Leadership):
 
 
 def driver_of(node_id: int, port: int, directory: str, images: Images) -> RaftDriver:
-    """A node of a quorum whose only voter is the leader, on that port."""
+    """Create a node of a quorum whose only voter is the leader, on that port."""
     voters = VoterSet.of([Voter(ReplicaKey(LEADER), {"CONTROLLER": Endpoint("127.0.0.1", port)})])
     raft = RaftConfig(node_id=node_id, directory_id=bytes([node_id + 1]) * 16, voters=voters, snapshots_kept=1)
     config = DriverConfig(
@@ -91,7 +91,9 @@ def driver_of(node_id: int, port: int, directory: str, images: Images) -> RaftDr
 
 
 async def lead(port: int, directory: str, total: int, by_snapshot: bool) -> None:
-    """A process: commits the records, takes a snapshot if wanted, says where its log ends, and serves until its input closes."""
+    """Run the leader's process: commit the records, take a snapshot if wanted, print the end offset, and serve until stdin
+    closes.
+    """
     images = Images()
     driver = driver_of(LEADER, port, directory, images)
     async with trio.open_nursery() as nursery:
@@ -110,7 +112,7 @@ async def lead(port: int, directory: str, total: int, by_snapshot: bool) -> None
 
 
 async def commit(driver: RaftDriver, images: Images, total: int) -> int:
-    """The end offset, once everything is committed."""
+    """Commit the records and return the end offset."""
     end_offset = 0
     for batch in history(total // RECORDS_PER_PARTITION, total):
         body, count = codec.encode(batch)
@@ -126,7 +128,7 @@ async def commit(driver: RaftDriver, images: Images, total: int) -> int:
 
 
 async def follow(port: int, directory: str, end_offset: int) -> None:
-    """A process: an observer with an empty disk, until it has applied everything; reports."""
+    """Run the observer's process: start with an empty disk, apply all records, and print time and peak of memory."""
     images = Images()
     driver = driver_of(OBSERVER, port, directory, images)
     tame_interpreter()
@@ -155,7 +157,7 @@ def measure(total: int, way: str) -> CatchUpResult:
 
 
 def render(results: list[CatchUpResult]) -> str:
-    rows = [["catching up", "by", "records", "fetched", "time", "rate", "memory at most"]]
+    rows = [["catching up", "by", "records", "fetched", "time", "rate", "peak memory"]]
     for result in results:
         rate = f"{result.records / result.seconds:,.0f}/s"
         fetched, memory = f"{result.fetched_mib:,.0f} MiB", f"{result.peak_mib:,.0f} MiB"
@@ -163,8 +165,8 @@ def render(results: list[CatchUpResult]) -> str:
     return table(rows)
 
 
-@measurement("catch-up", __doc__, quick="50,000 records")
-@click.option("--records", type=int, help="how many (default 1,000,000)")
+@measurement("catch-up", __doc__, quick="50,000 records.")
+@click.option("--records", type=int, help="Number of records (default 1,000,000).")
 def main(quick: bool, records: int | None) -> Report:
     total = records or (50_000 if quick else 1_000_000)
     results = [measure(total, way) for way in ("log", "snapshot")]

@@ -1,10 +1,10 @@
-"""What a controller makes of a core: partition changes generated, committed and replayed per second; and what size costs.
+"""Rates of a controller on one core: partition changes generated, committed and replayed per second; and the costs of size.
 
 *Changes*: a broker is fenced. The active controller generates the changes of all its partitions, replays and encodes them, and
 appends them batch by batch to a log on disk, each followed by an fsync; a standby reads the batches from that log, decodes and
-replays them. Everything happens one after the other in one thread. *Size*: a controller holds so many partitions; how much
-memory that takes, how long its snapshot takes, and how long it takes from being elected to having written its first record,
-which must not depend on the size. *Listing*: ten thousand running reassignments, listed and encoded.
+replays them. All steps run one after the other in one thread. *Size*: for a controller with a given number of partitions, its
+memory, the time of its snapshot, and the time from its election to its first record, which must not depend on the size.
+*Listing*: ten thousand running reassignments, listed and encoded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SETTINGS = Settings("bench", 1)
 
 
 class Fencing(msgspec.Struct, frozen=True):
-    """The run that took least processor time. Steps are microseconds per change; `leaders` changes moved a leadership."""
+    """The run with the least processor time. Steps are microseconds per change; `leaders` is the number of changed leaders."""
 
     cluster: str
     partitions: int
@@ -57,7 +57,7 @@ class Fencing(msgspec.Struct, frozen=True):
     write_us: float
     """Replay on the active controller, encoding, append and fsync."""
     fsync_us: float
-    """The fsyncs' part of it."""
+    """The part of `write_us` that fsyncs took."""
     standby_us: float
     """Read, decode and replay."""
     seconds: float
@@ -66,7 +66,9 @@ class Fencing(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """One controller with that many partitions. `snapshot_seconds` are processor time; `elected_ms` is the best of several."""
+    """One controller with that many partitions. `snapshot_seconds` are processor time; `elected_ms` is the best
+    of several runs.
+    """
 
     partitions: int
     memory_mib: float
@@ -89,12 +91,12 @@ class ChangesResult(msgspec.Struct, frozen=True):
     sizes: list[Size]
     listing: Listing
     load: float
-    """Of the machine, one minute's average at the end of the run; it has `processors`."""
+    """Load of the machine: one minute's average at the end of the run, on `processors`."""
     processors: int
 
 
 class LogOnDisk:
-    """The quorum of a controller that is alone: what it proposes is appended, on disk, and thereby committed."""
+    """The quorum of a single controller: proposals are appended to a log on disk, and are thereby committed."""
 
     def __init__(self, directory: str) -> None:
         self.log: MetadataLog = MetadataStore.open(RealFileSystem(), directory, "bench", bytes(16)).log
@@ -127,12 +129,14 @@ class LogOnDisk:
 
 
 def dense_cluster() -> ControllerState:
-    """Few brokers, large topics."""
+    """Return the state of a cluster with few brokers and large topics."""
     return state_of(records(10_000, brokers=4, directories=1, topic_size=1000))
 
 
 def fence(state: ControllerState, directory: str) -> tuple[list[float], int, int, float]:
-    """(seconds generating, writing, in fsyncs, on the standby), changes, moved leaderships, processor seconds: one run."""
+    """Fence a broker once; return seconds (generating, writing, in fsyncs, on the standby), changes, changed leaders, processor
+    seconds.
+    """
     quorum = LogOnDisk(directory)
     writer = LogWriter(state)
     processor = time.process_time()
@@ -153,7 +157,7 @@ def fence(state: ControllerState, directory: str) -> tuple[list[float], int, int
     processor = time.process_time() - processor
     quorum.log.close()
     if standby.image != writer.newest.image or standby.index != writer.newest.index:
-        raise AssertionError("the standby does not hold what the active controller holds")
+        raise AssertionError("the standby's state differs from the active controller's")
     generating, writing, replaying = (after - before for before, after in pairwise(moments))
     moved = sum(change.leader is not None for change in changes)
     return [generating, writing, quorum.fsync_seconds, replaying], len(changes), moved, processor
@@ -176,7 +180,7 @@ def measure_fencing(name: str, state: ControllerState, runs: int) -> Fencing:
 
 
 def measure_listing(state: ControllerState, count: int) -> Listing:
-    """`count` partitions move to a broker more; then all of that is listed."""
+    """Start moves of `count` partitions to one more broker, then list all moves."""
     from kraftlab.admin.v1 import admin_pb2
     from kraftlab.controller.reassignment.listing import Observer, listing
     from kraftlab.controller.reassignment.progress import MoveProgressTable
@@ -215,7 +219,7 @@ def measure_listing(state: ControllerState, count: int) -> Listing:
 
 
 def best_of(runs: int, work: Callable[[], T]) -> tuple[float, T]:
-    """Processor seconds of the run that took least, and what the last one gave."""
+    """Return processor seconds of the fastest run, and the result of the last run."""
     fastest = float("inf")
     for _ in range(runs):
         started = time.thread_time()
@@ -225,7 +229,7 @@ def best_of(runs: int, work: Callable[[], T]) -> tuple[float, T]:
 
 
 def measure_size(partitions: int) -> Size:
-    """Of this process, which holds nothing else."""
+    """Measure in this process, which holds nothing else."""
     gc.collect()
     before = memory_mib("VmRSS")
     state = state_of(records(partitions))
@@ -238,7 +242,7 @@ def measure_size(partitions: int) -> Size:
 
 
 async def elect(state: ControllerState) -> float:
-    """Seconds from the news of its election until a standby with that state has a record of its own on disk."""
+    """Return the seconds from a standby's election until its first record is on disk."""
     with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
         quorum = LogOnDisk(directory)
         controller = QuorumController(SETTINGS, lambda: 0, random.Random(1), lambda: None)
@@ -265,13 +269,13 @@ def render(result: ChangesResult) -> str:
             "fencing a broker",
             "cluster",
             "changes",
-            "leaders moved",
+            "changed leaders",
             "generate",
             "replay, append",
-            "of it fsync",
+            "fsync",
             "standby",
             "rate",
-            "of processor time",
+            "per processor s",
         ]
     ]
     for each in result.fencing:
@@ -280,7 +284,7 @@ def render(result: ChangesResult) -> str:
         rows.append(
             ["best run", each.cluster, f"{each.changes:,}", f"{each.leaders:,}", *steps, f"{rates[0]}/s", f"{rates[1]}/s"]
         )
-    sizes = [["a controller with", "", "memory", "bytes each", "snapshot", "elected to first record", "memory at most"]]
+    sizes = [["a controller with", "", "memory", "bytes each", "snapshot", "elected to first record", "peak memory"]]
     sizes += [
         [
             f"{size.partitions:,} partitions",
@@ -300,7 +304,7 @@ def render(result: ChangesResult) -> str:
 
 
 def measure(partitions: int, runs: int) -> ChangesResult:
-    """Each part in a process of its own, so that memory is that part's."""
+    """Measure each part in a process of its own, so that memory is that part's."""
     module = "bench.changes"
     fencing = in_process(module, list[Fencing], "fence", min(partitions, 300_000), runs)
     sizes = [in_process(module, Size, "size", count) for count in (1000, partitions)]
@@ -308,9 +312,9 @@ def measure(partitions: int, runs: int) -> ChangesResult:
     return ChangesResult(fencing, sizes, listed, os.getloadavg()[0], os.cpu_count() or 0)
 
 
-@measurement("changes", __doc__, quick="30,000 partitions, 3 runs")
-@click.option("--partitions", type=int, help="how many (default 1,000,000)")
-@click.option("--runs", type=int, help="how often a broker is fenced (default 10); the best counts")
+@measurement("changes", __doc__, quick="30,000 partitions, 3 runs.")
+@click.option("--partitions", type=int, help="Number of partitions (default 1,000,000).")
+@click.option("--runs", type=int, help="Number of fencings (default 10); the best counts.")
 def main(quick: bool, partitions: int | None, runs: int | None) -> Report:
     partitions = partitions or (30_000 if quick else 1_000_000)
     result = measure(partitions, runs or (3 if quick else 10))
@@ -318,7 +322,7 @@ def main(quick: bool, partitions: int | None, runs: int | None) -> Report:
 
 
 def part(name: str, count: int, runs: int) -> object:
-    """One part, in a process of its own."""
+    """Measure one part, in a process of its own."""
     if name == "size":
         return measure_size(count)
     if name == "list":

@@ -1,9 +1,9 @@
-"""What `kraftlab chaos test --world simulated --seeds N` makes on one core: whole runs, from drawing a world to the last verdict.
+"""Rate of `kraftlab chaos test --world simulated --seeds N` on one core: whole runs, from drawing a world to the last verdict.
 
 A run is 30 simulated seconds of three controllers and three brokers under all kinds of faults, then the heal and the final phase.
-*Runs/s* and *simulated s per s* are per second of this process's processor time, so that a busy machine does not count; both
-cores together play twice as much. How much a run costs is a matter of how much is asked: at most 200 operations a second, of
-which those get through that faults let, or at most 10.
+*Runs/s* and *simulated s per s* are per second of this process's processor time, so that other load on the machine does not
+count; both cores together play twice as much. The cost of a run depends on the rate of operations: at most 200 per second, fewer
+under faults, or at most 10.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEMESES = ("all",)
 
 
 def runs(names: tuple[str, ...], rate: float) -> Iterator[Trial]:
-    """Seeds 0, 1, 2, …, with the workloads in turn."""
+    """Yield runs of seeds 0, 1, 2, …, with the workloads in turn."""
     for seed in count():
         name = names[seed % len(names)]
         controllers = workload_named(name).controllers
@@ -36,7 +36,7 @@ def runs(names: tuple[str, ...], rate: float) -> Iterator[Trial]:
 
 
 def cases() -> dict[str, Iterator[Trial]]:
-    """What is measured."""
+    """Return name → runs of each measured case."""
     all_names = tuple(name for name in WORKLOADS if "simulated" not in workload_named(name).not_in)
     return {
         "all workloads, 200 operations/s": runs(all_names, 200.0),
@@ -46,7 +46,7 @@ def cases() -> dict[str, Iterator[Trial]]:
 
 
 def measure(trials: Iterator[Trial], seconds: float) -> list[Seed]:
-    """Plays in this process until `seconds` have passed."""
+    """Play runs in this process until `seconds` have passed."""
     started, played = time.perf_counter(), list[Seed]()
     while time.perf_counter() - started < seconds:
         played.append(play_seed(next(trials)))
@@ -67,8 +67,8 @@ def plain(total: Sum) -> dict[str, object]:
     return {**total._asdict(), "seeds_per_s": total.seeds_per_s, "simulated_s_per_s": total.simulated_s_per_s}
 
 
-@measurement("chaos", __doc__, quick="2 seconds for each only")
-@click.option("--seconds", type=float, help="how long to measure each (default 20)")
+@measurement("chaos", __doc__, quick="2 seconds for each case.")
+@click.option("--seconds", type=float, help="Duration of each case (default 20).")
 def main(quick: bool, seconds: float | None) -> Report:
     seconds = seconds or (2.0 if quick else 20.0)
     measured = {name: measure(trials, seconds) for name, trials in cases().items()}

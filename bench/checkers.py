@@ -1,8 +1,8 @@
-"""The fault harness's checkers on long histories: processor time, and how much more that is than one plain pass.
+"""The fault harness's checkers on long histories: processor time, and its ratio to one plain pass.
 
-The histories are made up from a seed, each of the number of operations asked for: registers behind a log (10 clients, a hundred
+The histories are generated from a seed, each with the wanted number of operations: registers behind a log (10 clients, a hundred
 operations per key, one in fifty without an answer), a set that is read a few times, counters, blocks, and transactions of two
-steps over lists. All are what a correct cluster would have shown: nothing is found early, every checker sees it all.
+steps over lists. All are histories of a correct cluster: no checker ends early at a violation.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RegistersFold:
 
 
 class _Clock:
-    """When operations of `CLIENTS` clients begin and end: each goes on when its last has ended."""
+    """Start and end times of operations of `CLIENTS` clients; a client's next operation starts after its last has ended."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -75,7 +75,7 @@ class _Clock:
         self._at = 0
 
     def next(self) -> tuple[int, int, int]:
-        """(process, invoked, ended); what is asked for takes effect in the order of these calls."""
+        """Return (process, invoked, ended). Operations take effect in the order of these calls."""
         self._at += 1_000
         process = self._at // 1_000 % CLIENTS
         ended = self._at + self._chance.randrange(1, 4_000)
@@ -181,7 +181,7 @@ CHECKED: tuple[tuple[Callable[[int, random.Random], Run], tuple[Checker, ...]], 
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What one checker took for one history. `times_a_pass`: of the time that looking at each operation once takes."""
+    """Cost of one checker for one history. `times_a_pass` is the ratio to the time of `plain_pass_s`."""
 
     history: str
     checker: str
@@ -192,7 +192,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plain_pass_s(history: History) -> float:
-    """Processor seconds to look at each operation once."""
+    """Return the processor seconds to read each operation once."""
     begun = time.process_time()
     succeeded = sum(op.outcome == "ok" and op.ended_ns >= op.invoked_ns for op in history)
     assert succeeded
@@ -211,7 +211,7 @@ def measure(count: int) -> list[Row]:
                 verdict = checker.check(run)
             took = time.process_time() - begun
             if verdict.valid is not True:
-                raise AssertionError(f"{checker.name} says {verdict.valid} of {make.__name__}: {verdict.reason}")
+                raise AssertionError(f"{checker.name} judges {make.__name__} {verdict.valid}: {verdict.reason}")
             rows.append(
                 Row(
                     history=make.__name__,
@@ -226,11 +226,11 @@ def measure(count: int) -> list[Row]:
     return rows
 
 
-@measurement("checkers", __doc__, quick="histories of 20000 operations")
-@click.option("--operations", default=1_000_000, help="of each history (default 1000000)")
+@measurement("checkers", __doc__, quick="Histories of 20000 operations.")
+@click.option("--operations", default=1_000_000, help="Operations of each history (default 1000000).")
 def main(quick: bool, operations: int) -> Report:
     rows = measure(20_000 if quick else operations)
-    heading = ("history", "checker", "CPU s", "operations/s", "times a plain pass")
+    heading = ("history", "checker", "CPU s", "operations/s", "ratio to a plain pass")
     lines = [heading]
     lines += [
         (row.history, row.checker, f"{row.cpu_s:.2f}", f"{row.operations_per_s:,.0f}", f"{row.times_a_pass:.1f}") for row in rows

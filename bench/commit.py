@@ -1,4 +1,4 @@
-"""How long one small metadata write takes to commit, and how many commit per second.
+"""Time until one small metadata write commits, and commits per second.
 
 Three nodes run as processes on loopback with fsync on. Measured: latency of one write at a time, commits per second at 64 and 512
 in flight, and one write of 10,000 records. A door is a way in: a function `measure(parameters)`.
@@ -28,12 +28,13 @@ ELSEWHERE = (
     ("ZooKeeper", "1.0 ms", "2,700/s"),
     ("Kafka", "35 ms", "–"),
 )
-"""System, serial p50, 64 in flight: measured on such a machine, three nodes on loopback, fsync on. Kafka lingers 25 ms by
-design."""
+"""System, serial p50, 64 in flight: measured on such a machine, three nodes on loopback, fsync on. Kafka lingers
+25 ms by design.
+"""
 
 
 def measure(doors: dict[str, Door], parameters: CommitParameters) -> list[CommitResult]:
-    """What the doors gave, in order; one that fails is named on stderr and left out."""
+    """Return the doors' results, in order. A door that fails is named on stderr and left out."""
     results = []
     for name, door in doors.items():
         try:
@@ -44,7 +45,7 @@ def measure(doors: dict[str, Door], parameters: CommitParameters) -> list[Commit
 
 
 def render(results: Sequence[CommitResult], parameters: CommitParameters) -> str:
-    """The table; each ratio compares with the first row (above 1: the first row is better)."""
+    """Return the table; each ratio compares with the first row (above 1: the first row is better)."""
     first = results[0]
     heading = ["system", "door", "serial p50", "p99", "ratio"]
     for count in parameters.in_flight:
@@ -64,13 +65,13 @@ def render(results: Sequence[CommitResult], parameters: CommitParameters) -> str
     return table(rows)
 
 
-@measurement("commit", __doc__, quick="half a second per part")
-@click.option("--seconds", type=float, help="how long each part takes (default 2)")
-@click.option("--doors", default=",".join(OURS), show_default=True, help="which doors")
+@measurement("commit", __doc__, quick="Half a second per part.")
+@click.option("--seconds", type=float, help="Duration of each part (default 2).")
+@click.option("--doors", default=",".join(OURS), show_default=True, help="Doors to measure.")
 def main(quick: bool, seconds: float | None, doors: str) -> Report:
     names = doors.split(",")
     if unknown := set(names) - OURS.keys():
-        raise click.UsageError(f"no door is called {', '.join(sorted(unknown))}; choose from {', '.join(OURS)}")
+        raise click.UsageError(f"unknown doors {', '.join(sorted(unknown))}; known are {', '.join(OURS)}")
     parameters = CommitParameters(seconds=seconds or (0.5 if quick else 2.0))
     measured = {name: OURS[name] for name in names}
     results = measure(measured, parameters)

@@ -1,8 +1,8 @@
 """Doors 2 and 3: the admin API over gRPC, one call at a time and pipelined, on three controller processes on loopback.
 
-A small write sets one key of one topic (IncrementalAlterConfigs) to a value it did not have; the large one creates a topic
-with one partition less than the records wanted, since the topic is a record too. The client is the one that programs use,
-in a process of its own (this one): `AdminClient` with one thread per call in flight, `AdminClient.open_stream` with one.
+A small write sets one key of one topic (IncrementalAlterConfigs) to a new value; the large one creates a topic with one partition
+less than the wanted records, since the topic is a record too. The client is the one that programs use, in a process of its own
+(this one): `AdminClient` with one thread per call in flight, `AdminClient.open_stream` with one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def measure_stream(parameters: CommitParameters) -> CommitResult:
 
 @contextmanager
 def serving() -> Iterator[AdminClient]:
-    """Three controllers with the topic that is written, and a client that knows which of them is active."""
+    """Yield a client that knows the active controller of three, whose metadata has the topic of the writes."""
     with (
         tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory,
         LocalCluster(directory, 3, 0, 1, overrides=broker_stand_in.SESSION_OVERRIDE) as cluster,
@@ -63,7 +63,7 @@ def _topic(name: str, partitions: int) -> pb.CreatableTopic:
 
 
 class Workload:
-    """The measurement itself; with a stream the small writes go through that, else each is a call of its own."""
+    """The measurement itself. With a stream, small writes use the stream, otherwise each is a call of its own."""
 
     def __init__(self, client: AdminClient, parameters: CommitParameters, stream: CallStream | None = None) -> None:
         self._client = client
@@ -76,7 +76,7 @@ class Workload:
         return pb.IncrementalAlterConfigsRequest(resources=[resource])
 
     def write(self) -> None:
-        """One small write; it is committed when this returns."""
+        """Make one small write and wait until it is committed."""
         request = self.small()
         if self._stream is None:
             response = self._client.call(pb.IncrementalAlterConfigsResponse, request)
@@ -118,7 +118,7 @@ class Workload:
         return sum(done) / (time.perf_counter() - started)
 
     def _stream_per_second(self, stream: CallStream, in_flight: int) -> float:
-        """Keeps `in_flight` calls under way: this thread submits, the stream's own counts the answers."""
+        """Keep `in_flight` calls in flight: this thread submits, the stream's own thread counts the answers."""
         deadline = time.perf_counter() + self._parameters.seconds
         slots = threading.Semaphore(in_flight)
         faults: list[BaseException] = []

@@ -33,13 +33,13 @@ def measure(parameters: CommitParameters) -> CommitResult:
 
 
 def measure_slow_disk(parameters: CommitParameters) -> CommitResult:
-    """The same on disks whose fdatasync takes SLOW_FSYNC_MS longer."""
+    """Measure on disks whose fdatasync takes SLOW_FSYNC_MS longer."""
     result = measure(msgspec.structs.replace(parameters, fsync_ms=SLOW_FSYNC_MS))
     return msgspec.structs.replace(result, door=f"{DOOR}, {SLOW_FSYNC_MS:.0f} ms fsync")
 
 
 class SlowFile(RealFile):
-    """A file on a disk that takes its time."""
+    """A file on a slow disk."""
 
     def __init__(self, path: str, descriptor: int, fsync_ms: float) -> None:
         super().__init__(path, descriptor)
@@ -51,7 +51,7 @@ class SlowFile(RealFile):
 
 
 class SlowFileSystem(RealFileSystem):
-    """Real files, and `fsync_ms` more for each fdatasync."""
+    """Real files, with `fsync_ms` more for each fdatasync."""
 
     def __init__(self, fsync_ms: float) -> None:
         self._fsync_ms = fsync_ms
@@ -62,7 +62,7 @@ class SlowFileSystem(RealFileSystem):
 
 
 class Commits(Leadership):
-    """A state machine that keeps nothing and tells those who wait for a commit."""
+    """A state machine that keeps nothing and wakes the writers of committed batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Commits(Leadership):
                 waiter.set()
 
     def freeze(self) -> None:
-        """There is no state to keep."""
+        """Return nothing: there is no state to keep."""
 
     def read_snapshot(self, bodies: Iterable[bytes]) -> None:
         pass
@@ -158,7 +158,7 @@ async def node(arguments: NodeArguments) -> None:
 
 
 async def lead(driver: RaftDriver, commits: Commits, report: int, parameters: CommitParameters) -> None:
-    """Measures if this node leads; the others only follow."""
+    """Measure if this node leads; the other nodes only follow."""
     await commits.leads.wait()
     result = await Workload(driver, commits, parameters).run()
     os.write(report, msgspec.json.encode(result) + b"\n")

@@ -1,8 +1,8 @@
-"""kill -9 of the active controller: how long until a client sees its next write committed, with the default settings.
+"""Kill -9 of the active controller: time until a client's next write is committed, with the default settings.
 
-Three controllers run as processes on loopback. A run begins with the signal and ends when the client, which knows nothing of
-the kill, has the answer to one small write: detection, election, activation, commit and the client's own search for the new
-controller are in it. Then the killed one is started again, and the next run waits until it has caught up.
+Three controllers run as processes on loopback. A run begins with the signal and ends when the client, which does not know of the
+kill, has the answer to one small write. The time includes detection, election, activation, commit and the client's own search for
+the new controller. Then the killed controller is restarted, and the next run waits until it has caught up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ELSEWHERE = {"ZooKeeper": "0.6–1.1 s", "etcd": "1.5–2.3 s", "Kafka": "2.0–
 
 
 class FailoverResult(msgspec.Struct, frozen=True):
-    """Seconds of every run, in order."""
+    """Seconds of each run, in order."""
 
     seconds: list[float]
 
@@ -53,13 +53,13 @@ def measure(runs: int) -> FailoverResult:
 
 
 def _write(client: AdminClient, value: int) -> None:
-    """One small write that needs no broker: a default of the whole cluster."""
+    """Make one small write that needs no broker: a default of the whole cluster."""
     resource = config_changes(ResourceType.BROKER, "", {"leader.replication.throttled.rate": str(1 << 20 | value)})
     raise_first_error(client.incremental_alter_configs([resource]).responses)
 
 
 def _wait_caught_up(cluster: LocalCluster, client: AdminClient) -> int:
-    """Waits until every controller runs and its log reaches the committed end; who is active."""
+    """Wait until every controller runs and its log reaches the high watermark; return the active one."""
     deadline = time.monotonic() + CAUGHT_UP_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
@@ -79,8 +79,8 @@ def render(result: FailoverResult) -> str:
     return table([heading, ["kraftlab", str(len(result.seconds)), *values, *ELSEWHERE.values()]])
 
 
-@measurement("failover", __doc__, quick="5 runs only")
-@click.option("--runs", type=int, help="how often to kill (default 20)")
+@measurement("failover", __doc__, quick="5 runs only.")
+@click.option("--runs", type=int, help="Number of kills (default 20).")
 def main(quick: bool, runs: int | None) -> Report:
     result = measure(runs or (5 if quick else 20))
     return Report([{"failover": result}], render(result))

@@ -1,7 +1,7 @@
-"""What this machine gives at most: one bare unary echo through gRPC for Python, and one small fdatasync.
+"""Best possible times on this machine: one bare unary echo through gRPC for Python, and one small fdatasync.
 
-A commit through gRPC costs at least the echo, and two fdatasyncs beside each other: without these two numbers a latency measured
-on a busy machine says nothing.
+A commit through gRPC costs at least the echo and two parallel fdatasyncs. Latencies measured on a busy machine can only be judged
+with these two numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Echo(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def measure(seconds: float) -> Floor:
-    """Both floors, each for about that long."""
+    """Measure both floors, each for about that many seconds."""
     with _server() as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.unary_unary(_METHOD, None, None)
         echo_ms = _median_ms(lambda: call(_BODY, timeout=10), seconds)
@@ -69,7 +69,7 @@ def _median_ms(act: Callable[[], object], seconds: float) -> float:
 
 @contextmanager
 def _server() -> Iterator[int]:
-    """An echo server in a process of its own, which ends when its standard input does."""
+    """Run an echo server in a process of its own, which ends when its standard input closes."""
     command = [sys.executable, "-m", "bench.floor"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

@@ -1,9 +1,9 @@
 """A cluster with thousands of partitions: 3 controllers and 4 brokers as processes of their own, with two log directories each.
 
-Topics with 1,000 partitions of three replicas are created in one request; then every partition's replicas are put into another
-order, in one request; then a third of the partitions, which are empty, moves to another broker, in one request. For each it is
-measured when the request is answered, and when it is done: every broker has the metadata, and then, its replicas have their logs;
-every move has ended. Processor time is that of all nodes together, which share the machine's processors with everything else.
+Topics with 1,000 partitions of three replicas are created in one request; then every partition's replicas are reordered, in one
+request; then a third of the partitions, which are empty, moves to another broker, in one request. Measured for each: the time
+until the answer, and until it is done: every broker has the metadata, and then its replicas have their logs; every move has
+ended. Processor time is that of all nodes together.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ ELSEWHERE = {
 
 
 class LargeClusterResult(msgspec.Struct, frozen=True):
-    """Seconds from the request on; memory is the largest of a role's nodes, at most during the whole run."""
+    """Seconds from the request on; memory is the peak of a role's largest node during the whole run."""
 
     partitions: int
     moved: int
     create_answered_s: float
     create_seen_s: float
-    """Until the last broker had it in its metadata; `create_done_s`: until all replicas had their logs."""
+    """Time until the last broker had it in its metadata; `create_done_s`: until all replicas had their logs."""
     create_done_s: float
     reorder_answered_s: float
     reorder_done_s: float
     move_answered_s: float
     move_done_s: float
     list_answered_s: float
-    """Listing the moves while they run, once."""
+    """Time of one listing of the moves during the moves."""
     controller_mib: float
     broker_mib: float
     create_processor_s: float
@@ -69,7 +69,7 @@ class LargeClusterResult(msgspec.Struct, frozen=True):
 
 
 class Nodes:
-    """The nodes of a running cluster, and the questions that a measurement asks them."""
+    """The nodes of a running cluster, and the queries of a measurement."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -83,8 +83,9 @@ class Nodes:
             client.close()
 
     def when_all_brokers(self, offset: int, started: float) -> tuple[float, float]:
-        """Seconds since `started` until every broker has metadata up to that offset, and until every broker has carried out what
-        it says. For the first each is asked again and again how new its metadata is; for the second once, and answers then.
+        """Return the seconds since `started` until every broker has metadata up to that offset, and until every broker has
+        applied it. For the first, each broker is polled for its metadata offset; for the second, one request waits for the
+        answer.
         """
         seen: dict[int, float] = {}
         done: dict[int, float] = {}
@@ -120,7 +121,7 @@ class Nodes:
         return max(seen.values()), max(done.values())
 
     def processor_seconds(self) -> float:
-        """Of all nodes since they started."""
+        """Return the processor time of all nodes since they started."""
         return sum(int(ticks) for pid in self._pids.values() for ticks in stat_of(pid)[11:13]) / os.sysconf("SC_CLK_TCK")
 
     def peak_mib(self, node_ids: tuple[int, ...]) -> float:
@@ -128,7 +129,7 @@ class Nodes:
 
 
 def timed(work: Callable[[], pb.ResponseHeader]) -> tuple[float, float, int]:
-    """(when it began, seconds until the answer, the offset that the answer names)."""
+    """Return (start time, seconds until the answer, metadata offset in the answer)."""
     started = time.perf_counter()
     header = work()
     return started, time.perf_counter() - started, header.metadata_offset
@@ -218,15 +219,15 @@ def reassign(admin: AdminClient, targets: dict[tuple[str, int], list[int]]) -> p
 
 
 def render(result: LargeClusterResult) -> str:
-    """The figures, each beside what is known of others for that size."""
+    """Return the figures, each beside Kafka's if the size is the same."""
     measured = {
         "created: answered": f"{result.create_answered_s:.2f} s",
         "created: in every broker's metadata": f"{result.create_seen_s:.2f} s",
         "created: with logs, on disk": f"{result.create_done_s:.1f} s",
         "reordered: answered": f"{result.reorder_answered_s:.2f} s",
-        "reordered: carried out by every broker": f"{result.reorder_done_s:.2f} s",
+        "reordered: applied by every broker": f"{result.reorder_done_s:.2f} s",
         "moved: answered": f"{result.move_answered_s:.2f} s",
-        "moved: listed while they run": f"{result.list_answered_s:.2f} s",
+        "moved: listed during the moves": f"{result.list_answered_s:.2f} s",
         "moved: done": f"{result.move_done_s:.1f} s",
         "memory of a controller": f"{result.controller_mib:.0f} MiB",
         "memory of a broker": f"{result.broker_mib:.0f} MiB",
@@ -242,9 +243,9 @@ def render(result: LargeClusterResult) -> str:
     )
 
 
-@measurement("large-cluster", __doc__, quick="3 topics of 100 partitions")
-@click.option("--topics", type=int, help=f"how many (default {TOPICS})")
-@click.option("--partitions", type=int, help=f"of each topic (default {PARTITIONS_PER_TOPIC})")
+@measurement("large-cluster", __doc__, quick="3 topics of 100 partitions.")
+@click.option("--topics", type=int, help=f"Number of topics (default {TOPICS}).")
+@click.option("--partitions", type=int, help=f"Partitions of each topic (default {PARTITIONS_PER_TOPIC}).")
 def main(quick: bool, topics: int | None, partitions: int | None) -> Report:
     topics = topics or (3 if quick else TOPICS)
     result = measure(topics, partitions or (100 if quick else PARTITIONS_PER_TOPIC))

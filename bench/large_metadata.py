@@ -1,4 +1,4 @@
-"""A large cluster's metadata: records of many partitions, and what a process needs to hold them."""
+"""A large cluster's metadata: records of many partitions, and the memory of a process that holds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPLICAS = 3
 
 
 def records(partitions: int, *, brokers: int = 30, directories: int = 4, topic_size: int = 100) -> Iterator[list[AnyRecord]]:
-    """Batches of records: the brokers, then a batch per topic of `topic_size` partitions with three replicas each."""
+    """Yield batches of records: the brokers, then a batch per topic of `topic_size` partitions with three replicas each."""
     source = random.Random(1)
     log_dirs = {broker: [source.randbytes(16) for _ in range(directories)] for broker in range(brokers)}
     yield [
@@ -36,7 +36,7 @@ def records(partitions: int, *, brokers: int = 30, directories: int = 4, topic_s
 
 
 def state_of(batches: Iterable[list[AnyRecord]]) -> ControllerState:
-    """A controller's state after these batches, in epoch 1."""
+    """Return a controller's state after these batches, in epoch 1."""
     delta, offset = MetadataDelta(EMPTY), 0
     for batch in batches:
         delta.replay_all(batch, offset)
@@ -46,7 +46,7 @@ def state_of(batches: Iterable[list[AnyRecord]]) -> ControllerState:
 
 
 def history(partitions: int, total: int) -> Iterator[list[AnyRecord]]:
-    """The same, and then changes of leaders, topic after topic, until there are `total` records."""
+    """Yield the batches of `records`, then changes of leaders, topic after topic, up to `total` records."""
     count = 0
     topics: list[list[Partition]] = []
     for batch in records(partitions):
@@ -67,13 +67,13 @@ def history(partitions: int, total: int) -> Iterator[list[AnyRecord]]:
 
 
 def reset_peak() -> None:
-    """Forgets this process' peak of memory."""
+    """Reset this process's peak of memory."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
 def memory_mib(which: str, pid: int | str = "self") -> float:
-    """Memory of a process: `VmRSS` (now) or `VmHWM` (the peak since `reset_peak`)."""
+    """Return the memory of a process: `VmRSS` (now) or `VmHWM` (the peak since `reset_peak`)."""
     with open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith(which):
@@ -82,6 +82,6 @@ def memory_mib(which: str, pid: int | str = "self") -> float:
 
 
 def stat_of(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on: 1 is the parent, 11 to 14 are ticks of processor time."""
+    """Return the fields of /proc/PID/stat from the state on: 1 is the parent, 11 to 14 are ticks of processor time."""
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What measurements share: percentiles, tables, free ports, and a little cluster of processes that ends with its parent."""
+"""Shared parts of measurements: percentiles, tables, free ports, and a small cluster of processes that ends with its parent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NoResult(RuntimeError):
 
 
 class CommitParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to measure and what to write. `record_bytes` is about the size of one small metadata record."""
+    """Duration and writes of a measurement. `record_bytes` is about the size of one small metadata record."""
 
     seconds: float = 2.0
     warm_up_commits: int = 200
@@ -49,7 +49,7 @@ class NodeArguments(msgspec.Struct, frozen=True):
 
 
 class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one system did at one door. Times are milliseconds; `commits_per_second` by number in flight."""
+    """Results of one system at one door. Times are milliseconds; `commits_per_second` by number in flight."""
 
     system: str
     door: str
@@ -93,7 +93,7 @@ def measurement(name: str, about: str | None, *, quick: str) -> Callable[[Callab
             return report.code
 
         run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
-        printed = click.option("--json", "as_json", is_flag=True, help="print one JSON document instead of tables")
+        printed = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
         less = click.option("--quick", is_flag=True, help=quick)
         return click.command(name, help=about, short_help=(about or "").partition("\n")[0])(printed(less(run)))
 
@@ -125,13 +125,13 @@ class Leadership:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value at or below which `percent` of the values lie. `values` must not be empty."""
+    """Return the value at or below which `percent` of the values lie. `values` must not be empty."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as aligned columns, the first row being the heading: text to the left, numbers to the right."""
+    """Format rows as aligned columns, the first row being the heading: text to the left, numbers to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -144,7 +144,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on right now."""
+    """Return ports on loopback without a listener."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
@@ -156,7 +156,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def run_nodes(module: str, parameters: CommitParameters, *, nodes: int = 3, timeout_s: float = 120.0) -> CommitResult:
-    """Starts `python -m module` once per node and returns what the first of them reports; all are ended before this returns.
+    """Run `python -m module` once per node and return the first result of a node. All nodes end before this returns.
 
     A node gets `NodeArguments`, writes its result as one line of JSON to `report`, and ends when its standard input closes.
     """

@@ -1,12 +1,11 @@
-"""The pipeline on one machine: records per second of each step, cold and warm, beside plain Python that does the same.
+"""The pipeline on one machine: records per second of each step, cold and warm, beside the same steps in plain Python.
 
-A log of reassignments whose truth is known (`reassignment_log`) is written as a controller of ours writes it. Spark, in one
-session with a small heap, then takes it in (bronze), decodes it (silver) and builds the life cycles with their replicas and the
-partitions' states (gold), as the commands do, each twice: the first run pays for compiling, the second does not. Plain Python
-does the same in this process, on one core, and stores nothing. Every way must give the counts of the truth.
+A generated log of reassignments with known results (`reassignment_log`) is written in the format of our controllers. Spark, in
+one session with a small heap, then ingests it (bronze), decodes it (silver) and builds the life cycles with their replicas and
+the partitions' states (gold), with the functions of the commands, each twice: the first run pays for compiling, the second does
+not. Plain Python does the same in this process, on one core, and stores nothing. All results must equal the known counts.
 
-Beside the time on the wall stands the processor's, of all processes together: on a machine that does other things too, only the
-latter can be compared.
+Wall time is printed beside the processor time of all processes together. On a busy machine, only processor times are comparable.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ EPOCH = 1
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step done one way: seconds on the wall and of all processors, and records per second of either."""
+    """One step done one way: wall and processor seconds, and records per second of either."""
 
     step: str
     way: str
@@ -58,7 +57,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What `--json` prints. `log_bytes` is the length of all segments."""
+    """The document of `--json`. `log_bytes` is the length of all segments."""
 
     records: int
     log_bytes: int
@@ -68,7 +67,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def write_log(directory: Path, changes: int) -> tuple[int, int, Truth]:
-    """Segments of one controller: topics first, then the changes; (records, bytes, what was done)."""
+    """Write the segments of one controller, first topics, then the changes; return (records, bytes, known counts)."""
     made = ReassignmentLog(changes)
     rows = made.rows()
     first = next(rows)
@@ -111,7 +110,7 @@ def _topic_id(topic: int) -> bytes:
 
 
 def _records(topics: int, first: Row, rows: Iterator[Row]) -> Iterator[tuple[Any, int]]:
-    """Records and when they were appended."""
+    """Yield records and their append times."""
     for topic in range(topics):
         yield r.Topic(0, f"topic-{topic:07d}", _topic_id(topic)), first[1]
     yield _record(first), first[1]
@@ -148,7 +147,7 @@ def _batches(records: Iterator[tuple[Any, int]]) -> Iterator[tuple[list[Any], in
 
 
 class Way:
-    """How one program does the steps: `name`, and what is done again to see it warm."""
+    """One way to do the steps, and its results."""
 
     def __init__(self, name: str, directory: Path, truth: Truth, records: int) -> None:
         self.name = name
@@ -173,7 +172,9 @@ class Way:
 
 
 def plain(log: Path, way: Way) -> None:
-    """One core, nothing written: batches checked; records decoded; life cycles stepped, all histories in memory."""
+    """Measure plain Python on one core, without writing: check batches, decode records, step life cycles, all histories in
+    memory.
+    """
     gc.disable()
     try:
         way.measure("bronze", "one core", lambda: sum(each.header.record_count for each in _stored(log)), way.records)
@@ -207,14 +208,14 @@ def _stepped(log: Path) -> Counter[str]:
 
 
 def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
-    """The commands' own functions, each run into a lake of its own."""
+    """Measure the commands' own functions, each run with a new lake."""
     from kraftlab.pipeline.lake.commits import Lake
     from kraftlab.pipeline.runs import gold
     from kraftlab.pipeline.runs.build import CHANGES, build
     from kraftlab.pipeline.runs.gold_in_process import STATE
     from kraftlab.pipeline.runs.ingest import ingest
 
-    def taken_in(lake: Lake) -> int:
+    def ingested(lake: Lake) -> int:
         return ingest(spark, lake, [str(log)], hi=way.records).records
 
     def built(lake: Lake) -> int:
@@ -228,13 +229,13 @@ def on_spark(spark: SparkSession, log: Path, way: Way, warm_runs: int) -> None:
     for number in range(1 + warm_runs):
         how = "warm" if number else "cold"
         lake = Lake(str(way.directory / f"lake-{number}"))
-        way.measure("bronze", how, partial(taken_in, lake), way.records)
+        way.measure("bronze", how, partial(ingested, lake), way.records)
         way.measure("silver", how, partial(built, lake), changes)
         way.measure("life cycles", how, partial(statuses, lake), way.statuses)
 
 
 def processor_seconds() -> float:
-    """Of this process and all below it, those that ended too."""
+    """Return the processor time of this process and all its descendants, ended ones included."""
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -273,9 +274,9 @@ def measure(changes: int, warm_runs: int) -> Result:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-@measurement("pipeline", __doc__, quick="100,000 changes")
-@click.option("--changes", default=1_000_000, help="changes of partitions in the log (default: 1000000)")
-@click.option("--warm", default=1, help="runs after the cold one (default: 1)")
+@measurement("pipeline", __doc__, quick="100,000 changes.")
+@click.option("--changes", default=1_000_000, help="Changes of partitions in the log (default 1000000).")
+@click.option("--warm", default=1, help="Runs after the cold one (default 1).")
 def main(quick: bool, changes: int, warm: int) -> Report:
     result = measure(100_000 if quick else changes, warm)
     rows = [["step", "way", "s", "processor s", "records/s", "per processor s", "right"]]

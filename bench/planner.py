@@ -1,9 +1,9 @@
-"""Plans for a large cluster: processor time, bytes moved, and how evenly it ends, beside what Kafka's `--generate` would do.
+"""Plans for a large cluster: processor time, bytes moved, and balance, beside Kafka's `--generate`.
 
-The cluster is made up from a seed: brokers in racks, a tenth of them new and empty; partitions with log-normal sizes, so that the
-largest replica is hundreds of times the median; one partition in two hundred breaks the rack rule; the first log directory of
-every broker holds far more than the others. Kafka's rule places every topic anew, round-robin over racks and brokers from
-a random start, and knows neither sizes nor what is where.
+The cluster is generated from a seed: brokers in racks, a tenth of them new and empty; partitions with log-normal sizes, so that
+the largest replica is hundreds of times the median; one partition in two hundred breaks the rack rule; the first log directory of
+every broker holds far more than the others. Kafka's rule places every topic from scratch, round-robin over racks and brokers from
+a random start, without regard to sizes and current replicas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TB = 1e12
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A made-up cluster. `median_bytes`, `spread`: of the log-normal sizes; `new_part`: of brokers without replicas."""
+    """A generated cluster. `median_bytes`, `spread`: of the log-normal sizes; `new_part`: of brokers without replicas."""
 
     partitions: int = 200_000
     brokers: int = 300
@@ -88,7 +88,7 @@ def _topics(shape: Shape, random: np.random.Generator) -> Ints:
 
 
 def _replicas(shape: Shape, old: int, random: np.random.Generator) -> Ints:
-    """Distinct racks for all but a few, uneven brokers."""
+    """Draw replicas in distinct racks for all but a few partitions, on brokers with uneven weights."""
     rows, factor = shape.partitions, shape.factor
     weight = random.normal(1, 0.015, old)
     replicas = np.full((rows, factor), -1, dtype=np.int64)
@@ -106,7 +106,7 @@ def _replicas(shape: Shape, old: int, random: np.random.Generator) -> Ints:
 
 
 def generate_rule(cluster: Cluster, seed: int) -> Ints:
-    """What Kafka's `--generate` would propose: per topic a random start and shift, brokers alternating over racks."""
+    """Return the proposal of Kafka's `--generate`: per topic a random start and shift, brokers alternating over racks."""
     random = np.random.default_rng(seed)
     order = np.lexsort((np.arange(cluster.broker_count), cluster.rack))
     at_rack = np.arange(cluster.broker_count) - np.searchsorted(cluster.rack[order], cluster.rack[order])
@@ -130,7 +130,7 @@ def generate_rule(cluster: Cluster, seed: int) -> Ints:
 
 
 def document_of(cluster: Cluster) -> ClusterDocument:
-    """The same cluster as the document that commands read."""
+    """Return the same cluster as the document that commands read."""
     topics: dict[int, list[Partition]] = {}
     columns = (cluster.topic, cluster.partition, cluster.replicas, cluster.size_bytes, cluster.directory)
     for topic, partition, replicas, size, places in zip(*(column.tolist() for column in columns), strict=True):
@@ -173,7 +173,7 @@ def measure_plan(shape: Shape, runs: int) -> list[Planned]:
         seconds.append(time.process_time() - started)
     data = encode_cluster(document)
     started = time.process_time()
-    plan = propose(parse_cluster(data, "made up"), PlanOptions())
+    plan = propose(parse_cluster(data, "generated cluster"), PlanOptions())
     encode_plan(plan)
     whole = time.process_time() - started
     started = time.process_time()
@@ -236,9 +236,9 @@ def _range(state: GoalState) -> str:
     return f"{state.least:.3f}-{state.most:.3f}"
 
 
-@measurement("planner", __doc__, quick="a tenth of the cluster")
-@click.option("--large", is_flag=True, help="also a million partitions over a thousand brokers")
-@click.option("--runs", default=3, help="the fastest of so many runs counts")
+@measurement("planner", __doc__, quick="A tenth of the cluster.")
+@click.option("--large", is_flag=True, help="Also a million partitions over a thousand brokers.")
+@click.option("--runs", default=3, help="Number of runs; the fastest counts.")
 def main(quick: bool, large: bool, runs: int) -> Report:
     shapes = [Shape(partitions=20_000, brokers=30, topics=383) if quick else Shape()]
     if large:

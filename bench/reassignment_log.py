@@ -1,9 +1,9 @@
-"""A metadata log of reassignments whose truth is known, of any length: rows as `silver.partition_changes` holds them.
+"""A generated metadata log of reassignments with known results, of any length: rows as `silver.partition_changes` holds them.
 
-Its controller creates partitions, three to a topic, and keeps a number of reassignments running side by side. Each further
-record begins one, of a partition that rests; or brings the next replica into the ISR; or changes a leader or shrinks an ISR on
-the way; or ends one: of 100, about 88 complete, 7 are cancelled and 5 replaced by another target. What runs at the end is open.
-The generator counts what it does, and that is the truth: nothing of it is computed from the rows.
+Its controller creates partitions, three to a topic, and keeps a number of reassignments running at a time. Each further record
+starts the reassignment of an idle partition; or brings the next replica into the ISR; or changes a leader or shrinks an ISR on
+the way; or ends a reassignment: of 100, about 88 complete, 7 are cancelled and 5 superseded by another target. Reassignments that
+run at the end are open. The generator counts its own actions; no count is computed from the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Row = tuple[Any, ...]
 
 @dataclass
 class Truth:
-    """What was done: life cycles by how they ended, and how many adding replicas came into the ISR."""
+    """Known results: life cycles by status, and the number of adding replicas that came into the ISR."""
 
     partitions: int = 0
     completed: int = 0
@@ -34,11 +34,11 @@ class Truth:
     open: int = 0
     caught_up: int = 0
     cycles: list[tuple[int, int | None, str]] = field(default_factory=list)
-    """(offset of the start, offset of the end, status), if asked for."""
+    """(offset of the start, offset of the end, status), if wanted."""
 
 
 class _Partition:
-    """A partition of the log, and the move that runs."""
+    """A partition of the log, and its running reassignment."""
 
     __slots__ = ("adding", "index", "isr", "leader", "missing", "orig", "removing", "replicas", "start", "topic")
 
@@ -54,7 +54,7 @@ class _Partition:
 
 
 class ReassignmentLog:
-    """`rows` makes the rows, once; `truth` is complete when they are over."""
+    """`rows` generates the rows, once; `truth` is complete after the last row."""
 
     def __init__(self, changes: int, *, keep_cycles: bool = False) -> None:
         self.changes = changes
@@ -71,30 +71,30 @@ class ReassignmentLog:
             partition = _Partition(offset // 3, offset % 3, replicas)
             self._partitions.append(partition)
             yield self._row(offset, partition, "create", replicas, replicas[0], replicas, (), ())
-        resting = list(self._partitions)
-        random.shuffle(resting)
+        idle = list(self._partitions)
+        random.shuffle(idle)
         running: list[_Partition] = []
-        side_by_side = max(1, int(self.changes * RUNNING_PER_CHANGE))
+        at_a_time = max(1, int(self.changes * RUNNING_PER_CHANGE))
         for offset in range(truth.partitions, self.changes):
-            if len(running) < side_by_side and resting:
-                index = random.randrange(len(resting))
-                resting[index], resting[-1] = resting[-1], resting[index]
-                partition = resting.pop()
+            if len(running) < at_a_time and idle:
+                index = random.randrange(len(idle))
+                idle[index], idle[-1] = idle[-1], idle[index]
+                partition = idle.pop()
                 running.append(partition)
                 yield self._start(offset, partition)
                 continue
             index = random.randrange(len(running))
             partition = running[index]
-            yield self._go_on(offset, partition)
+            yield self._continue(offset, partition)
             if not partition.removing:
                 running[index] = running[-1]
                 running.pop()
-                resting.append(partition)
+                idle.append(partition)
         truth.open = len(running)
         for partition in running:
             self._ended(partition, None, "open")
 
-    def _go_on(self, offset: int, partition: _Partition) -> Row:
+    def _continue(self, offset: int, partition: _Partition) -> Row:
         chance = self._random.random()
         if chance < 0.026:
             self.truth.cancelled += 1
@@ -115,7 +115,7 @@ class ReassignmentLog:
         return self._end(offset, partition, target, "completed")
 
     def _start(self, offset: int, partition: _Partition) -> Row:
-        """One or two replicas of the original list are exchanged; a replacement forgets what was being added."""
+        """Exchange one or two replicas of the original list. A replacement drops the replicas that were being added."""
         random = self._random
         count = random.choice((1, 1, 2))
         keep = partition.orig[: len(partition.orig) - count]
@@ -137,7 +137,7 @@ class ReassignmentLog:
         return self._row(offset, partition, "change", replicas, replicas[0], replicas, (), ())
 
     def _disturb(self, offset: int, partition: _Partition) -> Row:
-        """A replica that stays falls out of the ISR, or the leader changes."""
+        """Remove a staying replica from the ISR, or change the leader."""
         partition.leader = partition.isr[-1]
         isr = partition.isr[1:] if len(partition.isr) > 2 and partition.isr[0] not in partition.adding else partition.isr
         partition.isr = isr

@@ -1,8 +1,8 @@
-"""What the simulator makes on one core: real core and storage, faults on, every invariant checked.
+"""Rate of the simulator on one core: real core and storage, faults on, every invariant checked.
 
-Two numbers. *Core steps per second* over the seeds as they are drawn, many of them busy. *Simulated seconds per second* of a
-cluster as one would run it: three nodes, ten proposals per simulated second, half a minute under all kinds of faults, about one
-strike a second, then convergence; most of that time nothing happens, and it should cost nothing.
+Two numbers. *Core steps per second* over the seeds as they are drawn, many of them busy. *Simulated seconds per second* of an
+ordinary cluster: three nodes, ten proposals per simulated second, half a minute under all kinds of faults, about one fault per
+second, then convergence; most of that time is idle, and idle time should cost nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kraftlab.simulation.consensus.runner import SeedResult, Tally, play, run_se
 from .measure import Report, measurement, table
 
 PROPOSE_INTERVAL_US = 144_000
-"""The workload proposes bursts, and passes over some: this makes ten batches a second."""
+"""The workload proposes in bursts, and skips some: this makes ten batches a second."""
 FAULT_PHASE_MS = 30_000
 FAULT_PACE = 1_000
-"""Percent: every kind of fault ten times as rare as usual, together about one strike a second. Most proposals are committed."""
+"""Percent: every kind of fault ten times as rare as usual, together about one fault per second. Most proposals are committed."""
 
 
 def three_nodes(seed: int) -> SimulationOptions:
-    """All faults, on an otherwise ordinary network and ordinary disks."""
+    """Return options with all faults, on an otherwise ordinary network and ordinary disks."""
     drawn = draw_options(f"three nodes/{seed}", FAULTS, fault_phase_ms=FAULT_PHASE_MS)
     ordinary: dict[str, object] = {
         "voters": 3,
@@ -45,24 +45,25 @@ def three_nodes(seed: int) -> SimulationOptions:
 
 
 def swarm() -> Iterator[SeedResult]:
-    """Seeds 0, 1, 2, … as they are drawn."""
+    """Yield the results of seeds 0, 1, 2, … as they are drawn."""
     return map(run_seed, count())
 
 
 def steady() -> Iterator[SeedResult]:
-    """Clusters of three nodes."""
+    """Yield the results of clusters of three nodes."""
     return (play(three_nodes(seed)) for seed in count())
 
 
 FIELDS = ("seeds", "failed_seeds", "steps", "simulated_s", "real_s", "steps_per_s", "simulated_s_per_s", "core_steps_per_s")
 FIELDS += ("acknowledged", "calls", "excused", "coverage")
-"""The fields of a tally that are printed as JSON."""
+"""Fields of a tally in the JSON."""
 WORKLOADS = {"seeds as drawn": swarm, "3 nodes, 10 proposals/s": steady}
 
 
 def measure(results: Iterator[SeedResult], seconds: float) -> Tally:
-    """Plays in this process until `seconds` have passed. Rates are per second of its processor time, so that a busy machine does
-    not count."""
+    """Play in this process until `seconds` have passed. Rates are per second of its processor time, so that other load on the
+    machine does not count.
+    """
     started, started_processor = time.perf_counter(), time.process_time()
     tally = Tally()
     for result in results:
@@ -82,8 +83,8 @@ def render(tallies: dict[str, Tally]) -> str:
     return table(rows)
 
 
-@measurement("sim", __doc__, quick="2 seconds for each workload only")
-@click.option("--seconds", type=float, help="how long to measure each workload (default 10)")
+@measurement("sim", __doc__, quick="2 seconds for each workload.")
+@click.option("--seconds", type=float, help="Duration of each workload (default 10).")
 def main(quick: bool, seconds: float | None) -> Report:
     seconds = seconds or (2.0 if quick else 10.0)
     tallies = {name: measure(play_all(), seconds) for name, play_all in WORKLOADS.items()}

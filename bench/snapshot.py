@@ -1,8 +1,8 @@
-"""A snapshot of a large cluster's metadata: how fast it is written and loaded, what memory that takes, and how long the node's
-event loop stands still meanwhile, which has to answer peers within a few hundred milliseconds.
+"""A snapshot of a large cluster's metadata: rates of writing and loading, memory, and the pauses of the node's event loop, which
+has to answer peers within a few hundred milliseconds.
 
-The state is a controller's: 1,000,000 partitions with three replicas each, in topics of 100. Writing happens in the process that
-holds it, loading in a new one; both in a worker thread, as on a node, beside an event loop that wants a turn every 10 ms.
+The state is a controller's: 1,000,000 partitions with three replicas each, in topics of 100. The process that holds the state
+writes the snapshot, a new process loads it; both in a worker thread, as on a node, beside an event loop with a tick of 10 ms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TICK_S = 0.01
 
 
 class PhaseResult(msgspec.Struct, frozen=True):
-    """`pause` are the event loop's delays beyond its tick; memory is that of the process: before, and at most meanwhile."""
+    """`pause` are the event loop's delays beyond its tick; memory is the process's: before the phase, and the peak during it."""
 
     records: int
     seconds: float
@@ -54,7 +54,7 @@ class SnapshotResult(msgspec.Struct, frozen=True):
 
 
 async def beside_an_event_loop(work: Callable[[], T]) -> tuple[T, list[float]]:
-    """The work's result, and by how many milliseconds the loop was late, turn by turn, while a thread did it."""
+    """Run the work in a thread; return its result, and the delay of each tick of the loop in ms."""
     late: list[float] = []
 
     async def tick() -> None:
@@ -71,7 +71,7 @@ async def beside_an_event_loop(work: Callable[[], T]) -> tuple[T, list[float]]:
 
 
 def phase(work: Callable[[], tuple[int, float]]) -> PhaseResult:
-    """Measures `work`, which gives (records, MiB of the file)."""
+    """Measure `work`, which returns (records, MiB of the file)."""
     before = memory_mib("VmRSS")
     reset_peak()
     started = time.perf_counter()
@@ -82,7 +82,7 @@ def phase(work: Callable[[], tuple[int, float]]) -> PhaseResult:
 
 
 def write(directory: str, partitions: int) -> None:
-    """A process: makes the state, writes its snapshot, reports."""
+    """Run in a process of its own: make the state, write its snapshot, print the result."""
     image = state_of(records(partitions)).image
     tame_interpreter()
     store = SnapshotStore(RealFileSystem(), partition_directory(directory), IDENTITY)
@@ -101,7 +101,7 @@ def write(directory: str, partitions: int) -> None:
 
 
 def load(directory: str, offset: int, digest: str) -> None:
-    """A process: loads the snapshot as a controller does, reports."""
+    """Run in a process of its own: load the snapshot as a controller does, print the result."""
     file_system, partition, position = RealFileSystem(), partition_directory(directory), OffsetAndEpoch(offset, 1)
     file = file_system.open(f"{partition}/{snapshot_name(position)}")
     store = SnapshotStore(file_system, partition, IDENTITY, [read_summary(file, position)])
@@ -116,20 +116,20 @@ def load(directory: str, offset: int, digest: str) -> None:
 
     result = phase(work)
     if image_digest(loaded[0].image).hex() != digest:
-        raise AssertionError("what was loaded is not what was written")
+        raise AssertionError("the loaded snapshot differs from the written one")
     print(msgspec.json.encode(result).decode())
 
 
 def measure(partitions: int) -> SnapshotResult:
     with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
         RealFileSystem().make_directory(partition_directory(directory))
-        said = in_process("bench.snapshot", tuple[int, PhaseResult, str], "write", directory, partitions)
-        offset, written, digest = said
+        printed = in_process("bench.snapshot", tuple[int, PhaseResult, str], "write", directory, partitions)
+        offset, written, digest = printed
         return SnapshotResult(written, in_process("bench.snapshot", PhaseResult, "load", directory, offset, digest))
 
 
 def render(result: SnapshotResult) -> str:
-    rows = [["snapshot", "records", "file", "time", "rate", "memory before", "at most", "loop late p99", "at most"]]
+    rows = [["snapshot", "records", "file", "time", "rate", "memory before", "peak", "loop late p99", "max"]]
     for name, phase in (("written", result.written), ("loaded", result.loaded)):
         rows.append(
             [
@@ -147,8 +147,8 @@ def render(result: SnapshotResult) -> str:
     return table(rows)
 
 
-@measurement("snapshot", __doc__, quick="50,000 partitions")
-@click.option("--partitions", type=int, help="how many (default 1,000,000)")
+@measurement("snapshot", __doc__, quick="50,000 partitions.")
+@click.option("--partitions", type=int, help="Number of partitions (default 1,000,000).")
 def main(quick: bool, partitions: int | None) -> Report:
     result = measure(partitions or (50_000 if quick else 1_000_000))
     return Report([{"snapshot": result}], render(result))

@@ -1,7 +1,7 @@
-"""How long 3 controllers and 4 brokers take from nothing running to a leader and every broker unfenced; then again on that data.
+"""Time of 3 controllers and 4 brokers from no process to a leader and every broker unfenced; then once more on the same data.
 
-Each node is a process of its own with two log directories per broker, as `kraftlab up` starts them; the directories are
-formatted before the clock starts. The second start follows a clean stop.
+Each node is a process of its own with two log directories per broker, as `kraftlab up` starts them; the directories are formatted
+before the clock starts. The second start follows a clean stop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ELSEWHERE = {"Kafka": "11.6 s"}
 
 
 class StartResult(msgspec.Struct, frozen=True):
-    """Seconds of every run, in order: the first start of a new cluster, and the second one on its data."""
+    """Seconds of each run, in order: the first start of a new cluster, and the second start on its data."""
 
     first_seconds: list[float]
     second_seconds: list[float]
@@ -55,8 +55,8 @@ def render(result: StartResult) -> str:
     return table(rows)
 
 
-@measurement("start", __doc__, quick="2 runs only")
-@click.option("--runs", type=int, help="how often to start a new cluster (default 7)")
+@measurement("start", __doc__, quick="2 runs only.")
+@click.option("--runs", type=int, help="Number of new clusters (default 7).")
 def main(quick: bool, runs: int | None) -> Report:
     result = measure(runs or (2 if quick else 7))
     return Report([{"start": result}], render(result))

@@ -1,4 +1,4 @@
-"""`kraftlab demo`: plays the main job on a cluster of seven processes and leaves nothing behind."""
+"""Command `kraftlab demo`: play the main job on a cluster of seven processes and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ Examples:
 @json_option
 def demo(capture: Path | None, as_json: bool) -> int:
     """Play the main job on a cluster of seven processes: import, reassign under a throttle, fail over, move between log dirs,
-    cancel, verify. Exit code 0 only if every check holds."""
+    cancel, verify. Exit code 0 only if every check holds.
+    """
     from .recording import DEFAULT_CAPTURE, Recording, RecordingError
     from .report import Report
     from .story import BROKERS
@@ -53,7 +54,7 @@ def demo(capture: Path | None, as_json: bool) -> int:
 
 
 def _play(report: Report, recording: Recording) -> int:
-    """Start a cluster in a temporary directory, tell the story, and return the exit code."""
+    """Start a cluster in a temporary directory, play the story, and return the exit code."""
     import tempfile
 
     from kraftlab.client.errors import ClusterUnreachable
@@ -68,7 +69,7 @@ def _play(report: Report, recording: Recording) -> int:
         with tempfile.TemporaryDirectory(prefix="kraftlab-demo-", ignore_cleanup_errors=True) as directory:
             cluster = LocalCluster(directory, 3, BROKERS, recording.log_dir_count(), overrides=OVERRIDES)
             try:
-                Story(report, recording, cluster).tell()
+                Story(report, recording, cluster).play()
             finally:
                 cluster.close()
     except KeyboardInterrupt:

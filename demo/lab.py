@@ -1,4 +1,4 @@
-"""The cluster under the demo, and the questions the story asks of it."""
+"""The cluster of the demo, and the story's queries."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TopicPartition = tuple[str, int]
 
 
 class StoryError(RuntimeError):
-    """The story cannot go on: something did not happen in time. The text says what."""
+    """The story cannot continue: an expected event did not happen in time. The text names the event."""
 
 
 class ReplicaOnDisk(msgspec.Struct, frozen=True):
-    """One directory of one replica, as its broker describes it. Sizes in bytes; -1 where nothing is being copied."""
+    """One directory of one replica, as its broker describes it. Sizes are in bytes, or -1 without a copy in progress."""
 
     broker: int
     log_dir: str
@@ -39,9 +39,9 @@ class ReplicaOnDisk(msgspec.Struct, frozen=True):
 
 
 def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float = 30.0) -> float:
-    """Polls until it holds; seconds it took. StoryError names what did not happen.
+    """Poll until the condition holds; return the seconds it took. StoryError names the missing event.
 
-    A node that cannot be asked now is asked again: what is waited for may be that it comes back.
+    An unreachable node is polled again: the awaited event can be its return.
     """
     started = time.monotonic()
     while True:
@@ -58,7 +58,7 @@ def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float = 3
 
 
 class Lab:
-    """A running cluster with clients. Closes the clients; the cluster stays its owner's."""
+    """A running cluster with clients. Closing closes the clients, not the cluster."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -81,7 +81,7 @@ class Lab:
         return {(topic.name, item.partition_index) for topic in topics for item in topic.partitions}
 
     def replicas_on_disk(self) -> dict[TopicPartition, list[ReplicaOnDisk]]:
-        """What every broker holds, current and future logs."""
+        """Return the replicas of every broker, current and future logs."""
         found: dict[TopicPartition, list[ReplicaOnDisk]] = {}
         for broker in self.brokers():
             for result in self.admin.describe_log_dirs(broker).results:
@@ -99,7 +99,7 @@ class Lab:
         return found
 
     def strays(self) -> list[str]:
-        """Directories that brokers have set aside, and any on disk that nobody should have."""
+        """Return directories that brokers have set aside, and any unexpected ones on disk."""
         return [
             f"{result.log_dir}/{stray}"
             for broker in self.brokers()
@@ -108,7 +108,7 @@ class Lab:
         ]
 
     def digests(self) -> dict[TopicPartition, dict[int, ReplicaDigest]]:
-        """Every broker's digest of every replica it hosts, of topics that exist."""
+        """Return every broker's digest of every replica it hosts, of existing topics."""
         found: dict[TopicPartition, dict[int, ReplicaDigest]] = {}
         names = {self.data.topic_id(topic.name): topic.name for topic in self.admin.describe_topics().topics}
         for broker in self.brokers():
@@ -118,12 +118,12 @@ class Lab:
         return found
 
     def set_broker_configs(self, configs: dict[str, str | None]) -> None:
-        """Sets (or, with None, deletes) dynamic configs of every broker: the cluster default."""
+        """Set (or, with None, delete) dynamic configs of every broker: the cluster default."""
         resource = config_changes(ResourceType.BROKER, "", configs)
         raise_first_error(self.admin.incremental_alter_configs([resource]).responses)
 
     def small_write(self, topic: str, value: int, *, timeout_ms: int = 30_000) -> int:
-        """One small metadata write; its offset once committed."""
+        """Make one small metadata write; return its offset once committed."""
         resource = config_changes(ResourceType.TOPIC, topic, {"retention.ms": str(value)})
         response = self.admin.incremental_alter_configs([resource], timeout_ms=timeout_ms)
         raise_first_error(response.responses)
@@ -133,7 +133,7 @@ class Lab:
         return self.admin.describe_metadata(endpoint, at_offset=at_offset, reread_log=reread_log)
 
     def log_dir_paths(self) -> dict[tuple[int, int], str]:
-        """(broker, index of the log dir) → absolute path."""
+        """Return (broker, index of the log dir) → absolute path."""
         return {
             (broker, index): str(pathlib.Path(path).absolute())
             for broker in self.brokers()

@@ -1,4 +1,4 @@
-"""A producer that keeps appending, and remembers exactly what was acknowledged."""
+"""A producer that appends continuously, and remembers exactly the acknowledged records."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .lab import TopicPartition
 RECORDS_PER_BATCH = 20
 VALUE_BYTES = 200
 PAUSE_S = 0.04
-"""Between batches."""
+"""Pause between batches."""
 BYTES_PER_S_MAX = int(RECORDS_PER_BATCH * (VALUE_BYTES + 20) / PAUSE_S)
-"""What one producer appends at most: a throttled copy has to be faster to catch up."""
+"""Maximum rate of one producer: a throttled copy has to be faster to catch up."""
 
 
 class Producer:
     """Appends batches with acks=all to some partitions, one thread each, until stopped.
 
-    `acknowledged` maps a partition to {value: offset}: every value is unique. A batch whose answer was lost is not in it, and
-    may or may not be in the log.
+    `acknowledged` maps a partition to {value: offset}: every value is unique. A batch with a lost answer is not in it, and may or
+    may not be in the log.
     """
 
     def __init__(self, bootstrap_servers: str, partitions: Sequence[TopicPartition]) -> None:
@@ -40,7 +40,7 @@ class Producer:
             thread.start()
 
     def stop(self) -> None:
-        """Ends after the batches in flight."""
+        """End after the batches in flight."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(timeout=30)
@@ -69,7 +69,7 @@ class Producer:
 
 
 def missing(data: DataClient, partition: TopicPartition, acknowledged: dict[bytes, int]) -> int:
-    """How many acknowledged values do not stand at their offset when read back from the leader."""
+    """Count the acknowledged values that are not at their offset when read back from the leader."""
     if not acknowledged:
         return 0
     topic, index = partition

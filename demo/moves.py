@@ -1,4 +1,4 @@
-"""Watching replicas move: bars per replica, and what the throttle let through."""
+"""Progress of moving replicas: a bar per replica, and the throughput under the throttle."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .lab import POLL_S, Lab, ReplicaOnDisk, StoryError, TopicPartition
 from .report import Report, add_bar
 
 Arrival = tuple[int, TopicPartition]
-"""A replica on its way: (broker that receives it, partition)."""
+"""A replica on its way: (receiving broker, partition)."""
 
 
 class Throughput(msgspec.Struct):
-    """What one broker received since it was first looked at.
+    """Throughput of one receiving broker since the start of the watch.
 
-    `most_ahead` is the largest ratio seen, at any moment after the first second, of bytes received to bytes allowed by then, one
-    batch in flight set aside.
+    `most_ahead` is the largest ratio, at any moment after the first second, of received bytes to allowed bytes, without one batch
+    in flight.
     """
 
     bytes_before: int
@@ -29,7 +29,7 @@ class Throughput(msgspec.Struct):
 
 
 class MoveWatch:
-    """Follows a set of arrivals until all are complete. `sizes` gives the bytes each has to receive."""
+    """Follows a set of arrivals until all are complete. `sizes` gives the bytes that each has to receive."""
 
     def __init__(self, lab: Lab, arrivals: set[Arrival], sizes: dict[TopicPartition, int], largest_batch: int) -> None:
         self._lab = lab
@@ -55,7 +55,7 @@ class MoveWatch:
         return not self._open
 
     def poll(self, limit_bytes_per_s: float) -> dict[Arrival, ReplicaOnDisk]:
-        """Looks at the disks once and at what still runs; updates what was received."""
+        """Read the disks and the running reassignments once; update the received bytes."""
         moving = self._lab.reassigning()
         seen = self._look()
         elapsed = time.monotonic() - self._started
@@ -90,7 +90,7 @@ class MoveWatch:
                     throughput.most_ahead = max(throughput.most_ahead, ahead)
 
     def run(self, report: Report, limit_bytes_per_s: float, half_way: Callable[[], None], *, timeout_s: float = 120) -> None:
-        """Draws a bar per arrival until all are complete; calls `half_way` once, when a third of the bytes have arrived."""
+        """Draw a bar per arrival until all are complete; call `half_way` once, after a third of the bytes."""
         with report.progress() as progress:
             bars = {
                 arrival: add_bar(progress, f"{arrival[1][0]}-{arrival[1][1]} → broker {arrival[0]}", self._sizes[arrival[1]])
@@ -116,7 +116,7 @@ class MoveWatch:
 
 
 def note_of(replica: ReplicaOnDisk | None) -> str:
-    """Rate and time left of a replica that is being filled."""
+    """Return the rate and remaining time of a replica that is being copied."""
     if replica is None or replica.bytes_left < 0:
         return ""
     if replica.error:

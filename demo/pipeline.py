@@ -1,8 +1,8 @@
-"""`python -m kraftlab.demo.pipeline`: from logs to tables, audits, plans and a page, on a machine that need have no Java.
+"""Command `python -m kraftlab.demo.pipeline`: from logs to tables, audits, plans and a page, with or without an installed Java.
 
-A cluster of seven processes is given recorded topics; a plan empties a broker, and another reassignment is cancelled half-way.
-Then Spark takes in the controllers' logs, and the recorded log of a real Kafka cluster, and what comes out is compared with what
-the cluster says of itself, and with plain Python.
+A cluster of seven processes gets recorded topics; a plan drains a broker, and another reassignment is cancelled half-way. Then
+Spark ingests the controllers' logs, and the recorded log of a real Kafka cluster, and the results are compared with the cluster's
+own descriptions, and with plain Python.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ PLOT = 'class="plotly-graph-div"'
 QUICK = "-XX:TieredStopAtLevel=1"
 """The JVM's quick compiler: there is little data."""
 CANCELLED = 2
-"""So many reassignments the story of the main demo cancels."""
+"""Number of reassignments that the story of the main demo cancels."""
 
 
 class Chapters(Report):
-    """Numbers the chapters of two stories as they come."""
+    """A report that numbers the chapters of two stories consecutively."""
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__(as_json=as_json)
-        self.told = 0
+        self.chapters = 0
 
     def chapter(self, number: int, text: str) -> None:
-        self.told += 1
-        super().chapter(self.told, text)
+        self.chapters += 1
+        super().chapter(self.chapters, text)
 
 
 class CommandEnded(StoryError):
-    """A command ended otherwise than it had to. The text is what it said."""
+    """A command ended with an unexpected exit code. The text is its output."""
 
 
 class PipelineStory:
-    """Plays everything and reports what held. `directory` gets both lakes and the page."""
+    """Plays everything and reports the checks. `directory` gets both lakes and the page."""
 
     def __init__(self, report: Report, recording: Recording, cluster: LocalCluster, directory: pathlib.Path) -> None:
         self.report = report
@@ -69,8 +69,8 @@ class PipelineStory:
         self.moved = 0
         self.last_state: dict[tuple[str, int], list[int]] = {}
 
-    def tell(self) -> None:
-        """All chapters, in order."""
+    def play(self) -> None:
+        """Play all chapters, in order."""
         from kraftlab.pipeline.session import factory
 
         self.look_for_java()
@@ -82,15 +82,15 @@ class PipelineStory:
             seconds = time.monotonic() - started
             self.report.took("Spark", seconds)
             self.report.check("Spark runs", True, f"{spark.version} answered its first query after {seconds:.1f} s")
-            self.take_in_own_logs()
+            self.ingest_own_logs()
             self.audit()
-            self.take_in_kafkas_log()
+            self.ingest_kafkas_log()
         self.write_page()
 
     # 1
 
     def look_for_java(self) -> None:
-        """What is there to run Spark with."""
+        """Show the Java that Spark will use."""
         self.report.chapter(1, "a Java for Spark")
         found = {check["name"]: check["found"] for check in self._command("doctor", "--json")["checks"]}
         self.report.check("a Java", True, found["java"])
@@ -98,7 +98,7 @@ class PipelineStory:
     # 2, 3 and 4
 
     def make_history(self) -> None:
-        """A cluster with recorded topics, of which one broker is emptied by plan, and whose second reassignment is cancelled."""
+        """Start a cluster with recorded topics, drain one broker by plan, start a second reassignment and cancel it."""
         self.story.start()
         self.story.lab = Lab(self.cluster)
         try:
@@ -112,7 +112,7 @@ class PipelineStory:
         self.cluster.stop()
 
     def _drain(self) -> None:
-        self.report.chapter(3, f"a plan that empties broker {DRAINED}, executed with the reassignment tool")
+        self.report.chapter(3, f"a plan that drains broker {DRAINED}, executed with the reassignment tool")
         self._sample()
         bootstrap = ("--bootstrap-server", self.cluster.bootstrap_servers)
         plan, moves = self.directory / "plan.json", self.directory / "moves.json"
@@ -128,7 +128,7 @@ class PipelineStory:
         lab = self.story.lab
         wait_until("the plan is carried out", lambda: not lab.reassigning(), timeout_s=120)
         left = [item for item in lab.partitions().values() if DRAINED in item.replica_nodes]
-        self.report.check("broker emptied", not left, f"broker {DRAINED} has {len(left)} replicas")
+        self.report.check("broker drained", not left, f"broker {DRAINED} has {len(left)} replicas")
 
     def _sample(self) -> None:
         self._command("samples", "--bootstrap-server", self.cluster.bootstrap_servers, "--lake", str(self.lake), "--json")
@@ -140,26 +140,26 @@ class PipelineStory:
 
     # 5
 
-    def take_in_own_logs(self) -> None:
-        """All controllers' logs into bronze, silver and gold; again, which does nothing."""
+    def ingest_own_logs(self) -> None:
+        """Ingest all controllers' logs into bronze, silver and gold; once more, without effect."""
         logs = [str(self.cluster.metadata_dir(node_id)) for node_id in self.cluster.controller_ids]
         ingested = self._command("ingest", *logs, *self._lake(), "--json")
         gaps, damages = ingested["gaps"], ingested["damage_count"]
         seen = f"{ingested['records']} records of {len(logs)} controllers, {damages} damages, {len(gaps)} gaps"
-        self.report.check("logs taken in", not gaps, seen)
+        self.report.check("logs ingested", not gaps, seen)
         built = self._command("build", "silver", *self._lake(), "--json")
         agree = not built["disagreements"] and not built["undecodable"]
         self.report.check("silver", agree, f"{sum(built['rows'].values())} rows; controllers agree, every record decodes")
         again = self._command("ingest", *logs, *self._lake(), "--json"), self._command("build", "silver", *self._lake(), "--json")
         self.report.check(
-            "again", all(each["lo"] == each["hi"] for each in again), "the same commands once more find nothing new"
+            "again", all(each["lo"] == each["hi"] for each in again), "the same commands once more find no new records"
         )
 
     # 6
 
     def audit(self) -> None:
-        """Every reassignment from its first record to its last, what is amiss, and the last state of every partition."""
-        self.report.chapter(6, "audits: what the log says happened")
+        """Show every reassignment from its first record to its last, the findings, and the last state of every partition."""
+        self.report.chapter(6, "audits of the log")
         built = self._command("build", "gold", *self._lake(), "--json")
         self.report.check("gold", True, ", ".join(f"{rows} {table.partition('.')[2]}" for table, rows in built["rows"].items()))
         rows = self._command("audit", "reassignments", *self._lake(), "--json")["rows"]
@@ -168,21 +168,20 @@ class PipelineStory:
         held = statuses["completed"] == self.moved and statuses["cancelled"] == CANCELLED and not statuses["open"]
         counted = ", ".join(f"{count} {status}" for status, count in statuses.items())
         self.report.check("reassignments", held, f"{counted}; the slowest that was completed took {slowest / 1000:.1f} s")
-        amiss = {
+        findings = {
             name: self._command("audit", name, *self._lake(), "--json", codes=(0, 1))["rows"] for name in ("rf", "divergence")
         }
-        seen = (
-            f"{len(amiss['rf'])} replication factors drifted, the controllers' logs differ in {len(amiss['divergence'])} places"
-        )
-        self.report.check("nothing amiss", not any(amiss.values()), seen)
+        drifts, divergences = (len(rows) for rows in findings.values())
+        seen = f"{drifts} replication factors drifted, the controllers' logs differ in {divergences} places"
+        self.report.check("no findings", not drifts + divergences, seen)
         states = self._command("state", *self._lake(), "--json")["rows"]
         found = {(row["topic"], row["partition"]): row["replicas"] for row in states}
         self.report.check("last state", found == self.last_state, f"{len(found)} partitions, as the cluster described them")
 
     # 7
 
-    def take_in_kafkas_log(self) -> None:
-        """A real Kafka's log, decoded by Spark's workers and, beside it, by plain Python."""
+    def ingest_kafkas_log(self) -> None:
+        """Decode a real Kafka's log with Spark's workers and, beside it, with plain Python."""
         self.report.chapter(7, "the recorded log of a real Kafka cluster")
         log = self.directory / "00000000000000000000.log"
         log.write_bytes(lzma.decompress(KAFKA_LOG.read_bytes()))
@@ -198,7 +197,7 @@ class PipelineStory:
     # 8
 
     def write_page(self) -> None:
-        """One static page with plots."""
+        """Write one static page with plots."""
         self.report.chapter(8, "a report")
         page = self.directory / "report.html"
         self._command("report", *self._lake(), "--out", str(page), "--json", codes=(0, 1))
@@ -210,12 +209,12 @@ class PipelineStory:
         return ("--lake", str(self.lake))
 
     def _command(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> Any:
-        """A command of the pipeline; its JSON."""
+        """Run a command of the pipeline and return its JSON."""
         return msgspec.json.decode(self._text("pipeline", *arguments, codes=codes))
 
     def _text(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
-        """A command line, in this process; what it printed. CommandEnded if it ends with another code."""
-        self.report.say(f"  [dim]$ kraftlab {' '.join(self._shown(word) for word in arguments if word != '--json')}[/]")
+        """Run a command line in this process and return its output. CommandEnded for another exit code."""
+        self.report.print(f"  [dim]$ kraftlab {' '.join(self._shown(word) for word in arguments if word != '--json')}[/]")
         out, errors = io.TextIOWrapper(io.BytesIO()), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
             code = run(list(arguments))
@@ -235,10 +234,11 @@ class PipelineStory:
 
 @click.command(epilog="Example: make pipeline-demo ARGS=--json")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON report on stdout, and nothing else.")
-@click.option("--keep", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Leave the lakes and the page in DIR.")
+@click.option("--keep", type=click.Path(path_type=pathlib.Path), metavar="DIR", help="Keep the lakes and the page in DIR.")
 def main(as_json: bool, keep: pathlib.Path | None) -> None:
-    """Play the data pipeline: give a cluster a history, and have Spark make tables, audits and a page of it. Needs no Java: pip
-    brings one. Exit code 0 only if every check holds."""
+    """Play the data pipeline: give a cluster a history, and turn it into tables, audits and a page with Spark. Needs no installed
+    Java: pip brings one. Exit code 0 only if every check holds.
+    """
     raise SystemExit(play(as_json, keep))
 
 
@@ -253,7 +253,7 @@ def play(as_json: bool, keep: pathlib.Path | None) -> int:
         directory.mkdir(parents=True, exist_ok=True)
         cluster = LocalCluster(scratch / "cluster", 3, BROKERS, 2, overrides=OVERRIDES)
         try:
-            PipelineStory(report, Recording(DEFAULT_CAPTURE), cluster, directory).tell()
+            PipelineStory(report, Recording(DEFAULT_CAPTURE), cluster, directory).play()
         finally:
             cluster.close()
     except KeyboardInterrupt:

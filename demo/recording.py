@@ -1,8 +1,8 @@
-"""A recording of a Kafka cluster: what the demo plays on.
+"""A recording of a Kafka cluster: the input of the demo.
 
 Shape: `manifest.json` (per partition: replicas, leader and, per segment file, size, SHA-256 and counts), `assignment.json` (a
-reassignment JSON that places every partition), `plan-dirs.json` (the plan to execute; `/data/B/dK` stands for log dir K of
-broker B) and `segments/TOPIC-N/*.log`. Anything of that shape will do: other topics, long names, partitions without records.
+reassignment JSON that places every partition), `plan-dirs.json` (the plan to execute; `/data/B/dK` stands for log dir K of broker
+B) and `segments/TOPIC-N/*.log`. Any recording of that shape works: other topics, long names, partitions without records.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 class RecordingError(ValueError):
-    """The recording cannot be played; the text says which file is wrong and why."""
+    """The recording cannot be played. The text names the file and the fault."""
 
 
 class SegmentFile(msgspec.Struct, frozen=True):
-    """One segment file as the manifest counted it. Offsets are inclusive; absent in a file without batches."""
+    """One segment file with the manifest's counts. Offsets are inclusive; absent in a file without batches."""
 
     file: str
     bytes: int
@@ -59,7 +59,7 @@ class RecordedPartition(msgspec.Struct, frozen=True):
 
     @property
     def records(self) -> int:
-        """All records, control records included."""
+        """Count all records, control records included."""
         return sum(file.records for file in self.files)
 
     @property
@@ -86,7 +86,7 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 class Recording:
-    """A recording read and checked: every file is there, has its size and digest, and every planned partition exists."""
+    """A checked recording: every file exists with its size and digest, and every planned partition exists."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -96,16 +96,16 @@ class Recording:
         self._check()
 
     def files(self, partition: RecordedPartition) -> list[pathlib.Path]:
-        """The partition's segment files in offset order."""
+        """Return the partition's segment files in offset order."""
         folder = self.directory / "segments" / partition.name
         return [folder / file.file for file in sorted(partition.files, key=lambda file: file.file)]
 
     def brokers(self) -> list[int]:
-        """Every broker id that the assignment or the plan names, sorted."""
+        """Return every broker id in the assignment or the plan, sorted."""
         return sorted({broker for entry in (*self.assignment, *self.plan) for broker in entry.replicas})
 
     def log_dir_count(self) -> int:
-        """How many log dirs per broker the plan needs (at least two: replicas will be moved between them)."""
+        """Return the number of log dirs per broker for the plan (at least two: replicas will be moved between them)."""
         found = [_DIRECTORY.match(path) for entry in self.plan for path in entry.log_dirs]
         return max([2, *(int(match[2]) + 1 for match in found if match)])
 
@@ -135,7 +135,7 @@ class Recording:
                 if match and int(match[1]) not in entry.replicas:
                     raise RecordingError(
                         f"{self.directory}/plan-dirs.json moves {entry.topic}-{entry.partition} to {log_dir}, "
-                        "which is no replica's"
+                        "which is not on one of its replicas"
                     )
         for partition in self.partitions:
             for file, path in zip(sorted(partition.files, key=lambda file: file.file), self.files(partition), strict=True):
@@ -143,7 +143,7 @@ class Recording:
 
 
 def map_directory(path: str, directories: dict[tuple[int, int], str]) -> str:
-    """The real path for `/data/B/dK`, given (broker, index) → path; "any" and real paths stay as they are."""
+    """Return the real path for `/data/B/dK`, given (broker, index) → path; return "any" and real paths unchanged."""
     match = _DIRECTORY.match(path)
     return directories[int(match[1]), int(match[2])] if match else path
 
@@ -158,15 +158,13 @@ def _check_file(path: pathlib.Path, file: SegmentFile) -> None:
     except OSError as error:
         raise RecordingError(f"cannot read {path}, which manifest.json lists: {error.strerror}") from error
     if len(data) != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
-        raise RecordingError(
-            f"{path} is not the file that manifest.json counted ({file.bytes} bytes, sha256 {file.sha256[:12]}…)"
-        )
+        raise RecordingError(f"{path} differs from the file in manifest.json ({file.bytes} bytes, sha256 {file.sha256[:12]}…)")
 
 
 def _read(path: pathlib.Path, shape: type[T]) -> T:
     try:
         return read_json(path, shape)
     except OSError as error:
-        raise RecordingError(f"cannot read {path}: {error.strerror}; --capture wants a folder like examples/capture") from error
+        raise RecordingError(f"cannot read {path}: {error.strerror}; --capture needs a folder like examples/capture") from error
     except BadJson as error:
-        raise RecordingError(f"{path} does not have the shape of a recording: {error}") from error
+        raise RecordingError(f"{path} is not part of a recording: {error}") from error

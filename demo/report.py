@@ -1,4 +1,4 @@
-"""What the demo found out: checks and times, as a table for people or as one JSON report."""
+"""Results of the demo: checks and times, as a table for people or as one JSON report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that had to hold, and what was seen."""
+    """One check, and the observation."""
 
     name: str
     ok: bool
@@ -23,7 +23,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Report:
-    """Collects checks and times while the story runs, and draws it. In JSON mode stdout gets one report, at the end."""
+    """Collects checks and times during the story, and prints them. In JSON mode stdout gets one report, at the end."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -33,7 +33,7 @@ class Report:
         self.console = Console(stderr=as_json, highlight=False)
         self.console.quiet = as_json
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         self.console.print(text)
 
     def chapter(self, number: int, text: str) -> None:
@@ -53,7 +53,7 @@ class Report:
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
-        """Bars for long work; invisible in JSON mode."""
+        """Show bars for long work; invisible in JSON mode."""
         columns = (
             SpinnerColumn(),
             TextColumn("  {task.description:<28}"),
@@ -67,7 +67,7 @@ class Report:
             yield progress
 
     def finish(self) -> None:
-        """The last word: a table, or the one JSON document."""
+        """Print the results: a table, or the one JSON document."""
         self.took("total", time.monotonic() - self._started)
         if self.as_json:
             checks = [msgspec.to_builtins(check) for check in self.checks]
@@ -75,7 +75,7 @@ class Report:
             sys.stdout.flush()
             return
         table = Table(title="\nchecks", title_justify="left")
-        for column in ("", "check", "what was seen"):
+        for column in ("", "check", "observation"):
             table.add_column(column)
         for check in self.checks:
             table.add_row("[green]✓[/]" if check.ok else "[bold red]✗[/]", check.name, check.detail)
@@ -87,5 +87,5 @@ class Report:
 
 
 def add_bar(progress: Progress, description: str, total: float) -> TaskID:
-    """A bar of `total` units with room for a note (rate, ETA)."""
+    """Add a bar of `total` units with room for a note (rate, ETA)."""
     return progress.add_task(description, total=max(total, 1), note="")

@@ -1,4 +1,4 @@
-"""The main job, told in seven chapters on a real cluster: see each chapter's docstring for what it shows and what must hold."""
+"""The main job in seven chapters on a real cluster. Each chapter's docstring names its steps and checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .report import Report, add_bar
 BROKERS = 4
 OVERRIDES = {"log.segment.delete.delay.ms": "1000"}
 MOVE_SECONDS = 8.0
-"""How long the plan should take at the busiest broker: low enough a throttle to be seen."""
+"""Duration of the plan at the busiest broker: the throttle is low enough to be visible."""
 LEAST_RATE = 20_000
 TOLERANCE = 0.10
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -43,7 +43,7 @@ def name_of(partition: TopicPartition) -> str:
 
 
 class Story:
-    """Plays a recording on a cluster and reports what held."""
+    """Plays a recording on a cluster and reports the checks."""
 
     def __init__(self, report: Report, recording: Recording, cluster: LocalCluster) -> None:
         self.report = report
@@ -54,8 +54,8 @@ class Story:
         self.acknowledged: dict[TopicPartition, dict[bytes, int]] = {}
         self.lab: Lab
 
-    def tell(self) -> None:
-        """All chapters, in order."""
+    def play(self) -> None:
+        """Play all chapters, in order."""
         self.start()
         self.lab = Lab(self.cluster)
         try:
@@ -71,7 +71,7 @@ class Story:
     # 1
 
     def start(self) -> None:
-        """Formats and starts every node as a process; the quorum elects a leader and unfences the brokers."""
+        """Format and start every node as a process; the quorum elects a leader and unfences the brokers."""
         controllers, brokers = len(self.cluster.controller_ids), len(self.cluster.broker_ids)
         self.report.chapter(1, f"{controllers} controllers and {brokers} brokers, each a process with disks of its own")
         self.cluster.start()
@@ -82,7 +82,7 @@ class Story:
     # 2
 
     def import_topics(self) -> None:
-        """Creates the recorded topics as they were placed and imports the recorded segments at their leaders."""
+        """Create the recorded topics with their placements and import the recorded segments at their leaders."""
         recording = self.recording
         megabytes = recording.total_bytes / 1e6
         self.report.chapter(2, f"recorded topics: {recording.total_records} records, {megabytes:.1f} MB of a real Kafka cluster")
@@ -131,7 +131,7 @@ class Story:
     # 3 and 4
 
     def execute_plan(self) -> None:
-        """Executes the captured plan with the command line tool, throttled; kills the active controller in the middle."""
+        """Execute the captured plan with the command line tool, throttled; kill the active controller in the middle."""
         before = self.lab.partitions()
         targets = {(entry.topic, entry.partition): set(entry.replicas) for entry in self.recording.plan}
         arrivals = {
@@ -162,7 +162,7 @@ class Story:
 
     def _check_throttle(self, watch: MoveWatch, busiest: int, rate: int) -> None:
         if not watch.total_bytes:
-            self.report.check("throttle", True, "the plan moves no bytes: nothing to hold back")
+            self.report.check("throttle", True, "the plan moves no bytes: nothing to throttle")
             return
         most_ahead = max(throughput.most_ahead for throughput in watch.by_broker.values())
         seen = watch.by_broker[busiest]
@@ -185,16 +185,16 @@ class Story:
         self.report.check(
             "plan executed",
             verified.returncode == 0 and not wrong,
-            f"{len(self.recording.plan)} partitions on the replicas and log dirs of the plan, throttles taken away"
+            f"{len(self.recording.plan)} partitions on the replicas and log dirs of the plan, throttles removed"
             if not wrong
             else f"not as planned: {', '.join(name_of((entry.topic, entry.partition)) for entry in wrong)}",
         )
 
     def _kill_controller(self) -> None:
-        """Chapter 4: kill -9 of the active controller; how long until the next write commits; the killed one catches up."""
+        """Play chapter 4: kill -9 of the active controller; time until the next write commits; catch-up of the killed one."""
         leader = self.lab.admin.describe_cluster().controller_id
         topic = self.recording.assignment[0].topic
-        self.report.chapter(4, f"kill -9 of controller {leader}, which is active")
+        self.report.chapter(4, f"kill -9 of controller {leader}, the active one")
         lab = Lab(self.cluster)
         try:
             lab.small_write(topic, 1_000_000)
@@ -238,7 +238,7 @@ class Story:
     # 5
 
     def move_under_load(self) -> None:
-        """Moves leader and follower replicas to the other log dir of their broker while producers append to them."""
+        """Move leader and follower replicas to the other log dir of their broker while producers append to them."""
         partitions = self._largest(3)
         rate = max(int(max(self.sizes.get(partition, 0) for partition in partitions) / 2), LEAST_RATE)
         rate += BYTES_PER_S_MAX * len(partitions)
@@ -284,7 +284,7 @@ class Story:
         return everything[:count]
 
     def _start_dir_moves(self, partitions: list[TopicPartition]) -> dict[tuple[int, TopicPartition], str]:
-        """Asks every broker to move its replica of each partition to the next of its log dirs; what was asked."""
+        """Move each broker's replica of each partition to the next of its log dirs; return the targets."""
         paths = self.lab.log_dir_paths()
         targets: dict[tuple[int, TopicPartition], str] = {}
         on_disk = self.lab.replicas_on_disk()
@@ -301,7 +301,7 @@ class Story:
     # 6
 
     def cancel_half_way(self) -> None:
-        """Starts a second reassignment, cancels it when bytes have arrived, and compares with the state before."""
+        """Start a second reassignment, cancel it after some bytes, and compare with the state before."""
         brokers = self.lab.brokers()
         placed = self.lab.partitions()
         chosen = [partition for partition in self._largest(len(placed)) if len(placed[partition].replica_nodes) < len(brokers)][
@@ -362,7 +362,7 @@ class Story:
     # 7
 
     def verify_replicas(self) -> None:
-        """Every replica's bytes equal the leader's, acknowledged records are there, nothing is left lying about."""
+        """Check that every replica's bytes equal the leader's, acknowledged records exist, and no directory is left over."""
         self.report.chapter(7, "verification")
         placed = self.lab.partitions()
         differing: list[str] = []
@@ -407,7 +407,7 @@ class Story:
         wanted = {(broker, name_of(partition)) for partition, item in placed.items() for broker in item.replica_nodes}
         odd: list[str] = []
 
-        def tidy() -> bool:
+        def is_clean() -> bool:
             found = [
                 (broker, entry.name)
                 for broker in self.lab.brokers()
@@ -421,11 +421,11 @@ class Story:
             return not odd and not self.lab.strays()
 
         with contextlib.suppress(RuntimeError):
-            wait_until("deleted directories go", tidy, timeout_s=15)
+            wait_until("deleted directories disappear", is_clean, timeout_s=15)
         self.report.check("no stray directory", not odd, f"{len(wanted)} replica directories, no other" if not odd else str(odd))
 
     def verify_metadata(self) -> None:
-        """Every node's image at one offset is the same, and so is the image its log gives when read again from disk."""
+        """Check that every node's image at one offset is the same, and equals the image of its log re-read from disk."""
         nodes = (*self.cluster.controller_ids, *self.cluster.broker_ids)
         published: dict[int, pb.DescribeMetadataResponse] = {}
 

@@ -1,4 +1,4 @@
-"""What must hold at the end, computed from the recording's files and from what every node says it holds."""
+"""Checks at the end, computed from the recording's files and from the nodes' own descriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .recording import RecordedPartition, Recording
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What a log holds, whatever its segments and whoever led: counts, and digests with the leader-epoch field masked."""
+    """Content of a log, independent of segments and leaders: counts, and digests with the leader-epoch field masked."""
 
     batches: int
     records: int
@@ -27,7 +27,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def content_of_files(paths: Iterable[pathlib.Path]) -> Content:
-    """The content of segment files in order, every batch's CRC checked."""
+    """Return the content of segment files in order, every batch's CRC checked."""
     crc, sha = 0, hashlib.sha256()
     batches = records = control_records = size_bytes = 0
     for path in paths:
@@ -48,7 +48,7 @@ def content_of_replica(digest: ReplicaDigest) -> Content:
 
 
 def manifest_agrees(recorded: RecordedPartition, content: Content) -> bool:
-    """Whether the manifest, counted by another program, says the same."""
+    """Return whether the manifest, counted by another program, has the same numbers."""
     wanted = (recorded.batches, recorded.records, recorded.control_records, recorded.log_bytes)
     return wanted == (content.batches, content.records, content.control_records, content.size_bytes)
 
@@ -60,7 +60,7 @@ def recorded_contents(recording: Recording) -> dict[tuple[str, int], Content]:
 
 
 def largest_batch(recording: Recording) -> int:
-    """Bytes of the largest recorded batch: a throttle cannot cut a batch in two."""
+    """Return the bytes of the largest recorded batch: a throttle cannot split a batch."""
     sizes = [
         header.size_bytes
         for partition in recording.partitions

@@ -37,7 +37,7 @@ COMMANDS = {
 
 CLEAN, FINDINGS, USAGE, ENVIRONMENT, CORRUPT = range(5)
 """Exit codes of all commands: nothing found; findings (drift, a violation, a failed check); wrong use; a machine that cannot run
-the command (no Java); corrupt input, if the command must stop at it.
+the command (e.g. without Java); corrupt input, if the command must stop at it.
 """
 
 
@@ -97,7 +97,7 @@ Examples:
   kraftlab pipeline COMMAND --help
 
 \b
-Exit codes: 0 clean, 1 findings, 2 wrong use, 3 the machine cannot run it (no Java), 4 corrupt input and told to stop at it.""",
+Exit codes: 0 clean, 1 findings, 2 wrong use, 3 missing on this machine (e.g. Java), 4 corrupt input.""",
 )
 @click.option(
     "--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002; this machine by default."

@@ -320,7 +320,7 @@ class _Histories:
         directories = _chunk(self.rows.table, "directories").is_valid().to_numpy(zero_copy_only=False)[self.rows.order]
         is_empty = self.rows.any_of(directories)[partitions]
         ends = pa.array(np.zeros(len(last) + 1, np.int32))
-        says = ~self.runs | (self.original.counts > 0)
+        has_factor = ~self.runs | (self.original.counts > 0)
         settled = np.where(self.runs, self.original.counts, self.replicas.counts[self.replicas_at])
         touches = self.replicas.given | self.adding.given | self.removing.given
         columns = {
@@ -334,7 +334,7 @@ class _Histories:
             "directories": pa.ListArray.from_arrays(
                 ends, pa.array([], pa.string()), type=arrow_schema(STATE).field("directories").type, mask=pa.array(~is_empty)
             ),
-            "rf_settled": pa.array(settled[_last(touches & says)[last]].astype(np.int32)),
+            "rf_settled": pa.array(settled[_last(touches & has_factor)[last]].astype(np.int32)),
             "since_offset": pa.array(self.offset[last]),
         }
         yield STATE, batch_of_columns(STATE, columns)

@@ -78,7 +78,7 @@ def ingest(
     output.lines(_lines(report, is_first_given=lo is not None))
     output.lines([f"next: kraftlab pipeline report --lake {lake_uri}      # builds silver and gold, and writes a page"])
     output.result(msgspec.to_builtins(report))
-    _tell(report)
+    _print_report(report)
     return FINDINGS if report.faults or _lost(report) else CLEAN
 
 
@@ -100,7 +100,7 @@ def _lines(report: IngestReport, *, is_first_given: bool) -> Iterator[str]:
         yield f"gap: node {gap.controller_id} lacks offsets {gap.from_offset} to {gap.to_offset - 1} ({gap.cause})"
 
 
-def _tell(report: IngestReport) -> None:
+def _print_report(report: IngestReport) -> None:
     """Print damages, for people, on stderr."""
     for damage in report.damages[:SHOWN]:
         note = " (the usual end of a segment during a write)" if damage.is_harmless else ""

@@ -85,7 +85,7 @@ def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
                     shown_bytes = line.end_position
                     progress.update(task, completed=shown_bytes)
                 if line.faults or line.notes:
-                    _tell(line.faults + line.notes)
+                    _warn(line.faults + line.notes)
                     if strict:
                         out.flush()
                         raise CommandFailed(STRICT_TEXT, exit_code=CORRUPT)
@@ -96,6 +96,6 @@ def _dump(files: list[Path], *, strict: bool, file_names: bool) -> int:
     return FINDINGS if faults else CLEAN
 
 
-def _tell(texts: Iterable[str]) -> None:
+def _warn(texts: Iterable[str]) -> None:
     for text in texts:
         click.echo(text, err=True)

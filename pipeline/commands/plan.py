@@ -138,12 +138,12 @@ def propose(
     started = time.process_time()
     made = make(document, options)
     seconds = time.process_time() - started
-    _tell(f"planned in {seconds:.1f} s of processor time")
+    _note(f"planned in {seconds:.1f} s of processor time")
     if save and lake is not None:
         _save(lake, made, round(1000 * seconds))
     if output is not None:
         output.write_bytes(encode_plan(made) + b"\n")
-        _tell(f"written to {output}")
+        _note(f"written to {output}")
     out = Output(as_json)
     out.lines(plan_lines(made))
     if made.moves:
@@ -201,7 +201,7 @@ def _save(uri: str, made: Plan, ms: int) -> None:
 
     targets, asked = _judged_as(made)
     record(Lake(uri), made, check(made.cluster, targets, asked), ms)
-    _tell(f"saved into {uri}")
+    _note(f"saved into {uri}")
 
 
 def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
@@ -322,7 +322,7 @@ def waves(
     made = rewaved(_plan_of(file), Caps(per_broker, per_broker_intra, cluster, leaders))
     if output is not None:
         output.write_bytes(encode_plan(made) + b"\n")
-        _tell(f"written to {output}")
+        _note(f"written to {output}")
     found = summaries(made, throttle)
     out = Output(as_json)
     out.lines(wave_lines(found) if found else ["nothing moves"])
@@ -400,7 +400,7 @@ def sweep(
     else:
         found = []
         for number, scenario in enumerate(scenarios, 1):
-            _tell(f"{number} of {len(scenarios)}: {scenario.name}")
+            _note(f"{number} of {len(scenarios)}: {scenario.name}")
             found.append(summarise(document, scenario))
     out = Output(as_json)
     out.lines(summary_lines(found))
@@ -439,11 +439,11 @@ def read_cluster_from(input_file: str | None, lake: str | None) -> ClusterDocume
     if lake is not None:
         from ..planning.from_lake import read_lake
 
-        return read_lake(lake, _tell)
+        return read_lake(lake, _note)
     from ..planning.live import read_live
 
     with connect(cluster_to_ask()) as client:
-        return read_live(client, _tell)
+        return read_live(client, _note)
 
 
 def _plan_of(file: str) -> Plan:
@@ -452,7 +452,7 @@ def _plan_of(file: str) -> Plan:
     return read_plan(file)
 
 
-def _tell(text: str) -> None:
+def _note(text: str) -> None:
     click.echo(text, err=True)
 
 

@@ -31,10 +31,10 @@ Examples:
   kraftlab pipeline report --lake /tmp/lake --json | jq .statuses
 
 \b
-Exit codes: 0 nothing to look at, 1 findings (drift, log dirs over the band, damage, divergence).""",
+Exit codes: 0 clean, 1 findings (drift, log dirs over the band, damage, divergence).""",
 )
 @click.argument("logs", metavar="[LOGDIR...]", nargs=-1)
-@click.option("--lake", "place", metavar="URI", help="The lake whose gold tables are shown, and which takes LOGDIRs in.")
+@click.option("--lake", "place", metavar="URI", help="Lake with the gold tables; LOGDIRs are ingested into it.")
 @click.option(
     "--out",
     "path",
@@ -42,13 +42,13 @@ Exit codes: 0 nothing to look at, 1 findings (drift, log dirs over the band, dam
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("report.html"),
     show_default=True,
-    help="Where the page goes.",
+    help="Write the page to FILE.",
 )
 @json_option
 def report(logs: tuple[str, ...], place: str | None, path: Path, as_json: bool) -> int:
-    """Show what was built last; that needs no Spark and no Java.
+    """Report on the gold tables as they were built last. Needs neither Spark nor Java.
 
-    With LOGDIRs, take these logs in first. Tables of silver and gold that the lake lacks are built of what was ingested.
+    With LOGDIRs, ingest these logs first. Silver and gold tables that the lake lacks are built from its batches; both need Spark.
     """
     from ..errors import WrongUse
     from ..reports import content, page
@@ -66,7 +66,7 @@ def report(logs: tuple[str, ...], place: str | None, path: Path, as_json: bool) 
     try:
         page.write(found, path)
     except OSError as error:
-        raise WrongUse(f"{path} cannot be written: {error.strerror}; name another with --out") from error
+        raise WrongUse(f"{path} cannot be written: {error.strerror}; give another file with --out") from error
     output = Output(as_json)
     output.lines(_lines(found, path))
     output.result({**msgspec.to_builtins(found), "findings": found.findings, "page": str(path)})
@@ -75,7 +75,7 @@ def report(logs: tuple[str, ...], place: str | None, path: Path, as_json: bool) 
 
 @contextmanager
 def _lake(place: str | None, logs: Sequence[str]) -> Iterator[Lake]:
-    """The lake at `place`, otherwise one for logs that is deleted at the end. WrongUse without both."""
+    """Yield the lake at `place`, otherwise a temporary one for logs. WrongUse without both."""
     from ..errors import WrongUse
     from ..lake.commits import Lake
 
@@ -85,23 +85,23 @@ def _lake(place: str | None, logs: Sequence[str]) -> Iterator[Lake]:
         with tempfile.TemporaryDirectory(prefix="kraftlab-lake-") as directory:
             yield Lake(directory)
     else:
-        raise WrongUse("nothing to report on; name a lake with --lake, or directories with metadata logs")
+        raise WrongUse("nothing to report on; give a lake with --lake, or directories with metadata logs")
 
 
 def _build(lake: Lake, logs: Sequence[str]) -> None:
-    """Take logs in and build silver and gold, with progress on stderr."""
+    """Ingest the logs and build silver and gold, with progress on stderr."""
     from ..runs import build, gold, ingest
     from .spark import spark_session
 
     with spark_session() as spark:
         if logs:
-            _say(f"taking in {len(logs)} logs …")
+            _progress(f"ingesting {len(logs)} logs …")
             ingest.ingest(spark, lake, logs)
         for layer in (build, gold):
-            layer.build(spark, lake, progress=lambda table: _say(f"building {table} …"))
+            layer.build(spark, lake, progress=lambda table: _progress(f"building {table} …"))
 
 
-def _say(text: str) -> None:
+def _progress(text: str) -> None:
     print(text, file=sys.stderr)
 
 
@@ -116,7 +116,7 @@ def _lines(found: Report, path: Path) -> Iterator[str]:
     if found.duration_ms:
         yield "Took:          " + ", ".join(f"{name} {duration(ms)}" for name, ms in found.duration_ms.items())
     if found.catch_up:
-        yield "Catch-up:      broker  replicas  half within  99 % within      slowest  never"
+        yield "Catch-up:      broker  replicas       median  99 % within      slowest  never"
         for each in found.catch_up:
             spans = (each.quartiles_ms[1], each.p99_ms, each.max_ms)
             yield (

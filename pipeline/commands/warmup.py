@@ -38,7 +38,7 @@ def warmup(again: bool, as_json: bool) -> None:
     from ..session.warmup import warm_up
 
     began = time.monotonic()
-    warmed = warm_up(again=again, tell=lambda line: click.echo(line, err=True))
+    warmed = warm_up(again=again, progress=lambda line: click.echo(line, err=True))
     output = Output(as_json)
     megabytes = f"{warmed.size_bytes / 1e6:.0f} MB"
     output.lines([f"{'Written' if warmed.built else 'There already'}: {warmed.archive.directory} ({megabytes})"])

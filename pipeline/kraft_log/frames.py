@@ -47,7 +47,7 @@ class KafkaFormat:
         own = data[at : at + size_bytes]
         crc = google_crc32c.value(own[CRC_FROM:])
         if crc != header.crc:
-            return Fault("bad_crc", f"crc is {crc:08x}, the header says {header.crc:08x}, offsets {_offsets(header)}")
+            return Fault("bad_crc", f"crc is {crc:08x}, the header has {header.crc:08x}, offsets {_offsets(header)}")
         attributes = header.attributes
         return Frame(
             position,

@@ -75,4 +75,4 @@ def null_refused(name: str) -> UndecodableRecord:
 
 
 def wrong_tag_size(tag: int, size: int, read: int) -> UndecodableRecord:
-    return UndecodableRecord(f"tagged field {tag} says that it has {size} bytes, but its value has {read}")
+    return UndecodableRecord(f"tagged field {tag} has a size of {size} bytes, but its value has {read}")

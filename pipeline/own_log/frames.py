@@ -47,9 +47,9 @@ class OwnFormat:
         _, _, crc, base_offset, epoch, attributes, count, append_ms, mark, _ = HEADER.unpack_from(own)
         found = zlib.crc32(memoryview(own)[LENGTH_FROM:])
         if found != crc:
-            return Fault("bad_crc", f"crc is {found:08x}, the header says {crc:08x}, from offset {base_offset}")
+            return Fault("bad_crc", f"crc is {found:08x}, the header has {crc:08x}, from offset {base_offset}")
         if not count:
-            return Fault("bad_header", f"the batch at offset {base_offset} says that it has no records")
+            return Fault("bad_header", f"the batch at offset {base_offset} counts no records")
         if max(base_offset, append_ms, mark) >= _LONG_END or epoch >= _EPOCH_END:
             return Fault("bad_header", f"no batch has offset {base_offset}, epoch {epoch}, time {append_ms} or mark {mark}")
         return Frame(

@@ -141,8 +141,8 @@ class _Cluster:
 
     def paths(self, entry: Partition) -> dict[int, str | None]:
         """Return the paths by replica."""
-        said = entry.log_dirs or (None,) * len(entry.replicas)
-        return {broker: self.path(broker, path) for broker, path in zip(entry.replicas, said, strict=True)}
+        log_dirs = entry.log_dirs or (None,) * len(entry.replicas)
+        return {broker: self.path(broker, path) for broker, path in zip(entry.replicas, log_dirs, strict=True)}
 
     def crowd(self, replicas: Iterable[int]) -> int:
         """Return the largest number of replicas in one rack."""
@@ -233,9 +233,9 @@ def _brokers(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], a
 
 def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: Asked) -> Iterator[tuple[str, str]]:
     """Report replicas that stay in a directory to be emptied: the broker keeps them, and no other directory is named for them."""
-    said = {(target.topic, target.partition): target for target in targets}
+    wanted = {(target.topic, target.partition): target for target in targets}
     for (topic, partition), entry in cluster.partitions.items():
-        target = said.get((topic, partition))
+        target = wanted.get((topic, partition))
         replicas = target.replicas if target else cluster.replicas(topic, partition)
         goes = dict(zip(target.replicas, target.log_dirs, strict=False)) if target else {}
         for broker, path in zip(entry.replicas, entry.log_dirs, strict=False):

@@ -19,7 +19,7 @@ STATE, BROKERS, SAMPLES = "silver.partition_state", "silver.brokers", "silver.lo
 Row = dict[str, Any]
 
 
-def read_lake(uri: str, tell: Callable[[str], None]) -> ClusterDocument:
+def read_lake(uri: str, warn: Callable[[str], None]) -> ClusterDocument:
     """Return the cluster. WrongUse if the lake has no partition states yet."""
     from ..lake.commits import Lake
 
@@ -28,18 +28,18 @@ def read_lake(uri: str, tell: Callable[[str], None]) -> ClusterDocument:
     if not manifests:
         raise WrongUse(f"{uri} has no {STATE}; the next step: kraftlab pipeline build gold --lake {uri}")
     newest = max(manifests, key=lambda manifest: manifest.hi)
-    rows = _known(lake.arrow_of(newest).to_pylist(), tell)
+    rows = _known(lake.arrow_of(newest).to_pylist(), warn)
     samples = newest_samples(_rows(lake, SAMPLES))
     if not samples:
-        tell(f"{uri} has no {SAMPLES}: sizes are unknown, plans count replicas only")
+        warn(f"{uri} has no {SAMPLES}: sizes are unknown, plans count replicas only")
     return document_of(rows, _rows(lake, BROKERS), samples, as_of_offset=newest.hi - 1)
 
 
-def _known(rows: list[Row], tell: Callable[[str], None]) -> list[Row]:
+def _known(rows: list[Row], warn: Callable[[str], None]) -> list[Row]:
     """Return the rows of partitions with known topic and replicas; a log without its beginning does not have them all."""
     known = [row for row in rows if row["topic"] is not None and row["replicas"]]
     if len(known) < len(rows):
-        tell(f"{len(rows) - len(known)} partitions with unknown topic or replicas are left out")
+        warn(f"{len(rows) - len(known)} partitions with unknown topic or replicas are left out")
     return known
 
 

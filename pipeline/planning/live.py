@@ -15,8 +15,8 @@ Placed = dict[tuple[str, int, int], tuple[str, int]]
 """(topic, partition, broker) → (path, bytes)."""
 
 
-def read_live(client: AdminClient, tell: Callable[[str], None]) -> ClusterDocument:
-    """Return the current cluster. `tell` gets a line for each broker that does not answer. BadCluster, ApiError,
+def read_live(client: AdminClient, warn: Callable[[str], None]) -> ClusterDocument:
+    """Return the current cluster. `warn` gets a line for each broker that does not answer. BadCluster, ApiError,
     ClusterUnreachable.
     """
     described = client.describe_cluster(include_fenced_brokers=True)
@@ -24,7 +24,7 @@ def read_live(client: AdminClient, tell: Callable[[str], None]) -> ClusterDocume
     brokers = []
     for broker in sorted(described.brokers, key=lambda one: one.broker_id):
         alive = not broker.is_fenced and not broker.in_controlled_shutdown
-        directories = _directories(client, broker, placed, tell) if alive else ()
+        directories = _directories(client, broker, placed, warn) if alive else ()
         rack = broker.rack if broker.HasField("rack") and broker.rack else None
         brokers.append(Broker(broker.broker_id, rack, alive, directories))
     response = client.describe_topics()
@@ -38,7 +38,7 @@ def read_live(client: AdminClient, tell: Callable[[str], None]) -> ClusterDocume
 
 
 def _directories(
-    client: AdminClient, broker: pb.DescribedBroker, placed: Placed, tell: Callable[[str], None]
+    client: AdminClient, broker: pb.DescribedBroker, placed: Placed, warn: Callable[[str], None]
 ) -> tuple[LogDir, ...]:
     from kraftlab.client import ClusterUnreachable
     from kraftlab.metadata.errors import ApiError
@@ -46,7 +46,7 @@ def _directories(
     try:
         results = client.describe_log_dirs(broker.broker_id).results
     except (ApiError, ClusterUnreachable) as error:
-        tell(f"broker {broker.broker_id} did not describe its log directories, its sizes count as unknown: {error}")
+        warn(f"broker {broker.broker_id} did not describe its log directories, its sizes count as unknown: {error}")
         return ()
     for result in results:
         for topic in result.topics:

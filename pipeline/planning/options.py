@@ -180,7 +180,7 @@ def _judge(cluster: Cluster, options: PlanOptions) -> None:
         broker = cluster.brokers[cluster.index_of[id]]
         paths = [entry.path for entry in broker.log_dirs]
         if path not in paths:
-            raise WrongUse(f"broker {id} has no log directory {path}; it has {', '.join(paths) or 'told none'}")
+            raise WrongUse(f"broker {id} has no log directory {path}; it has {', '.join(paths) or 'no known ones'}")
         if not broker.alive or not broker.log_dirs[paths.index(path)].online:
             what = f"log directory {path} of broker {id} is offline" if broker.alive else f"broker {id} is down"
             raise WrongUse(f"{what}: nothing can be copied out of {path}; --drain {id} makes new replicas on other brokers")
@@ -260,7 +260,7 @@ def _bounds(cluster: Cluster, options: PlanOptions, counted: Flags, factor: Ints
         disk_limit[limited] = capacity[limited] * DISK_CAPACITY_SHARE
         disk_high = np.minimum(disk_high, disk_limit)
         if not limited[counted].all():
-            notes.append("not every broker says how large its disks are: DiskCapacityGoal is not judged there")
+            notes.append("some brokers do not report the size of their disks: DiskCapacityGoal is not judged there")
     if REPLICAS in options.goals:
         count_low[counted], count_high[counted] = band_of_counts(mean, options.eps)
     if REPLICA_CAPACITY in options.goals:

@@ -1,4 +1,4 @@
-"""What-if scenarios: a lost rack, more brokers, a wider or narrower band. Each has a plan of its own, in one line."""
+"""Scenarios of what-if plans: a lost rack, more brokers, a wider or narrower band. Each has a plan of its own, in one line."""
 
 from __future__ import annotations
 

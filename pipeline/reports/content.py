@@ -1,8 +1,8 @@
-"""The numbers of a report, out of the gold tables of a lake.
+"""The numbers of a report, from the gold tables of a lake.
 
-Everything that a page, a terminal or a program shows is computed here, once; figures and templates only arrange it. Tables are
-read as Arrow and reduced by columns, so that a million reassignments take seconds and no JVM. What is listed one by one is
-bounded (`LISTED`), and each list says how many it was taken from.
+All numbers of the page, the text and the JSON are computed here, once; figures and templates only arrange them. Tables are read
+as Arrow and reduced by columns, so a million reassignments take seconds and no JVM. Lists of single rows are bounded (`LISTED`),
+and each list states the total.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LISTED = 400
-"""How many reassignments, replicas or findings a list has at most."""
+"""Maximum number of reassignments, replicas or findings in a list."""
 POINTS = 2_000
-"""How many points a curve has at most."""
+"""Maximum number of points of a curve."""
 BAND = 0.10
-"""How far from the mean a log dir or broker may be: Cruise Control's balance threshold of 1.1."""
+"""Maximum distance of a log dir or broker from the mean: Cruise Control's balance threshold of 1.1."""
 
 REASSIGNMENTS, REPLICAS, DRIFT = "gold.reassignments", "gold.reassignment_replicas", "gold.rf_drift"
 BROKER_LOAD, DIR_SKEW = "gold.broker_load", "gold.log_dir_skew"
@@ -36,8 +36,8 @@ BUILT_OF_LOGS = (*tables(SILVER)[:4], REASSIGNMENTS, REPLICAS, DRIFT, EPOCHS, DI
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One reassignment. Times in ms since 1970, null where the log does not have them. A topic whose name the log does not have
-    is told by its id.
+    """One reassignment. Times are in ms since 1970, or null if the log does not have them. A topic without a name in the log is
+    shown by its id.
     """
 
     reassignment_id: str
@@ -53,9 +53,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """How long replicas that were added to one broker took until they were in sync, in ms; of those alone of which the log has
-    the beginning.
-    """
+    """Times until replicas that were added to one broker were in sync, in ms. Only replicas whose start is in the log count."""
 
     broker_id: int
     replicas: int
@@ -66,7 +64,7 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 
 class DirLoad(msgspec.Struct, frozen=True):
-    """A log dir at one time; `ratio` is bytes by the mean of its broker's."""
+    """A log dir at one time; `ratio` is its bytes divided by the mean of its broker's log dirs."""
 
     broker_id: int
     path: str
@@ -77,7 +75,7 @@ class DirLoad(msgspec.Struct, frozen=True):
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """A partition whose replication factor is not what it should be."""
+    """A partition whose replication factor differs from the expected one."""
 
     topic: str
     partition: int
@@ -90,7 +88,7 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """Who led from which offset on."""
+    """The leader of one epoch, and its offsets."""
 
     epoch: int
     leader: int | None
@@ -99,8 +97,9 @@ class Epoch(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is shown. `under_way` is a step curve: (ms, reassignments that were running from then on). `dirs` are log dirs at
-    the first and the last sample (ms, loads). `missing` names tables that were not built: what they would say is null or empty.
+    """All contents of a report. `under_way` is a step curve: (ms, reassignments that ran from then on). `dirs` are log dirs at
+    the first and the last sample (ms, loads). `missing` names the tables that were not built; numbers from them are null or
+    empty.
     """
 
     lake: str
@@ -123,7 +122,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def findings(self) -> int:
-        """What somebody should look at: drift, log dirs over the band, divergence that must not be, damage."""
+        """Count the findings: drift, log dirs over the band, divergence that breaks log matching, damage."""
         return (
             (self.drift_total or 0)
             + sum(load.over_band or load.offline for load in (self.dirs[-1][1] if self.dirs else ()))
@@ -134,7 +133,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(lake: Lake) -> Report:
-    """Reads a lake. CorruptInput for manifests that cannot be read."""
+    """Read a lake. CorruptInput for manifests that cannot be read."""
     built = set(lake.tables())
     wanted = (QUARANTINE, GAPS, *BUILT_OF_LOGS, BROKER_LOAD, DIR_SKEW)
     moves = lake.arrow(REASSIGNMENTS)
@@ -166,7 +165,7 @@ def _counts(rows: pa.Table, column: str) -> dict[str, int]:
 
 
 def _damages(rows: pa.Table) -> dict[str, int]:
-    """By status, without the ends of segments that were being written."""
+    """Count damages by status, without the torn ends of segments."""
     found = damages(rows)
     kept = [row["status"] for row in found if not is_torn_end(row["status"], row["segment"], row["next_offset"])]
     return dict(Counter(kept).most_common())
@@ -184,7 +183,7 @@ def _quantiles(rows: pa.Table, column: str) -> dict[str, float]:
 
 
 def longest_of(rows: pa.Table) -> tuple[Move, ...]:
-    """Those that took longest and those that still run, in the order in which they began."""
+    """Return the reassignments that took longest and those that still run, in the order of their starts."""
     from pyarrow import compute
 
     real = rows.filter(compute.not_equal(rows.column("status"), "instant"))
@@ -197,8 +196,8 @@ def longest_of(rows: pa.Table) -> tuple[Move, ...]:
 
 
 def under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:
-    """Of two ends and beginnings in one millisecond only what they leave behind is told. What ended before it began, as clocks
-    say it, took no time.
+    """Return the step curve of running reassignments. Starts and ends in the same millisecond make one step. A reassignment whose
+    end is before its start, because a clock stepped back, took no time.
     """
     from pyarrow import compute
 
@@ -218,7 +217,7 @@ def under_way(rows: pa.Table) -> tuple[tuple[int, int], ...]:
 
 
 def thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most about `POINTS` of a curve: of each stretch the highest, so that no peak is lost, and the last of all."""
+    """Reduce a curve to about `POINTS` points: the highest of each stretch, so that no peak is lost, and the last one."""
     if len(points) <= POINTS:
         return list(points)
     stride = -(-len(points) // (POINTS - 1))
@@ -229,8 +228,8 @@ def thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 def catch_up_of(rows: pa.Table) -> tuple[CatchUp, ...]:
     from pyarrow import compute
 
-    is_told = compute.or_(rows.column("lag_ms").is_valid(), rows.column("caught_up_offset").is_null())
-    added = rows.filter(compute.and_(compute.equal(rows.column("role"), "adding"), is_told)).sort_by("replica")
+    has_start = compute.or_(rows.column("lag_ms").is_valid(), rows.column("caught_up_offset").is_null())
+    added = rows.filter(compute.and_(compute.equal(rows.column("role"), "adding"), has_start)).sort_by("replica")
     found, start = [], 0
     for broker_id, count in (each.values() for each in added.column("replica").value_counts().to_pylist()):
         lags = added.column("lag_ms").slice(start, count)
@@ -270,7 +269,7 @@ def _load(row: dict[str, Any]) -> DirLoad:
 
 
 def _drift(row: dict[str, Any]) -> Drift:
-    """An id of a reassignment begins with the topic's, if it has no name."""
+    """Convert a row. Without a topic name, the topic id is the first part of the reassignment id."""
     return Drift(
         row["topic"] or (row["culprit_reassignment_id"] or "?").partition(":")[0],
         row["partition"],

@@ -1,4 +1,4 @@
-"""The plots of a report. Each takes what `content` computed and arranges it; none computes anything of its own."""
+"""The plots of a report. Each arranges numbers from `content` and computes none of its own."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COLOURS = {
 }
 _DRIFT_COLOURS = {"union_race": "#c8553d", "rf_change": "#d9a441", "sibling_mismatch": "#4464ad"}
 _LANES = 40
-"""Moves that are drawn as bars are packed into lanes; with more lanes bars could not be told apart."""
+"""Maximum number of lanes into which bars are packed; thinner bars could not be distinguished."""
 
 
 def figures(report: Report) -> dict[str, go.Figure]:
-    """Name of a section → its plot, for those that have something to show."""
+    """Return name of a section → its plot, for sections with data."""
     found: dict[str, go.Figure] = {}
     if report.moves:
         found["moves"] = timeline(report.moves, report.under_way)
@@ -42,7 +42,7 @@ def figures(report: Report) -> dict[str, go.Figure]:
 
 
 def timeline(moves: Sequence[Move], under_way: Sequence[tuple[int, int]]) -> go.Figure:
-    """How many reassignments ran at a time, and below each listed one from its start to its end."""
+    """Plot the number of running reassignments over time, and below it a bar for each listed one."""
     figure = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.3, 0.7], vertical_spacing=0.04)
     figure.add_trace(
         go.Scatter(
@@ -74,7 +74,7 @@ def timeline(moves: Sequence[Move], under_way: Sequence[tuple[int, int]]) -> go.
                 orientation="h",
                 name=status,
                 marker={"color": colour, "line": {"width": 0}},
-                customdata=[_told(move) for _, move in chosen],
+                customdata=[_label(move) for _, move in chosen],
                 hovertemplate="%{customdata}<extra></extra>",
             ),
             row=2,
@@ -87,7 +87,7 @@ def timeline(moves: Sequence[Move], under_way: Sequence[tuple[int, int]]) -> go.
 
 
 def catch_up(brokers: Sequence[CatchUp]) -> go.Figure:
-    """Box per broker: quartiles, whiskers at the 99th percentile; a diamond is the slowest replica."""
+    """Plot a box per broker: quartiles, whiskers at the 99th percentile, and a diamond for the slowest replica."""
     known = [each for each in brokers if each.replicas > each.never]
     names = [f"broker {each.broker_id}" for each in known]
     figure = go.Figure()
@@ -118,14 +118,14 @@ def catch_up(brokers: Sequence[CatchUp]) -> go.Figure:
 
 
 def skew(dirs: Sequence[tuple[int, Sequence[DirLoad]]]) -> go.Figure:
-    """Bytes of each log dir by its broker's mean, at the first and the last sample, with the band that is allowed."""
+    """Plot the bytes of each log dir relative to its broker's mean, at the first and the last sample, with the allowed band."""
     figure = go.Figure()
     for (as_of, loads), colour in zip(dirs, ("#9fb3c8", "#2a7f62")[-len(dirs) :], strict=True):
         figure.add_trace(
             go.Bar(
                 x=[[f"broker {load.broker_id}" for load in loads], [load.path for load in loads]],
                 y=[load.ratio for load in loads],
-                name=_said(as_of),
+                name=_time(as_of),
                 marker={"color": colour, "line": {"color": "#c8553d", "width": [2 if load.over_band else 0 for load in loads]}},
                 customdata=[load.bytes for load in loads],
                 hovertemplate="%{x}<br>%{y:.2f} of the mean, %{customdata:,} bytes<extra></extra>",
@@ -137,7 +137,7 @@ def skew(dirs: Sequence[tuple[int, Sequence[DirLoad]]]) -> go.Figure:
 
 
 def drift(found: Sequence[Drift]) -> go.Figure:
-    """Each finding at the offset of the record that caused it, as far above or below as the factor is off."""
+    """Plot each finding at the offset of the record that caused it; the height is the difference of the factors."""
     figure = go.Figure()
     for kind, colour in _DRIFT_COLOURS.items():
         chosen = [each for each in found if each.kind == kind and each.offset is not None]
@@ -159,7 +159,7 @@ def drift(found: Sequence[Drift]) -> go.Figure:
 
 
 def epochs(found: Sequence[Epoch]) -> go.Figure:
-    """Which controller led, by offset."""
+    """Plot the leading controllers by offset."""
     end = max((each.end_offset for each in found if each.end_offset is not None), default=found[-1].start_offset + 1)
     figure = go.Figure()
     figure.add_trace(
@@ -180,7 +180,7 @@ def epochs(found: Sequence[Epoch]) -> go.Figure:
 
 
 def lanes_of(moves: Sequence[Move], begin_ms: int, end_ms: int) -> list[int]:
-    """A lane for each move in which nothing else runs; when there is none left, the one that is free first."""
+    """Return a lane for each move in which nothing else runs; if all lanes are taken, the lane that is free first."""
     free_from: list[int] = []
     lanes = []
     for move in moves:
@@ -197,7 +197,7 @@ def lanes_of(moves: Sequence[Move], begin_ms: int, end_ms: int) -> list[int]:
     return lanes
 
 
-def _told(move: Move) -> str:
+def _label(move: Move) -> str:
     took = "" if move.duration_ms is None else f", {move.duration_ms:,} ms"
     return f"<b>{move.topic}-{move.partition}</b> {move.status}{took}<br>{_list(move.orig)} → {_list(move.target)}"
 
@@ -216,14 +216,14 @@ def _or(value: int | None, otherwise: int) -> int:
 
 
 def _moment(at_ms: int) -> datetime:
-    """The nearest that a calendar has."""
+    """Return the time, or the nearest time that a calendar can show."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         return datetime.max if at_ms > 0 else datetime.min
 
 
-def _said(at_ms: int) -> str:
+def _time(at_ms: int) -> str:
     return f"{_moment(at_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -1,4 +1,4 @@
-"""The page: one file that works without a network, opened from disk. Figures are Plotly's, whose code is in the page once."""
+"""The page: one file that works without a network. Figures are Plotly's; the page contains Plotly's code once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .figures import COLOURS, figures
 
 
 def render(report: Report) -> str:
-    """The page's HTML. The same report gives the same bytes."""
+    """Return the page's HTML. The same report gives the same bytes."""
     plots = {
         name: plotly.io.to_html(
             figure,
@@ -33,7 +33,7 @@ def render(report: Report) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """Writes the page whole or not at all. OSError."""
+    """Write the page whole or not at all. OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -61,7 +61,7 @@ def _number(value: Any) -> str:
 
 
 def moment(at_ms: int | None) -> str:
-    """A time in UTC, to the second; one that no calendar has as it is."""
+    """Format a time in UTC, to the second, or in ms if a calendar cannot show it."""
     if at_ms is None:
         return "–"
     try:
@@ -75,7 +75,7 @@ def _replicas(values: list[int] | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """`12 ms`, `3.4 s`, `2 min 5 s`, `1 h 3 min`."""
+    """Format a duration: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 3 min`."""
     if ms is None:
         return "–"
     if ms < 1000:

@@ -122,9 +122,9 @@ def _numbers(version: str) -> list[int]:
 
 def _master(environ: Mapping[str, str], outside: Mapping[str, str], asked: str | None) -> tuple[str, str]:
     sources = (
-        (asked, "as --master says"),
-        (environ.get("SPARK_REMOTE"), "as SPARK_REMOTE says"),
-        (outside.get("spark.master"), "as --conf, PYSPARK_SUBMIT_ARGS or spark-defaults.conf says"),
+        (asked, "from --master"),
+        (environ.get("SPARK_REMOTE"), "from SPARK_REMOTE"),
+        (outside.get("spark.master"), "from --conf, PYSPARK_SUBMIT_ARGS or spark-defaults.conf"),
         (settings.local_master(), f"this machine, {settings.processors()} processors"),
     )
     return next((master, source) for master, source in sources if master)
@@ -181,9 +181,9 @@ def _workers_python(environ: Mapping[str, str], master: str) -> Iterator[Check]:
     """Check that driver and workers run the same minor version, and that both have this package."""
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     if not settings.is_local(master):
-        told = f"{environ.get('PYSPARK_PYTHON', 'python3')} of each worker, not looked at from here"
+        text = f"{environ.get('PYSPARK_PYTHON', 'python3')} of each worker, cannot be checked from here"
         yield Check(
-            "workers' Python", State.NOTE, told, f"it must be {ours} and have kraftlab[pipeline]; PYSPARK_PYTHON names it"
+            "workers' Python", State.NOTE, text, f"it must be {ours} and have kraftlab[pipeline]; PYSPARK_PYTHON names it"
         )
         return
     executable = environ.get("PYSPARK_PYTHON", sys.executable)
@@ -203,9 +203,12 @@ def _workers_python(environ: Mapping[str, str], master: str) -> Iterator[Check]:
     if answer.returncode == 0 and answer.stdout.strip() == ours:
         yield Check("workers' Python", State.FINE, f"{executable}, {ours} as here")
     else:
-        said = answer.stderr.strip().rpartition("\n")[2] or f"it is {answer.stdout.strip()}, and this is {ours}"
+        fault = answer.stderr.strip().rpartition("\n")[2] or f"it is {answer.stdout.strip()}, and this is {ours}"
         yield Check(
-            "workers' Python", State.MISSING, f"{executable}: {said}", "unset PYSPARK_PYTHON, or install kraftlab[pipeline] there"
+            "workers' Python",
+            State.MISSING,
+            f"{executable}: {fault}",
+            "unset PYSPARK_PYTHON, or install kraftlab[pipeline] there",
         )
 
 

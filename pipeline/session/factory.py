@@ -249,7 +249,7 @@ def built(builder: SparkSession.Builder, wanted: Mapping[str, str], master: str)
 
 def _no_jvm(wanted: Mapping[str, str]) -> str:
     return (
-        "the JVM for Spark ended before it was ready; what it said stands above. "
+        "the JVM for Spark ended before it was ready; its output is above. "
         f"It was given the memory {wanted.get(MEMORY)} and the options {wanted.get(JAVA_OPTIONS)}.\n"
         "Next step: kraftlab pipeline doctor"
     )

@@ -168,8 +168,8 @@ def _probe(found_by: FoundBy, home: Path) -> Candidate:
         return Candidate(found_by, f"{executable} -version gave no answer within {PROBE_TIMEOUT_S} s")
     version = re.search(r'version "([^"]+)"', answer.stdout)
     if answer.returncode != 0 or version is None:
-        said = answer.stdout.strip().partition("\n")[0]
-        return Candidate(found_by, f"{executable} -version ended with {answer.returncode}: {said}")
+        output = answer.stdout.strip().partition("\n")[0]
+        return Candidate(found_by, f"{executable} -version ended with {answer.returncode}: {output}")
     java = Java(home, version[1], found_by)
     if java.feature < OLDEST:
         return Candidate(found_by, f"{executable} is Java {java.version}, too old")

@@ -36,8 +36,8 @@ class Warmed:
     size_bytes: int
 
 
-def warm_up(*, again: bool = False, tell: Callable[[str], None]) -> Warmed:
-    """Create the archive for this Java and this Spark, unless it exists. `tell` gets a line for each step.
+def warm_up(*, again: bool = False, progress: Callable[[str], None]) -> Warmed:
+    """Create the archive for this Java and this Spark, unless it exists. `progress` gets a line for each step.
 
     Raises NoJava; EnvironmentFault if the JVM wrote no archive; WrongUse in a Spark that another program started.
     """
@@ -47,11 +47,11 @@ def warm_up(*, again: bool = False, tell: Callable[[str], None]) -> Warmed:
     archive = archive_for(found, factory.spark_home(), cache.directory(os.environ))
     built = again or not archive.is_built
     if built:
-        tell(f"a training run on Java {found.version} …")
+        progress(f"a training run on Java {found.version} …")
         archive.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=archive.directory) as scratch:
             write_base(found, archive.base, Path(scratch, "base.jsa"))
-            _write_top(archive, Path(scratch), tell)
+            _write_top(archive, Path(scratch), progress)
     return Warmed(archive, built, sum(path.stat().st_size for path in (archive.base, archive.top)))
 
 
@@ -71,7 +71,7 @@ def write_base(found: java.Java, path: Path, scratch: Path) -> None:
     os.replace(scratch, path)
 
 
-def _write_top(archive: Archive, scratch: Path, tell: Callable[[str], None]) -> None:
+def _write_top(archive: Archive, scratch: Path, progress: Callable[[str], None]) -> None:
     path = scratch / "spark.jsa"
     only_once = "-XX:TieredStopAtLevel=1"
     options = shlex.join([f"-XX:SharedArchiveFile={archive.base}", f"-XX:ArchiveClassesAtExit={path}", only_once])
@@ -79,7 +79,7 @@ def _write_top(archive: Archive, scratch: Path, tell: Callable[[str], None]) -> 
         total = train(spark, scratch / "training")
         if total != TRAINED:
             raise EnvironmentFault(f"the training run gave {total} instead of {TRAINED}; next step: kraftlab pipeline doctor")
-        tell("writing the archive …")
+        progress("writing the archive …")
     if not path.exists():
         raise EnvironmentFault(f"the JVM ended without writing {path}; is there room for {ROOM_MB} MB?")
     os.replace(path, archive.top)

@@ -214,7 +214,7 @@ def piece_entries(
             damage = Damage(entry.position, entry.size_bytes, "compressed", reason)
             yield FoundDamage(damage, previous, entry.last_offset + 1, entry.data[:RAW_MAX])
         elif previous is not None and entry.base_offset <= previous and file.kind == LOG:
-            reason = f"offsets {entry.base_offset} to {entry.last_offset} stand behind offset {previous}: it is misplaced"
+            reason = f"offsets {entry.base_offset} to {entry.last_offset} follow offset {previous}: the batch is misplaced"
             damage = Damage(entry.position, entry.size_bytes, "bad_header", reason)
             yield FoundDamage(damage, previous, None, entry.data[:RAW_MAX])
             continue

@@ -168,7 +168,7 @@ def _identity(directory: str) -> tuple[int | None, str | None]:
             values = properties.parse(data, uris.shown(uri))
             return int(values["node.id"]), values["cluster.id"]
         except (ConfigError, KeyError, ValueError) as error:
-            raise CorruptInput(f"{uris.shown(uri)} does not say whose log this is ({error}); restore it, or remove it") from None
+            raise CorruptInput(f"{uris.shown(uri)} does not identify its log ({error}); restore it, or remove it") from None
     return None, None
 
 

@@ -149,7 +149,7 @@ def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) ->
 
 def _in_one_log(bases: Vector, lasts: Vector, epochs: Vector, controllers: Vector) -> Vector:
     """Return which batches of several logs make up one log. Logs agree up to the offset where they hold the same batch; after it
-    only one of them can hold the committed batches, and epochs tell which (Raft: a leader's log has everything committed
+    only one of them can hold the committed batches, and epochs decide which one (Raft: a leader's log has everything committed
     before its epoch). Only neighbours are compared, so that a rotten batch hides no others.
     """
     by_end = np.lexsort((epochs, lasts))

@@ -16,5 +16,5 @@ def test_a_plan_that_names_a_directory_of_another_broker_is_refused(tmp_path: Pa
     entry = '{"topic": "%s", "partition": %d, "replicas": [1, 2], "log_dirs": ["any", "/data/9/d0"]}'
     placed = Recording(recording).assignment[0]
     plan.write_text('{"version": 1, "partitions": [' + entry % (placed.topic, placed.partition) + "]}")
-    with pytest.raises(RecordingError, match=r"plan-dirs\.json moves .* to /data/9/d0, which is no replica's"):
+    with pytest.raises(RecordingError, match=r"plan-dirs\.json moves .* to /data/9/d0, which is not on one of its replicas"):
         Recording(recording)

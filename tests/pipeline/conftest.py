@@ -296,6 +296,6 @@ def kafka(kafka_log: Path) -> Recording:
 
 
 @pytest.fixture(scope="session")
-def told() -> Callable[[str], bytes]:
+def recorded_text() -> Callable[[str], bytes]:
     """What was done to the recorded cluster (`history.json`) and how it ended (`final-state.json`)."""
     return lambda name: lzma.decompress((DATA / f"{name}.xz").read_bytes())

@@ -167,9 +167,7 @@ def test_a_text_that_is_not_utf_8_is_shown(frame: Encode) -> None:
 
 def test_a_tagged_field_of_a_wrong_size_is_refused(frame: Encode) -> None:
     fields = bytes(20) + b"\x01\x01\x05" + bytes(5)
-    assert (
-        refusal(frame(5, 0, fields)) == "PARTITION_CHANGE_RECORD v0: tagged field 1 says that it has 5 bytes, but its value has 4"
-    )
+    assert refusal(frame(5, 0, fields)) == "PARTITION_CHANGE_RECORD v0: tagged field 1 has a size of 5 bytes, but its value has 4"
 
 
 def test_a_list_longer_than_its_record_is_refused_without_reading_it(frame: Encode) -> None:

@@ -20,9 +20,9 @@ def found(kafka: Any) -> list[Reassignment]:
 
 
 @pytest.fixture(scope="module")
-def requests(told: Callable[[str], bytes]) -> list[tuple[int, int]]:
+def requests(recorded_text: Callable[[str], bytes]) -> list[tuple[int, int]]:
     """(ms after the answer, partitions named) of each request; the one for 4 partitions cancels, the others set targets."""
-    history = json.loads(told("history.json"))
+    history = json.loads(recorded_text("history.json"))
     return [(int(entry["t"] * 1000), entry["n"]) for entry in history if entry["op"] == "reassign"]
 
 
@@ -81,8 +81,8 @@ def test_a_completed_one_has_all_of_its_new_replicas_in_sync_and_nothing_else_of
         assert cycle.duration_ms is not None and cycle.duration_ms < 60_000
 
 
-def test_the_open_ones_are_still_in_the_final_state(found: list[Reassignment], told: Callable[[str], bytes]):
-    state = json.loads(told("final-state.json"))
+def test_the_open_ones_are_still_in_the_final_state(found: list[Reassignment], recorded_text: Callable[[str], bytes]):
+    state = json.loads(recorded_text("final-state.json"))
     replicas = {
         (topic["name"], partition["partition_index"]): partition["replica_nodes"]
         for topic in state["topics"]

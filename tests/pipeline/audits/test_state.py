@@ -54,17 +54,17 @@ def test_a_log_without_its_beginning_says_only_what_changed():
     assert state == PartitionState("id", "orders", 0, None, None, 2, None, None, None, None, 50)
 
 
-def test_the_end_of_a_recorded_log_is_what_the_cluster_said(kafka: Any, told: Callable[[str], bytes]):
+def test_the_end_of_a_recorded_log_is_what_the_cluster_said(kafka: Any, recorded_text: Callable[[str], bytes]):
     expected = {
         (topic["name"], partition["partition_index"]): (
             partition["replica_nodes"],
             sorted(partition["isr_nodes"]),
             partition["leader_id"],
         )
-        for topic in json.loads(told("final-state.json"))["topics"]
+        for topic in json.loads(recorded_text("final-state.json"))["topics"]
         for partition in topic["partitions"]
     }
-    (ended,) = [entry["t"] for entry in json.loads(told("history.json")) if entry["op"] == "end"]
+    (ended,) = [entry["t"] for entry in json.loads(recorded_text("history.json")) if entry["op"] == "end"]
     at_offset = max(change.offset for _, change in kafka.rows if change.ts_ms <= ended * 1000)
     assert at_offset < kafka.rows[-1][1].offset, "the brokers were stopped after the cluster was asked"
     states = partition_states(kafka.rows, at_offset, kafka.deletions)

@@ -118,9 +118,9 @@ def test_workers_need_a_python_that_has_the_packages(environ: dict[str, str], tm
 
 
 def test_masters_come_from_the_option_and_else_from_outside(environ: dict[str, str]) -> None:
-    assert check("master", environ, master="spark://h:1").found == "spark://h:1, as --master says"
+    assert check("master", environ, master="spark://h:1").found == "spark://h:1, from --master"
     environ["PYSPARK_SUBMIT_ARGS"] = "--master local[7] pyspark-shell"
-    assert check("master", environ).found.startswith("local[7], as --conf, PYSPARK_SUBMIT_ARGS")
+    assert check("master", environ).found.startswith("local[7], from --conf, PYSPARK_SUBMIT_ARGS")
 
 
 def test_more_memory_than_there_is_is_told(environ: dict[str, str]) -> None:

@@ -249,7 +249,7 @@ def test_a_batch_in_the_wrong_place_is_a_damage(own_log: Make, rows_of: Rows) ->
     log.segment(late + early, base_offset=0)
     (found,) = rows_of("kraftlab", log.directory, rows="damages", committed=False)
     assert found["status"] == "bad_header"
-    assert "stand behind offset 1: it is misplaced" in found["detail"]
+    assert "follow offset 1: the batch is misplaced" in found["detail"]
 
 
 def test_failfast_ends_the_read_at_a_damage_but_not_at_a_torn_end(own_log: Make, rows_of: Rows) -> None:

@@ -150,7 +150,7 @@ def test_an_identity_that_says_nothing_is_named(own_log: Make, text: str) -> Non
     log = own_log()
     log.segment([[r.NoOp(0)]])
     (log.directory / "meta.properties").write_text(text)
-    with pytest.raises(CorruptInput, match=r"meta\.properties does not say whose log this is"):
+    with pytest.raises(CorruptInput, match=r"meta\.properties does not identify its log"):
         _survey(log.directory)
 
 
