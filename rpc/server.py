@@ -63,6 +63,10 @@ LINES_AT_ONCE = 50
 LINE_INTERVAL_S = 5.0
 """Malformed requests give at most LINES_AT_ONCE log lines at once, and one more per interval."""
 
+MALFORMED = "INTERNAL", "malformed request; is this a client of another service?"
+STOPPING = "UNAVAILABLE", "this node is stopping; ask another one"
+"""gRPC status and message of a call that ends without an answer."""
+
 
 class Call(NamedTuple):
     """One admin call: the method's name, its protobuf request, the caller, its address, and the client's name for itself.
@@ -270,13 +274,13 @@ class _GrpcServer:
         caller = await self._caller(context)
         request = self._read(method.request, data)
         if request is None:
-            await _abort_garbled(context)
+            await _abort(context, *MALFORMED)
         answer: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
         settle = functools.partial(self._answer, functools.partial(_set, answer))
         self._calls.put(functools.partial(self._begin, caller, ((method, request, settle),)))
         response = await answer
         if response is None:
-            await _abort_stopping(context)
+            await _abort(context, *STOPPING)
         return response
 
     def _answer(self, deliver: Settle, response: Message | None) -> None:
@@ -285,7 +289,8 @@ class _GrpcServer:
     async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[admin_pb2.CallResponses]:
         caller = await self._caller(context)
         if self._streams >= MAX_STREAMS:
-            await _abort_full(context)
+            too_many = f"{MAX_STREAMS} streams are open at this node already; close one, or make unary calls"
+            await _abort(context, "RESOURCE_EXHAUSTED", too_many)
 
         def hand_over(calls: Sequence[Begin]) -> None:
             self._calls.put(functools.partial(self._begin, caller, calls))
@@ -302,17 +307,15 @@ class _GrpcServer:
             with suppress(asyncio.CancelledError):
                 await reader
         if stream.is_garbled:
-            await _abort_garbled(context)
+            await _abort(context, *MALFORMED)
         if stream.is_stopping:
-            await _abort_stopping(context)
+            await _abort(context, *STOPPING)
 
     async def _caller(self, context: Context) -> Caller:
         try:
             return caller_of(context, self._users)
         except AuthenticationFailed as error:
-            import grpc
-
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            await _abort(context, "UNAUTHENTICATED", str(error))
 
     def _read(self, kind: type[Message], data: bytes) -> Any:
         """Return the decoded request; None if the bytes cannot be decoded.
@@ -334,24 +337,10 @@ def _set(answer: asyncio.Future[Message | None], response: Message | None) -> No
         answer.set_result(response)
 
 
-async def _abort_full(context: Context) -> NoReturn:
+async def _abort(context: Context, status: str, message: str) -> NoReturn:
     import grpc
 
-    await context.abort(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open at this node already; close one, or make unary calls"
-    )
-
-
-async def _abort_garbled(context: Context) -> NoReturn:
-    import grpc
-
-    await context.abort(grpc.StatusCode.INTERNAL, "malformed request; is this a client of another service?")
-
-
-async def _abort_stopping(context: Context) -> NoReturn:
-    import grpc
-
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "this node is stopping; ask another one")
+    await context.abort(grpc.StatusCode[status], message)
 
 
 def _listen(server: grpc.aio.Server, host: str, port: int) -> int:

@@ -6,6 +6,8 @@ first leader copies its records into the log.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from ..core.batch import ControlRecord, KRaftVersion, KRaftVoters, SnapshotHeader
 from ..core.types import VoterSet
 from .checked_file import replacing
@@ -31,13 +33,10 @@ def read_bootstrap(file_system: FileSystem, directory: str, cluster_id: str) -> 
     """
     path = f"{partition_directory(directory)}/{snapshot_name(BOOTSTRAP_ID)}"
     try:
-        file = file_system.open(path)
+        with closing(file_system.open(path)) as file:
+            summary = read_summary(file, BOOTSTRAP_ID)
     except FileNotFoundError:
         return ()
-    try:
-        summary = read_summary(file, BOOTSTRAP_ID)
-    finally:
-        file.close()
     if summary.cluster_id != cluster_id:
         raise SnapshotInvalid(f"{path} belongs to cluster {summary.cluster_id!r}, not {cluster_id!r}")
     return summary.control

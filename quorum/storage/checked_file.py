@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from .file_system import File, FileSystem
 
@@ -23,12 +23,9 @@ def replacing(file_system: FileSystem, directory: str, name: str) -> Iterator[Fi
     path = f"{directory}/{name}"
     temporary = path + TEMPORARY
     file_system.remove(temporary)
-    file = file_system.open(temporary, create=True)
-    try:
+    with closing(file_system.open(temporary, create=True)) as file:
         yield file
         file.fdatasync()
-    finally:
-        file.close()
     file_system.rename(temporary, path)
     file_system.sync_directory(directory)
 
@@ -41,13 +38,10 @@ def with_crc(line: bytes) -> bytes:
 def read_checked(file_system: FileSystem, path: str) -> bytes | None:
     """Return the JSON line; None if the file is missing. ValueError if the crc is wrong."""
     try:
-        file = file_system.open(path)
+        with closing(file_system.open(path)) as file:
+            data = file.pread(MAX_BYTES, 0)
     except FileNotFoundError:
         return None
-    try:
-        data = file.pread(MAX_BYTES, 0)
-    finally:
-        file.close()
     line = data.partition(b"\n")[0]
     if with_crc(line) != data:
         raise ValueError("the crc does not hold")

@@ -35,6 +35,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from ..core import batch
@@ -238,16 +239,14 @@ def _load_snapshots(
         position = snapshot_id(name)
         if position is None or position == BOOTSTRAP_ID:
             continue
-        file = file_system.open(f"{directory}/{name}")
-        try:
-            summary = read_summary(file, position)
-        except (SnapshotInvalid, DiskFailed) as error:
-            unusable.append((position, str(error)))
-        else:
-            identity.check(identity._replace(cluster_id=summary.cluster_id, generation=summary.generation), file.path)
-            valid.append(summary)
-        finally:
-            file.close()
+        with closing(file_system.open(f"{directory}/{name}")) as file:
+            try:
+                summary = read_summary(file, position)
+            except (SnapshotInvalid, DiskFailed) as error:
+                unusable.append((position, str(error)))
+            else:
+                identity.check(identity._replace(cluster_id=summary.cluster_id, generation=summary.generation), file.path)
+                valid.append(summary)
     return valid, unusable
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import msgspec
 
@@ -157,11 +157,8 @@ def _needs_room(repair: Repair) -> Iterator[None]:
 def _copy(file_system: FileSystem, directory: str, step: Step) -> None:
     if step.target in file_system.names(directory):
         return
-    source = file_system.open(f"{directory}/{step.source}")
-    try:
+    with closing(file_system.open(f"{directory}/{step.source}")) as source:
         data = source.pread(source.size() - step.position, step.position).rstrip(b"\0")
-    finally:
-        source.close()
     with replacing(file_system, directory, step.target) as copy:
         copy.pwrite(data, 0)
 
@@ -177,12 +174,9 @@ def _rename(file_system: FileSystem, directory: str, step: Step) -> None:
 
 
 def _zero(file_system: FileSystem, directory: str, step: Step) -> None:
-    file = file_system.open(f"{directory}/{step.source}")
-    try:
+    with closing(file_system.open(f"{directory}/{step.source}")) as file:
         file.pwrite(bytes(file.size() - step.position), step.position)
         file.fdatasync()
-    finally:
-        file.close()
 
 
 def end_repair(file_system: FileSystem, directory: str) -> None:

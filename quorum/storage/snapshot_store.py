@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from ..core.batch import Batch, ControlRecord
@@ -135,12 +136,9 @@ class SnapshotStore:
             return None
 
     def _read_piece(self, position: OffsetAndEpoch, start: int, max_bytes: int) -> tuple[int, bytes]:
-        file = self._file_system.open(self.path(position))
-        try:
+        with closing(self._file_system.open(self.path(position))) as file:
             size = file.size()
             return size, file.pread(max_bytes, start) if 0 <= start < size else b""
-        finally:
-            file.close()
 
     def check(self, position: OffsetAndEpoch, pause: Callable[[], None] = lambda: None) -> None:
         """Read all of a finished snapshot. SnapshotInvalid if it is damaged or unreadable: then it is not served from now on.
@@ -161,12 +159,9 @@ class SnapshotStore:
         raise error
 
     def _read_all(self, position: OffsetAndEpoch, pause: Callable[[], None]) -> None:
-        file = self._file_system.open(self.path(position))
-        try:
+        with closing(self._file_system.open(self.path(position))) as file:
             for _ in SnapshotDecoder(file, position).batches():
                 pause()
-        finally:
-            file.close()
 
     def _lose(self, info: SnapshotInfo) -> bool:
         """Mark the snapshot that was finished as `info` as damaged.
@@ -385,8 +380,5 @@ def list_snapshots(file_system: FileReader, directory: str) -> list[OffsetAndEpo
 def verify_file(file_system: FileReader, path: str) -> SnapshotSummary:
     """Check a whole snapshot file; return its summary. SnapshotInvalid names the fault; FileNotFoundError."""
     position = id_of_path(path)
-    file = file_system.open(path)
-    try:
+    with closing(file_system.open(path)) as file:
         return read_summary(file, position)
-    finally:
-        file.close()
