@@ -24,7 +24,7 @@ from .types import OffsetAndEpoch
 
 
 class LocalLog:
-    """The view, its durability and its commit point. Every change to the log becomes an effect here."""
+    """The view, its durable part and its commit point. Every change of the log becomes an effect here."""
 
     __slots__ = ("_membership", "_out", "flushes", "high_watermark", "view")
 

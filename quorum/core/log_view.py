@@ -112,7 +112,7 @@ class LogView:
     def clean(self, start: OffsetAndEpoch) -> None:
         """Forget every batch below `start`, a position of this log. The rest does not change."""
         if not self.holds(start):
-            raise InvariantViolation(f"{self!r} can not start at {start}, which is not a position of it")
+            raise InvariantViolation(f"{self!r} cannot start at {start}, which is not a position of it")
         self._start_crc = self.crc_at(start.offset)
         self.start = start
         drop = bisect_left(self._ends, start.offset + 1)

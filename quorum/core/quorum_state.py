@@ -285,7 +285,7 @@ class QuorumState:
         old = self.state
         if not self.may_stand:
             raise InvariantViolation(
-                f"{self.config.key!r} can not stand: no voter of {self.membership!r}, or its log not whole ({self.repair!r})"
+                f"{self.config.key!r} cannot stand: not a voter of {self.membership!r}, or its log is not whole ({self.repair!r})"
             )
         prospective = Prospective(
             old.epoch,

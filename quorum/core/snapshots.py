@@ -49,7 +49,7 @@ def found_at_boot(view: LogView, found: tuple[OffsetAndEpoch, ...]) -> tuple[Off
     """Return the usable finished snapshots, oldest first. The view learns what they prove to be committed."""
     ids = tuple(sorted(snapshot for snapshot in found if snapshot.offset and view.holds(snapshot)))
     if view.start_offset and view.start not in ids:
-        raise InvariantViolation(f"{view!r} starts behind a snapshot that is not there: {found!r}")
+        raise InvariantViolation(f"{view!r} starts after a snapshot that is not there: {found!r}")
     if ids:
         view.high_watermark_stamp = max(view.high_watermark_stamp, ids[-1].offset)
     return ids

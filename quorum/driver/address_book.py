@@ -38,9 +38,9 @@ class AddressBook:
         """Return the endpoint of a node; for ANYBODY, a random voter or bootstrap endpoint other than this node's own."""
         if node_id != ANYBODY:
             return self._endpoints_of(node_id).get(self._listener)
-        return self._random.choice(candidates) if (candidates := sorted(self.everybody(), key=str)) else None
+        return self._random.choice(candidates) if (candidates := sorted(self.members(), key=str)) else None
 
-    def everybody(self) -> set[Endpoint]:
+    def members(self) -> set[Endpoint]:
         """Return every endpoint of another possible member of the quorum."""
         voters = (voter.endpoints.get(self._listener) for voter in self._voters().voters)
         return {endpoint for endpoint in (*voters, *self._bootstrap) if endpoint is not None and endpoint != self._own}
@@ -58,9 +58,9 @@ class AddressBook:
 
     def strangers_in_majority(self) -> list[Endpoint]:
         """Return the endpoints of strangers if this cluster is left without a majority of all endpoints; otherwise none."""
-        everybody = self.everybody()
-        strangers = sorted(self._strangers & everybody, key=str)
+        members = self.members()
+        strangers = sorted(self._strangers & members, key=str)
         is_one_of_them = self._own is not None and any(
             voter.endpoints.get(self._listener) == self._own for voter in self._voters().voters
         )
-        return strangers if 2 * len(strangers) > len(everybody) + is_one_of_them else []
+        return strangers if 2 * len(strangers) > len(members) + is_one_of_them else []

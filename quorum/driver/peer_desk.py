@@ -111,7 +111,7 @@ class PeerDesk:
 
     def voters_changed(self, leader: dict[str, Endpoint]) -> None:
         """Close connections to nodes that are no longer needed."""
-        self._pool.keep({*self._addresses.everybody(), *leader.values()})
+        self._pool.keep({*self._addresses.members(), *leader.values()})
 
     async def goodbyes_answered(self) -> None:
         """Wait until every EndQuorumEpoch is answered or has failed."""

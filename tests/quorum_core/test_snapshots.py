@@ -276,7 +276,7 @@ def test_snapshots_that_are_no_position_of_the_log_are_not_used(driven) -> None:
 
 
 def test_a_log_that_starts_where_no_snapshot_ends_is_a_bug_of_storage(driven) -> None:
-    with pytest.raises(InvariantViolation, match="starts behind a snapshot that is not there"):
+    with pytest.raises(InvariantViolation, match="starts after a snapshot that is not there"):
         driven(log=((3, 10),), start=START, boot=BootState(snapshots=(OffsetAndEpoch(110, 3),)))
 
 
