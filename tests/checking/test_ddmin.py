@@ -1,4 +1,4 @@
-"""The part that is left fails, and nothing more can go."""
+"""The result of delta debugging fails, and no single item of it can be left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kraftlab.checking.ddmin import simplest, smallest
 
 culprits = st.sets(st.integers(0, 30), max_size=5)
 causes = st.lists(culprits, min_size=1, max_size=3)
-"""Whatever has all of one of these sets fails."""
+"""A sequence fails if it contains all of one of these sets."""
 
 
 def failing(causes: list[set[int]]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
@@ -23,7 +23,7 @@ def failing(causes: list[set[int]]) -> tuple[tuple[int, ...], list[tuple[int, ..
 
 
 def naive(causes: list[set[int]]) -> tuple[int, ...]:
-    """Leaves out one at a time, from the first on, until none can go."""
+    """Leave out one item at a time, from the first on, until none can go."""
     left = list(range(31))
     for item in range(31):
         without = [other for other in left if other != item]

@@ -1,4 +1,4 @@
-"""The disk model: which operations a power cut keeps."""
+"""The disk model: the operations that a power cut keeps."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_names_persist_in_order_or_in_any_order_and_a_rename_is_one_change() -> 
 
 
 class TwoFiles:
-    """The naive twin of a file: what programs see, and what was synced last, as two copies. `torn`: the last write half done."""
+    """The naive twin of a file: two copies, the content that programs see and the synced one. `torn`: the last
+    write half done.
+    """
 
     def __init__(self) -> None:
         self.seen = self.synced = self.torn = b""
@@ -74,7 +76,7 @@ class TwoFiles:
         self.torn = self.synced = self.seen
 
 
-def test_a_file_forgets_exactly_what_was_not_synced() -> None:
+def test_a_file_forgets_exactly_unsynced_changes() -> None:
     for seed in range(300):
         random = Random(seed)
         file, twin = FileModel(), TwoFiles()

@@ -20,7 +20,7 @@ MODEL = Register(frozenset({OTHER_VALUE}))
 
 
 def calls_of(events: str) -> list[Operation]:
-    """A history's calls; the times are the places of the events. A read without an answer says nothing."""
+    """The calls of a history. Times are the places of the events. A read without an answer says nothing."""
     open_calls: dict[str, tuple[int, str, Any]] = {}
     calls = []
     for at, event in enumerate(events.split()):

@@ -1,4 +1,4 @@
-"""The two searches agree with trying all orders and with each other, and know the histories of the literature."""
+"""Both searches agree with a search of all orders and with each other, also on histories of the literature."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ REGISTER = Register(frozenset({MISMATCH}))
 
 
 def in_some_order(calls: list[Operation], model: Model[Any]) -> bool:
-    """The definition: all calls that returned and some of the others, in an order that keeps those apart that do not overlap."""
+    """The definition: an order of all calls that returned and some of the others, in which calls that do not overlap keep their
+    order.
+    """
     known = [call for call in calls if not call.is_unknown]
     unknown = [call for call in calls if call.is_unknown]
     for mask in range(1 << len(unknown)):
@@ -93,7 +95,7 @@ def _all_unknown_left(order: tuple[int, ...], calls: tuple[Operation, ...]) -> b
 @settings(max_examples=60, deadline=None)
 @given(register_calls())
 def test_what_is_left_out_of_the_contradiction_does_not_matter(calls: list[Operation]) -> None:
-    """The rest may have happened at any time or never: the part contradicts itself all the same."""
+    """The part contradicts itself even if the other calls happened at any other time or never."""
     if just_in_time.check(calls, REGISTER).legal is not False:
         return
     found = contradiction(calls, REGISTER)
@@ -183,11 +185,11 @@ def test_many_calls_of_unknown_outcome_cost_little() -> None:
 
 
 def hard(count: int) -> list[Operation]:
-    """Many overlapping writes, and a read of what nobody wrote."""
+    """Many overlapping writes, and a read of a value that was never written."""
     return [Operation("x", 0, 100, ("set", value)) for value in range(count)] + [Operation("x", 101, 102, ("get", None), -1)]
 
 
-def test_just_in_time_decides_what_takes_the_other_search_too_long() -> None:
+def test_just_in_time_decides_histories_that_take_the_other_search_too_long() -> None:
     calls = hard(12)
     assert depth_first.check(calls, REGISTER, steps_max=5_000).legal is None
     assert just_in_time.check(calls, REGISTER, steps_max=1_000_000).legal is False

@@ -1,4 +1,4 @@
-"""Models accept what every kind of object really did, and refuse one answer that cannot be."""
+"""Models accept the real behaviour of every kind of object, and refuse one impossible answer."""
 
 from __future__ import annotations
 

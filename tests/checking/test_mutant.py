@@ -1,4 +1,4 @@
-"""A bug is in the code while it is planted and gone afterwards, and a hunt ends when it shows."""
+"""A bug is in the code only while it is planted, and a hunt ends when the bug shows."""
 
 from __future__ import annotations
 

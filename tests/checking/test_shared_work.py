@@ -1,4 +1,4 @@
-"""Work that several processes share: results come in order, and whoever leaves early leaves quietly."""
+"""Work shared by several processes: results come in order, and a caller that leaves early sees no error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_results_come_in_the_order_of_the_work(jobs: int) -> None:
     assert list(done_by(jobs, abs, range(-20, 0))) == list(range(20, 0, -1))
 
 
-def test_who_leaves_early_hears_of_no_thread_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that end in the middle break their pool, which then looks for everybody who waits for a result."""
+def test_a_caller_that_leaves_early_sees_no_failed_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that end during work break their pool, which then notifies all callers that wait for a result."""
     failed: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failed.append)
     before = set(threading.enumerate())

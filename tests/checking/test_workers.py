@@ -1,4 +1,4 @@
-"""Seeds played by several processes, of which none outlives who asked."""
+"""Seeds played by several processes, none of which outlives the process that started them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_workers_end_with_the_process_that_started_them(number: signal.Signals, tmp_path: object) -> None:
-    """All of them hold the pipe that is their standard output: it ends with the last."""
+    """All processes hold the pipe of their standard output, which ends with the last of them."""
     script = f"{tmp_path}/play.py"
     with open(script, "w", encoding="utf-8") as file:
         file.write(SCRIPT)
@@ -42,13 +42,13 @@ def test_workers_end_with_the_process_that_started_them(number: signal.Signals, 
 
 
 def workers_of(pid: int) -> list[int]:
-    """The interpreters it has started that are to work for it."""
+    """Return the interpreters that a process has started as its workers."""
     (children,) = Path(f"/proc/{pid}/task/{pid}").glob("children")
     return [int(child) for child in children.read_text().split() if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def test_ctrl_c_is_nothing_to_workers_that_are_still_starting(tmp_path: Path) -> None:
-    """A terminal sends it to them as well; here they alone get it."""
+    """A terminal sends Ctrl-C to the parent as well; here only the workers get it."""
     script = tmp_path / "play.py"
     script.write_text(SCRIPT)
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:

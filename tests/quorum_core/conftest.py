@@ -1,4 +1,4 @@
-"""Two ways to drive the core: `Driven`, one RaftNode by hand, and `Quorum`, the transcripts' cluster when it runs by itself."""
+"""Two ways to drive the core: `Driven`, one RaftNode by hand, and `Quorum`, a scripted cluster that runs by itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from kraftlab.simulation.transcripts.cluster import Host, ScriptedCluster, key_o
 
 
 class Quorum(ScriptedCluster):
-    """Nodes that are all up; messages arrive at once and disks keep at once, unless a test says otherwise."""
+    """A cluster of nodes that are up. Messages arrive at once and disks keep at once, unless a test says otherwise."""
 
     def __init__(self, voters: int, observers: int = 0, *, dynamic: bool = False, start: bool = True, **settings: object) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Quorum(ScriptedCluster):
             self.do(node_id, Propose(self.host(node_id).node.epoch, b"\x91\x01", 1))
 
     def change(self, request: Request) -> Response:
-        """What the leader of the moment answers."""
+        """Ask the current leader for a change of voters and return its answer."""
         token = self.ask(self.leader().config.node_id, request, repr(request))
         self.run_until(lambda: token in self.answers)
         return self.answers[token]
@@ -70,7 +70,7 @@ class Quorum(ScriptedCluster):
         return [effect for effect in self.host(node_id).history if isinstance(effect, kind)]
 
     def isolate(self, *node_ids: int) -> None:
-        """Separate these from all others, both ways."""
+        """Separate these nodes from all others, both ways."""
         outside = self.hosts.keys() - set(node_ids)
         self.cut(link for a in node_ids for b in outside for link in ((a, b), (b, a)))
 
@@ -92,7 +92,7 @@ class Quorum(ScriptedCluster):
             self.deliver(self.in_flight[0])
 
     def leader(self) -> Host:
-        """The leader of the newest epoch, once it has committed in it."""
+        """Wait for a leader that has committed in its epoch, and return the one of the newest epoch."""
 
         def found() -> Iterator[Host]:
             return (host for host in self.up() if host.node.is_leader and host.node.leader_high_watermark >= 0)
@@ -101,7 +101,7 @@ class Quorum(ScriptedCluster):
         return max(found(), key=lambda host: host.node.epoch)
 
     def settle(self) -> int:
-        """Everybody that is up has the leader's whole log and high watermark. The leader's id."""
+        """Wait until all nodes that are up have the leader's whole log and high watermark. Return the leader's id."""
         leader = self.leader()
         self.run_until(
             lambda: all(h.node.log_end_offset == leader.node.log_end_offset == h.node.high_watermark for h in self.up())
@@ -110,7 +110,7 @@ class Quorum(ScriptedCluster):
 
 
 START_CRC = 77
-"""What the chain of crcs had come to where a driven node's log starts behind a snapshot."""
+"""The crc of the chain at the snapshot where a driven node's log starts."""
 
 
 class Driven:
@@ -127,8 +127,9 @@ class Driven:
         start: OffsetAndEpoch = OffsetAndEpoch(0, 0),
         **options: Any,
     ) -> None:
-        """`log`: (epoch, record count) of each batch found on disk, behind the snapshot `start`. `dynamic`: the voters stand in a
-        bootstrap checkpoint."""
+        """`log`: (epoch, record count) of each batch on the disk, after the snapshot `start`. `dynamic`: the voters are in a
+        bootstrap checkpoint.
+        """
         self.now_ms = 1_000_000
         voter_set = VoterSet(tuple(Voter(key_of(voter_id) if dynamic else ReplicaKey(voter_id), {}) for voter_id in voters))
         static = VoterSet(()) if dynamic else voter_set
@@ -159,7 +160,7 @@ class Driven:
         raise AssertionError(f"never became {state_name}: {self.node!r}")
 
     def request(self, sender_id: int, request: Request, after_ms: int = 0) -> Response | None:
-        """The reply, if there was one at once."""
+        """Return the reply, if there was one at once."""
         self.token += 1
         effects = self.step(RequestReceived(self.token, key_of(sender_id), request), after_ms)
         replies = [effect for effect in effects if isinstance(effect, Reply) and effect.correlation == self.token]
@@ -180,13 +181,13 @@ class Driven:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def flush(self) -> Effects:
-        """Everything asked for so far is durable."""
+        """Make all operations so far durable."""
         first = self.step(ElectionStateStored(self.node.quorum.election_version))
         self.effects = first + self.step(StorageCompleted(self.node.local_log.flushes.last_id))
         return self.effects
 
     def win(self) -> Effects:
-        """Become leader by the votes of node 2; everything durable. Returns the step's effects in which it happened."""
+        """Become leader by the vote of node 2, with everything durable. Return the effects of the winning step."""
         self.tick_until("prospective")
         for pre_vote in (True, False):
             self.flush_keeping(lambda: self.sent(VoteRequest))
@@ -208,7 +209,7 @@ class Driven:
 
 
 def build_batches(log: tuple[tuple[int, int], ...], offset: int = 0, crc: int = 0) -> list[bytes]:
-    """Chained batches of (epoch, record count)."""
+    """Return chained batches of (epoch, record count)."""
     batches = []
     for epoch, count in log:
         body = msgspec.msgpack.encode([[0]] * count)

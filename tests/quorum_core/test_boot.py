@@ -1,4 +1,4 @@
-"""What a node is when it comes up, from what its disk says."""
+"""The state of a node after a start, as a function of its disk."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Elections as stories: who leads, how long it takes, and what does not disturb a quorum."""
+"""Elections as stories: the leader, the time that elections take, and events that must not disturb a quorum."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_requests_after_shutdown_get_broker_not_available(driven, key_of, api) -
     assert node.request(2, request).error is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-def test_a_voter_that_does_not_fetch_is_told_again_who_leads(quorum) -> None:
+def test_the_leader_announces_itself_again_to_a_voter_that_does_not_fetch(quorum) -> None:
     nodes = quorum(3)
     leader_id = nodes.settle()
     nodes.crash(3)

@@ -37,7 +37,7 @@ def test_truncation_leaves_the_index_of_the_shorter_log(epochs: list[int], to_of
 
 
 @given(record_epochs, st.integers(0, 30), st.integers(0, 9))
-def test_cleaning_leaves_the_index_of_what_lies_behind(epochs: list[int], start_offset: int, asked: int) -> None:
+def test_cleaning_leaves_the_index_of_the_remaining_log(epochs: list[int], start_offset: int, asked: int) -> None:
     start_offset = min(start_offset, len(epochs))
     index = index_of(epochs)
     index.clean(start_offset, len(epochs))

@@ -1,4 +1,4 @@
-"""What counts as durable, against a twin disk that carries out every operation."""
+"""The durable end of the log, compared with a twin disk that carries out every operation."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ def common_prefix(left: list[int], right: list[int]) -> int:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["append", "truncate", "install", "complete"]), st.integers(1, 5)), max_size=60))
-def test_the_durable_end_is_what_disk_and_memory_have_in_common(steps: list[tuple[str, int]]) -> None:
+def test_the_durable_end_is_the_common_prefix_of_disk_and_memory(steps: list[tuple[str, int]]) -> None:
     tracker = FlushTracker(0)
     memory: list[int] = []
     disk: list[int] = []
@@ -41,7 +41,7 @@ def test_the_durable_end_is_what_disk_and_memory_have_in_common(steps: list[tupl
         assert tracker.durable_end_offset == common_prefix(disk, memory)
 
 
-def test_a_late_completion_does_not_count_what_was_overwritten() -> None:
+def test_a_late_completion_does_not_count_overwritten_records() -> None:
     tracker = FlushTracker(5)
     first = tracker.appended(10)
     tracker.truncated(6)

@@ -24,7 +24,7 @@ operations = st.lists(
 
 
 class Twin:
-    """A log as a list of headers behind a start."""
+    """A log as a list of headers after a start."""
 
     def __init__(self) -> None:
         self.start, self.start_crc = START, 0
@@ -39,7 +39,7 @@ class Twin:
         return self.headers[-1].crc if self.headers else self.start_crc
 
     def crcs(self) -> dict[OffsetAndEpoch, int]:
-        """Every position of the log, with the crc there."""
+        """Return every position of the log, with the crc there."""
         positions = {OffsetAndEpoch(header.end_offset, header.epoch): header.crc for header in self.headers}
         return {self.start: self.start_crc, **positions}
 
@@ -107,7 +107,7 @@ def test_cleaning_into_a_batch_or_up_to_another_epoch_is_refused(batches_of: Bat
             view.clean(position)
 
 
-def test_a_log_that_starts_behind_a_snapshot_knows_what_precedes_it(batches_of: Batches) -> None:
+def test_a_log_that_starts_after_a_snapshot_knows_its_epoch_and_crc(batches_of: Batches) -> None:
     data = batches_of(((4, 2),), 100, 77)
     view = LogView.from_headers([read_header(data[0])], OffsetAndEpoch(100, 3), 77)
     assert view.end_offset_for_epoch(3) == OffsetAndEpoch(100, 3)

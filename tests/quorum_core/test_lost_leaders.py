@@ -1,4 +1,4 @@
-"""A leader that is not where a node thinks it is: others are asked, and believed, until it is found."""
+"""A leader that has moved: nodes ask others, and believe their answers, until they find it."""
 
 import pytest
 
@@ -25,7 +25,7 @@ LED_BY_2 = ElectionState(5, 2, None)
 
 @pytest.fixture
 def following(driven):
-    """A node that boots as a follower of node 2 in epoch 5 and has just asked it, in a world with dynamic voters."""
+    """A node with dynamic voters that has started as a follower of node 2 in epoch 5 and has just sent its first fetch."""
 
     def make(**options):
         node = driven(**{"dynamic": True, "election": LED_BY_2} | options)
@@ -47,7 +47,7 @@ def not_the_leader(view: LeaderView) -> FetchResponse:
 
 
 def answered(node, send: Send, source: int, response) -> None:
-    """`source` answers: for ANYBODY, whoever the shell has picked."""
+    """Let `source` answer; for ANYBODY it can be any node."""
     node.step(ResponseReceived(send.correlation, source, response))
 
 
@@ -56,7 +56,7 @@ def failed(node, send: Send, *, refused: bool = True) -> None:
 
 
 def lost(node) -> Send:
-    """The leader refuses the connection; what is asked next."""
+    """Let the leader refuse the connection, and return the next fetch."""
     failed(node, node.fetch)
     return fetch_of(node)
 
@@ -65,7 +65,7 @@ def lost(node) -> Send:
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_who_does_not_find_its_leader_asks_anybody_at_once(following, refused) -> None:
+def test_a_node_that_does_not_find_its_leader_asks_anybody_at_once(following, refused) -> None:
     node = following()
     failed(node, node.fetch, refused=refused)
     send = fetch_of(node)
@@ -154,7 +154,7 @@ def test_an_unknown_node_names_the_next_leader_and_where_it_is(following) -> Non
     assert fetch_of(node).destination == 42
 
 
-def test_the_same_leader_elsewhere_is_asked_there_at_once_and_no_timer_starts_anew(following) -> None:
+def test_the_same_leader_elsewhere_is_asked_there_at_once_and_no_timer_starts_again(following) -> None:
     node = following()
     send = lost(node)
     deadline_ms = node.node.state.fetch_deadline_ms
@@ -206,7 +206,7 @@ def test_a_refused_pre_vote_tells_where_the_leader_is(following) -> None:
     assert node.node.endpoints_of(2) == MOVED
 
 
-def test_who_hears_its_leader_believes_nobody_about_where_it_is(following) -> None:
+def test_a_node_with_answers_of_its_leader_believes_no_other_node_about_its_address(following) -> None:
     node = following()
     node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2, MOVED), 0, 0, 0, Records(b"")))
     answered(node, fetch_of(node), 3, not_the_leader(LeaderView(5, 2, {"CONTROLLER": Endpoint("of old", 1)})))
@@ -219,7 +219,7 @@ def test_a_leader_that_announces_itself_is_asked_where_it_says(following, key_of
     assert node.node.endpoints_of(2) == MOVED
 
 
-def test_who_names_no_endpoints_takes_none_away(following) -> None:
+def test_an_answer_without_endpoints_keeps_known_endpoints(following) -> None:
     node = following()
     answered(node, lost(node), 77, not_the_leader(LeaderView(5, 2, MOVED)))
     failed(node, fetch_of(node))
@@ -230,7 +230,7 @@ def test_who_names_no_endpoints_takes_none_away(following) -> None:
 # Stories
 
 
-def test_a_voter_left_behind_by_all_the_voters_it_knows_is_heard_of_again(quorum, key_of) -> None:
+def test_a_voter_that_all_its_known_voters_have_left_finds_the_quorum_again(quorum, key_of) -> None:
     nodes = quorum(3, 3, dynamic=True)
     nodes.settle()
     nodes.isolate(3)
@@ -269,7 +269,9 @@ def test_nobody_asks_anybody_while_the_leader_answers(quorum) -> None:
 
 @pytest.fixture
 def asked_by_2(driven, key_of):
-    """Node 2 asks for a vote and says where it is reached: its endpoints in node 1's eyes before and after, and the answer."""
+    """Let node 2 ask for a vote and name its endpoints. Return node 2's endpoints in node 1's view, before and after, and the
+    answer.
+    """
 
     def ask(endpoints):
         node = driven(dynamic=True, log=((1, 3),))

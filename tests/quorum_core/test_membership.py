@@ -83,7 +83,7 @@ def test_one_voter_more_or_less_always_overlaps(one: VoterSet, node_id: int, dis
 
 
 class NaiveHistory:
-    """Keeps everything and looks again each time."""
+    """A history that keeps all records and searches them each time."""
 
     def __init__(self, base: VoterSet) -> None:
         self.base = base
@@ -104,7 +104,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_the_history_is_what_the_log_says(steps: list[tuple[str, int, int]]) -> None:
+def test_the_history_follows_from_the_log(steps: list[tuple[str, int, int]]) -> None:
     ours, naive, end = VoterSetHistory(VoterSet(()), [VERSION, record(1, 2, 3)]), NaiveHistory(voters(1, 2, 3)), 0
     for what, number, gap in steps:
         if what == "append":
@@ -127,7 +127,7 @@ def test_the_history_is_what_the_log_says(steps: list[tuple[str, int, int]]) -> 
         assert all(ours.at(offset) == naive.at(offset) for offset in range(end + 2))
 
 
-def test_while_kraft_version_is_0_the_configuration_says_who_votes() -> None:
+def test_while_kraft_version_is_0_the_configuration_names_the_voters() -> None:
     history = VoterSetHistory(voters(1, 2, 3))
     assert (history.voters, history.kraft_version, history.is_bootstrap) == (voters(1, 2, 3), 0, False)
     with pytest.raises(CorruptBatch, match=r"kraft\.version is 0"):
@@ -190,7 +190,7 @@ def test_no_log_holds_an_improper_set(bad: VoterSet) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_kraft_version_neither_falls_nor_exceeds_what_is_known(version: int) -> None:
+def test_kraft_version_neither_falls_nor_exceeds_the_known_maximum(version: int) -> None:
     history = VoterSetHistory(VoterSet(()), [VERSION, record(1, 2)])
     with pytest.raises(CorruptBatch, match=r"kraft\.version"):
         history.append([(0, KRaftVersion(0, version))])
@@ -275,7 +275,7 @@ def control_batch(*records: object, at: int, epoch: int, previous_crc: int = 0) 
 
 
 def fed(node, outcome: bytes | Diverging, *, epoch: int = 1, leader_id: int = 2) -> None:
-    """The leader answers the fetch."""
+    """Let the leader answer the fetch."""
     while not node.sent(FetchRequest):
         node.tick(20)
     response = FetchResponse(
@@ -373,7 +373,7 @@ def removed(*, high_watermark: int, own: Voter = voter(3)) -> Membership:
     return Membership(own, history, high_watermark)
 
 
-def test_who_is_removed_stays_eligible_until_that_is_known_to_be_committed() -> None:
+def test_a_removed_voter_stays_eligible_until_its_removal_is_known_to_be_committed() -> None:
     membership = removed(high_watermark=7)
     assert (membership.is_voter, membership.is_eligible) == (False, True)
     membership.committed(8)
@@ -390,8 +390,8 @@ def formatted(driven, node_id: int, *ids: int):
     return driven(node_id=node_id, boot=BootState(bootstrap=(VERSION, record(*ids))), voters=(), dynamic=True)
 
 
-def test_who_was_formatted_with_other_initial_voters_gets_no_vote(driven) -> None:
-    """Two candidates with majorities of their own could else win the same epoch."""
+def test_a_candidate_formatted_with_other_initial_voters_gets_no_vote(driven) -> None:
+    """Otherwise two candidates, each with a majority of its own voters, could win the same epoch."""
     candidate = formatted(driven, 4, 1, 2, 4)
     candidate.tick_until("prospective")
     [request, *_] = [send.request for send in candidate.sent(VoteRequest) if send.destination == 1]
@@ -404,7 +404,7 @@ def test_who_was_formatted_with_other_initial_voters_gets_no_vote(driven) -> Non
         assert driven(node_id=1, voters=(), dynamic=True, boot=BootState()).request(4, vote).granted, "formatted without any"
 
 
-def test_once_the_log_names_the_voters_it_does_not_matter_what_formatting_wrote() -> None:
+def test_initial_voters_do_not_matter_once_the_log_names_the_voters() -> None:
     membership = Membership.boot(RaftConfig(node_id=1, voters=voters()), BootState(bootstrap=(VERSION, record(1, 2))), 0)
     assert membership.initial_voters
     membership.append([(1, VERSION), (2, record(1, 2, 3))])

@@ -1,4 +1,4 @@
-"""Whatever a peer sends, sane or not, is answered or dropped: nothing raises but LogTruncationRefused."""
+"""Every request and response of a peer, even nonsense, is answered or dropped: only LogTruncationRefused can be raised."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -53,7 +53,7 @@ responses = st.one_of(
 
 
 def disk_answers(node) -> None:
-    """What the disk says to the wishes of the last step, whether they made sense or not."""
+    """Let the disk complete the operations of the last step, even if they make no sense."""
     for effect in node.effects:
         if isinstance(effect, OpenSnapshot):
             node.step(SnapshotChunkStored(effect.id, 3))

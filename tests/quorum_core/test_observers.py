@@ -63,7 +63,7 @@ def test_a_voters_id_with_an_unknown_directory_is_the_voter_while_voters_are_sta
 
 
 def test_an_answer_from_somebody_else_than_the_leader_is_not_asked_for_again_at_once(driven) -> None:
-    """An endpoint that leads to another node: asking it as fast as it answers would keep both busy."""
+    """An endpoint of another node: asking it again as fast as it answers would keep both nodes busy."""
     node = driven(node_id=9)
     node.tick(20)
     node.answer(

@@ -1,4 +1,4 @@
-"""Messages wait for their barrier, all of it, and keep their order."""
+"""Messages wait until all of their barrier is durable, and keep their order."""
 
 from kraftlab.quorum.core import Barrier, Outbox
 from kraftlab.quorum.core.effects import Reply

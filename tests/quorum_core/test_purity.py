@@ -1,4 +1,4 @@
-"""The core is a function of its events: nothing in it may look at a clock, a disk, a process or anything else that varies."""
+"""The core is a function of its events: it must not use a clock, a disk, a process or any other varying input."""
 
 import ast
 from pathlib import Path

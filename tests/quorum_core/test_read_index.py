@@ -10,7 +10,7 @@ from kraftlab.quorum.core.read_index import ReadIndex
 
 
 def fetch(node, key, *, read_round=0, epoch=None, offset=None, last_epoch=None, high_watermark=None) -> FetchRequest:
-    """A fetch of a follower that has everything, unless told otherwise."""
+    """Return the fetch of a follower, by default of one that has everything."""
     core = node.node
     return FetchRequest(
         core.epoch if epoch is None else epoch,
@@ -39,7 +39,7 @@ def round_named(effects: list[Effect]) -> list[int]:
 
 @pytest.fixture
 def leading(driven, key_of):
-    """`leading()` leads and has committed in its epoch; `leading(commits=False)` has not yet. No fetch is parked."""
+    """`leading()` makes a leader that has committed in its epoch; with `commits=False` it has not. No fetch is parked."""
 
     def make(commits=True, **options):
         node = driven(**options)
@@ -98,7 +98,7 @@ def test_a_sole_voter_answers_at_once_when_it_has_committed(driven) -> None:
     assert ready(node.step(ReadIndexAsked(2))) == [(2, 1)]
 
 
-def test_who_does_not_lead_refuses_at_once_and_says_who_does(driven, key_of) -> None:
+def test_a_node_that_does_not_lead_refuses_at_once_and_names_the_leader(driven, key_of) -> None:
     node = driven()
     node.tick()
     assert answers(node.step(ReadIndexAsked(1))) == [ReadIndexRefused(1, -1, 0)]
@@ -107,7 +107,7 @@ def test_who_does_not_lead_refuses_at_once_and_says_who_does(driven, key_of) -> 
 @pytest.mark.parametrize(
     "end", [lambda epoch: ResignAsked(epoch, "test"), lambda epoch: ShutdownAsked()], ids=["asked to resign", "shut down"]
 )
-def test_the_end_of_the_leadership_refuses_what_waits(leading, end) -> None:
+def test_the_end_of_the_leadership_refuses_waiting_reads(leading, end) -> None:
     node = leading()
     epoch = node.node.epoch
     node.step(ReadIndexAsked(1))
@@ -156,7 +156,7 @@ def test_of_five_voters_two_must_echo(quorum) -> None:
     nodes.run_until(lambda: nodes.seen(leader_id, ReadIndexReady))
 
 
-def test_read_index_takes_in_order_and_only_what_is_confirmed() -> None:
+def test_read_index_takes_only_confirmed_reads_in_order() -> None:
     reads = ReadIndex()
     reads.ask(1, 10)
     reads.is_named = True
@@ -169,7 +169,7 @@ def test_read_index_takes_in_order_and_only_what_is_confirmed() -> None:
 
 
 def test_a_fetch_on_its_way_since_before_the_vote_deceives_nobody(leading, key_of) -> None:
-    """Node 2 fetched from node 1, then voted for node 3, which has committed since; its fetch arrives after the asking."""
+    """Node 2 fetched from node 1, then voted for node 3, which has committed since. Its fetch arrives after the read."""
     node = leading()
     late = RequestReceived(900, key_of(2), fetch(node, key_of(2)))
     node.step(ReadIndexAsked(1))

@@ -1,4 +1,6 @@
-"""Changing who votes while the quorum runs: one at a time, never two that need not meet, and a way back from every accident."""
+"""Changes of voters while the quorum runs: one at a time, with overlapping majorities, and with a way back from
+every accident.
+"""
 
 from collections.abc import Callable
 
@@ -55,7 +57,7 @@ def remove(node_id: int, timeout_ms: int = 5_000) -> RemoveVoterRequest:
 
 
 def agreed(nodes, *ids: int) -> bool:
-    """Everybody that is up has these voters."""
+    """Return True if all nodes that are up have these voters."""
     return all(host.node.voters.ids() == ids for host in nodes.up())
 
 
@@ -120,7 +122,7 @@ def test_several_that_join_by_themselves_all_get_in(quorum) -> None:
     nodes.run_until(lambda: agreed(nodes, 1, 2, 3, 4, 5))
 
 
-def test_observers_that_are_not_told_to_do_not_join(quorum) -> None:
+def test_observers_without_auto_join_do_not_join(quorum) -> None:
     nodes = quorum(3, 1, dynamic=True)
     nodes.settle()
     nodes.run(6_000)
@@ -128,7 +130,9 @@ def test_observers_that_are_not_told_to_do_not_join(quorum) -> None:
 
 
 def test_a_change_outlives_the_leader_that_began_it(quorum) -> None:
-    """The record has reached one follower; the leader is gone for good; the next one commits it with a record of its own."""
+    """The record has reached one follower, and the leader is gone for good. The next leader commits it with a
+    record of its own.
+    """
     nodes = quorum(3, 1, dynamic=True)
     assert nodes.settle() == 1
     token = nodes.ask(1, add(4), "node 4 is added")
@@ -176,7 +180,7 @@ def voter(node_id: int, disk: int = 0) -> Voter:
 
 
 class Leading:
-    """Node 1 leads 1, 2, 3 with a committed epoch; node 4 is an observer."""
+    """A leader, node 1, of the voters 1, 2, 3 with a committed epoch; node 4 is an observer."""
 
     def __init__(self, driven, **options) -> None:
         self.node = driven(dynamic=True, **options)
@@ -192,7 +196,7 @@ class Leading:
         return self.node.request(node_id, FetchRequest(node.epoch, key, offset, last_epoch, node.high_watermark, 200, 1000))
 
     def ask(self, request: Request) -> VoterChangeResponse | None:
-        """The answer, if there was one at once."""
+        """Return the answer, if there was one at once."""
         self.tokens += 1
         effects = self.node.step(RequestReceived(self.tokens, ReplicaKey(-1), request))
         return self.answer_in(effects)
@@ -214,7 +218,7 @@ class Leading:
 
 @pytest.fixture
 def leading(driven) -> Callable[..., Leading]:
-    """`leading()`; `commit=False`: nothing of the epoch is committed."""
+    """`leading()` makes a leader; with `commit=False` nothing of its epoch is committed."""
 
     def make(commit: bool = True, **options) -> Leading:
         made = Leading(driven, **options)
@@ -278,7 +282,7 @@ def test_no_change_while_the_last_one_is_uncommitted(leading, request_) -> None:
 
 
 def test_the_gates_are_asked_in_order(leading) -> None:
-    """Each request fails at the first gate that is closed, whatever is behind it."""
+    """Each request fails at the first closed gate, whatever comes after it."""
     stale = AddVoterRequest(7, Voter(ReplicaKey(-1), {}), 0)
     leader = leading(commit=False)
     errors = [leader.ask(stale)]
@@ -308,7 +312,7 @@ def test_only_a_voter_with_that_very_disk_is_removed(leading, key) -> None:
 
 
 def test_a_removal_that_the_rest_could_not_commit_is_refused(leading) -> None:
-    """Node 3 has not fetched: without node 2, nobody could commit anything any more, this removal included."""
+    """Node 3 has not fetched: without node 2, nothing could be committed any more, not even this removal."""
     leader = leading()
     answer = leader.ask(RemoveVoterRequest(-1, voter(2).key, 1_000))
     assert answer.error is ErrorCode.REQUEST_TIMED_OUT
@@ -324,7 +328,7 @@ def test_the_last_voter_stays(driven) -> None:
     assert (answer.error, "the last voter" in answer.message) == (ErrorCode.VOTER_NOT_FOUND, True)
 
 
-def test_who_copies_a_snapshot_to_repair_its_log_is_said_to_repair_it(leading) -> None:
+def test_an_observer_that_copies_a_snapshot_for_its_repair_is_reported_as_repairing(leading) -> None:
     leader = leading()
     leader.node.request(4, FetchSnapshotRequest(1, voter(4).key, OffsetAndEpoch(9, 1), 0, 100, is_repairing=True))
     assert leader.ask(ADD) is None
@@ -427,7 +431,7 @@ def test_a_node_that_does_not_catch_up_in_time_is_not_added(leading, offset) -> 
     assert leader.node.node.voters.ids() == (1, 2, 3)
 
 
-def test_a_time_out_does_not_take_back_what_is_appended(leading) -> None:
+def test_a_time_out_does_not_undo_an_appended_change(leading) -> None:
     leader = leading()
     assert leader.ask(REMOVE) is None
     leader.node.flush()
@@ -444,7 +448,7 @@ def test_a_time_out_does_not_take_back_what_is_appended(leading) -> None:
 
 @pytest.mark.parametrize("request_", [ADD, REMOVE, TRANSFER], ids=repr)
 @pytest.mark.parametrize("end", [ResignAsked(1, "test"), ShutdownAsked()], ids=repr)
-def test_the_end_of_a_leadership_answers_what_is_under_way(leading, request_, end) -> None:
+def test_the_end_of_a_leadership_answers_pending_changes(leading, request_, end) -> None:
     leader = leading()
     leader.node.step(Propose(1, b"\x91\x01", 1))
     assert leader.ask(request_) is None
@@ -460,7 +464,7 @@ def test_a_higher_epoch_ends_a_change_too(leading, key_of) -> None:
     assert leader.answer_in(effects).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_who_hangs_up_drops_a_change_that_has_not_begun_and_no_other(leading) -> None:
+def test_a_caller_that_hangs_up_drops_only_a_change_that_has_not_begun(leading) -> None:
     leader = leading()
     leader.ask(ADD)
     leader.node.step(RequestAbandoned(leader.tokens))
@@ -484,7 +488,7 @@ def test_an_update_is_answered_at_once_and_one_that_changes_nothing_appends_noth
     assert not [e for e in leader.node.effects if isinstance(e, Append)]
 
 
-def test_an_update_keeps_what_is_known_of_the_voter(leading) -> None:
+def test_an_update_keeps_the_known_progress_of_the_voter(leading) -> None:
     leader = leading()
     leader.ask(UPDATE)
     assert [row.end_offset for row in leader.node.node.voter_progress(0)] == [3, 3, -1]
@@ -521,8 +525,8 @@ def test_leadership_passes_when_the_target_has_everything(leading) -> None:
     assert [key.node_id for key in ends[0].request.preferred] == [2, 3]
 
 
-def test_who_has_made_way_writes_nothing_any_more(leading) -> None:
-    """Not even its own endpoints: its log would be longer than that of the one it makes way for, which then cannot win."""
+def test_a_leader_that_has_made_way_writes_nothing_more(leading) -> None:
+    """It does not even write its own endpoints: then its log would be longer than its successor's, which could not win."""
     leader = leading(commit=False, endpoints={"CONTROLLER": Endpoint("moved", 1)})
     assert leader.ask(TRANSFER) is None
     end_offset = leader.node.node.log_end_offset

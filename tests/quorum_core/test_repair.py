@@ -1,4 +1,4 @@
-"""Repair of a log that rot has damaged: what the node must not do until it has everything again, and when that is."""
+"""Repair of a log that rot has damaged: the end of the repair, and everything that a node must not do before it."""
 
 import random
 
@@ -35,7 +35,7 @@ SNAPSHOT = OffsetAndEpoch(50, 3)
 
 
 def repairing(driven, until=30, log=((1, 10),), **options):
-    """Node 1 has what its disk kept, and had known its log to reach to `until`."""
+    """A driven node 1 with the rest of a log that had reached `until`."""
     return driven(log=log, boot=BootState(repair_until=until), **options)
 
 
@@ -53,7 +53,7 @@ def answer(node, data=b"", high_watermark=-1):
 
 
 def test_a_vote_given_before_is_not_given_again(driven, key_of) -> None:
-    """The candidate may have it already; it is not for this node to confirm."""
+    """The candidate may lead already; a node in repair must not confirm that."""
     node = repairing(driven, election=ElectionState(7, -1, key_of(2)))
     node.tick()
     assert not node.request(2, VoteRequest(7, key_of(2), key_of(1), 6, 1000, pre_vote=False)).granted
@@ -88,7 +88,7 @@ def test_when_its_leader_is_gone_it_looks_for_another(driven, key_of, how) -> No
 
 
 def test_a_sole_voters_log_under_repair_leads_nobody(driven) -> None:
-    """Its log may be from before the others were added: it asks the bootstrap endpoints."""
+    """Its log can be older than the other voters, so it asks the bootstrap endpoints."""
     node = repairing(driven, voters=(1,))
     node.tick()
     node.tick(20)
@@ -96,13 +96,13 @@ def test_a_sole_voters_log_under_repair_leads_nobody(driven) -> None:
     assert [send.destination for send in node.sent(FetchRequest)] == [-1]
 
 
-def test_it_acknowledges_only_what_it_has_and_knows_that_to_be_committed(driven, key_of) -> None:
+def test_a_node_in_repair_acknowledges_only_its_log_and_knows_that_as_committed(driven, key_of) -> None:
     node = following(driven, key_of)
     assert (node.fetch.request.fetch_offset, node.fetch.request.last_fetched_epoch) == (10, 1)
     assert node.node.is_repairing
 
 
-def test_a_high_watermark_above_the_own_end_commits_what_there_is(driven, key_of, batches_of) -> None:
+def test_a_high_watermark_above_the_own_end_commits_the_whole_log(driven, key_of, batches_of) -> None:
     node = following(driven, key_of)
     answer(node, batches_of(((1, 5),), 10, node.node.log.last_crc)[0], high_watermark=100)
     assert node.only(Apply) == Apply(15)
@@ -165,7 +165,7 @@ def test_a_repair_that_was_complete_before_the_restart_ends_at_boot(driven) -> N
     node.tick_until("prospective")
 
 
-def test_a_leader_that_lacks_what_is_left_is_refused(driven, key_of) -> None:
+def test_a_leader_without_the_rest_of_the_log_is_refused(driven, key_of) -> None:
     node = following(driven, key_of, log=((1, 10), (3, 5)), until=30)
     node.node.local_log.commit(15)
     with pytest.raises(LogTruncationRefused, match="knows everything below offset 15 as committed"):
@@ -192,7 +192,7 @@ def test_no_snapshot_is_made_of_a_log_under_repair(driven) -> None:
     assert node.node.snapshot_context(10, cluster_id="c", generation=0, append_time_ms=0) is None
 
 
-def test_a_leadership_of_before_the_damage_is_not_resumed_or_opened_anew(driven) -> None:
+def test_a_leadership_from_before_the_damage_is_neither_resumed_nor_opened_again(driven) -> None:
     node = repairing(driven, election=ElectionState(4, 1, None))
     node.tick()
     assert (node.node.state_name, node.node.epoch) == ("unattached", 5)
@@ -220,8 +220,8 @@ def test_a_crash_in_the_middle_of_a_repair_goes_on_with_it(quorum) -> None:
 
 
 def with_a_lost_tail(quorum, records=20):
-    """Node 1 led before and has lost committed records and some of its own that nobody else has: its repair waits for as many.
-    The others have elected node 2, whose whole log node 1 has by now.
+    """Node 1 has led, and has lost committed records and some that only it had: its repair needs as many records. The others have
+    elected node 2, and node 1 has node 2's whole log by now.
     """
     nodes = quorum(3, dynamic=True)
     assert nodes.settle() == 1
@@ -240,8 +240,10 @@ def with_a_lost_tail(quorum, records=20):
 
 
 @pytest.mark.parametrize("removed", [2, 3], ids=["the leader", "the other"])
-def test_no_voter_is_removed_without_whom_a_repair_would_forbid_elections(quorum, key_of, removed) -> None:
-    """{1,2,3} elects a leader while one of them repairs; of two, both must vote, and who repairs does not before there is one."""
+def test_a_voter_is_not_removed_if_a_repair_would_then_prevent_elections(quorum, key_of, removed) -> None:
+    """Voters {1,2,3} elect a leader while one of them repairs. Of two voters both must vote, and a node in
+    repair does not vote.
+    """
     nodes = with_a_lost_tail(quorum)
     request = RemoveVoterRequest(-1, key_of(removed), 1_000)
     refused = nodes.change(request)
@@ -256,20 +258,20 @@ def test_no_voter_is_removed_without_whom_a_repair_would_forbid_elections(quorum
     assert nodes.change(request).error is ErrorCode.NONE, "whole again, it votes"
 
 
-def test_who_repairs_may_be_removed_itself(quorum, key_of) -> None:
+def test_a_node_in_repair_can_be_removed(quorum, key_of) -> None:
     assert with_a_lost_tail(quorum).change(RemoveVoterRequest(-1, key_of(1), 1_000)).error is ErrorCode.NONE
 
 
-def test_who_repairs_is_not_handed_the_leadership(quorum, key_of) -> None:
-    """It could not take it: the leader would be gone for nothing."""
+def test_a_node_in_repair_does_not_get_the_leadership(quorum, key_of) -> None:
+    """The target could not lead, and the leader would be gone for nothing."""
     nodes = with_a_lost_tail(quorum)
     answer = nodes.change(TransferLeadershipRequest(-1, key_of(1), 1_000))
     assert (answer.error, nodes.host(2).node.is_leader) == (ErrorCode.REQUEST_TIMED_OUT, True)
     assert answer.message == "node 1 repairs its log and does not vote until it is whole: ask again then"
 
 
-def test_who_repairs_is_not_added(quorum, key_of) -> None:
-    """Two voters of whom one does not vote elect nobody."""
+def test_a_node_in_repair_is_not_added(quorum, key_of) -> None:
+    """Of two voters, one does not vote, so no leader is elected."""
     nodes = with_a_lost_tail(quorum)
     for gone in (1, 3):
         assert nodes.change(RemoveVoterRequest(-1, key_of(gone), 1_000)).error is ErrorCode.NONE
@@ -278,7 +280,7 @@ def test_who_repairs_is_not_added(quorum, key_of) -> None:
     assert nodes.host(2).node.voters.ids() == (2,)
 
 
-def test_the_leader_hears_of_a_repair_from_who_copies_its_snapshot_alone(driven, key_of) -> None:
+def test_a_fetch_of_a_snapshot_tells_the_leader_of_a_repair(driven, key_of) -> None:
     node = following(driven, key_of, log=(), until=30)
     outcome = SnapshotRequired(SNAPSHOT.offset, SNAPSHOT.epoch)
     node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(5, 2), -1, 50, 0, outcome))

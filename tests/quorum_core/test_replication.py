@@ -1,4 +1,4 @@
-"""Replication as stories: what is committed, what is cut off, and what has to be durable first."""
+"""Replication as stories: commits, truncations, and the order in which data becomes durable."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def records(epoch, leader_id, data=b"", high_watermark=-1) -> FetchResponse:
 
 
 def following(driven, key_of, epoch=5, **options):
-    """Node 1 follows node 2; the effects hold its first fetch."""
+    """Let node 1 follow node 2; the effects have its first fetch."""
     node = driven(**options)
     node.tick()
     node.request(2, BeginQuorumEpochRequest(epoch, 2, key_of(1), {}))
@@ -113,7 +113,7 @@ def test_a_batch_carries_the_high_watermark_known_when_it_was_written(driven, ke
 # The high watermark
 
 
-def test_a_follower_never_knows_more_than_it_holds(driven, key_of, batches_of) -> None:
+def test_a_followers_high_watermark_never_exceeds_its_log(driven, key_of, batches_of) -> None:
     node = following(driven, key_of)
     node.answer(node.fetch, records(5, 2, batches_of(((5, 3),))[0], high_watermark=10))
     assert node.node.high_watermark == 3
@@ -137,7 +137,9 @@ def test_a_fetch_is_parked_until_there_is_more_log(driven, key_of) -> None:
 
 
 def committed_one(driven, key_of):
-    """A leader of epoch 1 whose records 0 (leader change) and 1 are durable here; voter 3 is about to acknowledge record 1."""
+    """Return a leader of epoch 1 whose records 0 (leader change) and 1 are durable here. Voter 3 is about to acknowledge record
+    1.
+    """
     node = driven()
     node.win()
     node.flush()
@@ -221,7 +223,7 @@ def test_a_diverging_fetch_acknowledges_nothing(driven, key_of) -> None:
 # Fetches at the follower
 
 
-def test_a_fetch_claims_only_what_is_durable(driven, key_of, batches_of) -> None:
+def test_a_fetch_claims_only_durable_records(driven, key_of, batches_of) -> None:
     node = following(driven, key_of)
     node.answer(node.fetch, records(5, 2, batches_of(((5, 3),))[0]))
     append, next_fetch = node.only(Append), node.sent(FetchRequest)[0]

@@ -1,4 +1,4 @@
-"""Snapshots (KIP-630): when one may be made, who is sent one, how it is copied, and what it replaces."""
+"""Snapshots (KIP-630): when they are taken, which followers need one, how a copy is made, and the log that it replaces."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def fetch_snapshot(key, epoch, snapshot=START, position=0, max_bytes=1000) -> Fe
 
 
 def leading(driven, **options):
-    """Node 1 leads epoch 5 with a log [100..116): ten records of epoch 3, five of 4, and its own first."""
+    """Let node 1 lead epoch 5 with a log [100..116): ten records of epoch 3, five of 4, and its own first record."""
     node = driven(log=((3, 10), (4, 5)), start=START, **options)
     node.win()
     assert (node.node.epoch, node.node.log_end_offset) == (5, 116)
@@ -70,7 +70,7 @@ def leading(driven, **options):
 
 
 def following(driven, key_of, epoch=5, **options):
-    """Node 1 follows node 2; `fetch` is its first."""
+    """Let node 1 follow node 2; `fetch` is its first fetch."""
     node = driven(**options)
     node.tick()
     node.request(2, BeginQuorumEpochRequest(epoch, 2, key_of(1), {}))
@@ -79,13 +79,13 @@ def following(driven, key_of, epoch=5, **options):
 
 
 def offer(node, snapshot=SNAPSHOT, epoch=5):
-    """The leader answers the fetch: a snapshot is needed."""
+    """Answer the fetch: a snapshot is needed."""
     outcome = SnapshotRequired(snapshot.offset, snapshot.epoch)
     return node.answer(node.fetch, FetchResponse(ErrorCode.NONE, LeaderView(epoch, 2), -1, snapshot.offset, 0, outcome))
 
 
 def copying(driven, key_of, snapshot=SNAPSHOT, **options):
-    """Node 1 has asked node 2 for the first bytes of `snapshot`; `ask` is that request."""
+    """Let node 1 ask node 2 for the first bytes of `snapshot`; `ask` is that request."""
     node = following(driven, key_of, **options)
     offer(node, snapshot)
     node.step(SnapshotChunkStored(snapshot, 0))
@@ -94,14 +94,14 @@ def copying(driven, key_of, snapshot=SNAPSHOT, **options):
 
 
 def answer(node, data=b"", size=30, error=ErrorCode.NONE, **changes):
-    """The leader answers the FetchSnapshot that is under way."""
+    """Answer the current FetchSnapshot."""
     request = node.ask.request
     said = {"snapshot": request.snapshot, "size_bytes": size, "position": request.position, "data": data, **changes}
     return node.answer(node.ask, FetchSnapshotResponse(error=error, leader=LeaderView(5, 2), **said))
 
 
 def stored(node, position, snapshot=SNAPSHOT):
-    """The disk has written; `ask` is the next request, if there is one."""
+    """Complete the disk's write; `ask` is the next request, if there is one."""
     node.step(SnapshotChunkStored(snapshot, position))
     node.ask = next(iter(node.sent(FetchSnapshotRequest)), None)
     return node.ask.request if node.ask else None
@@ -122,7 +122,7 @@ def context(node, offset):
     return node.node.snapshot_context(offset, cluster_id="c", generation=4, append_time_ms=9)
 
 
-def test_a_snapshot_begins_with_what_the_chain_has_come_to(driven) -> None:
+def test_a_snapshot_begins_with_the_crc_of_the_chain(driven) -> None:
     node = driven(voters=(1,), log=((3, 10), (4, 5)))
     node.tick_until("candidate")
     node.flush()
@@ -161,7 +161,7 @@ def test_the_log_starts_at_the_end_of_the_first_snapshot(driven) -> None:
 
 
 def committed(driven, **options):
-    """Node 1 leads alone with everything committed: [0..10) of epoch 3, [10..15) of 4, [15..16) of 5."""
+    """Let node 1 lead alone with everything committed: [0..10) of epoch 3, [10..15) of 4, [15..16) of 5."""
     node = driven(voters=(1,), log=((3, 10), (4, 5)), **options)
     node.tick_until("candidate")
     node.flush()
@@ -240,7 +240,7 @@ def test_a_snapshot_overtaken_by_another_while_it_was_written_is_removed(driven)
 
 
 @pytest.mark.parametrize("snapshot", [OffsetAndEpoch(110, 3), OffsetAndEpoch(105, 3), OffsetAndEpoch(100, 3)])
-def test_a_snapshot_of_what_is_not_committed_is_a_bug(driven, snapshot) -> None:
+def test_a_snapshot_of_uncommitted_records_is_a_bug(driven, snapshot) -> None:
     node = leading(driven)
     with pytest.raises(InvariantViolation, match="not a committed position"):
         node.step(SnapshotTaken(snapshot))
@@ -259,7 +259,7 @@ def test_a_snapshot_found_at_boot_proves_that_everything_below_is_committed(driv
 
 
 def test_a_voter_whose_removal_a_snapshot_proves_to_be_committed_does_not_stand(driven, key_of) -> None:
-    """Without the snapshot the removal may never have reached a majority, and then this node may be needed."""
+    """Without the snapshot, the removal may never have reached a majority, and then this node can still be needed."""
     three, two = (VoterSet(tuple(Voter(key_of(node_id), {}) for node_id in ids)) for ids in ((1, 2, 3), (2, 3)))
     boot = BootState(control=((10, KRaftVoters(0, two)),), bootstrap=(KRaftVersion(0, 1), KRaftVoters(0, three)))
     log = ((3, 10), (3, 1))
@@ -298,13 +298,13 @@ def test_a_log_that_starts_where_no_snapshot_ends_is_a_bug_of_storage(driven) ->
         (116, 5, Records(b"")),
     ],
 )
-def test_who_can_not_be_served_from_the_log_is_told_which_snapshot_to_fetch(driven, offset, last_epoch, outcome) -> None:
+def test_a_follower_that_cannot_be_served_from_the_log_gets_the_id_of_a_snapshot(driven, offset, last_epoch, outcome) -> None:
     node = leading(driven)
     assert node.request(2, fetch(voter(2), 5, offset, last_epoch)).outcome == outcome
 
 
 @pytest.mark.parametrize(("offset", "last_epoch"), [(100, 2), (110, 3), (115, 4)])
-def test_who_ends_at_or_behind_the_start_is_served_from_the_log(driven, offset, last_epoch) -> None:
+def test_a_follower_that_ends_at_or_after_the_start_is_served_from_the_log(driven, offset, last_epoch) -> None:
     node = leading(driven)
     node.request(2, fetch(voter(2), 5, offset, last_epoch))
     assert node.only(ReadLog).start_offset == offset
@@ -363,7 +363,7 @@ def test_a_snapshot_that_is_not_there_is_not_found(driven, snapshot) -> None:
 
 
 def lose(node, snapshot=START) -> None:
-    """Somebody asks for a piece of it, and the disk has it no more."""
+    """Let a follower ask for a chunk of a snapshot that the disk has lost."""
     node.request(2, fetch_snapshot(voter(2), 5, snapshot))
     node.step(SnapshotRead(node.only(ReadSnapshot).read_id, -1, b""))
     assert node.only(Reply).response.error is ErrorCode.SNAPSHOT_NOT_FOUND
@@ -448,7 +448,7 @@ def test_fetching_a_snapshot_is_fenced_by_epoch_like_a_fetch(driven) -> None:
     assert node.request(2, fetch_snapshot(voter(2), 6)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_who_copies_a_snapshot_keeps_the_leader_in_office_but_acknowledges_nothing(driven) -> None:
+def test_a_copy_of_a_snapshot_keeps_the_leader_in_office_but_acknowledges_nothing(driven) -> None:
     node = leading(driven)
     for _ in range(5):
         node.request(2, fetch_snapshot(voter(2), 5, max_bytes=0), after_ms=500)
@@ -529,7 +529,7 @@ def test_the_voters_are_those_of_the_snapshot_from_its_installation_on(driven, k
 
 
 def test_a_snapshot_replaces_a_log_that_went_another_way(driven, key_of) -> None:
-    """Uncommitted records beyond the snapshot's end and beside it: they are of an epoch that the leader's log has overwritten."""
+    """Uncommitted records beside and beyond the snapshot's end are of an epoch that the leader's log has overwritten."""
     node = verifying(driven, key_of, log=((1, 30), (2, 40)))
     node.step(SnapshotVerified(SNAPSHOT, 99, ()))
     assert (node.node.log_end_offset, node.node.log.last_epoch) == (50, 3)
@@ -565,7 +565,7 @@ def test_a_copy_that_an_earlier_process_has_completed_is_verified_once_its_size_
 
 
 def lose_and_follow(node, key_of, leader_id, epoch):
-    """A new leader is heard of; the snapshot it needs to be told of is the same."""
+    """Follow a new leader, which answers the first fetch with the same snapshot."""
     node.request(leader_id, BeginQuorumEpochRequest(epoch, leader_id, key_of(1), {}))
     first = node.sent(FetchRequest)[0]
     view = LeaderView(epoch, leader_id)
@@ -581,7 +581,7 @@ def test_the_same_leader_in_another_epoch_goes_on_where_it_was(driven, key_of) -
     assert stored(node, 20).position == 20
 
 
-def test_an_answer_of_the_disk_that_a_former_leaders_download_wished_for_frees_the_disk_for_the_next(driven, key_of) -> None:
+def test_a_completion_for_a_former_leaders_download_frees_the_disk_for_the_next(driven, key_of) -> None:
     node = copying(driven, key_of, OffsetAndEpoch(40, 2))
     answer(node, bytes(20))
     lose_and_follow(node, key_of, 3, 6)
@@ -591,7 +591,7 @@ def test_an_answer_of_the_disk_that_a_former_leaders_download_wished_for_frees_t
     assert stored(node, 0).snapshot == SNAPSHOT
 
 
-def test_a_verification_that_ends_in_a_new_epoch_serves_who_wants_the_same_snapshot_and_nobody_else(driven, key_of) -> None:
+def test_a_verification_that_ends_in_a_new_epoch_counts_only_for_the_same_snapshot(driven, key_of) -> None:
     node = verifying(driven, key_of)
     lose_and_follow(node, key_of, 3, 6)
     node.step(SnapshotVerified(SNAPSHOT, 99, ()))
@@ -614,7 +614,7 @@ def test_a_verification_that_ends_when_nobody_is_followed_is_forgotten(driven, k
 
 
 @pytest.mark.parametrize("error", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE, ErrorCode.INVALID_REQUEST])
-def test_a_snapshot_that_can_not_be_had_is_given_up_and_a_fetch_tells_what_is_needed_now(driven, key_of, error) -> None:
+def test_an_unavailable_snapshot_is_given_up_and_the_next_fetch_names_the_needed_one(driven, key_of, error) -> None:
     node = copying(driven, key_of)
     answer(node, error=error)
     assert node.sent(FetchRequest) == []

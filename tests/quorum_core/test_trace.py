@@ -5,7 +5,7 @@ from kraftlab.quorum.core.messages import FetchRequest
 from kraftlab.quorum.trace import TraceWriter
 
 
-def test_who_hangs_up_before_it_is_answered_is_forgotten(driven, key_of) -> None:
+def test_a_caller_that_hangs_up_before_the_answer_is_forgotten(driven, key_of) -> None:
     node = driven()
     node.win()
     node.flush()

@@ -1,4 +1,4 @@
-"""The gate: what the table allows happens, everything else is refused."""
+"""The gate makes the transitions of the table, and refuses all others."""
 
 import itertools
 import random

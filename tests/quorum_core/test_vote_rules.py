@@ -1,4 +1,6 @@
-"""Who grants what to whom (KIP-996), one row per case. The voter's log is (epoch 1, 2 records) = 2@1; it knows epoch 5."""
+"""The rules of granting votes and pre-votes (KIP-996), one row per case. The voter's log is (epoch 1, 2 records) = 2@1, and it is
+in epoch 5.
+"""
 
 from collections.abc import Callable
 
@@ -27,7 +29,7 @@ def vote(
 
 
 def in_state(driven, key_of: KeyOf, name: str):
-    """A driven node 1 in epoch 5 in the named situation."""
+    """Return a driven node 1 in epoch 5 in the named situation."""
     if name in ("unattached, voted for 3", "unattached, voted for 2"):
         return driven(log=((1, 2),), election=ElectionState(EPOCH, -1, key_of(int(name[-1]))))
     if name in ("candidate", "leader"):

@@ -1,4 +1,4 @@
-"""Counting votes: each voter once, a majority of all."""
+"""Votes are counted once for each voter, and a majority of all voters wins."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def test_is_won_by_a_majority_and_lost_when_none_is_possible(voter_count: int, a
     assert tally.granting_voters() == tuple(sorted(granted))
 
 
-def test_each_voter_is_asked_once_unless_told_again() -> None:
+def test_each_voter_is_asked_once_unless_asked_again() -> None:
     tally = VoteTally((1, 2, 3), 1, 100)
     assert tally.due(99) == []
     assert tally.due(100) == [2, 3]

@@ -1,4 +1,4 @@
-"""Every file in this directory says what consensus does, and consensus does what it says."""
+"""Every file in this directory has the output that consensus has now."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_transcript(path: Path, is_rewrite: bool) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_transcript_opens_with_what_it_shows(path: Path) -> None:
+def test_every_transcript_opens_with_a_comment(path: Path) -> None:
     assert path.read_text().startswith("# ")
 
 

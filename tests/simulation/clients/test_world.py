@@ -1,4 +1,4 @@
-"""The simulated cluster under clients: which voters may leave it."""
+"""The simulated cluster for clients: the voters that can be removed."""
 
 from __future__ import annotations
 

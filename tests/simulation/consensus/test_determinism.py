@@ -1,4 +1,4 @@
-"""A seed is a run: the same seed does the same things, in any process, with any hash seed, traced or not."""
+"""A seed does the same things in any process, with any hash seed, traced or not."""
 
 from __future__ import annotations
 

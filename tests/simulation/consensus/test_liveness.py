@@ -1,4 +1,4 @@
-"""After the heal: a core has to get along with whatever is wrong outside it, and what excuses it is computed."""
+"""After the heal, a core gets along with broken nodes outside it, and excuses are computed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_core_without_a_majority_is_excused() -> None:
     assert find_excuse(world.liveness) == f"leader-lacks-a-majority: {reason}"
 
 
-def test_a_core_that_has_lost_what_was_committed_is_excused() -> None:
+def test_a_core_that_has_lost_committed_records_is_excused() -> None:
     world = world_after_a_run()
     for machine in world.machines:
         machine.durable.cut(1)

@@ -1,6 +1,5 @@
-"""The simulator finds the field's classic bugs when they are planted, and says which rule they break.
-
-All of them are hunted by `make mutants`; here those that are found quickly.
+"""The simulator finds planted bugs that are classics of the field, and names the broken rule. `make mutants` hunts all of them;
+these tests hunt the ones that are found quickly.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def test_planted_bug_is_found(name: str) -> None:
     assert finding.evidence.tail
 
 
-def test_there_are_many_and_each_says_what_may_see_it() -> None:
+def test_there_are_many_mutants_and_each_has_rules_that_find_it() -> None:
     assert len(MUTANTS) >= 80
     for mutant in MUTANTS.values():
         assert mutant.limits.rules, mutant.id

@@ -1,4 +1,4 @@
-"""The trouble of a run is data: it can be drawn, kept, played again, thinned and shrunk."""
+"""The plan of a run is data: it can be drawn, kept, played again, thinned and shrunk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_strikes_come_in_order_and_within_the_fault_phase() -> None:
         assert {strike.fault for strike in plan.strikes} <= set(plan.options.faults)
 
 
-def test_a_strike_does_the_same_whoever_else_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strike_does_not_depend_on_other_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: dict[int, float] = {}
 
     def noting(world, random):
@@ -62,7 +62,7 @@ def test_a_strike_does_the_same_whoever_else_strikes(monkeypatch: pytest.MonkeyP
         (lambda text: text.replace('"strikes": [', '"strikes": [[1, "rain", 0],', 1), "names faults that do not exist: rain"),
     ],
 )
-def test_a_file_that_is_no_plan_says_what_is_wrong(change, says: str) -> None:
+def test_an_invalid_plan_file_is_refused_with_the_reason(change, says: str) -> None:
     with pytest.raises(PlanError, match=says):
         decode(change(encode(plan_of(3)).decode()).encode(), "here")
 
@@ -95,7 +95,7 @@ def test_shrinking_finds_the_strikes_that_matter() -> None:
     assert shrunk.runs < 120
 
 
-def test_a_search_that_is_ended_keeps_what_it_has_found() -> None:
+def test_a_search_that_is_ended_early_keeps_its_best_plan() -> None:
     strikes = tuple(Strike(number * 10, "kill", number) for number in range(20))
     whole = imaginary(
         Plan(options=msgspec.structs.replace(draw_options(1, FAULTS), network=NetworkOptions(loss=5)), strikes=strikes)
@@ -120,7 +120,7 @@ def test_a_milder_strike_takes_the_place_of_one_that_is_not_needed() -> None:
     assert shrunk.options.fault_phase_ms < 3_000
 
 
-def test_less_is_asked_as_long_as_what_matters_is() -> None:
+def test_the_workload_is_cut_to_the_part_that_matters() -> None:
     def play(plan: Plan) -> SeedResult:
         first, last = plan.asks or (0, 100)
         result = imaginary(msgspec.structs.replace(plan, strikes=()))
@@ -130,7 +130,7 @@ def test_less_is_asked_as_long_as_what_matters_is() -> None:
     assert shrink(play(Plan(options=draw_options(2, FAULTS), strikes=())), play).plan.asks == (70, 72)
 
 
-def test_what_is_left_out_is_not_asked() -> None:
+def test_requests_that_a_plan_leaves_out_are_not_sent() -> None:
     plan = msgspec.structs.replace(plan_of(3), strikes=(), until_us=1_500_000)
     asked = run_plan(msgspec.structs.replace(plan, options=msgspec.structs.replace(plan.options, clients=0)))
     less = run_plan(msgspec.structs.replace(asked.plan, asks=(3, 5)))
@@ -143,7 +143,7 @@ def test_shrinking_needs_a_violation() -> None:
         shrink(run_seed(1, faults=(), fault_phase_ms=500), run_plan)
 
 
-def test_what_is_simpler_is_idempotent() -> None:
+def test_simplifications_are_idempotent() -> None:
     options = draw_options(4, FAULTS)
     for name, simpler in SIMPLER:
         assert simpler(simpler(options)) == simpler(options), name

@@ -1,4 +1,4 @@
-"""S19: every step of every node is one that the model allows, and the model refuses what is wrong before anything comes of it."""
+"""S19: the model allows every step of a correct node, and refuses a wrong step before it does harm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_step_is_the_models(seed: int) -> None:
     assert result.trace_hash == run_seed(seed).trace_hash, "who is watched does the same"
 
 
-def test_so_is_that_of_a_quorum_under_controllers() -> None:
+def test_every_step_under_controllers_is_the_models() -> None:
     assert run_seed(1, world=METADATA, refine=True).violations == ()
 
 
@@ -94,7 +94,7 @@ def replica(ghosts: Ghosts, log: Entry | None = None, **others: object) -> Repli
 
 @given(st.lists(st.integers(1, 3), max_size=8), st.data())
 def test_logs_as_paths_are_logs_as_lists(steps: list[int], data: st.DataObject) -> None:
-    """Against lists of (end, epoch): cut, boundaries, epochs, common prefixes."""
+    """Compares with lists of (end, epoch): cuts, boundaries, epochs, common prefixes."""
     ghosts, epoch = Ghosts(), 1
     log, plain = ghosts.root, [(0, 0)]
     for records in steps:
@@ -125,7 +125,7 @@ def test_nobody_leads_without_a_majority_that_voted() -> None:
         actions.lead(replace(elected, stored=None), Ghosts())
 
 
-def test_who_is_elected_late_may_lack_what_later_epochs_have_committed() -> None:
+def test_a_leader_elected_late_can_lack_records_committed_in_later_epochs() -> None:
     ghosts = Ghosts()
     ghosts.commits(2, grown(ghosts, ghosts.root, 2))
     late = replica(ghosts, role="candidate", voted=KEYS[0], stored=ElectionState(1, NOBODY, KEYS[0]))
@@ -162,7 +162,7 @@ def test_records_of_older_epochs_are_not_committed_by_counting() -> None:
     assert ghosts.committed is new
 
 
-def test_a_fetch_acknowledges_what_is_on_the_disk_and_of_the_same_log() -> None:
+def test_a_fetch_acknowledges_durable_records_of_the_same_log() -> None:
     ghosts = Ghosts()
     log, elsewhere = grown(ghosts, ghosts.root, 1, 2), grown(ghosts, ghosts.root, 2, 2)
     leader = replica(ghosts, role="leader", leader=0, log=log, epoch_start=0)
@@ -171,7 +171,7 @@ def test_a_fetch_acknowledges_what_is_on_the_disk_and_of_the_same_log() -> None:
     assert actions.acknowledge(leader, KEYS[1], 2, 2, elsewhere) == leader
 
 
-def test_a_follower_cuts_neither_what_is_committed_nor_what_its_leader_has() -> None:
+def test_a_follower_cuts_neither_committed_records_nor_its_leaders() -> None:
     ghosts = Ghosts()
     shared = grown(ghosts, ghosts.root, 1, 2)
     own, leaders = grown(ghosts, shared, 1, 2), grown(ghosts, shared, 2)
@@ -184,7 +184,7 @@ def test_a_follower_cuts_neither_what_is_committed_nor_what_its_leader_has() -> 
 
 
 def test_a_snapshot_does_not_replace_a_log_that_has_all_of_it_and_goes_on() -> None:
-    """What lies behind it may be what this replica has acknowledged, and counts for a majority."""
+    """The records after the snapshot can be acknowledged by this replica, and count for a majority."""
     ghosts = Ghosts()
     committed = grown(ghosts, ghosts.root, 1, 2)
     ghosts.commits(1, committed)
@@ -202,7 +202,7 @@ def test_an_epoch_is_one_that_somebody_has_opened() -> None:
     assert actions.see_epoch(replica(ghosts), ghosts, 7, frozenset((7,))).epoch == 7
 
 
-def test_who_begins_in_the_epoch_of_its_log_knows_no_leader_of_that() -> None:
+def test_a_node_that_starts_in_the_epoch_of_its_log_knows_no_leader() -> None:
     ghosts = Ghosts()
     begun = replica(ghosts, log=grown(ghosts, ghosts.root, 3), stored=ElectionState(2, 1, None))
     with pytest.raises(Refused, match="the leader of epoch 2"):
@@ -210,7 +210,7 @@ def test_who_begins_in_the_epoch_of_its_log_knows_no_leader_of_that() -> None:
     assert actions.begin(begun, ghosts, "unattached", 3, NOBODY, None).epoch == 3
 
 
-def test_voters_change_one_by_one_and_behind_what_is_committed() -> None:
+def test_voters_change_one_by_one_after_committed_records() -> None:
     ghosts = Ghosts()
 
     def change(leader: Replica, voters: VoterSet) -> Replica:

@@ -1,6 +1,5 @@
-"""Plans that once broke a rule, played again: `kraftlab sim --shrink` and `kraftlab sim mutants --write-plans` make them.
-
-A plan of a planted bug must still find that bug and find nothing without it; a plan without one is of a bug that was mended.
+"""Plans that once broke a rule, played again. `kraftlab sim --shrink` and `kraftlab sim mutants --write-plans` make them. The
+plan of a planted bug must find that bug, and no violation without it. A plan without a mutant is of a bug that was fixed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Everything may fail, every invariant holds after every event, and after the heal the cluster comes together."""
+"""Every invariant holds after every event under all faults, and after the heal the cluster comes together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraftlab.simulation.consensus.simulated_file_system import SimulatedFileSys
 from kraftlab.simulation.consensus.transcript import Transcript
 
 SEEDS = 30
-"""The same ones each time; `make nightly` plays thousands that are new."""
+"""Number of seeds, the same each time. `make nightly` plays thousands of new ones."""
 EXPECTED = {
     "a link cut in one direction only",
     "a request that arrives twice",

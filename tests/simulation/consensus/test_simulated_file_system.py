@@ -1,4 +1,4 @@
-"""The simulated disk keeps what was synced and may lose anything else, sector by sector, name by name."""
+"""The simulated disk keeps synced data and names, and can lose all others, sector by sector and name by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots, voters that come and go, lost disks and rot happen in the seeds, and are judged by what the batches say."""
+"""Snapshots, changes of voters, lost disks and rot happen in the seeds, and are judged by the batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CHURN = ("add-voter", "remove-voter", "transfer-leadership", "replace-disk", "mo
 
 
 def churning(seed: int, faults: tuple[str, ...] = CHURN, **changes: object) -> World:
-    """Voters in the log, a quiet network, and these faults."""
+    """Return a world with voters in the log, a quiet network, and these faults."""
     options = draw_options(f"churn/{seed}", FAULTS)
     drawn: dict[str, object] = {
         "voters": 3,
@@ -77,7 +77,7 @@ def test_voters_come_and_go_one_by_one_and_snapshots_are_taken_and_loaded() -> N
 def test_a_snapshot_names_the_voters_if_they_live_in_the_log_and_none_else(
     dynamic_voters: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found where it is written: nobody need install it for that."""
+    """The violation is found when the snapshot is written, before any node installs it."""
     control = () if dynamic_voters else (KRaftVersion(0, 1), KRaftVoters(0, voters(0, 1, 2)))
     monkeypatch.setattr(Snapshots, "voters_at", lambda self, offset: control)
     world = churning(0, (), observers=0, dynamic_voters=dynamic_voters)
@@ -91,7 +91,7 @@ def test_a_quorum_grows_from_one_voter() -> None:
     assert world.newest_voters().ids() == (0, 1, 2, 3)
 
 
-def test_nodes_join_by_themselves_if_they_are_told_to() -> None:
+def test_nodes_with_auto_join_join_by_themselves() -> None:
     world = churning(1, ("replace-disk",), voters=3, observers=1, auto_join=True)
     world.run()
     assert world.lost_disks, "no disk was replaced"
@@ -121,7 +121,7 @@ def test_disks_are_lost_or_damaged_only_where_a_majority_stays_whole() -> None:
     assert [may_be_lost(world, machine) for machine in world.machines] == [True, False, False, True, True]
 
 
-def test_rot_goes_where_it_must_be_told_from_a_torn_tail() -> None:
+def test_rot_goes_where_it_must_be_distinguished_from_a_torn_tail() -> None:
     world = run_until(churning(1, (), snapshot_interval_us=0), 2_000_000)
     machine, committed = world.machines[0], world.history.end_offset
     found = targets(world, machine)
@@ -133,7 +133,7 @@ def test_rot_goes_where_it_must_be_told_from_a_torn_tail() -> None:
 
 
 def test_what_a_disk_held_before_it_rotted_counts_when_it_is_lost_in_the_middle_of_its_repair() -> None:
-    """Its acknowledgement is on its way all the while, and the leader counts it."""
+    """The leader counts the disk's acknowledgement, which is on its way all the time."""
     world = churning(1, (), voters=3, observers=0, snapshot_interval_us=0)
 
     def rot(machine: Machine) -> None:
@@ -160,8 +160,8 @@ def test_what_a_disk_held_before_it_rotted_counts_when_it_is_lost_in_the_middle_
     assert repaired < before == committed[0]
 
 
-def test_what_is_lost_in_the_middle_of_a_repair_is_missed() -> None:
-    """A log that is being repaired is as durable as any other: rot excuses what it has damaged, and no more."""
+def test_records_lost_in_the_middle_of_a_repair_are_missed() -> None:
+    """A log in repair is as durable as any other: rot excuses only the records that it has damaged."""
     world = churning(1, (), voters=3, observers=0, snapshot_interval_us=0, fetch_max_bytes=1)
 
     def rot() -> None:
@@ -200,7 +200,7 @@ def test_a_snapshot_is_checked_whatever_else_has_rotted_on_its_disk() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".checkpoint", "quorum-state"])
-def test_what_excuses_that_a_copy_of_a_snapshot_is_refused(suffix: str) -> None:
+def test_only_a_rotten_snapshot_excuses_a_refused_copy(suffix: str) -> None:
     world = run_until(churning(1, (), voters=3, observers=0), 2_000_000)
     machine = world.machines[0]
     damage(machine, next(target for target in targets(world, machine) if target.path.endswith(suffix)), random.Random(1))
@@ -209,14 +209,14 @@ def test_what_excuses_that_a_copy_of_a_snapshot_is_refused(suffix: str) -> None:
 
 
 def world_with_a_rotten_election_state() -> tuple[World, Machine]:
-    """Or one that was: it has been written anew since."""
+    """Return a world with a rotten election state; the state was written again since then."""
     world = run_until(churning(1, (), voters=3, observers=0, snapshot_interval_us=0), 2_000_000)
     machine = next(machine for machine in world.machines if not machine.process.is_leading)
     machine.rot = Rot("/data/__cluster_metadata-0/quorum-state", 0, range(0), is_fatal=True)
     return world, machine
 
 
-def test_a_rotten_election_state_is_no_reason_to_repair_the_log() -> None:
+def test_a_rotten_election_state_does_not_excuse_a_repair_of_the_log() -> None:
     world, machine = world_with_a_rotten_election_state()
     damaged = next(target for target in targets(world, machine) if target.path.endswith(".log"))
     machine.crash(power_cut=False, reason="for a test")
@@ -225,7 +225,7 @@ def test_a_rotten_election_state_is_no_reason_to_repair_the_log() -> None:
         machine.boot()
 
 
-def test_a_rotten_election_state_is_no_reason_for_a_batch_that_does_not_hold() -> None:
+def test_a_rotten_election_state_does_not_excuse_an_invalid_batch() -> None:
     world, machine = world_with_a_rotten_election_state()
     error = LogCorrupt("a segment: the batch at offset 5 has changed since it was written")
     with pytest.raises(LogCorrupt):
@@ -248,7 +248,7 @@ def test_a_leader_that_has_committed_nothing_changes_no_voters_whatever_newer_on
 
 
 def test_the_voters_before_a_change_was_asked_for_do_not_show_that_it_was_made() -> None:
-    """The quorum began without the voter that is to go."""
+    """The quorum began without the voter that is removed."""
     world = churning(1, (), voters=3, observers=1, snapshot_interval_us=0)
     machine = world.machines[3]
     with ExitStack() as bugs:

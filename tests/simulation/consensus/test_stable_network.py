@@ -29,7 +29,7 @@ def leader_id(world: World) -> int:
 
 
 def epoch_growth(world: World, links: str) -> int:
-    """How far the epoch has risen six seconds after the links were cut for good."""
+    """Return the rise of the epoch in the six seconds after the links were cut for good."""
     epochs: list[int] = []
 
     def cut() -> None:

@@ -1,4 +1,4 @@
-"""Any state machine of the protocol can run in the simulation, and a wrong one is noticed."""
+"""The simulation can run any state machine, and notices a wrong one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftlab.simulation.consensus.world import World
 
 
 class Forgetful(HashingStateMachine):
-    """Differs between nodes."""
+    """A state machine whose digest differs between nodes."""
 
     def __init__(self, node_id: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ def test_states_that_differ_at_equal_offsets_are_noticed():
     assert "S14" in run_seed(1, make_world=partial(World, make_state_machine=Forgetful)).violations[0]
 
 
-def test_leaders_are_told_that_they_lead():
+def test_state_machines_of_leaders_are_notified():
     machines: list[HashingStateMachine] = []
 
     def make(_node_id: int) -> HashingStateMachine:

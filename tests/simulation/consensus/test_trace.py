@@ -1,4 +1,4 @@
-"""NDJSON traces: every line says where the node stands, and the lines of a node form one story."""
+"""NDJSON traces: every line has the node's variables, and the lines of a node follow each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images are compared by what has changed since they were last found equal: that finds what comparing all of them finds."""
+"""Comparing the changed parts of images has the same result as comparing all parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = st.dictionaries(st.sampled_from("xyz"), st.integers(0, 1))
 
 
 def _image(answers: dict[bytes, int], names: dict[str, int], since: MetadataImage = EMPTY) -> MetadataImage:
-    """An image of its own that shares with an older one what is the same, as far as that goes by entries."""
+    """Return an image that shares equal entries with an older one."""
     clients = {
         client: RequestingClient((AnsweredRequest(sequence, bytes([sequence]), 0, 0, b""),))
         for client, sequence in answers.items()

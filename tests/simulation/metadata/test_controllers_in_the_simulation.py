@@ -1,4 +1,4 @@
-"""Controllers survive what the simulated world does to them, and the bugs that are planted in them are found."""
+"""Controllers survive the simulated world, and bugs that are planted in them are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kraftlab.simulation.metadata.replayed_log import ReplayedLog
 
 run_controllers = partial(run_seed, world=METADATA)
 SEEDS = 12
-"""The same ones each time; `make nightly` plays a thousand that are new."""
+"""Number of seeds, the same each time. `make nightly` plays a thousand new ones."""
 FOUND_BY = {
     "answers-forgotten": 4,
     "broker-epoch-unchecked": 10,
@@ -37,7 +37,7 @@ FOUND_BY = {
 class Played(NamedTuple):
     results: list[SeedResult]
     committed: Counter[tuple[str, bool | None]]
-    """Records by type and, if they have one, field `fenced`; reassignments by what they do."""
+    """Numbers of records by type and, if the type has one, field `fenced`; reassignments by their changes."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Coroutines in virtual time: who goes on when, and what ends them."""
+"""Coroutines in virtual time: the order in which they go on, and their ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Heap:
             action(*arguments)
 
 
-def test_a_signal_lets_everybody_go_on_at_the_same_time_in_the_order_in_which_they_came():
+def test_a_signal_resumes_waiting_tasks_at_the_same_time_in_the_order_of_their_waits():
     heap, signal, seen = Heap(), Signal(), list[tuple[str, int]]()
 
     async def waits(name: str) -> None:
@@ -49,7 +49,7 @@ def test_a_signal_lets_everybody_go_on_at_the_same_time_in_the_order_in_which_th
 
 
 @pytest.mark.parametrize(("delay_us", "expected"), [(99, "done"), (101, None)])
-def test_what_takes_too_long_is_given_up_and_leaves_things_in_order(delay_us: int, expected: str | None):
+def test_a_wait_that_takes_too_long_is_cancelled_and_cleans_up(delay_us: int, expected: str | None):
     heap, ended, results = Heap(), list[int](), list[Outcome[str | None]]()
 
     async def works() -> str:
@@ -65,7 +65,7 @@ def test_what_takes_too_long_is_given_up_and_leaves_things_in_order(delay_us: in
     assert ended == [min(delay_us, 100)]
 
 
-def test_an_error_goes_to_who_wants_to_hear_of_the_end_and_else_ends_the_run():
+def test_an_error_goes_to_the_given_callback_and_otherwise_ends_the_run():
     heap, results = Heap(), list[Outcome[Any]]()
 
     async def fails() -> None:
@@ -80,7 +80,7 @@ def test_an_error_goes_to_who_wants_to_hear_of_the_end_and_else_ends_the_run():
         heap.run()
 
 
-def test_a_coroutine_of_a_process_stands_still_with_it_and_ends_with_it_without_a_word():
+def test_a_coroutine_of_a_process_pauses_and_ends_with_it():
     heap, seen = Heap(), list[int]()
     until_us = {"still": 0, "dead": 1 << 40}
 

@@ -1,4 +1,4 @@
-"""Whether what was acknowledged of configs is there in the end (M7), by the committed log and not by who tried what."""
+"""M7 judges acknowledged configs by the committed log, not by attempts that were not acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers of the simulation see the cluster through one node, as long as there is that node."""
+"""Simulated brokers see the cluster through one node, as long as that node exists."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kraftlab.simulation.metadata.simulated_broker import Habits, SimulatedBroke
 
 
 def machine(leader_id: int | None) -> SimpleNamespace:
-    """One whose process knows that leader, or one that is down."""
+    """Return a machine whose process knows that leader, or one that is down."""
     return SimpleNamespace(process=None if leader_id is None else SimpleNamespace(raft=SimpleNamespace(leader_id=leader_id)))
 
 
 @pytest.mark.parametrize(("is_healed", "leader"), [(False, -1), (True, 7)])
 def test_a_home_that_is_gone_for_good_when_all_has_healed_is_left(is_healed: bool, leader: int) -> None:
-    """Else its broker would believe for ever what was so when that node's disk died."""
+    """Otherwise its broker would keep the last view of a node whose disk has died."""
     world = SimpleNamespace(options=SimpleNamespace(random=Random), machines=[machine(None)], is_healed=is_healed)
     broker = SimulatedBroker(world, 100, Habits(stays=True))
     world.machines += [machine(None), machine(7)]

@@ -1,4 +1,4 @@
-"""Clocks of machines: the time that they show while they run wrong, and the calls to their followers."""
+"""Clocks of machines: the time on wrong clocks, and the calls to their followers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_jump_is_one_of_both_clocks_and_another_time_of_day_of_one(autoj
     assert (clock.now_s(), clock.wall_s()) == (20, STARTED_S)
 
 
-async def test_who_waits_for_a_time_on_it_is_woken_when_it_shows_that(
+async def test_a_wait_for_a_time_ends_when_the_clock_shows_that_time(
     autojump_clock: MockClock,
 ) -> None:
     clock = MachineClocks()
@@ -56,7 +56,7 @@ async def test_who_waits_for_a_time_on_it_is_woken_when_it_shows_that(
     assert trio.current_time() == pytest.approx(12, abs=1e-4)
 
 
-async def test_the_dead_are_told_nothing(autojump_clock: MockClock) -> None:
+async def test_dead_followers_are_not_called(autojump_clock: MockClock) -> None:
     clock, told = MachineClocks(), list[str]()
     clock.follow(lambda: told.append("first life"))
     clock.boot()

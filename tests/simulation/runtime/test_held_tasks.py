@@ -1,4 +1,4 @@
-"""Tasks of one owner stand still while all others go on, and find afterwards what time it is."""
+"""Tasks of one owner are held while all others go on, and see the passed time afterwards."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_deadline_that_passes_meanwhile_is_found_to_be_over() -> None:
     assert seen == [(3.5, "too late")]
 
 
-def test_who_is_woken_and_cancelled_meanwhile_gets_both_afterwards_in_this_order() -> None:
+def test_a_task_that_is_woken_and_cancelled_while_held_gets_both_afterwards_in_order() -> None:
     seen: Seen = []
     scope = trio.CancelScope()
 
@@ -112,7 +112,7 @@ def test_who_is_woken_and_cancelled_meanwhile_gets_both_afterwards_in_this_order
     assert seen == [(2, "woken"), (2, "ended")]
 
 
-def test_who_is_held_again_at_once_makes_no_step_in_between() -> None:
+def test_a_task_that_is_held_again_at_once_makes_no_step_in_between() -> None:
     seen: Seen = []
 
     async def main(held: HeldTasks, nursery: trio.Nursery) -> None:
@@ -154,7 +154,7 @@ def test_what_a_held_task_raises_and_returns_comes_as_from_any_other() -> None:
 
 
 def test_a_trio_that_resumes_tasks_in_another_way_is_named_instead_of_holding_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if trio kept what it calls from before an instrument hears of a task."""
+    """Simulate a trio that keeps the coroutine's method from before the instrument is notified of a task."""
     monkeypatch.setattr(HeldTasks, "task_spawned", lambda held, task: setattr(held, "has_tasks", True))
 
     async def main(held: HeldTasks, nursery: trio.Nursery) -> None:

@@ -1,4 +1,4 @@
-"""Work of a disk under the mock clock: done at once for whoever looks, undone, half done or done for who dies meanwhile."""
+"""Work of a disk under the mock clock: done as one piece, or undone, half done or done after a kill."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_work_that_is_waited_for_is_done_and_takes_time(autojump_clock: tr
     assert trio.current_time() > 5
 
 
-async def test_who_is_cancelled_hears_of_work_that_is_done_only_if_that_is_never_abandoned(
+async def test_a_cancelled_caller_waits_only_for_work_that_runs_to_its_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     heard: list[str] = []
@@ -70,12 +70,12 @@ async def test_who_is_cancelled_hears_of_work_that_is_done_only_if_that_is_never
     assert heard == ["to its end"]
 
 
-async def test_who_dies_leaves_its_work_undone_half_done_or_done(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_dying_node_leaves_its_work_undone_half_done_or_done(autojump_clock: trio.testing.MockClock) -> None:
     left = {await left_by_a_death(seed, power_cut=False) for seed in range(60)}
     assert left == {b"", b"one", b"onetwo"}
 
 
-async def test_without_power_what_was_not_synced_may_be_lost(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_power_cut_can_lose_unsynced_data(autojump_clock: trio.testing.MockClock) -> None:
     pairs = [(await left_by_a_death(seed, power_cut=False), await left_by_a_death(seed, power_cut=True)) for seed in range(60)]
     assert any(len(kept) < len(written) for written, kept in pairs)
 

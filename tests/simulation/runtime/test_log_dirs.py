@@ -1,4 +1,4 @@
-"""Log directories of brokers: what a death, a full disk and a power cut leave of them."""
+"""Log directories of brokers after a kill, a full disk and a power cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SYNCED, LATER = b"synced" * 300, b"later." * 300
 
 @contextmanager
 def a_disk(path: Path, seed: int = 1) -> Iterator[tuple[Path, LogDirDisk]]:
-    """The directory of broker 0, which has an empty log directory."""
+    """Make the directory of broker 0, with an empty log directory."""
     home = path / f"broker-{seed}"
     (home / "d0").mkdir(parents=True)
     disks = LogDirDisks({0: home}, lambda name: Random(f"{seed}/{name}"))
@@ -50,7 +50,7 @@ def synced_name(directory: Path) -> None:
 
 
 def left_by_a_loss_of_power(tmp_path: Path, write: Callable[[Path], None]) -> set[bytes | None]:
-    """Contents of the file "x", over many draws; None: it is not there."""
+    """Return the contents of the file "x", over many draws; None: it does not exist."""
     found: set[bytes | None] = set()
     for seed in range(40):
         with a_disk(tmp_path, seed) as (directory, disk):
@@ -78,7 +78,7 @@ def test_a_file_whose_directory_was_not_synced_may_be_gone(tmp_path: Path) -> No
     assert left == {SYNCED, None}
 
 
-def test_a_death_loses_nothing_but_what_was_not_yet_written(tmp_path: Path) -> None:
+def test_a_death_loses_only_unwritten_data(tmp_path: Path) -> None:
     written: set[bytes] = set()
     for seed in range(20):
         with a_disk(tmp_path, seed) as (directory, disk):
@@ -95,7 +95,7 @@ def test_a_death_loses_nothing_but_what_was_not_yet_written(tmp_path: Path) -> N
     assert len(written) > 3, "the last call is half done"
 
 
-def test_who_has_died_gives_back_its_files_and_locks(tmp_path: Path) -> None:
+def test_a_dead_node_releases_its_files_and_locks(tmp_path: Path) -> None:
     with a_disk(tmp_path) as (directory, disk):
         locked = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT)
         fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The network in memory, under the peers' own client and server: it breaks what a network breaks, and nothing else."""
+"""The network in memory, used by the peers' own client and server: it has the faults of a real network and no others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def identity(node: int) -> PeerIdentity:
 
 
 class Two:
-    """Node 1 asks, node 2 answers, node 3 is not there."""
+    """A network in which node 1 asks, node 2 answers, and node 3 is down."""
 
     def __init__(self) -> None:
         places = {Endpoint("127.0.0.1", node): node for node in (1, 2, 3)}
