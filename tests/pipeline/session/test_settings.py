@@ -70,6 +70,6 @@ def test_a_cluster_keeps_its_own_addresses_and_partitions() -> None:
 
 
 def test_the_documentation_lists_every_setting() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "pipeline-reference.md").read_text()
     rows = [f"| `{setting.key}` | `{setting.value}` | {setting.reach.value}: {setting.about} |" for setting in settings.SETTINGS]
     assert [row for row in rows if row not in text] == []
