@@ -43,6 +43,7 @@ from .partitions import (
     describe_whole,
     elect_leaders_request,
 )
+from .results import Cluster, LogDir, Reassignments, Topic, cluster_of, log_dirs_of, reassignments_of, topics_of
 from .sendings import Sendings, fault_of, unreachable, was_never_sent
 from .stream import CallStream
 
@@ -699,6 +700,54 @@ class AdminClient:
                 topics.setdefault(name, pb.DescribableLogDirTopic(topic=name)).partitions.append(index)
             request.topics.CopyFrom(pb.DescribableLogDirTopics(values=topics.values()))
         return self.call_broker(broker_id, pb.DescribeLogDirsResponse, request, timeout_ms=timeout_ms)
+
+    # -- frozen results ------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> str:
+        """Create a topic, with the cluster's defaults for what is left out, and return its id. ApiError."""
+        topic = pb.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
+        for key, value in (configs or {}).items():
+            topic.configs.add(name=key, value=value)
+        response = self.create_topics([topic], timeout_ms=timeout_ms)
+        raise_first_error(response.topics)
+        return response.topics[0].topic_id
+
+    def topics(
+        self, names: Iterable[str] | None = None, *, linearizable: bool | None = None, timeout_ms: int | None = None
+    ) -> dict[str, Topic]:
+        """Return topics by name, all or the named ones. ApiError UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist."""
+        response = self.describe_topics(names, linearizable=linearizable, timeout_ms=timeout_ms)
+        raise_first_error(response.topics)
+        return topics_of(response)
+
+    def cluster(self, *, linearizable: bool | None = None, timeout_ms: int | None = None) -> Cluster:
+        """Return the cluster and its members, fenced brokers too. ApiError."""
+        response = self.describe_cluster(include_fenced_brokers=True, linearizable=linearizable, timeout_ms=timeout_ms)
+        return cluster_of(response)
+
+    def reassignments(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        linearizable: bool | None = None,
+        timeout_ms: int | None = None,
+    ) -> Reassignments:
+        """Return what runs and waits, of all partitions or the named ones, and which plans can be rolled back. ApiError."""
+        return reassignments_of(self.list_partition_reassignments(partitions, linearizable=linearizable, timeout_ms=timeout_ms))
+
+    def log_dirs(
+        self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> tuple[LogDir, ...]:
+        """Return the log directories of a broker with the replicas in them, all or the named ones. ApiError."""
+        return log_dirs_of(self.describe_log_dirs(broker_id, partitions, timeout_ms=timeout_ms))
 
 
 def raise_first_error(results: Iterable[Result]) -> None:

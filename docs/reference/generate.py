@@ -132,7 +132,8 @@ def calls() -> Iterator[str]:
     text = PROTO.read_text()
     messages = dict(_messages(text))
     yield (
-        "# Calls of the admin API\n\nThe gRPC service `kraftlab.admin.v1.Admin`. `AdminClient` has a method for each call. "
+        "# Calls of the admin API\n\nThe gRPC service `kraftlab.admin.v1.Admin`. `AdminClient` has a method for each call, "
+        "and `topics`, `cluster`, `reassignments`, `log_dirs`, `create_topic` with plain, frozen values (`client/results.py`). "
         "Requests begin with `RequestHeader header`, responses with `ResponseHeader header`."
     )
     for comment, name, request, response in re.findall(

@@ -1,0 +1,260 @@
+"""Results of the calls that people use most, as frozen values: `AdminClient.topics`, `cluster`, `reassignments` and `log_dirs`.
+
+Fields have the names of docs/reference/calls.md. Lists are tuples. Where a response has -1 or nothing (an unknown number, a
+partition without a leader), a result has None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from google.protobuf.message import Message
+
+from kraftlab.admin.v1 import admin_pb2 as pb
+
+Ids = tuple[int, ...]
+T = TypeVar("T", bound="Result")
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A part of a response."""
+
+
+class Config(Result, frozen=True):
+    """A dynamic config; the value of a sensitive one is None."""
+
+    name: str
+    value: str | None
+
+
+class Partition(Result, frozen=True):
+    """A partition. `original_replicas` and `target_replicas` are empty unless a reassignment runs."""
+
+    partition_index: int
+    leader_id: int | None
+    leader_epoch: int
+    replica_nodes: Ids
+    isr_nodes: Ids
+    eligible_leader_replicas: Ids
+    last_known_elr: Ids
+    offline_replicas: Ids
+    adding_replicas: Ids
+    removing_replicas: Ids
+    original_replicas: Ids
+    target_replicas: Ids
+    partition_epoch: int
+    directories: tuple[str, ...]
+
+
+class Topic(Result, frozen=True):
+    """A topic with its partitions, sorted by number, and its own configs."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: tuple[Partition, ...]
+    configs: tuple[Config, ...]
+
+
+class Broker(Result, frozen=True):
+    """A registered broker. `host` and `port`: its gRPC endpoint; `silent_ms`: since its last heartbeat."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+    broker_epoch: int
+    in_controlled_shutdown: bool
+    log_dirs: tuple[str, ...]
+    cordoned_log_dirs: tuple[str, ...]
+    silent_ms: int | None
+
+
+class Controller(Result, frozen=True):
+    """A registered controller and its gRPC endpoint."""
+
+    controller_id: int
+    host: str
+    port: int
+
+
+class Cluster(Result, frozen=True):
+    """The cluster and its members, fenced brokers too. `leader_id`: the active controller."""
+
+    cluster_id: str
+    leader_id: int | None
+    brokers: tuple[Broker, ...]
+    controllers: tuple[Controller, ...]
+    metadata_offset: int
+
+
+class MoveBlocker(Result, frozen=True):
+    """A replica that a move waits for, and why."""
+
+    broker_id: int
+    state: str
+    text: str
+
+
+class Reassignment(Result, frozen=True):
+    """A reassignment that runs. Sizes in bytes, rates in bytes per second."""
+
+    topic: str
+    partition_index: int
+    replicas: Ids
+    adding_replicas: Ids
+    removing_replicas: Ids
+    original_replicas: Ids
+    target_replicas: Ids
+    move_id: str
+    plan_id: str | None
+    initiator: str
+    reason: str
+    started_ms: int
+    throttle: int | None
+    limit: int | None
+    bytes_done: int | None
+    bytes_left: int | None
+    bytes_per_second: float
+    eta_ms: int | None
+    blockers: tuple[MoveBlocker, ...]
+
+
+class QueuedReassignment(Result, frozen=True):
+    """A reassignment that waits for a free slot."""
+
+    topic: str
+    partition_index: int
+    position: int
+    move_id: str
+    replicas: Ids
+    target_replicas: Ids
+    plan_id: str | None
+    initiator: str
+    reason: str
+    queued_ms: int
+    priority: int
+    size_bytes: int | None
+    waits_for: str
+    throttle: int | None
+
+
+class ReassignmentPlan(Result, frozen=True):
+    """A plan that can be rolled back, with the numbers of its partitions."""
+
+    plan_id: str
+    created_ms: int
+    initiator: str
+    reason: str
+    partitions: int
+    running: int
+    queued: int
+
+
+class Reassignments(Result, frozen=True):
+    """Everything that runs, waits or can be rolled back."""
+
+    running: tuple[Reassignment, ...]
+    queued: tuple[QueuedReassignment, ...]
+    plans: tuple[ReassignmentPlan, ...]
+    metadata_offset: int
+
+
+class LogDirReplica(Result, frozen=True):
+    """A replica in a log directory. `is_future_key`: it moves there."""
+
+    topic: str
+    partition_index: int
+    partition_size: int
+    offset_lag: int
+    is_future_key: bool
+    bytes_left: int | None
+    bytes_per_second: float | None
+    started_ms: int | None
+    error: str
+    log_end_offset: int
+
+
+class LogDir(Result, frozen=True):
+    """A log directory of a broker. The sizes of an offline one are None."""
+
+    log_dir: str
+    directory_id: str
+    error_code: int
+    is_cordoned: bool
+    total_bytes: int | None
+    usable_bytes: int | None
+    strays: tuple[str, ...]
+    replicas: tuple[LogDirReplica, ...]
+
+
+def topics_of(response: pb.DescribeTopicPartitionsResponse) -> dict[str, Topic]:
+    return {topic.name: _result(Topic, topic) for topic in response.topics}
+
+
+def cluster_of(response: pb.DescribeClusterResponse) -> Cluster:
+    leader_id = response.header.leader_id
+    own = {"leader_id": None if leader_id < 0 else leader_id, "metadata_offset": response.header.metadata_offset}
+    return _result(Cluster, response, **own)
+
+
+def reassignments_of(response: pb.ListPartitionReassignmentsResponse) -> Reassignments:
+    return Reassignments(
+        tuple(
+            _result(Reassignment, entry, topic=topic.name)
+            for topic in response.topics
+            for entry in sorted(topic.partitions, key=lambda entry: entry.partition_index)
+        ),
+        tuple(_result(QueuedReassignment, entry) for entry in response.queued),
+        tuple(_result(ReassignmentPlan, entry) for entry in response.plans),
+        response.header.metadata_offset,
+    )
+
+
+def log_dirs_of(response: pb.DescribeLogDirsResponse) -> tuple[LogDir, ...]:
+    return tuple(
+        _result(
+            LogDir,
+            entry,
+            replicas=tuple(
+                _result(LogDirReplica, replica, topic=topic.name) for topic in entry.topics for replica in topic.partitions
+            ),
+        )
+        for entry in response.results
+    )
+
+
+def _result(kind: type[T], message: Message, **own: object) -> T:
+    """Return the fields of a message as a value; `own` are fields that the message does not have."""
+    return kind(**{name: own[name] if name in own else convert(message, name) for name, convert in _fields(kind)})
+
+
+@cache
+def _fields(kind: type[Result]) -> tuple[tuple[str, Any], ...]:
+    """Each field with the function that reads it."""
+    return tuple(_reading(kind))
+
+
+def _reading(kind: type[Result]) -> Iterator[tuple[str, Any]]:
+    for name, hint in get_type_hints(kind).items():
+        element = get_args(hint)[0] if get_origin(hint) is tuple else None
+        if isinstance(element, type) and issubclass(element, Result):
+            yield name, lambda message, name, element=element: tuple(_result(element, each) for each in getattr(message, name))
+        elif element is not None:
+            yield name, lambda message, name: tuple(getattr(message, name))
+        elif type(None) in get_args(hint):
+            yield name, _known
+        else:
+            yield name, getattr
+
+
+def _known(message: Message, name: str) -> object:
+    """The value of a field; None if it is absent or a negative number."""
+    if message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name):
+        return None
+    value = getattr(message, name)
+    return None if isinstance(value, int | float) and value < 0 else value
