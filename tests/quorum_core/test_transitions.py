@@ -111,7 +111,7 @@ def test_a_prospective_that_was_refused_gets_a_new_timer(gate) -> None:
 def test_an_observer_can_not_stand() -> None:
     voters = VoterSet((Voter(ReplicaKey(2), {}),))
     gate = QuorumState(RaftConfig(node_id=1, voters=voters), LogView(), None, random.Random(0), 0, [])
-    with pytest.raises(InvariantViolation, match="no voter"):
+    with pytest.raises(InvariantViolation, match="not a voter"):
         gate.stand(0, "test")
 
 
