@@ -48,7 +48,7 @@ class FiniteRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value} is no finite number", param, ctx)
+            self.fail(f"{value} is not a finite number", param, ctx)
         return number
 
 
@@ -81,7 +81,7 @@ ENDINGS = Endings(
     cls=LazyGroup,
     modules=COMMANDS,
     endings=ENDINGS,
-    short_help="Break clusters on purpose, and prove what they did.",
+    short_help="Run workloads against clusters under faults, and check every answer.",
     epilog="""\b
 Examples:
   kraftlab chaos doctor
@@ -89,7 +89,7 @@ Examples:
   kraftlab chaos COMMAND --help
 
 \b
-Exit codes: 0 valid, 1 safety violated, 2 unknown, 3 liveness, 4 a node crashed, 5 not deterministic, 254 wrong use, 255 the
+Exit codes: 0 valid, 1 safety violated, 2 unknown, 3 liveness, 4 a node crashed, 5 not deterministic, 254 usage error, 255 the
 harness itself failed.""",
 )
 def chaos() -> None:

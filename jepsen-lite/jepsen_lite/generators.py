@@ -105,7 +105,7 @@ class _InOrder(msgspec.Struct, frozen=True):
 NOTHING: Generator = _InOrder(())
 
 
-# -- how many, how often -------------------------------------------------------------------------------------------------------
+# -- limits and repetition -----------------------------------------------------------------------------------------------------
 
 
 class _Limit(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ def repeat(source: Source, count: int | None = None) -> Generator:
 
 class _Paced(msgspec.Struct, frozen=True):
     interval_ns: int
-    by_chance: bool
+    is_random: bool
     inner: Generator
     due_ns: int | None = None
 
@@ -153,8 +153,8 @@ class _Paced(msgspec.Struct, frozen=True):
             return None
         if isinstance(answer[0], Invocation):
             earliest = now if due is None else max(due, now - _BEHIND_MAX * self.interval_ns)
-            due = earliest + (int(context.random.uniform(0, 2 * self.interval_ns)) if self.by_chance else self.interval_ns)
-        return answer[0], _Paced(self.interval_ns, self.by_chance, answer[1], due)
+            due = earliest + (int(context.random.uniform(0, 2 * self.interval_ns)) if self.is_random else self.interval_ns)
+        return answer[0], _Paced(self.interval_ns, self.is_random, answer[1], due)
 
 
 def stagger(seconds: float, source: Source) -> Generator:
@@ -232,7 +232,7 @@ class _Mix(msgspec.Struct, frozen=True):
 def mix(*sources: Source, weights: Sequence[float] | None = None) -> Generator:
     """One of the sources each time, at random by weight. Sources that have ended are left out."""
     if weights is not None and len(weights) != len(sources):
-        raise ValueError(f"{len(sources)} sources have {len(weights)} weights; give one to each")
+        raise ValueError(f"{len(sources)} sources and {len(weights)} weights; give one weight per source")
     return _Mix(tuple(generator(source) for source in sources), tuple(weights or (1.0,) * len(sources)))
 
 
@@ -260,7 +260,7 @@ def any_of(*sources: Source) -> Generator:
     return _AnyOf(tuple(generator(source) for source in sources))
 
 
-# -- changed on the way --------------------------------------------------------------------------------------------------------
+# -- transformations ------------------------------------------------------------------------------------------------------------
 
 
 class _Mapped(msgspec.Struct, frozen=True):
@@ -314,5 +314,5 @@ def independent(key_of: Callable[[int], str], source_of: Callable[[str], Source]
     Checkers search key by key: short histories of few processes keep the search cheap.
     """
     if group < 1:
-        raise ValueError(f"a group of {group} workers does nothing; give one at least")
+        raise ValueError(f"a group of {group} workers; give at least one")
     return _Independent(key_of, source_of, group)

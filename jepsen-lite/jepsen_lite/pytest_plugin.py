@@ -27,12 +27,12 @@ SCOPE, CONTROLLERS, BROKERS, RUNS = "kraftlab_scope", "kraftlab_controllers", "k
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
-        SCOPE, "How long the fixture kraftlab_cluster lives: function, class, module, package or session.", default="function"
+        SCOPE, "Scope of the fixture kraftlab_cluster: function, class, module, package or session.", default="function"
     )
-    parser.addini(CONTROLLERS, "Controllers of the fixture kraftlab_cluster.", default="3")
-    parser.addini(BROKERS, "Brokers of the fixture kraftlab_cluster.", default="2")
+    parser.addini(CONTROLLERS, "Number of controllers of the fixture kraftlab_cluster.", default="3")
+    parser.addini(BROKERS, "Number of brokers of the fixture kraftlab_cluster.", default="2")
     parser.addini(
-        RUNS, "Where the fixture check keeps runs that are not valid; by default beside the test's tmp_path.", default=""
+        RUNS, "Directory of runs of the fixture check that are not valid; default: next to the test's tmp_path.", default=""
     )
 
 

@@ -90,7 +90,7 @@ def run_test(trial: Trial, store: str, listener: Listener) -> Tried:
     played = world_named(trial.world)(assignment)
     try:
         record = record_of(trial, played)
-        if trial.plan is not None:  # which the seed alone does not give
+        if trial.plan is not None:  # the seed alone does not give this plan
             record = msgspec.structs.replace(record, command=shlex.join(("kraftlab", "chaos", "replay", str(directory.path))))
         directory.write_plan(played.plan)
         directory.write_run(record, played.run)

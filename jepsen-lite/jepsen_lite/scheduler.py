@@ -22,7 +22,7 @@ from .generators import NOTHING, Context, Generator, Invocation, Pending, Source
 from .history import INFO, OK, Op
 from .workload import CallFailed, Client, Completion, DataPort, Options, Port, Reply, Workload
 
-BROKEN_OFF = "the run was broken off"
+BROKEN_OFF = "the run was cut short"
 
 
 class Bell(Protocol):
@@ -134,15 +134,15 @@ class Interpreter:
         self.phase, self._generator, self._stopped = phase, generator(source), False
         workers = range(self.options.concurrency)
         self._waiting, self._given, self._clock_ns = [*workers], {}, None
-        self._ask_for_the_row()
-        await self.drive.together([*map(self._worker, workers), self._look_at_the_clock])
+        self._serve_queue()
+        await self.drive.together([*map(self._worker, workers), self._serve_when_due])
 
     def _worker(self, worker: int) -> Callable[[], Coroutine[Any, Any, None]]:
         async def work() -> None:
             while (invocation := await self._next(worker)) is not None:
                 await self._carry_out(worker, invocation)
                 self._waiting.insert(0, worker)
-                self._ask_for_the_row()
+                self._serve_queue()
 
         return work
 
@@ -152,13 +152,13 @@ class Interpreter:
             await self._bells[worker].wait(None)
         return self._given.pop(worker, None)
 
-    def _ask_for_the_row(self) -> None:
+    def _serve_queue(self) -> None:
         """Ask the generator for each free worker. GeneratorStuck."""
         earliest_ns: int | None = None
         for worker in tuple(self._waiting):
             if self._stopped:
                 return
-            what = self._asked(worker)
+            what = self._next_for(worker)
             if isinstance(what, Invocation):
                 self._waiting.remove(worker)
                 self._given[worker] = what
@@ -170,13 +170,13 @@ class Interpreter:
         if earliest_ns is None and len(self._waiting) == self.options.concurrency and not self._stopped:
             raise GeneratorStuck(
                 f"all {self.options.concurrency} workers wait for one another in the phase {self.phase!r} of "
-                f"{self.workload.name}; its generator answers Pending() although nobody is busy"
+                f"{self.workload.name}; its generator returns Pending() although no worker is busy"
             )
         if earliest_ns is not None and (self._clock_ns is None or earliest_ns < self._clock_ns):
             self._clock_ns = earliest_ns
             self._clock_bell.ring()
 
-    def _asked(self, worker: int) -> Invocation | Pending | None:
+    def _next_for(self, worker: int) -> Invocation | Pending | None:
         """Ask the generator for one worker."""
         now_ns, process, random = self.drive.now_ns(), self._processes[worker], self._random[worker]
         answer = self._generator.next(Context(now_ns, process, worker, self.options.concurrency, random, self._succeeded[worker]))
@@ -185,13 +185,13 @@ class Interpreter:
         what, self._generator = answer
         return what
 
-    async def _look_at_the_clock(self) -> None:
+    async def _serve_when_due(self) -> None:
         """Serve the queue when the time of a `Pending` has come."""
         while not self._stopped:
             await self._clock_bell.wait(self._clock_ns)
             if self._clock_ns is not None and self._clock_ns <= self.drive.now_ns():
                 self._clock_ns = None
-                self._ask_for_the_row()
+                self._serve_queue()
 
     def _stop(self) -> None:
         """End the phase: the generator has no more invocations."""

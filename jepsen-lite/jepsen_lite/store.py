@@ -115,10 +115,8 @@ class RunDirectory:
             if (path / _RECORD).is_file():
                 return cls(path.resolve())
         if name == LATEST:
-            raise StoreError(f"there is no run {name} in {store}, or it was cut short; make one with: {first_run(store)}")
-        raise StoreError(
-            f"there is no run {name}, neither as a path nor in {store}; see kraftlab chaos report --all --store {store}"
-        )
+            raise StoreError(f"no run {name} in {store}, or it was cut short; make one with: {first_run(store)}")
+        raise StoreError(f"no run {name}, neither as a path nor in {store}; see kraftlab chaos report --all --store {store}")
 
     @property
     def name(self) -> str:
@@ -331,13 +329,13 @@ def history_columns(directory: RunDirectory, names: Iterable[str]) -> Any:
         table = pq.ParquetFile(path).read(wanted)
         schema = pa.schema([_schema().field(name) for name in wanted])
         if not table.schema.equals(schema):
-            raise ValueError(f"its columns are {', '.join(map(str, table.schema))}")
+            raise ValueError(f"unexpected columns {', '.join(map(str, table.schema))}")
         for name in wanted:
             if name != _RETURN and table.column(name).null_count:
                 raise ValueError(f"{name} is missing in some rows")
         strange = {*table.column("outcome").unique().to_pylist()} - {OK, FAIL, INFO}
         if strange:
-            raise ValueError(f"{min(strange)!r} is no outcome")
+            raise ValueError(f"{min(strange)!r} is not an outcome")
     except (OSError, ValueError, pa.ArrowException) as error:
         raise StoreError(f"{path} cannot be read: {error}; run it again") from error
     return table

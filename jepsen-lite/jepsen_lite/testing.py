@@ -85,7 +85,7 @@ class Story:
             ended = replace(op, outcome=outcome, result=result, error=error, ended_ns=self.now_ns())
             self._ops[op.index] = ended
             if outcome == INFO:
-                self._processes.pop(threading.get_ident(), None)  # a call within this one may have done so
+                self._processes.pop(threading.get_ident(), None)  # a nested call can have removed it
             return ended
 
     def run(self) -> Run:
@@ -126,11 +126,11 @@ class Nemesis:
         from kraftlab.lab import ClusterError
 
         status = self._order("status").status
-        assert status is not None, "an order for the status answers with it"
+        assert status is not None, "an order for the status returns the status"
         for node in status.nodes:
             if node.leads:
                 return node.name
-        raise ClusterError("no controller leads now; wait for cluster.wait_ready()")
+        raise ClusterError("there is no active controller; call cluster.wait_ready()")
 
     def kill(self, nodes: Names = "leader") -> AbstractContextManager[Done]:
         """kill -9."""
@@ -172,7 +172,7 @@ class Nemesis:
     def _strike(self, kind: str, *groups: Names, **how: Any) -> Iterator[Done]:
         begin_ns = self._story.now_ns()
         done = self._order(kind, *groups, **how)
-        assert done.number is not None, f"{kind} is an order that stands"
+        assert done.number is not None, f"{kind} is an order with a number"
         try:
             yield done
         finally:
@@ -230,11 +230,11 @@ class Check:
             result = function(*arguments, **named)
             outcome, error = OK, ""
         except refused as exception:
-            outcome, error = FAIL, _said(exception)
+            outcome, error = FAIL, _error_text(exception)
         except unknown as exception:
-            error = _said(exception)
+            error = _error_text(exception)
         except BaseException as exception:
-            error = _said(exception)
+            error = _error_text(exception)
             raise
         finally:
             op = self._story.end(begun, outcome, result, error)
@@ -252,7 +252,7 @@ class Check:
         from .checkers.judgement import judge
 
         if not checkers:
-            raise TypeError("name what is to hold: check(Linearizable(lambda key: Register())), say")
+            raise TypeError("check() needs a checker, e.g. check(Linearizable(lambda key: Register()))")
         run = self._story.run()
         verdicts = tuple(judge(run, checkers))
         wrong = [verdict for verdict in verdicts if verdict.valid is not True]
@@ -298,6 +298,6 @@ class Check:
         return write_page(directory)
 
 
-def _said(exception: BaseException) -> str:
+def _error_text(exception: BaseException) -> str:
     """Return the first line of an exception."""
     return f"{type(exception).__name__}: {exception}".partition("\n")[0]

@@ -121,7 +121,7 @@ def test_the_command_reports_each_pair_and_fails_if_a_required_one_does_not_show
     assert document["news"] == ["M1-ends+M5"]
     assert document["each"][0]["name"] == "M1-swap+M1-ends"
     assert main.run(["chaos", "mutants", "--ids", "r1", "--pairs"]) == USAGE
-    assert "R1 has no two bugs that can be paired; pairs are of bugs of the mover: M1, M2" in capsys.readouterr().err
+    assert "R1 has no two bugs that can be paired; only bugs of the mover can: M1, M2" in capsys.readouterr().err
 
 
 def test_the_recorder_notes_what_is_really_done_and_notices_what_it_did_not_see(tmp_path: Path) -> None:

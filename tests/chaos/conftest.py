@@ -1,4 +1,4 @@
-"""What tests of the harness share: a cluster that is one function, in virtual time."""
+"""Shared fixtures of the harness's tests: a cluster that is one function, in virtual time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ Answerer = Callable[[str, Any, int], Reply]
 
 
 class VirtualCluster:
-    """A cluster that is one function, in virtual time: a port of each process, and the drive of an interpreter.
-
-    Each call takes 10 ms and is answered by `answer`, from the API's name, the request and the time; without it nobody answers.
+    """A cluster that is one function, in virtual time: the port of each process and the drive of an interpreter. Each call takes
+    10 ms and is answered by `answer`, from the API's name, the request and the time. Without `answer` no call is answered.
     """
 
     controllers = (1,)
@@ -63,7 +62,7 @@ class VirtualCluster:
 
 
 class SlowClient:
-    """Each operation takes as long as `seconds` says and ends as `outcome` says, from the invocation."""
+    """A client whose operations last `seconds` and end with `outcome`, both functions of the invocation."""
 
     def __init__(self, seconds: Callable[[Any], float], outcome: Callable[[Any], str]) -> None:
         self._seconds, self._outcome = seconds, outcome
@@ -80,7 +79,7 @@ def virtual_cluster() -> type[VirtualCluster]:
 
 @pytest.fixture(scope="session")
 def played() -> Callable[..., list[Op]]:
-    """Plays a source with clients that do nothing but take time; gives the operations by index."""
+    """Play a source with clients that do nothing but take time; return the operations by index."""
 
     def play(
         source: Any, *, workers: int = 3, seconds: Any = lambda _: 0.01, outcome: Any = lambda _: "ok", seed: str = "0"
@@ -96,14 +95,14 @@ def played() -> Callable[..., list[Op]]:
 
 @pytest.fixture(scope="session")
 def networks_that_are_off() -> dict[str, str]:
-    """What the doctor says of those that cannot be had here, by name."""
+    """The doctor's reasons for back ends that this machine does not support, by name."""
     found = capabilities.probe((NETNS, NFT))
     return {row.name: f"{row.detail}; {row.install}" for row in found if not row.is_on}
 
 
 @pytest.fixture(params=(NETNS, NFT))
 def net(request: pytest.FixtureRequest, networks_that_are_off: dict[str, str]) -> str:
-    """A net that makes a network for the run, where that works."""
+    """A back end that makes a network for the run, if this machine supports it."""
     if request.param in networks_that_are_off:
         pytest.skip(networks_that_are_off[request.param])
     return str(request.param)

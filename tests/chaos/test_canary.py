@@ -1,5 +1,6 @@
-"""A real node whose fsyncs do nothing, and a loss of its power: clients were told what is gone, and the harness says so. Without
-the bug the same loss does no harm."""
+"""A real node whose fsyncs do nothing, and a power loss: acknowledged writes are gone, and the harness finds it. Without the bug
+the same loss does no harm.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +12,21 @@ import pytest
 
 from jepsen_lite.faults.capabilities import probe
 from jepsen_lite.mutants import canary
-from jepsen_lite.mutants.canary import EATMYDATA, POWER, STRACE, sing
+from jepsen_lite.mutants.canary import EATMYDATA, POWER, STRACE, run_canary
 
 SYNCS = "int fsync(int f) {return 0;} int fdatasync(int f) {return 0;} int syncfs(int f) {return 0;}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def power() -> None:
-    """Whose disks have none that can be taken, has no canary."""
+    """Skip without disks whose power can be cut."""
     (found,) = probe((POWER,))
     if not found.is_on:
         pytest.skip(f"{POWER}: {found.detail}")
 
 
 def library_in(directory: Path) -> str:
-    """libeatmydata where it is installed, else one that does as much for this test."""
+    """Return the path of libeatmydata if it is installed, otherwise of a library that does the same for this test."""
     (found,) = probe((EATMYDATA,))
     if found.is_on:
         return found.detail
@@ -43,17 +44,17 @@ def test_the_canary_turns_the_harness_red(tmp_path: Path, means: str) -> None:
     (strace,) = probe((STRACE,))
     if means == STRACE and not strace.is_on:
         pytest.skip(f"{STRACE}: {strace.detail}")
-    sung = sing(library_in(tmp_path) if means == EATMYDATA else "")
-    reasons = {verdict.checker: verdict.reason for verdict in sung.wrong if verdict.kind == "safety"}
+    canary_run = run_canary(library_in(tmp_path) if means == EATMYDATA else "")
+    reasons = {verdict.checker: verdict.reason for verdict in canary_run.wrong if verdict.kind == "safety"}
     assert "was acknowledged and is not in the log" in reasons["witness"]
-    assert sung.acknowledged > 0
+    assert canary_run.acknowledged > 0
 
 
 @pytest.mark.nightly
-def test_a_node_that_syncs_keeps_what_it_was_told_to_when_its_power_goes() -> None:
-    sung = sing("", does_nothing=False)
-    assert sung.wrong == ()
-    assert sung.acknowledged > 0
+def test_a_node_that_syncs_keeps_its_data_in_a_power_loss() -> None:
+    canary_run = run_canary("", does_nothing=False)
+    assert canary_run.wrong == ()
+    assert canary_run.acknowledged > 0
 
 
 def test_means_are_named_or_what_they_lack() -> None:

@@ -1,4 +1,4 @@
-"""`kraftlab chaos` where its packages are not installed."""
+"""`kraftlab chaos` without its packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraftlab.cli import main
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that need jinja2 cannot be imported."""
+    """Make commands that need jinja2 impossible to import."""
     imported = importlib.import_module
 
     def import_module(name: str, package: str | None = None) -> ModuleType:
@@ -27,9 +27,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_help_lists_all_and_says_what_to_install(bare: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["chaos", "--help"]) == 0
-    told = capsys.readouterr().out
-    assert "  report    Not installed: pip install 'kraftlab[chaos]'\n" in told
-    assert "  clean     Undo what killed runs have left behind.\n" in told
+    output = capsys.readouterr().out
+    assert "  report    Not installed: pip install 'kraftlab[chaos]'\n" in output
+    assert "  clean     Remove the faults, processes and files that killed runs left.\n" in output
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-w", "registers"]])
@@ -47,19 +47,19 @@ def test_a_command_that_cannot_be_loaded_says_what_to_install(
         (KeyError("partitions"), "the harness failed: KeyError: 'partitions'"),
     ],
 )
-def test_a_harness_that_fails_is_no_violation(
+def test_a_failed_harness_is_not_a_violation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, text: str
 ) -> None:
-    """1 says that safety was violated."""
+    """Exit code 1 means that safety was violated."""
 
     def fails(**_: object) -> None:
         raise error
 
     monkeypatch.setattr(ledger, "clean", fails)
     assert main.run(["chaos", "clean"]) == 255
-    told = capsys.readouterr().err
-    assert f"Error: {text}" in told
-    assert ("Traceback" in told) == isinstance(error, KeyError), "what speaks for itself needs none"
+    output = capsys.readouterr().err
+    assert f"Error: {text}" in output
+    assert ("Traceback" in output) == isinstance(error, KeyError), "what speaks for itself needs none"
 
 
 def test_workloads_and_faults_are_completed() -> None:

@@ -1,4 +1,4 @@
-"""Stored runs are judged again: by whom does not matter, and what was found is written into them."""
+"""Stored runs are judged again, here or on Spark with the same result, and the verdicts are written into them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def op(index: int, f: str, key: str, value: object = None, result: object = None
 
 
 def stored(store: Path, seed: str, last_read: int, workload: str = "registers") -> RunDirectory:
-    """A run of two registers; what the last read shows decides whether it is legal."""
+    """Store a run of two registers; the result of the last read decides whether it is legal."""
     ops = [
         op(0, "set", "values/a/0", 1),
         op(1, "set", "values/b/0", 7),
@@ -115,7 +115,7 @@ def test_one_that_cannot_be_judged_keeps_none_of_all_from_it(tmp_path: Path) -> 
     (stored(tmp_path, "3", last_read=2).path / "history.parquet").unlink()
     shown = CliRunner().invoke(check, ["--all", "--store", str(tmp_path)])
     assert shown.exit_code == SAFETY, "the worst of them"
-    assert "not judged forgotten/" in shown.output and "there is no workload 'forgotten'" in shown.output
+    assert "not judged forgotten/" in shown.output and "unknown workload 'forgotten'" in shown.output
     assert shown.output.count("not judged registers/") == 1
     assert "linearizable: key 'values/a/0'" in shown.output
 
@@ -134,10 +134,10 @@ def test_nor_does_it_on_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert shown.exit_code == SAFETY, shown.exception
     assert shown.output.count("not judged ") == 2
     assert "linearizable: key 'values/a/0'" in shown.output
-    assert "there is no workload 'forgotten'" in str(CliRunner().invoke(check, [forgotten.name, *words]).exception)
+    assert "unknown workload 'forgotten'" in str(CliRunner().invoke(check, [forgotten.name, *words]).exception)
 
 
-def test_whoever_waits_longer_learns_more(tmp_path: Path) -> None:
+def test_more_search_steps_decide_more(tmp_path: Path) -> None:
     directory = stored(tmp_path, "1", last_read=1)
     hasty, _ = rechecked(directory, steps_max=1)
     assert by_checker(hasty)["linearizable"].reason.endswith("judge again: kraftlab chaos check --steps")
@@ -160,11 +160,11 @@ def test_a_search_that_a_checker_of_a_part_does_is_patient_and_done_elsewhere_to
     assert by_checker(rechecked(directory, hasty)[0])[name].valid == "unknown", "nothing is searched here"
 
 
-def test_what_cannot_be_judged_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no run latest"):
+def test_runs_that_cannot_be_judged_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no run latest"):
         CliRunner().invoke(check, ["--store", str(tmp_path)], catch_exceptions=False)
     assert "there are no runs in" in str(CliRunner().invoke(check, ["--all", "--store", str(tmp_path)]).exception)
     stored(tmp_path, "1", last_read=1, workload="forgotten")
     unknown = CliRunner().invoke(check, ["--store", str(tmp_path)])
-    assert "there is no workload 'forgotten'" in str(unknown.exception)
+    assert "unknown workload 'forgotten'" in str(unknown.exception)
     assert "leave one of them out" in str(CliRunner().invoke(check, ["x", "--all"]).exception)

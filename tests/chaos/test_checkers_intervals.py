@@ -1,4 +1,4 @@
-"""Sets and blocks: arithmetic on intervals accepts every possible history and refuses impossible ones."""
+"""Checkers of sets and blocks: arithmetic on intervals accepts every possible history and refuses impossible ones."""
 
 from __future__ import annotations
 
@@ -120,14 +120,16 @@ def test_elements_that_no_read_could_show_prove_nothing() -> None:
     assert verdict.details["never_read"] == 1
 
 
-def test_the_time_until_an_element_stays_is_told() -> None:
+def test_the_time_until_an_element_stays_is_reported() -> None:
     verdict = SetFull().check(run_of(add(1, 0, 1_000_000), get(3_000_000, 4_000_000), get(6_000_000, 7_000_000, 1)))
     assert verdict.details["stale"] == 1
     assert verdict.details["stable_latency_ms"]["max"] == 2.0
 
 
 def simulated(seed: int, steps: int, lose: bool = False) -> list[Numbered]:
-    """Clients of a set and a counter at once, with real overlap, lost answers and refusals; `lose` leaves one added value out."""
+    """Return a history of clients of a set and a counter, with real overlap, lost answers and refusals; `lose` omits one added
+    value.
+    """
     chance = random.Random(seed)
     held: list[int] = []
     calls: list[Numbered] = []
@@ -152,7 +154,7 @@ def simulated(seed: int, steps: int, lose: bool = False) -> list[Numbered]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 80))
-def test_what_a_set_did_is_accepted(seed: int, steps: int) -> None:
+def test_histories_of_a_set_are_accepted(seed: int, steps: int) -> None:
     verdict = SetFull().check(run_of(*simulated(seed, steps)))
     assert verdict.valid is not False, verdict.reason
 

@@ -85,13 +85,13 @@ def test_a_checker_that_fails_has_found_nothing_out() -> None:
     assert verdict.reason.startswith("the checker itself failed: TypeError")
 
 
-def test_what_is_not_decided_is_unknown_and_says_why() -> None:
+def test_undecided_keys_are_unknown_with_a_reason() -> None:
     ops = [Op(index=n, process=n, f="set", key="x", value=n, outcome="ok", invoked_ns=0, ended_ns=100) for n in range(14)]
     ops.append(Op(index=14, process=14, f="get", key="x", outcome="ok", result=-1, invoked_ns=101, ended_ns=102))
     checker = Linearizable(lambda key: Register(), steps_max=2_000)
     verdict = checker.check(Run(options=Options(), history=History(ops)))
     assert verdict.valid == UNKNOWN
-    assert verdict.reason.startswith("1 of 1 keys could not be decided, 'x' for one: given up after ")
+    assert verdict.reason.startswith("1 of 1 keys could not be decided, for example 'x': given up after ")
 
 
 def test_calls_that_the_log_does_not_have_are_not_searched() -> None:

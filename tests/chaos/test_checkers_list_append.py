@@ -1,4 +1,4 @@
-"""Transactions over lists: circles of dependencies are found, named and told, and nothing else is."""
+"""Transactions over lists: cycles of dependencies are found, named and explained, and nothing else is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Steps = list[tuple[str, str, object]]
 
 
 def txn(index: int, invoked_ns: int, ended_ns: int, *steps: str, outcome: str = "ok") -> Op:
-    """Steps: "x+1" appends 1 to x; "x=1,2" reads [1, 2] of x; "x=" reads an empty list."""
+    """Parse steps: "x+1" appends 1 to x; "x=1,2" reads [1, 2] of x; "x=" reads an empty list."""
     asked: list[list[object]] = []
     answered: list[list[object]] = []
     for step in steps:
@@ -44,7 +44,7 @@ def txn(index: int, invoked_ns: int, ended_ns: int, *steps: str, outcome: str = 
 
 
 def history(*rows: tuple[object, ...]) -> Run:
-    """Rows: (invoked, ended, step, …), and "fail" or "info" in place of a step."""
+    """Return a history of rows (invoked, ended, step, …), with "fail" or "info" in place of a step."""
     ops = []
     for index, (invoked, ended, *steps) in enumerate(rows):
         outcome = next((step for step in steps if step in ("fail", "info")), "ok")
@@ -109,7 +109,7 @@ def test_bad(name: str) -> None:
     assert kind in verdict.details["violations"]
 
 
-def test_a_circle_is_told_edge_by_edge() -> None:
+def test_a_cycle_is_explained_edge_by_edge() -> None:
     run, _ = BAD["half of another"]
     (cycle,) = ListAppend().check(run).details["cycles"]
     assert cycle["name"] == "G-single"
@@ -126,7 +126,9 @@ def test_transactions_that_read_nothing_prove_nothing() -> None:
 
 
 def in_some_order(ops: list[Op]) -> bool:
-    """The definition: an order of all that keeps those apart that do not overlap, in which every read sees what was appended."""
+    """Return True if the definition holds: there is an order of all transactions that respects real time, in which every read
+    returns the earlier appends.
+    """
     for order in permutations(ops):
         if any(late.ended_ns < early.invoked_ns for at, early in enumerate(order) for late in order[at + 1 :]):
             continue
@@ -145,7 +147,7 @@ def in_some_order(ops: list[Op]) -> bool:
 
 @st.composite
 def small_histories(draw: st.DrawFn) -> list[Op]:
-    """A few transactions over two keys, and one at the end that reads both in full."""
+    """Draw a few transactions over two keys, and a last one that reads both in full."""
     appended: dict[str, list[int]] = {"x": [], "y": []}
     rows: list[tuple[int, int, list[str]]] = []
     value = 0

@@ -1,6 +1,5 @@
-"""The offset witness: what a log and its clients may have done is accepted, and what they cannot have done is named.
-
-Histories of whole clusters, honest and lying, are those of workloads/test_lies.py.
+"""The offset witness accepts all possible histories and names each impossible operation. Histories of whole clusters, honest and
+lying, are in workloads/test_lies.py.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MISMATCH = "INVALID_UPDATE_VERSION"
 
 
 class Registers:
-    """Values by key. Every write leaves its new value; `cas` [expected, new] is refused if another value is there."""
+    """Values by key. Every write leaves its new value; `cas` [expected, new] is refused if the key has another value."""
 
     writes = frozenset({"set", "cas"})
     refusals = frozenset({MISMATCH})
@@ -235,7 +234,7 @@ def test_requests_of_one_batch_are_changes_of_their_own() -> None:
     assert [(change.begin, change.end) for change in found] == [(0, 2), (1, 2)]
 
 
-def test_what_was_not_checked_is_unknown() -> None:
+def test_a_run_without_checks_is_unknown() -> None:
     assert check([], []).valid == UNKNOWN
     assert check([op(0, "set", 0, 1, 1, outcome="info")], TWO_SETS[:1]).valid == UNKNOWN
     assert Witness(Registers).check(Run(options=Options(), history=History([]))).reason == "the committed log was not kept"

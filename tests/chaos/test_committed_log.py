@@ -1,4 +1,4 @@
-"""The metadata log, decoded: every record has the name of its request, and can be made a record again."""
+"""The decoded metadata log: every record has the name of its request, and can be turned into a record again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _log(*batches: list[AnyRecord]) -> CommittedLog:
     return decoded(found)
 
 
-def test_records_of_a_batch_are_named_by_the_outcome_behind_them() -> None:
+def test_records_of_a_batch_are_named_by_the_outcome_after_them() -> None:
     log = _log([NoOp(0)], [Topic(0, "t", _TOPIC), Config(0, 2, "t", "retention.ms", "7"), _outcome(3)], [NoOp(0)])
     name = f"{_CLIENT.hex()}:3"
     assert [entry.request_id for entry in log.entries] == ["", name, name, name, ""]
@@ -70,7 +70,7 @@ def test_every_kind_of_field_comes_back_from_json_as_it_was() -> None:
     assert [record_of(entry) for entry in log.entries] == records
 
 
-def test_records_of_the_quorum_are_there_and_are_no_metadata() -> None:
+def test_records_of_the_quorum_are_kept_but_are_not_metadata() -> None:
     body = encode_control([LeaderChange(0, 2, (1, 2, 3), (1, 2))])
     log = decoded([LogBatch(0, 1, 4, 9, True, body)])
     assert (log.entries[0].kind, log.entries[0].record["leader_id"], log.entries[0].epoch) == ("LeaderChange", 2, 4)

@@ -1,4 +1,4 @@
-"""The doctor tries what can be broken, says what each nemesis lacks, and leaves nothing behind."""
+"""The doctor tests the means of breaking things, names what each nemesis lacks, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_the_doctor_answers_for_every_nemesis_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = CliRunner().invoke(chaos, ["doctor", "--json"])
-    told = json.loads(result.output)
-    assert [row["name"] for row in told["nemeses"]] == list(KINDS)
-    assert [row["name"] for row in told["capabilities"]] == list(CAPABILITIES)
-    assert not any("No module named" in row["detail"] for row in told["capabilities"]), "what is off is so by this machine"
-    always = {row["name"]: row["is_on"] for row in told["nemeses"]}
+    document = json.loads(result.output)
+    assert [row["name"] for row in document["nemeses"]] == list(KINDS)
+    assert [row["name"] for row in document["capabilities"]] == list(CAPABILITIES)
+    assert not any("No module named" in row["detail"] for row in document["capabilities"]), "what is off is so by this machine"
+    always = {row["name"]: row["is_on"] for row in document["nemeses"]}
     assert all(always[name] for name in ("kill", "pause", "partition", "isolate-leader", "one-way", "bit-rot", "torn"))
     assert not mounted(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} <= {"state"}
@@ -54,7 +54,7 @@ def test_the_doctor_says_what_is_off_why_and_what_to_do(monkeypatch: pytest.Monk
     place = next(place for place, line in enumerate(lines) if line.split()[:2] == ["off", "disk-error"])
     assert lines[place + 1].split("needs ")[1].startswith("strace: strace is not installed; on Debian: apt-get install strace")
     assert not any(line.split()[:2] == ["off", "kill"] for line in lines)
-    place = lines.index("Links are broken by (--net):")
+    place = lines.index("Back ends that break links (--net):")
     assert lines[place + 1].split()[:2] == ["on", "links"]
     (nft,) = (number for number, line in enumerate(lines) if line.split()[:2] == ["off", "nft"] and number < place + 8)
     assert lines[nft + 1].strip() == "not for late, slow, reorder"
@@ -63,10 +63,10 @@ def test_the_doctor_says_what_is_off_why_and_what_to_do(monkeypatch: pytest.Monk
 
 def test_a_nemesis_is_off_if_anything_that_it_needs_is() -> None:
     found = [Found("links", True, "", ""), Found("strace", False, "", "ptrace: not permitted", "as root")]
-    standings = {standing.name: standing for standing in capabilities.standings(found)}
-    assert standings["disk-error"].lacks == ("strace",)
-    assert standings["disk-error"].install == "as root"
-    assert {name for name, standing in standings.items() if not standing.is_on} == {
+    nemesis_states = {state.name: state for state in capabilities.nemesis_states(found)}
+    assert nemesis_states["disk-error"].lacks == ("strace",)
+    assert nemesis_states["disk-error"].install == "as root"
+    assert {name for name, state in nemesis_states.items() if not state.is_on} == {
         name for name, kind in KINDS.items() if "strace" in kind.needs
     }
 
@@ -77,14 +77,14 @@ def test_links_can_be_broken_by_what_is_on_and_able() -> None:
         Found("netns", True, "", ""),
         Found("nft", False, "", "nft is not installed", "as root"),
     ]
-    nets = {standing.name: standing.nets for standing in capabilities.standings(found)}
+    nets = {state.name: state.nets for state in capabilities.nemesis_states(found)}
     assert nets["partition"] == nets["slow"] == ("links", "netns")
     assert nets["kill"] == ()
     found[2] = Found("nft", True, "", "")
-    nets = {standing.name: standing.nets for standing in capabilities.standings(found)}
+    nets = {state.name: state.nets for state in capabilities.nemesis_states(found)}
     assert (nets["partition"], nets["slow"]) == (("links", "netns", "nft"), ("links", "netns"))
 
 
 def test_a_net_refuses_what_it_cannot_do_to_links_and_says_which_can() -> None:
     assert not any(capabilities.refusal(net, ["kill", "partition", "loss"]) for net in NETS)
-    assert capabilities.refusal("nft", ["late"]) == "--net nft cannot do to links what late asks; take --net links or netns"
+    assert capabilities.refusal("nft", ["late"]) == "--net nft does not support late; take --net links or netns"

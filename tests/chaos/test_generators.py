@@ -1,4 +1,4 @@
-"""Generators, seen by what workers do that ask them."""
+"""Test generators through the workers that use them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READ, WRITE, LIST = Invocation("read"), Invocation("write"), Invocation("list")
 
 
 def numbered(f):
-    """`count` invocations of one function, their values from 0 up."""
+    """Return `count` invocations of one function, with values from 0 up."""
     return lambda count: [Invocation(f, value=number) for number in range(count)]
 
 
@@ -58,11 +58,11 @@ def test_a_generator_is_a_value_that_answers_the_same_again():
     assert len(answers) == 1
 
 
-# -- how many, how often -------------------------------------------------------------------------------------------------------
+# -- limits and repetition -----------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 5))
-def test_limit_gives_no_more_than_that_and_no_more_than_there_is(played, count, there, workers):
+def test_limit_gives_at_most_its_count_and_at_most_its_source(played, count, there, workers):
     ops = played(limit(count, numbered("read")(there)), workers=workers)
     assert sorted(op.value for op in ops) == list(range(min(count, there)))
 
@@ -84,7 +84,7 @@ def test_stagger_comes_to_the_rate_over_all_workers_and_never_waits_twice_as_lon
     assert max(after.invoked_ns - before.invoked_ns for before, after in pairwise(ops)) <= 40_000_000
 
 
-def test_what_slow_workers_held_up_is_made_up_for_but_not_without_end(played):
+def test_delays_by_slow_workers_are_made_up_for_within_limits(played):
     ops = played(stagger(0.01, numbered("read")(100)), workers=1, seconds=lambda what: 10.0 if what.value == 0 else 0.001)
     at_once = [op for op in ops[1:] if op.invoked_ns < 10_050_000_000]
     assert 5 <= len(at_once) <= 40
@@ -131,7 +131,7 @@ def test_a_mix_keeps_to_its_weights_and_to_the_seed(played):
     counts = Counter(functions(played(source)))
     assert counts["read"] / counts["write"] == pytest.approx(3, rel=0.15)
     assert functions(played(source)) == functions(played(source)) != functions(played(source, seed="1"))
-    with pytest.raises(ValueError, match="2 sources have 1 weights"):
+    with pytest.raises(ValueError, match="2 sources and 1 weights"):
         mix(READ, WRITE, weights=(1,))
 
 

@@ -1,4 +1,4 @@
-"""What a client's port makes of what nodes answer: calls are sent once, and what may have happened is not called a failure."""
+"""A client's port and the answers of nodes: calls are sent once, and a call with an unknown outcome is not called a failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Node(NamedTuple):
 
 
 class Cluster:
-    """Controllers 1 and 2 and broker 10, of which some listen."""
+    """Controllers 1 and 2 and broker 10, some of them listening."""
 
     cluster_id = "the-one-that-is-meant"
     controller_ids, broker_ids = (1, 2), (10,)
@@ -47,7 +47,7 @@ RESPONSES = {
 
 
 class Served:
-    """A node that answers a few calls as it is told to, and counts them."""
+    """A node that answers a few calls as configured, and counts them."""
 
     def __init__(self):
         self.header, self.calls, self.hold = admin_pb2.ResponseHeader(leader_id=-1), [], None
@@ -97,7 +97,7 @@ def nodes(first, second, new_port):
 
 
 class Guard:
-    """Lets changes of the voters pass, or says why not."""
+    """A guard that allows changes of the voters, or refuses with a reason."""
 
     def __init__(self):
         self.refusal, self.under_way = "", []
@@ -127,7 +127,7 @@ def request():
     return admin_pb2.DescribeClusterRequest()
 
 
-async def test_an_answer_says_who_gave_it_and_what_it_reflects(port, first):
+async def test_an_answer_has_its_node_offset_and_epoch(port, first):
     first.header = admin_pb2.ResponseHeader(metadata_offset=42, epoch=7, leader_id=1)
     reply = await port.call("DescribeCluster", request(), node=1)
     assert (reply.node, reply.offset, reply.epoch) == (1, 42, 7)
@@ -135,7 +135,7 @@ async def test_an_answer_says_who_gave_it_and_what_it_reflects(port, first):
 
 
 async def test_a_call_says_for_which_cluster_it_is(port, first):
-    """While a node is down, another cluster may listen on its port."""
+    """While a node is down, another cluster can listen on its port."""
     await port.call("DescribeCluster", request(), node=1)
     assert [call.header.cluster_id for call in first.calls] == [Cluster.cluster_id]
 
@@ -200,7 +200,7 @@ async def test_a_change_of_the_voters_is_announced_while_it_is_under_way_and_not
     with pytest.raises(CallFailed, match="NOT_CONTROLLER"):
         await port.call(api, request_type(voter_id=2), node=1)
     assert (seen, guard.under_way) == ([(2, leaves)], [])
-    guard.refusal = "no majority of the voters 1,2 would be whole"
-    with pytest.raises(CallFailed, match="not sent: no majority of the voters 1,2 would be whole") as failed:
+    guard.refusal = "no majority of the voters 1,2 would be undamaged"
+    with pytest.raises(CallFailed, match="not sent: no majority of the voters 1,2 would be undamaged") as failed:
         await port.call(api, request_type(voter_id=2), node=1)
     assert (failed.value.outcome, len(first.calls)) == ("fail", 1)

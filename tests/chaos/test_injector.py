@@ -1,4 +1,4 @@
-"""A plan strikes a cluster as it says, and whatever happens, what was struck is undone."""
+"""A plan is carried out as written, and every fault is undone, whatever else happens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_PROCESS = 2**23
 
 
 class Cluster:
-    """Remembers what was done to it, and by whom it is led."""
+    """A cluster that records its faults and reports a leader."""
 
     def __init__(self) -> None:
         self.controller_ids, self.broker_ids = CONTROLLERS, BROKERS
@@ -119,7 +119,7 @@ def cluster() -> Cluster:
 
 
 async def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Work without a thread: the mock clock does not wait for threads."""
+    """Run work without a thread: the mock clock does not wait for threads."""
     await trio.lowlevel.checkpoint()
     return work(*arguments)
 
@@ -133,12 +133,12 @@ async def carried_out(cluster: Cluster, *actions: Action) -> tuple[Strike, ...]:
 
 
 async def plan_carried_out(
-    cluster: Cluster, plan: FaultPlan, *, tell: Callable[[Strike], None] = lambda strike: None, **more: Any
+    cluster: Cluster, plan: FaultPlan, *, ended: Callable[[Strike], None] = lambda strike: None, **more: Any
 ) -> tuple[Strike, ...]:
     given = {"find_leader": cluster.find_leader, "guard": QuorumGuard(cluster, cluster.find_voters), "work": at_once, **more}
     with Ledger() as book:
         victim = ClusterUnderFaults(cluster, ledger=book, **given)
-        return await carry_out(victim, plan, cluster.begin(), tell=tell)
+        return await carry_out(victim, plan, cluster.begin(), ended=ended)
 
 
 async def test_a_node_is_killed_and_started_at_its_times(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
@@ -198,9 +198,9 @@ async def test_a_strike_at_the_next_leader_waits_for_an_election(
     assert cluster.is_whole
 
 
-async def test_nobody_elected_is_no_strike_but_is_said(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_missing_election_fails_the_strike(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
     (strike,) = await carried_out(cluster, action(2, "kill", "new-leader", 1))
-    assert strike.error == "nobody was elected within 5 s"
+    assert strike.error == "no leader was elected within 5 s"
     assert not strike.nodes
     assert not cluster.done
 
@@ -217,16 +217,16 @@ async def test_nobody_elected_is_no_strike_but_is_said(cluster: Cluster, autojum
         ("membership", "leader", {"wipe": False}),
     ],
 )
-async def test_a_cancelled_run_is_undone_and_its_strikes_told(
+async def test_a_cancelled_run_is_undone_and_its_strikes_reported(
     cluster: Cluster, autojump_clock: trio.testing.MockClock, kind: str, target: str, arguments: dict[str, Any]
 ) -> None:
-    told: list[Strike] = []
+    reported: list[Strike] = []
     plan = FaultPlan(seed="1", actions=(action(1, kind, target, 60, **arguments), action(30, "kill", "leader", 1, 1)))
     with trio.move_on_after(5):
-        await plan_carried_out(cluster, plan, tell=told.append)
+        await plan_carried_out(cluster, plan, ended=reported.append)
     assert cluster.done or cluster.shapes
     assert cluster.is_whole
-    assert [(strike.kind, strike.begin_ns, strike.end_ns) for strike in told] == [(kind, 1_000_000_000, 5_000_000_000)]
+    assert [(strike.kind, strike.begin_ns, strike.end_ns) for strike in reported] == [(kind, 1_000_000_000, 5_000_000_000)]
 
 
 async def test_a_fault_of_the_harness_ends_the_run_and_all_is_undone(
@@ -258,8 +258,8 @@ async def test_what_cannot_be_done_is_said_and_half_of_it_undone(
     assert [strike.error for strike in strikes] == [
         "refused: kill 0",
         "refused: cut (0, 3000)",
-        "there is no controller:8 among 3000,3001,3002,0,1",
-        "there is no link to cut around 3000",
+        "the target 'controller:8' matches none of 3000,3001,3002,0,1",
+        "no link to cut around 3000",
         "",
     ]
     assert cluster.is_whole
@@ -273,7 +273,7 @@ async def test_what_cannot_be_undone_is_said_and_the_others_are(cluster: Cluster
 
 
 class Disk:
-    """Has power or none; `refusals`: how often it cannot be mounted."""
+    """A disk with or without power; `refusals`: how many mounts fail."""
 
     def __init__(self, refusals: int = 0) -> None:
         self.has_power, self.refusals = True, refusals
@@ -298,19 +298,19 @@ async def test_a_node_whose_disk_is_not_mounted_again_is_not_started_without_it(
     actions = (action(1, "power-loss", "controllers", 1), action(5, "kill", "controller:0", 1))
     first, second = await plan_carried_out(cluster, FaultPlan(seed="1", actions=actions), disks=disks)
     assert first.error == "could not be undone: mount failed"
-    assert second.error == "none of these nodes runs"
+    assert second.error == "none of these nodes is running"
     assert cluster.up == {3001, 3002, *BROKERS}
 
 
 async def test_where_no_disk_is_mounted_no_power_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be that of the disk below, which has all else of the machine."""
+    """The power would be that of the disk below, which has the rest of the machine."""
     monkeypatch.setattr("fcntl.ioctl", lambda *_: pytest.fail("the machine's own disk was shut down"))
     with pytest.raises(ClusterError, match="nothing is mounted"):
         PoweredDisk(tmp_path / "image", tmp_path).lose_power()
 
 
 class StubbornClock:
-    """Of one node; refuses to run true again if it `sticks`."""
+    """The clock of one node; it refuses to be restored if it `sticks`."""
 
     def __init__(self, sticks: bool) -> None:
         self.rate, self._sticks = 1.0, sticks
@@ -321,7 +321,7 @@ class StubbornClock:
         self.rate = rate
 
 
-async def test_a_clock_that_cannot_be_righted_keeps_no_other_wrong(
+async def test_a_clock_that_cannot_be_restored_does_not_keep_others_wrong(
     cluster: Cluster, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clocks = {node: StubbornClock(node == 3001) for node in CONTROLLERS}
@@ -331,7 +331,7 @@ async def test_a_clock_that_cannot_be_righted_keeps_no_other_wrong(
     assert [clocks[node].rate for node in CONTROLLERS] == [1.0, 2.0, 1.0]
 
 
-async def test_a_node_that_is_to_stand_still_does_so_after_another_fault_has_killed_it(
+async def test_a_node_stays_paused_after_another_fault_has_killed_it(
     cluster: Cluster, autojump_clock: trio.testing.MockClock
 ) -> None:
     await carried_out(cluster, action(1, "pause", "broker:0", 5), action(2, "kill", "broker:0", 1))
@@ -339,22 +339,20 @@ async def test_a_node_that_is_to_stand_still_does_so_after_another_fault_has_kil
     assert cluster.is_whole
 
 
-async def test_a_strike_names_whom_it_struck_and_nobody_else(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_strike_names_exactly_its_nodes(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
     cluster.up.discard(0)
     strikes = await carried_out(cluster, action(1, "kill", "brokers", 1), action(3, "pause", "brokers", 1))
     assert [strike.nodes for strike in strikes] == [(1,), (1,)]
 
 
-async def test_a_loss_of_power_names_those_whose_disks_it_struck(
-    cluster: Cluster, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_power_loss_names_the_nodes_of_its_disks(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
     plan = FaultPlan(seed="1", actions=(action(1, "power-loss", "all", 1),))
     (strike,) = await plan_carried_out(cluster, plan, disks={3000: Disk(), 3002: Disk()})
     assert (strike.nodes, strike.error) == ((3000, 3002), "")
 
 
 async def test_a_disk_that_fails_is_of_a_node_that_runs(cluster: Cluster, autojump_clock: trio.testing.MockClock) -> None:
-    """The end of another one was not to be expected."""
+    """The end of another node would be unexpected."""
     cluster.up.discard(0)
     filled: list[int] = []
 

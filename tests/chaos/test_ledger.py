@@ -1,4 +1,4 @@
-"""What a harness has made goes with it, and what its kill -9 leaves is cleaned."""
+"""The works of a harness end with it, and leftovers of its kill -9 are cleaned."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_a_harness_that_ends_leaves_nothing(tmp_path: Path, home: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["", pytest.param("mount", marks=of_root)])
-def test_what_a_killed_harness_left_is_cleaned(tmp_path: Path, home: Path, how: str) -> None:
+def test_leftovers_of_a_killed_harness_are_cleaned(tmp_path: Path, home: Path, how: str) -> None:
     process, node = harness(tmp_path, how)
     assert [cleaned.is_running for cleaned in ledger.clean()] == [True]
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert ledger.began(node) is not None
-    told = CliRunner().invoke(chaos, ["clean", "--dry-run"])
-    assert f"process {node} (a node)" in told.output
+    result = CliRunner().invoke(chaos, ["clean", "--dry-run"])
+    assert f"process {node} (a node)" in result.output
     document = json.loads(CliRunner().invoke(chaos, ["clean", "--dry-run", "--json"]).output)
     assert document["dry_run"] is True
     assert f"process {node} (a node)" in document["runs"][0]["undone"]
@@ -94,14 +94,14 @@ def test_what_a_killed_harness_left_is_cleaned(tmp_path: Path, home: Path, how: 
 
 
 def left_behind(home: Path, *entries: ledger.Entry) -> Path:
-    """A ledger whose harness is gone."""
+    """Write a ledger whose harness is gone."""
     home.mkdir(parents=True, exist_ok=True)
     path = home / "feed.json"
     path.write_bytes(msgspec.json.encode(Page("feed", Process(os.getpid(), "long ago"), ledger.boot(), entries)))
     return path
 
 
-def test_where_nothing_can_be_written_down_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_made_without_a_writable_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a-file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a-file"))
     with pytest.raises(ClusterError, match="XDG_STATE_HOME"), Ledger() as ledger:
@@ -109,7 +109,7 @@ def test_where_nothing_can_be_written_down_nothing_is_made(tmp_path: Path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["a-file"]
 
 
-def test_nobody_is_killed_who_got_a_recycled_process_id(home: Path) -> None:
+def test_a_process_with_a_recycled_id_is_not_killed(home: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as stranger:
         path = left_behind(home, Process(stranger.pid, "1", "a node"))
         assert [cleaned.undone for cleaned in ledger.clean()] == [()]
@@ -118,22 +118,22 @@ def test_nobody_is_killed_who_got_a_recycled_process_id(home: Path) -> None:
         stranger.kill()
 
 
-def test_what_bears_no_mark_is_not_touched_and_stays_in_the_ledger(
+def test_directories_without_the_mark_are_not_touched_and_stay_in_the_ledger(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     path = left_behind(home, Directory(str(mine)))
     (cleaned,) = ledger.clean()
-    assert f"directory {mine} is not of a harness" in cleaned.faults[0]
+    assert f"directory {mine} was not made by a harness" in cleaned.faults[0]
     assert mine.is_dir()
     assert path.exists()
     assert main.run(["chaos", "clean"]) == verdicts.HARNESS
-    assert "Error: not everything could be cleaned: " in capsys.readouterr().err
+    assert "Error: some leftovers could not be removed: " in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         main.run(["chaos", "clean", "--json"])
     assert ended.value.code == verdicts.HARNESS
-    assert "is not of a harness" in json.loads(capsys.readouterr().out)["runs"][0]["faults"][0]
+    assert "was not made by a harness" in json.loads(capsys.readouterr().out)["runs"][0]["faults"][0]
 
 
 def test_a_ledger_that_cannot_be_read_is_reported_and_kept(home: Path) -> None:
@@ -144,21 +144,21 @@ def test_a_ledger_that_cannot_be_read_is_reported_and_kept(home: Path) -> None:
     assert (home / "beef.json").exists()
 
 
-def test_a_ledger_that_nobody_closes_is_closed_with_the_process(tmp_path: Path, home: Path) -> None:
+def test_an_unclosed_ledger_is_closed_with_the_process(tmp_path: Path, home: Path) -> None:
     program = "import sys; from jepsen_lite.faults.ledger import Ledger; Ledger().new_directory(within=sys.argv[1]); sys.exit(3)"
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 3
     assert not made_in(tmp_path)
     assert not list(home.iterdir())
 
 
-def test_what_is_gone_already_needs_no_undoing(tmp_path: Path, home: Path) -> None:
+def test_leftovers_that_are_gone_are_dropped(tmp_path: Path, home: Path) -> None:
     with Ledger() as book:
         book.add(Mount(str(tmp_path / "gone")))
         book.add(Directory(str(tmp_path / "gone")))
     assert not list(home.iterdir())
 
 
-def test_what_could_not_be_undone_stays_in_the_file(tmp_path: Path, home: Path) -> None:
+def test_leftovers_that_cannot_be_undone_stay_in_the_ledger(tmp_path: Path, home: Path) -> None:
     book = Ledger()
     book.add(Directory(str(tmp_path)))
     with pytest.raises(NotUndone, match="remove it yourself"):
@@ -168,7 +168,7 @@ def test_what_could_not_be_undone_stays_in_the_file(tmp_path: Path, home: Path) 
 
 @pytest.fixture(params=["", "Jürgen's files"], ids=["plain", "with umlaut"])
 def mounted(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A disk in a directory of a harness."""
+    """Mount a disk in a directory of a harness."""
     path = tmp_path / request.param / f"{ledger.MARK}feed" / "disk"
     path.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(path)], check=True)
@@ -178,7 +178,7 @@ def mounted(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @of_root
-def test_a_disk_is_waited_for_that_somebody_is_about_to_leave(home: Path, mounted: Path) -> None:
+def test_a_busy_disk_is_waited_for(home: Path, mounted: Path) -> None:
     left_behind(home, Directory(str(mounted.parent)), Mount(str(mounted)))
     with subprocess.Popen(["sleep", "0.5"], cwd=mounted):
         (cleaned,) = ledger.clean()
@@ -187,7 +187,7 @@ def test_a_disk_is_waited_for_that_somebody_is_about_to_leave(home: Path, mounte
 
 
 def test_a_directory_is_removed_when_the_last_node_of_its_cluster_has_ended(tmp_path: Path, home: Path) -> None:
-    """Which would make it again."""
+    """A running node would make the directory again."""
     directory = tmp_path / f"{ledger.MARK}feed"
     directory.mkdir()
     left_behind(home, Directory(str(directory)))

@@ -1,4 +1,4 @@
-"""The committed log as it is followed: only what is committed, in one chain, or it is said what is wrong."""
+"""The tail of the committed log: it has only committed batches, in one chain, and otherwise names the violation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from kraftlab.wire.frames import FrameError
 
 
 class Controller:
-    """Stands for the connection to one: answers from what `log` has, as far as `high_watermark` says, if it `leads` in the epoch
-    in which it is asked; None: it leads in any."""
+    """A connection to a controller. It answers from `log` up to `high_watermark` if it `leads` in the epoch of the request; None:
+    it leads in any epoch.
+    """
 
     def __init__(self):
         self.log, self.high_watermark, self.outcome = [], 0, None
@@ -93,12 +94,12 @@ def test_it_reads_what_is_committed_and_goes_on_where_it_was(controller, tail):
     assert log.entries[5].request_id == f"{bytes(16).hex()}:5"
 
 
-def test_who_speaks_another_protocol_on_the_port_of_a_node_that_is_down_is_no_answer(controller, tail, monkeypatch):
+def test_another_protocol_on_the_port_of_a_node_is_not_an_answer(controller, tail, monkeypatch):
     monkeypatch.setattr(controller, "request", lambda *_: (_ for _ in ()).throw(FrameError("no frame")))
     assert not tail.advance(1, 1)
 
 
-def test_where_the_log_ends_is_what_a_leader_says_that_has_no_more(controller, tail):
+def test_the_end_of_the_log_is_reported_by_the_leader(controller, tail):
     controller.append(1, count=2)
     controller.high_watermark = -1
     tail.advance(1, 1)
@@ -111,7 +112,7 @@ def test_where_the_log_ends_is_what_a_leader_says_that_has_no_more(controller, t
     assert tail.ends_at == -1
 
 
-def test_who_refuses_says_who_leads_and_that_one_is_asked_at_once(controller, tail):
+def test_a_refusal_names_the_leader_which_is_asked_at_once(controller, tail):
     deposed = Controller()
     deposed.leads, deposed.view = 0, LeaderView(7, 1)
     tail.connections[2] = deposed
@@ -121,7 +122,7 @@ def test_who_refuses_says_who_leads_and_that_one_is_asked_at_once(controller, ta
     assert (deposed.asked, controller.asked) == ([(3, 0)], [(7, 0)])
 
 
-def test_a_leader_is_found_though_nobody_was_heard_to_lead(controller, tail):
+def test_a_leader_is_found_without_a_report(controller, tail):
     standby = Controller()
     standby.leads, standby.view = -1, LeaderView(7, 1)
     tail.connections[2] = standby
@@ -130,7 +131,7 @@ def test_a_leader_is_found_though_nobody_was_heard_to_lead(controller, tail):
     assert tail.advance() is False and tail.advance() is True
 
 
-def test_who_is_not_believed_to_lead_is_asked_in_an_epoch_that_changes_nothing(controller, tail):
+def test_other_nodes_are_asked_in_an_epoch_that_changes_nothing(controller, tail):
     controller.append(7)
     controller.high_watermark = 1
     tail.advance(1, 7)
@@ -144,7 +145,7 @@ def test_who_is_not_believed_to_lead_is_asked_in_an_epoch_that_changes_nothing(c
     assert other.asked[1:] == [(9, 1)]
 
 
-def test_who_led_an_older_epoch_is_not_asked_any_more(controller, tail):
+def test_leaders_of_older_epochs_are_not_asked(controller, tail):
     tail.connections[2] = Controller()
     tail.advance(1, 7)
     tail.advance(2, 6)
@@ -158,7 +159,7 @@ def test_a_batch_that_does_not_follow_the_one_before_is_a_violation(controller, 
     tail.advance(1, 2)
     controller.append(**wrong)
     tail.advance(1, 2)
-    assert len(tail.violations) == 1 and "does not follow what was committed before it" in tail.violations[0]
+    assert len(tail.violations) == 1 and "does not follow the log committed before it" in tail.violations[0]
 
 
 def test_a_later_leader_without_what_was_committed_is_a_violation(controller, tail):
@@ -167,7 +168,7 @@ def test_a_later_leader_without_what_was_committed_is_a_violation(controller, ta
     tail.advance(1, 3)
     controller.outcome = Diverging(1, 0)
     tail.advance(1, 4)
-    assert "is not in the log of node 1, the leader of epoch 4, which agrees up to 0 at most" in tail.violations[0]
+    assert "is not in the log of node 1, the leader of epoch 4, which agrees only up to 0" in tail.violations[0]
 
 
 def on_disk(directory, log):
@@ -178,7 +179,7 @@ def on_disk(directory, log):
 
 
 def behind_a_snapshot(controller, tail, epoch=1):
-    """The tail has read one batch of four, and the leader has a snapshot of three."""
+    """Return a tail that has read one of four batches, and a leader with a snapshot of three."""
     controller.append(1)
     controller.high_watermark = 1
     tail.advance(1, 1)
@@ -187,7 +188,7 @@ def behind_a_snapshot(controller, tail, epoch=1):
     controller.high_watermark, controller.outcome = 7, SnapshotRequired(5, epoch)
 
 
-def test_what_a_leader_holds_no_more_is_read_from_the_disks_of_others(controller, tail, tmp_path):
+def test_batches_that_a_leader_no_longer_has_are_read_from_disks(controller, tail, tmp_path):
     behind_a_snapshot(controller, tail)
     lacking = on_disk(tmp_path / "lacking", [controller.log[1]])
     tail.disks = [tmp_path / "gone", lacking, on_disk(tmp_path / "whole", controller.log)]
@@ -198,7 +199,7 @@ def test_what_a_leader_holds_no_more_is_read_from_the_disks_of_others(controller
 
 
 @pytest.mark.parametrize("wrong", ["epoch", "chain", "rot", "hole"])
-def test_what_is_on_a_disk_counts_only_if_it_leads_to_the_snapshot_in_one_chain(controller, tail, tmp_path, wrong):
+def test_batches_on_a_disk_count_only_if_they_reach_the_snapshot_in_one_chain(controller, tail, tmp_path, wrong):
     behind_a_snapshot(controller, tail, epoch=2 if wrong == "epoch" else 1)
     log = list(controller.log)
     if wrong == "chain":

@@ -1,4 +1,4 @@
-"""One verdict for many seeds, whatever becomes of the runs that are kept to be looked at."""
+"""Many seeds have one verdict, whether or not their runs can be kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTS = {"ok": 7, "fail": 0, "info": 1}
 
 
 def played(monkeypatch: pytest.MonkeyPatch, *seeds: Seed) -> list[Trial]:
-    """Trials of which that will have come."""
+    """Let these seeds be the results of `play_seeds`; return their trials."""
     monkeypatch.setattr(many_seeds, "play_seeds", lambda trials, jobs: iter(seeds))
     return [seed.trial for seed in seeds]
 
@@ -59,11 +59,11 @@ def test_a_run_that_cannot_be_kept_costs_nothing_but_its_page(
 
     trials = played(monkeypatch, seed("1"), seed("2", verdict), seed("3"), seed("4", verdict))
     assert many_seeds.play_many(trials, 1, Output(True), keep) == code
-    told = capsys.readouterr()
-    document = json.loads(told.out)
+    output = capsys.readouterr()
+    document = json.loads(output.out)
     assert (document["seeds"], document["not_valid"], document["valid"]) == (4, ["2", "4"], valid)
     assert (document["ops"]["ok"], document["runs"], kept) == (28, ["runs/4"], ["4"])
-    assert f"seed 2 is not kept: {error}" in told.err
+    assert f"seed 2 was not kept: {error}" in output.err
 
 
 def test_a_harness_that_fails_in_one_seed_plays_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

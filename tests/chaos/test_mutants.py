@@ -1,4 +1,6 @@
-"""Planted bugs: the table is whole, every bug can be planted, a quick part of them is found, and what is missed is told."""
+"""Planted bugs: the table is complete, every bug can be planted, a quick part of the bugs is found, and missed bugs
+are reported.
+"""
 
 from __future__ import annotations
 
@@ -62,11 +64,11 @@ def test_without_a_bug_nothing_is_seen_and_the_budget_ends_the_hunt(monkeypatch:
 
 
 def test_two_processes_that_hash_strings_differently_show_that_a_set_of_strings_has_an_order():
-    """Without the bug both do the same (test_simulated_world.py)."""
+    """Without the bug both processes do the same (test_simulated_world.py)."""
     finding = hunt_bug("answers-in-a-set", 30.0)
     assert (finding.found, finding.rule) == (True, "two hash seeds")
-    told = re.fullmatch(r"seed \d+ is (\w+) .*with hash seed 1, (\w+) .*with 2", finding.words)
-    assert told is not None and told[1] != told[2], finding.words
+    output = re.fullmatch(r"seed \d+ is (\w+) .*with hash seed 1, (\w+) .*with 2", finding.words)
+    assert output is not None and output[1] != output[2], finding.words
     assert finding.seconds > 0
 
 
@@ -75,11 +77,11 @@ NODE_ENDED = Verdict(checker="node-crashes", valid=False, kind="crash", reason="
 
 
 @pytest.mark.parametrize(("wrong", "status"), [((SAFETY_LOST, NODE_ENDED), KILLED), ((NODE_ENDED,), SURVIVED), ((), SURVIVED)])
-def test_the_canary_counts_if_clients_were_told_what_is_not_so(
+def test_the_canary_counts_if_acknowledged_writes_are_lost(
     monkeypatch: pytest.MonkeyPatch, wrong: tuple[Verdict, ...], status: str
 ):
     monkeypatch.setattr(canary, "means", lambda: canary.Means("a library"))
-    monkeypatch.setattr(canary, "sing", lambda library: canary.Sung(wrong, 7))
+    monkeypatch.setattr(canary, "run_canary", lambda library: canary.CanaryRun(wrong, 7))
     hunted = hunt_mutation(MUTATIONS[CANARY], 1.0)
     assert hunted.status == status
     assert hunted.oracles == (("witness",) if status == KILLED else ())
@@ -97,7 +99,7 @@ def test_a_machine_without_the_means_has_no_canary_and_says_what_is_missing(
 
 
 def test_a_bug_that_does_not_exist_is_not_hunted():
-    with pytest.raises(MutantDoesNotApply, match="nonsense: there is no such bug"):
+    with pytest.raises(MutantDoesNotApply, match="nonsense: unknown bug"):
         hunt_bug("nonsense", 1.0)
 
 
@@ -111,12 +113,12 @@ def test_a_bug_that_does_not_fit_the_code_takes_nothing_from_those_before(
 
     monkeypatch.setattr(hunting, "play", play)
     assert main.run(["chaos", "mutants", "--ids", "R9,X12,R1", "--jobs", "1", "--json"]) == 255
-    told = capsys.readouterr()
-    assert [one["id"] for one in json.loads(told.out)["mutations"]] == ["R9"]
-    assert "does not fit the code any more: observers-count" in told.err
+    output = capsys.readouterr()
+    assert [one["id"] for one in json.loads(output.out)["mutations"]] == ["R9"]
+    assert "no longer fits the code: observers-count" in output.err
 
 
-def test_the_command_tells_what_saw_each_bug_and_fails_for_one_that_was_missed(
+def test_the_command_names_the_oracle_of_each_bug_and_fails_for_a_missed_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def play(bug: str, seed: int) -> Shown[None]:
@@ -166,7 +168,7 @@ def test_a_workloads_run_is_shrunk_as_long_as_the_same_checker_finds_something()
     assert not of_run(played._replace(verdicts=wrong), replay, 0.0).is_least
 
 
-def test_the_sizes_of_what_was_shrunk_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_sizes_of_shrunk_runs_are_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     sizes = iter((Size(1, 4, 3), Size(9, 80, 6)))
 
     def shrunk(bug: str, evidence: object, budget_s: float) -> Least:
@@ -181,8 +183,8 @@ def test_the_sizes_of_what_was_shrunk_are_told(monkeypatch: pytest.MonkeyPatch, 
         "1 of 70 faults (clog, kill), 4 of 300 operations, 3 of 6 nodes; but not 'no request is lost'; 44 replays in 2.5 s" in out
     )
     assert "9 of 70 faults (clog, kill), 80 of 300 operations, 6 of 6 nodes" in out
-    assert "44 replays in 2.5 s, not ended" in out
-    assert "2 shrunk, in 5 s of a core, 88 replays; 1 not to the end" in out
+    assert "44 replays in 2.5 s, not finished" in out
+    assert "2 shrunk in 5 processor s and 88 replays; 1 not finished" in out
     assert "faults     5 in the median, 9 in 90 %, 9 at most; at most 8 in 50 %" in out
 
 
@@ -190,7 +192,7 @@ def test_wrong_ids_and_budgets_are_named(capsys: pytest.CaptureFixture[str]):
     assert main.run(["chaos", "mutants", "--ids", "R99"]) == USAGE
     assert "no mutation R99; did you mean R9" in capsys.readouterr().err
     assert main.run(["chaos", "mutants", "--budget", "soon"]) == USAGE
-    assert "soon is no time; give one such as 15s or 2m" in capsys.readouterr().err
+    assert "invalid duration soon: expected e.g. 15s or 2m" in capsys.readouterr().err
 
 
 def test_a_canary_whose_run_cannot_be_kept_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Faults on a cluster of real processes: nodes do what they must, and the cluster is whole again."""
+"""Faults on a cluster of real processes: nodes react as they must, and the cluster recovers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def strike(cluster: LocalCluster, kind: str, target: str, for_ms: int, **arguments: Any) -> Strike:
-    """One strike at once."""
+    """Carry out one strike at once."""
     began = time.monotonic_ns()
     action = Action(at_ms=0, kind=kind, target=target, for_ms=for_ms, arguments=arguments)
     plan = FaultPlan(seed="1", actions=(action,))
@@ -74,10 +74,10 @@ def test_the_time_of_day_of_processes_is_not_set(cluster: LocalCluster) -> None:
 
 @needs("disk-error")
 def test_a_node_whose_fsync_fails_ends_and_is_started_again(cluster: LocalCluster) -> None:
-    before, said = cluster.pid(3000), len(log_of(cluster, 3000))
+    before, begin = cluster.pid(3000), len(log_of(cluster, 3000))
     struck = strike(cluster, "disk-error", "controller:0", 2500)
     assert not struck.error
-    assert "fsync of" in log_of(cluster, 3000)[said:]
+    assert "fsync of" in log_of(cluster, 3000)[begin:]
     assert cluster.pid(3000) not in (None, before)
 
 
@@ -90,7 +90,7 @@ def test_a_node_with_a_full_disk_is_freed(cluster: LocalCluster) -> None:
     assert not full_disk.is_full(pid)
 
 
-def test_what_was_held_on_a_link_comes_late(cluster: LocalCluster) -> None:
+def test_messages_held_on_a_link_come_late(cluster: LocalCluster) -> None:
     struck = strike(cluster, "late", "controllers", 1500, of="leader")
     assert not struck.error
     assert len(struck.links) == 1
@@ -107,19 +107,19 @@ def test_a_node_with_a_slow_disk_goes_on(cluster: LocalCluster) -> None:
 
 
 def test_rot_is_noticed_and_repaired(cluster: LocalCluster) -> None:
-    said = len(log_of(cluster, 3002))
+    begin = len(log_of(cluster, 3002))
     struck = strike(cluster, "bit-rot", "controller:2", 300)
     assert not struck.error
-    until(lambda: "repairs its metadata log" in log_of(cluster, 3002)[said:], "the rot was not noticed")
+    until(lambda: "repairs its metadata log" in log_of(cluster, 3002)[begin:], "the rot was not noticed")
     directory = cluster.metadata_dir(3002) / "__cluster_metadata-0"
     until(lambda: not (directory / "repair").exists(), "the log was not repaired")
 
 
 def test_a_torn_tail_is_cut(cluster: LocalCluster) -> None:
-    said = len(log_of(cluster, 3001))
+    begin = len(log_of(cluster, 3001))
     struck = strike(cluster, "torn", "controller:1", 300)
     assert not struck.error
-    assert "node 3001: cut " in log_of(cluster, 3001)[said:]
+    assert "node 3001: cut " in log_of(cluster, 3001)[begin:]
 
 
 @pytest.mark.parametrize("wipe", [False, True])
@@ -158,7 +158,7 @@ def test_replicas_move_to_other_directories(cluster: LocalCluster) -> None:
 
 @pytest.mark.nightly
 @needs("power-loss")
-def test_what_was_acknowledged_survives_the_power_of_all_controllers(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_power_loss_of_all_controllers(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "lab", 3, 1, 1, allow_chaos=True, own_disks=True) as cluster:
         for round in range(3):
             with cluster.admin() as client:
@@ -210,9 +210,9 @@ with Ledger() as book, LocalCluster(sys.argv[1], 1, 0) as cluster:
 """
 
 
-def test_a_node_that_stands_still_when_everybody_is_killed_is_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The harness and the process that forks nodes go in one instant; a node that is stopped hears of nothing, or is woken by the
-    system and ends by itself.
+def test_a_paused_node_is_cleaned_after_a_kill_of_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness and the process that forks nodes end at the same moment. A stopped node does not notice it, or is woken by the
+    system and ends.
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path / "lab")], stdout=subprocess.PIPE, text=True)

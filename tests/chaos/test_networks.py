@@ -1,4 +1,4 @@
-"""Networks that a run makes for itself, as the sockets of nodes see them; each where this machine can have it."""
+"""Networks of runs, as sockets of nodes see them; each back end is tested if this machine supports it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def network(net: str, home: Path) -> Iterator[HeldNetwork]:
 
 @contextmanager
 def connected(network: HeldNetwork, source: int, target: int) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """The two ends of a connection that the source has opened."""
+    """Return the two ends of a connection that the source has opened."""
     with (
         namespaces.socket_in(network.namespace(target), socket.SOCK_STREAM) as listener,
         namespaces.socket_in(network.namespace(source), socket.SOCK_STREAM) as opener,
@@ -66,18 +66,18 @@ def test_a_network_that_works_passes_its_own_trial_both_ways(network: HeldNetwor
     try_out(network, C, B)
 
 
-def test_each_node_has_a_namespace_and_an_address_and_nobody_else_does(network: HeldNetwork) -> None:
+def test_each_node_has_its_own_namespace_and_address(network: HeldNetwork) -> None:
     names = {os.readlink(network.namespace(node)) for node in (A, B, C)}
     assert len({*names, os.readlink(namespaces.OWN)}) == 4
     assert len({network.host(node) for node in (A, B, C)}) == 3
-    with pytest.raises(ClusterError, match="node 3002 has no place in this network"):
+    with pytest.raises(ClusterError, match="node 3002 is not one of the nodes of this network"):
         network.host(3002)
-    with pytest.raises(ClusterError, match="node 3002 has no place in this network"):
+    with pytest.raises(ClusterError, match="node 3002 is not one of the nodes of this network"):
         network.cut([(A, B), (A, 3002)], Cut.HOLD)
     try_out(network, A, B)
 
 
-def test_what_a_cut_link_was_to_carry_comes_when_it_is_healed_and_the_other_direction_goes_on(network: HeldNetwork) -> None:
+def test_packets_held_by_a_cut_come_when_it_is_healed_and_the_other_direction_works(network: HeldNetwork) -> None:
     with connected(network, A, B) as (opener, accepted):
         network.cut([(A, B)], Cut.HOLD)
         opener.send(b"late")
@@ -125,7 +125,7 @@ def test_links_that_are_cut_stay_cut_while_others_are_shaped_and_healed(network:
 
 
 @pytest.mark.parametrize("net", [NFT], indirect=True)
-def test_the_kernel_loses_and_doubles_by_chance_and_cannot_be_late(network: HeldNetwork) -> None:
+def test_nftables_lose_and_duplicate_at_random_and_cannot_delay(network: HeldNetwork) -> None:
     for shape, least, most in ((LinkShape(loss=0.5), 10, 90), (LinkShape(duplicate=0.5), 110, 190)):
         with datagrams(network, A, B) as (sending, receiving):
             network.shape([(A, B)], shape)
@@ -168,10 +168,10 @@ def test_a_programs_switch_does_to_packets_what_follows_from_the_seed(network: H
     assert took_s >= shape.delay_ms / 1000
 
 
-def test_a_network_whose_holder_is_killed_says_so(network: HeldNetwork) -> None:
+def test_a_network_with_a_killed_holder_reports_it(network: HeldNetwork) -> None:
     holder = int(network.namespace(A).split("/")[2])
     os.kill(holder, signal.SIGKILL)
-    with pytest.raises(ClusterError, match=rf"the process that holds the network \({holder}\) has ended"):
+    with pytest.raises(ClusterError, match=rf"the process of the network \({holder}\) has ended"):
         network.cut([(A, B)], Cut.HOLD)
 
 
@@ -186,7 +186,7 @@ with Ledger() as book, HeldNetwork(sys.argv[1], (1, 2), book, observer=own_netwo
 
 
 def inhabited() -> set[str]:
-    """The namespaces that somebody is in, or has open."""
+    """Return the namespaces that processes are in, or have open."""
     found = set()
     for link in (*Path("/proc").glob("[0-9]*/ns/net"), *Path("/proc").glob("[0-9]*/fd/*")):
         with suppress(OSError):
@@ -198,11 +198,11 @@ def inhabited() -> set[str]:
 def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(
     net: str, home: Path, tmp_path: Path, stands_still: bool
 ) -> None:
-    """A holder ends with its harness, without a word; `clean` ends one that stands still."""
+    """A holder ends with its harness, silently; `clean` ends a stopped holder."""
     words = (sys.executable, "-c", HARNESS, NETS[net].module)
     with (
-        open(tmp_path / "said", "wb") as said,
-        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as harness,
+        open(tmp_path / "errors", "wb") as errors,
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as harness,
     ):
         assert harness.stdout is not None
         pid, *paths = harness.stdout.readline().split()
@@ -221,7 +221,7 @@ def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(
         time.sleep(0.01)
     assert [cleaned.undone for cleaned in ledger.clean()] == ([] if stands_still else [()])
     assert not list(home.iterdir())
-    assert (tmp_path / "said").read_text() == ""
+    assert (tmp_path / "errors").read_text() == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network namespaces")
@@ -230,7 +230,7 @@ def test_a_process_with_threads_does_not_move(home: Path) -> None:
     waiting = threading.Thread(target=over.wait)
     waiting.start()
     try:
-        with pytest.raises(ClusterError, match="this process has several threads, which do not move together"):
+        with pytest.raises(ClusterError, match="this process has several threads, which cannot move together"):
             own_network()
     finally:
         over.set()

@@ -1,4 +1,4 @@
-"""Fault plans: the same seed draws the same, and nothing that is left out changes what is left in."""
+"""Fault plans: the same seed draws the same plan, and leaving out one kind does not change the others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_kind_draws_the_same_whatever_others_are_drawn(options: Options, names
 
 @settings(max_examples=30)
 @given(options, names)
-def test_actions_stand_by_time_are_numbered_by_kind_and_over_by_the_end(options: Options, names: set[str]) -> None:
+def test_actions_are_sorted_by_time_numbered_by_kind_and_over_at_the_end(options: Options, names: set[str]) -> None:
     actions = draw_plan(options, names).actions
     assert [action.at_ms for action in actions] == sorted(action.at_ms for action in actions)
     for name in names:
@@ -75,12 +75,12 @@ def test_all_is_a_few_kinds_that_change_with_the_seed() -> None:
     assert all(set(chosen_kinds(Options(seed=str(seed)), ["all"], available=["pause"])) == {"pause"} for seed in range(40))
 
 
-def test_an_unknown_name_is_told_which_there_are() -> None:
-    with pytest.raises(NoSuchNemesis, match="there is no nemesis earthquake; there are kill, pause, partition"):
+def test_an_unknown_nemesis_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(NoSuchNemesis, match="unknown nemesis earthquake; known: kill, pause, partition"):
         draw_plan(Options(), ["kill", "earthquake"])
 
 
-def test_actions_are_of_kinds_that_there_are_and_say_whom_they_mean() -> None:
+def test_actions_have_known_kinds_and_targets() -> None:
     view = View((3000, 3001, 3002), (0, 1, 2), frozenset({3000, 3001, 3002, 0, 1, 2}), 3001)
     for seed in range(20):
         plan = draw_plan(Options(seed=str(seed), time_s=60), KINDS)
@@ -115,7 +115,7 @@ def test_words_for_one_node_mean_one_that_runs_if_any_does(view: View, seed: int
 
 
 @pytest.mark.parametrize("word", ["controller:7", "broker:x", "boss", "boss:1"])
-def test_a_word_that_means_nobody_says_so(word: str) -> None:
+def test_a_target_without_nodes_is_refused(word: str) -> None:
     with pytest.raises(NobodyMeant, match=word):
         nodes_meant(word, View((3000,), (0,), frozenset()), Random(0))
 
@@ -124,7 +124,7 @@ def test_a_word_that_means_nobody_says_so(word: str) -> None:
 
 
 def heard(links: splits.Links, node: int, nodes: range) -> set[int]:
-    """Whom a node still hears, itself with them."""
+    """Return the nodes that a node still receives from, including itself."""
     return {other for other in nodes if other == node or (other, node) not in links}
 
 
@@ -145,7 +145,7 @@ def test_halves_hear_themselves_alone(count: int, how: str, seed: int) -> None:
 
 
 @given(st.integers(3, 9), st.integers())
-def test_in_a_ring_everybody_hears_another_majority(count: int, seed: int) -> None:
+def test_in_a_ring_each_node_reaches_another_majority(count: int, seed: int) -> None:
     nodes = range(count)
     links = splits.split("majorities-ring", nodes, Random(seed))
     sides = [frozenset(heard(links, node, nodes)) for node in nodes]
@@ -169,10 +169,10 @@ def test_one_way_cuts_leave_the_other_way() -> None:
     assert splits.one_way("in", [1], [0, 1, 2]) == {(0, 1), (2, 1)}
 
 
-def test_what_is_no_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="no split 'thirds'; splits are halves, random-halves"):
+def test_unknown_splits_and_directions_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown split 'thirds'; known: halves, random-halves"):
         splits.split("thirds", [1, 2, 3], Random(0))
-    with pytest.raises(ValueError, match="no way 'up'; ways are out, in"):
+    with pytest.raises(ValueError, match="unknown direction 'up'; known: out, in"):
         splits.one_way("up", [1], [2])
 
 

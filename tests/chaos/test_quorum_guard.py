@@ -1,4 +1,4 @@
-"""Whatever a plan does to disks and voters, a majority of those who vote is whole: of every voter set that any node acts on."""
+"""Every voter set that a node acts on has a majority of undamaged voters under every plan for disks and voters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEP_S = 0.4
 
 
 def small_log() -> bytes:
-    """A segment of batches, each of which says that those before it are committed."""
+    """Return a segment of batches, each of which marks the earlier ones as committed."""
     data, crc = bytes(HEADER_PAGE_BYTES), 0
     for offset in range(6):
         batch, crc = encode(
@@ -47,10 +47,9 @@ WHOLE = small_log()
 
 
 class Quorum:
-    """Controllers that act on the voters that their own logs say, and elect, replicate, truncate and repair by turns.
-
-    A node's log is its position, (epoch, length), and the voter set that it ends with. Changes are answered, refused, or left
-    open, as chance has it; what is left open is in the leader's log alone.
+    """Controllers that act on the voters of their own logs, and elect, replicate, truncate and repair by turns. A node's log is
+    its position, (epoch, length), and its last voter set. Changes are answered, refused or left open at random; an open change is
+    only in the leader's log.
     """
 
     broker_ids = ()
@@ -121,12 +120,12 @@ class Quorum:
         return self.up - self.stopped
 
     def is_whole(self, node: int) -> bool:
-        """Rot is seen where it is; a torn tail costs nothing."""
+        """Corruption is noticed where it is; a torn tail does no harm."""
         path = self._segment(node)
         return path.exists() and len(list(batches(path.read_bytes()))) == 6
 
     def look(self) -> None:
-        """Notes every voter set that is too weak."""
+        """Record every voter set that is too weak."""
         whole = {node for node in self.controller_ids if self.is_whole(node)}
         for voters in {voters for _, voters in self.logs.values()} - {frozenset()}:
             if not has_whole_majority(voters, {*voters} - whole):
@@ -182,7 +181,7 @@ class Quorum:
             await trio.sleep(STEP_S * self.random.random())
 
     async def change_voters(self, guard: QuorumGuard) -> None:
-        """As the clients of a workload do."""
+        """Change the voters as the clients of a workload do."""
         while True:
             await trio.sleep(self.random.random())
             node, leaves = self.random.choice(self.controller_ids), self.random.random() < 0.5
@@ -197,7 +196,7 @@ class Quorum:
 
 
 async def in_turn(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Work without a thread: the mock clock does not wait for threads."""
+    """Run work without a thread: the mock clock does not wait for threads."""
     await trio.sleep(0.05)
     return work(*arguments)
 
@@ -241,7 +240,7 @@ steps = st.lists(
         st.tuples(st.just("carry out"), st.integers(0, 5), nodes),
         st.tuples(st.just("end"), st.integers(0, 5)),
         st.tuples(st.just("copy"), nodes, nodes),
-        st.tuples(st.just("ask"), st.sets(nodes) | st.just(set(NODES))),
+        st.tuples(st.just("begin_query"), st.sets(nodes) | st.just(set(NODES))),
     ),
     max_size=30,
 )
@@ -249,9 +248,9 @@ steps = st.lists(
 
 @settings(max_examples=200)
 @given(steps)
-def test_what_any_log_says_is_among_the_sets_that_may_be(steps: list[tuple[Any, ...]]) -> None:
-    """A change is in the log of whoever carried it out, and of those that copied that; nodes answer, or do not."""
-    sets, said = VoterSets(NODES), dict.fromkeys(NODES, frozenset(NODES))
+def test_the_voters_of_every_log_are_among_the_possible_sets(steps: list[tuple[Any, ...]]) -> None:
+    """A change is in the log of the node that made it and in copies of this log; nodes answer, or do not."""
+    sets, reported = VoterSets(NODES), dict.fromkeys(NODES, frozenset(NODES))
     running: list[Any] = []
     for what, *of in steps:
         match what:
@@ -259,24 +258,24 @@ def test_what_any_log_says_is_among_the_sets_that_may_be(steps: list[tuple[Any, 
                 running.append(sets.begin(of[0], leaves=of[1]))
             case "carry out" if of[0] < len(running):
                 change = running[of[0]]
-                said[of[1]] = said[of[1]] - {change.node} if change.leaves else said[of[1]] | {change.node}
+                reported[of[1]] = reported[of[1]] - {change.node} if change.leaves else reported[of[1]] | {change.node}
             case "end" if of[0] < len(running):
                 sets.end(running.pop(of[0]))
             case "copy":
-                said[of[1]] = said[of[0]]
-            case "ask":
-                sets.hear(sets.ask(), {node: said[node] for node in of[0]})
-        assert {*said.values()} - {frozenset()} <= sets.possible()
+                reported[of[1]] = reported[of[0]]
+            case "begin_query":
+                sets.end_query(sets.begin_query(), {node: reported[node] for node in of[0]})
+        assert {*reported.values()} - {frozenset()} <= sets.possible()
 
 
-def test_what_all_have_said_since_is_all_there_may_be() -> None:
+def test_the_reports_of_all_nodes_are_the_only_possible_sets() -> None:
     sets = VoterSets((1, 2, 3))
-    asked_at = sets.ask()
+    begun_at = sets.begin_query()
     sets.end(sets.begin(2, leaves=True))
     now = dict.fromkeys((1, 2, 3), frozenset({1, 2}))
-    sets.hear(asked_at, now)
+    sets.end_query(begun_at, now)
     assert sets.possible() == {frozenset({1, 2}), frozenset({1})}, "it ended behind the question"
-    sets.hear(sets.ask(), now)
+    sets.end_query(sets.begin_query(), now)
     assert sets.possible() == {frozenset({1, 2})}
 
 
@@ -311,16 +310,14 @@ async def test_of_three_voters_one_may_be_damaged(guard: QuorumGuard) -> None:
 
 async def test_of_two_voters_none_may_be_damaged_and_who_votes_no_more_may_be(quorum: Quorum, guard: QuorumGuard) -> None:
     quorum.logs = dict.fromkeys(quorum.logs, ((1, 2), frozenset({3000, 3001})))
-    with pytest.raises(CannotStrike, match="no majority of the voters 3000,3001 would be whole"):
+    with pytest.raises(CannotStrike, match="no majority of the voters 3000,3001 would be undamaged"):
         async with guard.damaging(3000):
             pass
     async with guard.damaging(3002):
         pass
 
 
-async def test_nobody_leaves_while_the_log_of_another_is_damaged_and_everybody_may_once_it_is_repaired(
-    quorum: Quorum, guard: QuorumGuard
-) -> None:
+async def test_no_voter_leaves_while_another_log_is_damaged(quorum: Quorum, guard: QuorumGuard) -> None:
     async with guard.damaging(3001):
         guard.damaged(3001, rot(quorum, 3001))
     with pytest.raises(CannotStrike, match="without node 3000 among the voters, no majority of the voters 3001,3002 would be"):
@@ -333,7 +330,7 @@ async def test_nobody_leaves_while_the_log_of_another_is_damaged_and_everybody_m
 
 async def test_nothing_is_damaged_while_a_voter_may_be_leaving(guard: QuorumGuard) -> None:
     async with guard.changing(3000, leaves=True):
-        with pytest.raises(CannotStrike, match="no majority of the voters 3001,3002 would be whole"):
+        with pytest.raises(CannotStrike, match="no majority of the voters 3001,3002 would be undamaged"):
             async with guard.damaging(3001):
                 pass
 
@@ -348,6 +345,6 @@ async def test_a_damaged_node_joins_no_voter_that_would_need_it(quorum: Quorum, 
 
 async def test_what_is_damaged_is_not_damaged_again(quorum: Quorum, guard: QuorumGuard) -> None:
     guard.damaged(3001, rot(quorum, 3001))
-    with pytest.raises(CannotStrike, match="the log of node 3001 is not whole as it is"):
+    with pytest.raises(CannotStrike, match="the log of node 3001 is already damaged"):
         async with guard.damaging(3001):
             pass

@@ -1,4 +1,4 @@
-"""`kraftlab chaos test` on processes of this machine, as a user runs it."""
+"""`kraftlab chaos test` on processes of this machine, as users run it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def words_of(tmp_path, *words):
 
 
 def surroundings(tmp_path):
-    """Of the command; whoever it starts inherits them, and is known by them."""
+    """Return the environment of the command. Processes that it starts inherit the environment and are found by it."""
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
 
 
 def started(tmp_path) -> list[Path]:
-    """Processes that were started here and still run, as directories of /proc."""
+    """Return the running processes that were started here, as directories of /proc."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -41,14 +41,15 @@ def started(tmp_path) -> list[Path]:
 
 
 def left_behind(tmp_path) -> list[str]:
-    """Processes that still run, and what the harness has written down as still there."""
+    """Return processes that still run, and ledger entries that still exist."""
     words = [(entry / "cmdline").read_bytes().decode(errors="replace") for entry in started(tmp_path)]
     return words + [str(path) for path in tmp_path.glob("state/**/*.json")]
 
 
 def kept(tmp_path, kinds, *words):
-    """What the command said and kept of a run under these faults, every one of which struck and was undone, and in which nothing
-    was wrong: on a slow machine an operation may never have succeeded, which the checker of statistics says."""
+    """Run the command with these faults and return its output and its stored run. Every fault must have been injected and undone,
+    and no checker may fail. On a slow machine an operation can fail every time, which `stats` reports.
+    """
     arguments = words_of(tmp_path, "-n", kinds, *words)
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=150, check=False, env=surroundings(tmp_path))
     found = json.loads(done.stdout.splitlines()[-1])
@@ -90,15 +91,15 @@ def test_ctrl_c_stops_the_cluster_and_keeps_the_run_as_far_as_it_came(tmp_path):
     words = words_of(tmp_path, *SMALL, "--controllers", "1", "--time", "600", "-n", "partition")
     running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings(tmp_path))
     assert running.stderr is not None and running.stdout is not None
-    said = []
+    lines = []
     for line in running.stderr:
-        said.append(line)
+        lines.append(line)
         if "clients" in line and "ok 0" not in line:
             os.kill(running.pid, signal.SIGINT)
             break
     out, rest = running.communicate(timeout=90)
     found = json.loads(out.splitlines()[-1])
-    assert (running.returncode, found["valid"]) == (2, "unknown"), "".join(said) + rest
+    assert (running.returncode, found["valid"]) == (2, "unknown"), "".join(lines) + rest
     assert found["ops"]["ok"] > 0
     run = RunDirectory.find(found["run"]).run()
     assert run.cut_short == "SIGINT in the phase 'clients'"
@@ -120,7 +121,7 @@ def test_a_cluster_in_a_network_of_its_own_keeps_its_promises_while_packets_are_
     assert "quorum on 198.18.0.1:" in (directory.nodes / "controller-3000.log").read_text()
 
 
-def test_of_a_network_nothing_is_left_after_a_kill_of_the_harness_and_a_cleaning(tmp_path, net):
+def test_no_network_is_left_after_a_kill_of_the_harness_and_a_cleaning(tmp_path, net):
     words, around = words_of(tmp_path, *SMALL, "--net", net, "-n", "partition", "--time", "600"), surroundings(tmp_path)
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=around) as running:
         assert running.stderr is not None
@@ -143,15 +144,15 @@ def test_of_a_network_nothing_is_left_after_a_kill_of_the_harness_and_a_cleaning
 
 
 def unprivileged() -> tuple[str, ...]:
-    """What lets a command run without what root may do; who may do nothing of that anyway needs nothing."""
+    """Return the prefix of a command that must not have root's privileges; empty for other users."""
     return ("setpriv", "--bounding-set=-all,+setfcap", "--inh-caps=-all", "--") if os.geteuid() == 0 else ()
 
 
-def test_who_is_not_root_has_networks_where_user_namespaces_are_allowed(tmp_path):
+def test_users_other_than_root_have_networks_with_user_namespaces(tmp_path):
     around = surroundings(tmp_path)
     doctor = (*unprivileged(), *COMMAND[:-1], "doctor", "--json")
-    told = json.loads(subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=True, env=around).stdout)
-    off = {row["name"]: row["detail"] for row in told["capabilities"] if not row["is_on"]}
+    document = json.loads(subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=True, env=around).stdout)
+    off = {row["name"]: row["detail"] for row in document["capabilities"] if not row["is_on"]}
     if NFT in off:
         pytest.skip(off[NFT])
     assert "power" in off

@@ -1,4 +1,4 @@
-"""What a run on real processes makes of nodes that end by themselves and of clusters that do not come back; none is started."""
+"""Runs on real processes whose nodes end by themselves, and whose clusters do not recover; no process is started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kraftlab.lab import ClusterError
 
 
 class Cluster:
-    """Says what a LocalCluster says, of nodes that are only numbers."""
+    """The answers of a LocalCluster, of nodes that are only numbers."""
 
     controller_ids, broker_ids = (3000,), (0, 1)
 
@@ -56,7 +56,7 @@ async def test_a_cluster_that_is_ready_lacks_nothing(cluster):
     assert (await real.lacking(cluster, 30), cluster.waits) == ("", 1)
 
 
-async def test_one_that_does_not_come_back_is_waited_for_and_it_is_said_what_it_lacked(cluster, monkeypatch):
+async def test_a_cluster_that_does_not_recover_reports_its_state(cluster, monkeypatch):
     times = iter(range(0, 1_000, 2))
     monkeypatch.setattr(real.trio, "current_time", lambda: next(times))
     cluster.fault = ClusterError("the cluster is not ready after 2 s (no controller leads); see /tmp/gone/logs")
@@ -93,14 +93,14 @@ from jepsen_lite.fault_plan import FaultPlan
 from jepsen_lite.workload import Options
 from jepsen_lite.worlds import real
 
-def told_to_end(data, *_, **__):
+def ended_cluster(data, *_, **__):
     (data / "file").touch()
     os.kill(os.getpid(), signal.SIGTERM)
     print("went on")
 
 real._needs = lambda plan, net: frozenset()
 real.probe = lambda needs: ()
-real.LocalCluster = told_to_end
+real.LocalCluster = ended_cluster
 workload = SimpleNamespace(properties={})
 directory = SimpleNamespace(write_plan=lambda plan: None)
 try:
@@ -120,7 +120,7 @@ def test_a_run_that_is_terminated_before_it_begins_leaves_nothing(tmp_path):
 
 @pytest.fixture
 async def run(cluster):
-    listener = SimpleNamespace(ended=lambda op: None, stands=lambda standing: None)
+    listener = SimpleNamespace(ended=lambda op: None, report=lambda status: None)
     workload = Workload("made-up", lambda *_: None, lambda _: (), None, lambda _: ())
     assignment = SimpleNamespace(workload=workload, options=Options(), listener=listener)
     made = real.RealRun(assignment, cluster, FaultPlan(seed="1"), None)
@@ -129,7 +129,7 @@ async def run(cluster):
 
 
 class Tail:
-    """A log that is known up to `end`; `leads` says whether somebody leads who has no more."""
+    """A log that is known up to `end`; `leads`: there is a leader that has no more."""
 
     def __init__(self, end, *, leads):
         self.end, self._leads, self.ends_at = end, leads, end
@@ -144,8 +144,8 @@ class Tail:
 
 
 @pytest.mark.parametrize(("leads", "log"), [(True, "up to 7"), (False, None)])
-async def test_a_log_whose_end_nobody_knows_is_not_judged(run, monkeypatch, leads, log):
-    """What was answered beyond it is lost if a leader says so, and else only unread."""
+async def test_a_log_with_an_unknown_end_is_not_judged(run, monkeypatch, leads, log):
+    """Acknowledged records beyond the end are lost if a leader reports the end, and otherwise only unread."""
     monkeypatch.setattr(real, "LOG_WITHIN_S", 0.1)
     run.tail, run.tell = Tail(7, leads=leads), lambda: None
     run.interpreter.ops.append(SimpleNamespace(offset=9))
@@ -155,7 +155,7 @@ async def test_a_log_whose_end_nobody_knows_is_not_judged(run, monkeypatch, lead
 
 @pytest.mark.parametrize(("cut_short", "error"), [("", ClusterError), ("SIGINT in the phase 'start'", KeyboardInterrupt)])
 async def test_what_fails_after_ctrl_c_is_told_as_ctrl_c(run, cluster, monkeypatch, cut_short, error):
-    """As a failure of the harness it would not keep the next run from being begun."""
+    """A failure of the harness would not stop the next run."""
 
     async def phases():
         run.cut_short = cut_short

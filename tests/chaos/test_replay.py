@@ -1,4 +1,4 @@
-"""A stored run runs again, and a failing one is shrunk to a test that fails as long as its bug is there."""
+"""A stored run is played again, and a failing one is shrunk to a test that fails as long as its bug is there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUN = ("test", "-w", "registers", "-n", "all", "--world", "simulated", "--time",
 
 
 def invoke(*words: str) -> tuple[int, Any]:
-    """(exit code, the last line if it is JSON, else everything that was said)."""
+    """Return (exit code, the last line if it is JSON, otherwise the whole output)."""
     result = CliRunner().invoke(chaos, words)
     if isinstance(result.exception, CommandFailed):
         return result.exception.exit_code, str(result.exception)
@@ -44,25 +44,25 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(store: str) -> dict[str, Any]:
-    """What a run without a fault said."""
-    code, told = invoke(*RUN, "--store", store, "--json")
+def honest(store: str) -> dict[str, Any]:
+    """Return the result of a run without faults."""
+    code, result = invoke(*RUN, "--store", store, "--json")
     assert code == 0
-    return dict(told)
+    return dict(result)
 
 
-def test_a_simulated_run_is_replayed_to_the_last_operation(store: str, told: dict[str, Any]) -> None:
-    code, again = invoke("replay", told["run"], "--store", store, "--json")
-    assert (code, again["ops"]) == (0, told["ops"])
-    assert again["run"] != told["run"]
-    first, second = RunDirectory(Path(told["run"])), RunDirectory(Path(again["run"]))
+def test_a_simulated_run_is_replayed_to_the_last_operation(store: str, honest: dict[str, Any]) -> None:
+    code, again = invoke("replay", honest["run"], "--store", store, "--json")
+    assert (code, again["ops"]) == (0, honest["ops"])
+    assert again["run"] != honest["run"]
+    first, second = RunDirectory(Path(honest["run"])), RunDirectory(Path(again["run"]))
     assert first.run().history[:] == second.run().history[:]
     assert first.plan() == second.plan()
 
 
-def test_a_run_of_a_given_plan_says_what_strikes_so_again(store: str, told: dict[str, Any], tmp_path: Path) -> None:
-    """From its seed other faults would be drawn."""
-    given = RunDirectory(Path(told["run"]))
+def test_a_run_of_a_given_plan_names_its_replay_command(store: str, honest: dict[str, Any], tmp_path: Path) -> None:
+    """Its seed would draw other faults."""
+    given = RunDirectory(Path(honest["run"]))
     trial = trial_of(given.record(), FaultPlan(seed="0"))
     tried = run_test(trial, str(tmp_path / "runs"), Progress("", is_terminal=False, write=lambda text: None))
     *words, path = tried.record.command.split()
@@ -73,8 +73,8 @@ def test_a_run_of_a_given_plan_says_what_strikes_so_again(store: str, told: dict
 @pytest.mark.parametrize("options", [Options(time_s=1234.567), Options(rate=200 / 3)])
 def test_the_command_of_a_run_has_its_numbers_to_the_last_digit(options: Options) -> None:
     words = Trial("registers", "simulated", (), options).command.split()
-    said = {name: float(words[words.index(name) + 1]) for name in ("--time", "--rate")}
-    assert said == {"--time": options.time_s, "--rate": options.rate}
+    given = {name: float(words[words.index(name) + 1]) for name in ("--time", "--rate")}
+    assert given == {"--time": options.time_s, "--rate": options.rate}
 
 
 @pytest.mark.parametrize(("links", "net"), [("proxy", "links"), ("nft", "nft"), ("", "links")])
@@ -87,19 +87,19 @@ def test_a_run_is_replayed_in_the_net_that_it_was_in(links: str, net: str) -> No
 
 @pytest.mark.parametrize(
     ("workload", "kind", "says"),
-    [("weather", "kill", "there is no workload 'weather'"), ("registers", "rain", "there is no nemesis rain; there are ")],
+    [("weather", "kill", "unknown workload 'weather'"), ("registers", "rain", "unknown nemesis rain; known: ")],
 )
 def test_a_run_of_what_this_version_does_not_have_is_said(workload: str, kind: str, says: str) -> None:
     record = RunRecord(workload=workload, world="real", options=Options())
-    with pytest.raises(WrongUse, match=f"{says}.*; the run was .*made by another version"):
+    with pytest.raises(WrongUse, match=f"{says}.*; the run comes from .*another version"):
         trial_of(record, FaultPlan(seed="0", actions=(Action(at_ms=1, kind=kind),)))
 
 
 def test_a_run_with_a_bug_is_shrunk_to_a_test_that_shows_it(store: str, tmp_path: Path) -> None:
     with planted(MUTANTS["answer-before-commit"]):
-        code, told = invoke(*RUN, "--store", store, "--json")
+        code, result = invoke(*RUN, "--store", store, "--json")
         assert code == 1
-        shrunk_code, shrunk = invoke("shrink", told["run"], "--store", store, "--json", "--to", str(tmp_path / "found"))
+        shrunk_code, shrunk = invoke("shrink", result["run"], "--store", store, "--json", "--to", str(tmp_path / "found"))
         assert shrunk_code == 0
         assert shrunk["actions"] <= min(shrunk["of"], 4)
         assert shrunk["is_least"]
@@ -119,7 +119,7 @@ def run_the_test(path: Path, directory: Path) -> None:
     ("checker", "valid", "passes"),
     [("witness", True, True), ("stats", "unknown", True), ("witness", "unknown", False), ("stats", False, False)],
 )
-def test_a_bug_is_gone_when_who_found_it_says_so(checker: str, valid: Any, passes: bool, tmp_path: Path) -> None:
+def test_a_bug_is_gone_when_its_checker_passes(checker: str, valid: Any, passes: bool, tmp_path: Path) -> None:
     found = Verdict(checker="witness", valid=False, reason="a write is lost")
     trial = Trial("registers", "simulated", (), Options(), FaultPlan(seed="0"))
     names: dict[str, Any] = {}
@@ -129,16 +129,16 @@ def test_a_bug_is_gone_when_who_found_it_says_so(checker: str, valid: Any, passe
         names["test_registers_holds"](tmp_path)
 
 
-def test_a_run_that_did_not_fail_is_not_shrunk(store: str, told: dict[str, Any]) -> None:
-    code, said = invoke("shrink", told["run"], "--store", store)
+def test_a_run_that_did_not_fail_is_not_shrunk(store: str, honest: dict[str, Any]) -> None:
+    code, output = invoke("shrink", honest["run"], "--store", store)
     assert code == 254
-    assert "did not fail, so there is nothing to shrink" in said
+    assert "did not fail; name a run that is INVALID" in output
 
 
-def test_a_run_that_is_not_there_is_said(store: str) -> None:
-    code, said = invoke("replay", "nothing", "--store", store)
+def test_a_missing_run_is_reported(store: str) -> None:
+    code, output = invoke("replay", "nothing", "--store", store)
     assert code == 254
-    assert "there is no run nothing" in said
+    assert "no run nothing" in output
 
 
 class Run(NamedTuple):
@@ -151,7 +151,7 @@ class Found(NamedTuple):
 
 
 def searching(*answers: Found | BaseException, tries: int = 1) -> Search:
-    """A search whose runs end so, one after the other."""
+    """Return a search whose runs end with these results, one after the other."""
     left = list(answers)
 
     def run(case: Case) -> Any:
@@ -168,7 +168,7 @@ FAILS = Found((Verdict(checker="witness", valid=False),))
 PASSES = Found((Verdict(checker="witness", valid=True),))
 
 
-def test_what_goes_wrong_in_another_way_does_not_count() -> None:
+def test_other_failures_do_not_count() -> None:
     assert not searching(Found((Verdict(checker="availability", valid=False),))).fails(CASE)
     assert not searching(Found((Verdict(checker="witness", valid=False, kind="liveness"),))).fails(CASE)
     assert searching(FAILS).fails(CASE)
@@ -179,7 +179,7 @@ def test_a_case_passes_only_if_all_its_tries_do() -> None:
     assert not searching(PASSES, PASSES, tries=2).fails(CASE)
 
 
-def test_a_run_that_did_not_come_about_ends_no_search_but_many_do() -> None:
+def test_one_failed_run_ends_no_search_but_many_do() -> None:
     refused = HarnessError("the port is taken")
     assert searching(refused, FAILS, tries=2).fails(CASE)
     with pytest.raises(HarnessError, match="the port is taken"):
@@ -187,7 +187,7 @@ def test_a_run_that_did_not_come_about_ends_no_search_but_many_do() -> None:
 
 
 @pytest.mark.parametrize("refused", [HarnessError("the port is taken"), StoreError("cannot keep runs: No space left on device")])
-def test_what_was_found_stays_found_when_runs_cannot_be_had_any_more(refused: Exception) -> None:
+def test_a_search_keeps_its_find_when_runs_fail(refused: Exception) -> None:
     search = searching(FAILS, *[refused] * 4)
     assert search.fails(CASE)
     assert [search.fails(CASE) for _ in range(5)] == [False] * 5

@@ -1,4 +1,4 @@
-"""The interpreter: workers, processes and what is written down."""
+"""The interpreter: workers, processes and the recorded history."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from kraftlab.admin.v1 import admin_pb2
 
 
 class Asking:
-    """Sends one named request per operation, and counts how often it was made."""
-
-    made: list[int]
+    """A client that sends one named request per operation."""
 
     def __init__(self, process: int) -> None:
         self.process, self.sequence = process, 0
@@ -83,10 +81,10 @@ def test_an_operation_that_is_broken_off_is_written_down_as_info(virtual_cluster
     world = virtual_cluster(stop)
     with pytest.raises(Stopped):
         operations(world, Invocation("get"), concurrency=1)
-    assert [(op.outcome, op.error, op.request_id) for op in world.ops] == [("info", "the run was broken off", named(0, 1))]
+    assert [(op.outcome, op.error, op.request_id) for op in world.ops] == [("info", "the run was cut short", named(0, 1))]
 
 
-def test_phases_share_workers_and_indices_and_each_operation_is_told(virtual_cluster):
+def test_phases_share_workers_and_indices_and_each_operation_is_reported(virtual_cluster):
     async def setup(options, port):
         await port.call("CreateTopics", admin_pb2.CreateTopicsRequest())
 

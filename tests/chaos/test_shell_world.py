@@ -65,7 +65,7 @@ def test_while_nodes_die_and_links_break_nothing_is_wrong(name: str, seed: int):
     assert {"kill", "partition"} <= {strike.kind for strike in played.run.strikes if not strike.error}
 
 
-def test_what_links_do_to_messages_and_nodes_that_stand_still_do_no_harm():
+def test_bad_links_and_paused_nodes_do_no_harm():
     names = ("pause", "isolate-leader", "one-way", "late", "slow", "loss", "duplicate", "reorder")
     played = run_shell(workload_named("registers"), with_seed(6), nemeses=names)
     assert not bad("registers", played), "\n".join(played.log)
@@ -83,7 +83,7 @@ DISKS_AND_VOTERS: tuple[tuple[str, dict[str, object]], ...] = (
 )
 
 
-def test_what_is_wrong_with_disks_and_voters_is_mended_by_the_nodes_themselves():
+def test_nodes_repair_damaged_disks_and_voters_themselves():
     strikes = [
         Action(at_ms=300 + 600 * place, kind=kind, target="leader", for_ms=300, number=place, arguments=arguments)
         for place, (kind, arguments) in enumerate(DISKS_AND_VOTERS)
@@ -97,7 +97,7 @@ def test_what_is_wrong_with_disks_and_voters_is_mended_by_the_nodes_themselves()
 
 
 def on_brokers(*kinds: tuple[str, str, dict[str, object]], for_ms: int = 1_500) -> FaultPlan:
-    """One after the other, so far apart that whoever was struck is in sync again."""
+    """Return strikes at brokers, far enough apart that each broker is in sync again before the next."""
     return FaultPlan(
         seed="3",
         actions=tuple(
@@ -108,7 +108,7 @@ def on_brokers(*kinds: tuple[str, str, dict[str, object]], for_ms: int = 1_500) 
 
 
 @pytest.mark.nightly
-def test_what_is_wrong_with_the_disks_of_brokers_costs_no_record() -> None:
+def test_damaged_disks_of_brokers_lose_no_record() -> None:
     kinds: tuple[tuple[str, str, dict[str, object]], ...] = (
         ("power-loss", "broker:0", {}),
         ("bit-rot", "broker:1", {}),
@@ -126,7 +126,7 @@ def test_what_is_wrong_with_the_disks_of_brokers_costs_no_record() -> None:
     assert any("broker-0" in line and "cut short" in line for line in cut), "a torn batch"
 
 
-def test_a_broker_that_trusts_what_lies_on_its_disk_after_a_crash_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_trusts_its_disk_after_a_crash_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = on_brokers(("bit-rot", "broker:0", {}), ("kill", "broker:1", {}), for_ms=2_500)
     options = msgspec.structs.replace(with_seed(3), time_s=9, brokers=2, rate=60)
     assert not bad("log-dirs", run_shell(workload_named("log-dirs"), options, plan))
@@ -160,12 +160,12 @@ def test_a_seed_is_the_same_history_log_and_steps_in_every_process_however_it_ha
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that does not come back is not waited for as long as usual."""
+    """Shorten the wait for a cluster that does not recover."""
     monkeypatch.setattr(phases, "READY_WITHIN_S", 5.0)
 
 
 def deaths_of_all(kind: str = "kill") -> FaultPlan:
-    """Everybody dies at once, again and again."""
+    """Return a plan that kills all controllers at once, repeatedly."""
     times = range(300, 1_400, 450)
     return FaultPlan(
         seed="8",
@@ -206,13 +206,13 @@ def test_a_log_whose_fsync_does_nothing_is_found_when_the_power_goes(monkeypatch
     assert found
 
 
-def test_a_wake_up_that_comes_while_nobody_sleeps_and_is_lost_is_found(monkeypatch: pytest.MonkeyPatch):
+def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Signal, "set", lambda signal: signal.sleepers.unpark())
     with pytest.raises(WorldFailed, match=r"the cluster did not come up: .*, after 30 s"):
         run_shell(workload_named("registers"), with_seed(4))
 
 
-def test_clocks_that_run_wrong_do_no_harm_and_are_seen_by_the_node_whose_they_are():
+def test_wrong_clocks_do_no_harm_and_affect_only_their_nodes():
     told: tuple[tuple[str, dict[str, object]], ...] = (
         ("follower", {"jump_ms": 5_000}),
         ("leader", {"rate": 2.0}),
@@ -235,11 +235,11 @@ def test_clocks_that_run_wrong_do_no_harm_and_are_seen_by_the_node_whose_they_ar
     )
 
 
-def test_what_cannot_strike_here_is_refused(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(WorldFailed, match="earthquake cannot strike in the world shell, which has kill, pause"):
+def test_unavailable_nemeses_are_refused(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(WorldFailed, match="earthquake is not available in the world shell; available: kill, pause"):
         run_shell(workload_named("registers"), QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="earthquake"),)))
     assert main.run(["chaos", "test", "-w", "registers", "-n", "earthquake", "--world", "shell"]) == USAGE
-    assert "there is no nemesis earthquake" in capsys.readouterr().err
+    assert "unknown nemesis earthquake" in capsys.readouterr().err
     assert main.run(["chaos", "test", "-w", "elections", "--brokers", "0", "--world", "shell"]) == USAGE
     assert "'--brokers': 0 is not in the range x>=1" in capsys.readouterr().err
     assert tuple(SHELL_KINDS) == kinds_of("shell")
@@ -276,7 +276,7 @@ def test_a_run_that_is_ended_leaves_no_directory(tmp_path: Path, monkeypatch: py
 
 
 def run_directories() -> set[Path]:
-    """The directories of runs that go on; those that killed runs have left are removed."""
+    """Return the directories of runs in progress; those that killed runs left are removed."""
     scratch_directory.remove_abandoned()
     return set(scratch_directory.place().glob(f"{scratch_directory.MARK}*"))
 
@@ -288,7 +288,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def test_while_all_nodes_stand_still_none_of_them_does_anything():
+def test_paused_nodes_do_nothing():
     pause = Action(at_ms=400, kind="pause", target="all", for_ms=700)
     options = msgspec.structs.replace(with_seed(5), brokers=2)
     played = run_shell(workload_named("registers"), options, FaultPlan(seed="5", actions=(pause,)))

@@ -1,4 +1,4 @@
-"""Workloads in the simulated world: every seed is a run that can be played again, and bugs are seen by what clients saw."""
+"""Workloads in the simulated world: every seed is a run that can be played again, and histories of clients show bugs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bad(played: SimulatedRun) -> list[Verdict]:
 
 
 def invoking(invoke: Any, operations: int = 1) -> Workload:
-    """A workload whose one client does this, again and again."""
+    """Return a workload with `operations` operations that all call `invoke`."""
 
     class Client:
         async def invoke(self, invocation: Any, port: Port) -> Completion:
@@ -65,7 +65,7 @@ def invoking(invoke: Any, operations: int = 1) -> Workload:
 
 
 def test_in_the_end_all_controllers_are_voters_also_those_that_began_as_observers():
-    """They make themselves known, so that clients know their endpoints."""
+    """Observers register, so clients know their endpoints."""
     options = msgspec.structs.replace(QUICK, seed="6", controllers=workload_named("voters").controllers, timeout_ms=5_000)
     world = draw_world(options, ("all",))
     assert world.observers
@@ -127,7 +127,7 @@ def test_seeds_are_played_in_their_order_and_their_results_travel_between_proces
     assert pickle.loads(pickle.dumps(played)) == played
 
 
-def test_what_nemeses_are_named_strikes_and_is_written_down():
+def test_named_nemeses_are_carried_out_and_recorded():
     options = msgspec.structs.replace(QUICK, time_s=6)
     played = run_simulated(workload_named("registers"), 1, options, nemeses=("kill", "pause"))
     kinds = {strike.kind for strike in played.run.strikes}
@@ -140,14 +140,14 @@ def test_what_nemeses_are_named_strikes_and_is_written_down():
 
 
 def test_unknown_nemeses_and_faults_are_named():
-    with pytest.raises(NoSuchFault, match="no nemesis earthquake; it has kill, pause"):
+    with pytest.raises(NoSuchFault, match="unknown nemesis earthquake in the simulated world; known: kill, pause"):
         run_simulated(workload_named("registers"), 1, QUICK, nemeses=("earthquake",))
-    with pytest.raises(NoSuchFault, match="no fault earthquake; it has kill"):
+    with pytest.raises(NoSuchFault, match="unknown fault earthquake in the simulated world; known: kill"):
         run_simulated(workload_named("registers"), 1, QUICK, FaultPlan(seed="1", actions=(Action(at_ms=1, kind="earthquake"),)))
 
 
-def test_what_clients_saw_alone_shows_a_planted_bug():
-    """Nobody judges but the checkers of the history."""
+def test_client_histories_alone_show_a_planted_bug():
+    """Only the checkers of the history judge."""
     with planted(MUTANTS["answer-before-commit"]):
         played = run_simulated(workload_named("registers"), 0, QUICK, is_judged=False)
     assert {"witness", "linearizable"} <= {verdict.checker for verdict in bad(played)}
@@ -158,7 +158,7 @@ def test_the_rules_of_the_world_end_the_run_of_a_planted_bug_and_its_last_steps_
     class Silent:
         def ended(self, op: object) -> None: ...
 
-        def stands(self, standing: object) -> None: ...
+        def report(self, status: object) -> None: ...
 
     options = msgspec.structs.replace(QUICK, seed="0")
     directory = RunDirectory.new(tmp_path, "registers", "0")
@@ -168,7 +168,7 @@ def test_the_rules_of_the_world_end_the_run_of_a_planted_bug_and_its_last_steps_
     assert "n0" in directory.path.joinpath(TRANSCRIPT).read_text()
 
 
-def test_what_nodes_did_is_kept_and_a_run_is_the_same_whether_it_is_or_not():
+def test_a_kept_trace_does_not_change_the_run():
     lines: list[str] = []
     watched = run_simulated(workload_named("registers"), 5, QUICK, trace=lines.append)
     alone = run_simulated(workload_named("registers"), 5, QUICK)
@@ -214,7 +214,7 @@ def test_a_broker_passes_a_call_on_and_a_standby_does_not_carry_it_out():
     assert len(refusals) >= 2
 
 
-def test_a_dead_node_refuses_a_call_for_certain_and_one_that_stands_still_leaves_it_open():
+def test_a_call_of_a_dead_node_fails_and_of_a_paused_node_is_unknown():
     errors: list[tuple[str, str]] = []
 
     async def invoke(port: Port) -> Completion:
@@ -259,7 +259,7 @@ def test_the_command_plays_seeds_one_after_the_other(tmp_path: Path, capsys: pyt
 
 
 def test_a_run_and_its_result_travel_between_processes(tmp_path: Path):
-    """With --jobs; that runs are played at the same time is seen in test_shell_world.py."""
+    """Needed by --jobs; test_shell_world.py tests runs at the same time."""
     trial = Trial("registers", "simulated", ("kill",), Options(seed="5", time_s=0.5, rate=50))
     run = pickle.loads(pickle.dumps(partial(run_trial, store=str(tmp_path), output=Output(False), is_shown=False)))
     tried = pickle.loads(pickle.dumps(run(trial)))
@@ -285,23 +285,23 @@ def test_the_command_plays_seeds_again_that_are_not_valid_and_keeps_those_runs(
 
 
 def many_seeds(store: Path) -> object:
-    """The exit code of two seeds."""
+    """Run two seeds; return the exit code."""
     seeds = ("-w", "registers", "--world", "simulated", "--seed", "5", "--seeds", "2", "--time", "1", "--rate", "50")
     with pytest.raises(SystemExit) as ended:
         main.run(["chaos", "test", *seeds, "--store", str(store), "--json", "--jobs", "1"])
     return ended.value.code
 
 
-def test_runs_on_processes_are_not_played_beside_each_other(capsys: pytest.CaptureFixture[str]):
+def test_runs_on_processes_are_played_one_at_a_time(capsys: pytest.CaptureFixture[str]):
     assert main.run(["chaos", "test", "-w", "registers", "--jobs", "2"]) == USAGE
-    assert "--jobs is for runs that need nothing but a processor" in capsys.readouterr().err
+    assert "--jobs is for --world simulated and --world shell" in capsys.readouterr().err
 
 
-def test_a_client_that_removes_a_voter_needed_beside_a_rotten_disk_is_refused_before_it_is_sent():
+def test_removing_a_voter_needed_beside_a_corrupt_disk_is_refused_before_sending():
     options = Options(seed="1", time_s=2, rate=20)
     world = ClientWorld(draw_world(options, ["membership"]), Transcript(), 1, {}, is_judged=True)
     first, second, _ = sorted(voter.key.node_id for voter in sets_in_force(world)[0].voters)
     world.machines[second].rot = Rot("a segment", 3, range(3), False)
-    with pytest.raises(CallFailed, match=f"not sent: without node {first} no majority") as refused:
+    with pytest.raises(CallFailed, match=f"not sent: without node {first}, no majority") as refused:
         SimulatedPort(world, options, 0).call("RemoveRaftVoter", pb.RemoveRaftVoterRequest(voter_id=first)).send(None)
     assert refused.value.outcome == "fail"

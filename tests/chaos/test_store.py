@@ -1,4 +1,4 @@
-"""A run that was written is read again as it was, and what was cut short is told as such."""
+"""A written run is read back unchanged, and an incomplete run is reported."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_runs_of_one_second_have_directories_of_their_own_and_the_newest_is_firs
     assert RunDirectory.find("latest", tmp_path).name == made[1].name
 
 
-def test_the_link_of_a_store_within_a_store_is_no_run(tmp_path: Path) -> None:
+def test_the_latest_link_of_a_nested_store_is_not_a_run(tmp_path: Path) -> None:
     tried = RunDirectory.new(tmp_path / "shrinking", "topics", "7", NOON)
     tried.write_run(RunRecord(workload="topics", world="real", options=Options()), _run())
     assert list(store.all_runs(tmp_path)) == []
@@ -132,7 +132,7 @@ def test_a_long_seed_has_a_directory_as_well(tmp_path: Path, letter: str) -> Non
 
 def test_a_run_that_was_cut_short_is_not_found(tmp_path: Path) -> None:
     RunDirectory.new(tmp_path, "registers", "7", NOON)
-    with pytest.raises(StoreError, match="there is no run latest"):
+    with pytest.raises(StoreError, match="no run latest"):
         RunDirectory.find("latest", tmp_path)
     assert list(store.all_runs(tmp_path)) == []
 
@@ -184,7 +184,7 @@ def test_a_damaged_history_names_its_file(tmp_path: Path, damaged: Callable[[pa.
     Index(tmp_path).render()
 
 
-def test_a_column_that_the_format_has_and_nobody_can_read_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_column_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory, run = RunDirectory.new(tmp_path, "topics", "7"), _run()
     directory.write_run(_record(run), run)
 

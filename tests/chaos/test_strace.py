@@ -1,4 +1,4 @@
-"""strace is attached to a node for as long as a fault lasts, and never longer than its harness knows of it."""
+"""strace is attached to a node during a fault, and never without an entry in the ledger."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kraftlab.lab import ClusterError
 
 
 class FullLedger:
-    """Cannot be written."""
+    """A ledger that cannot be written."""
 
     def add_process(self, pid: int, what: str) -> Process:
         raise ClusterError("no space left on device")
 
 
-async def test_a_tracer_that_nobody_can_write_down_is_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tracer_that_cannot_be_recorded_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[subprocess.Popen[str]] = []
 
     def start(words: list[str]) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""The switch of a run's own network: what it does to the frames of links."""
+"""The switch of a run's own network: its treatment of frames on links."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numbered(source: int, target: int, number: int) -> bytes:
 
 
 def segment(flags: int, *, sequence: int = 0, acknowledged: int = 0, payload: bytes = b"") -> bytes:
-    """A TCP segment from A to B."""
+    """Return a TCP segment from A to B."""
     body = struct.pack("!HHIIBBHHH", 40_000, 21_000, sequence, acknowledged, 5 << 4, flags, 0, 0, 0) + payload
     addresses = bytes(map(int, f"{PLACES[A].address}.{PLACES[B].address}".split(".")))
     return frame(A, B, struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, 64, 6, 0) + addresses + body)
@@ -44,7 +44,7 @@ def delivered(switch: Switch, now: float) -> list[bytes]:
     return [sent.frame for sent in switch.due(now)]
 
 
-def test_frames_go_to_whom_they_are_for_at_once_and_those_for_all_to_nobody(switch: Switch) -> None:
+def test_frames_go_to_their_target_at_once_and_broadcasts_nowhere(switch: Switch) -> None:
     assert list(switch.receive(A, frame(A, B), 0.0)) == [Sent(B, frame(A, B))]
     assert list(switch.receive(OBSERVER, frame(OBSERVER, C), 0.0)) == [Sent(C, frame(OBSERVER, C))]
     for_all = b"\xff" * 6 + frame(A, B)[6:]
@@ -62,7 +62,7 @@ def test_a_cut_is_of_one_direction_and_delivers_late_what_it_held(switch: Switch
     assert delivered(switch, 3.0) == [numbered(A, B, 1), numbered(A, B, 2)]
 
 
-def test_what_was_held_is_lost_if_it_is_to_be_or_if_it_is_too_much(switch: Switch) -> None:
+def test_held_frames_are_lost_on_request_or_above_the_limit(switch: Switch) -> None:
     switch.change(LinkState(A, B, "hold"), 0.0, drop=False)
     switch.receive(A, numbered(A, B, 1), 0.0)
     switch.change(LinkState(A, B), 1.0, drop=True)
@@ -75,7 +75,7 @@ def test_what_was_held_is_lost_if_it_is_to_be_or_if_it_is_too_much(switch: Switc
     assert delivered(switch, 3.0) == [large]
 
 
-def test_a_frame_that_is_due_while_its_link_is_cut_is_held_like_the_others(switch: Switch) -> None:
+def test_a_frame_due_during_a_cut_is_held_like_the_others(switch: Switch) -> None:
     switch.change(LinkState(A, B, shape=LinkShape(delay_ms=100)), 0.0, drop=False)
     assert not list(switch.receive(A, numbered(A, B, 1), 0.0))
     switch.change(LinkState(A, B, "hold"), 0.05, drop=False)
@@ -113,7 +113,7 @@ def test_a_shaped_link_does_to_its_frames_what_a_proxy_does_to_messages(shape: L
 
 
 def reset_of(answer: bytes) -> tuple[int, int, int]:
-    """(sequence, acknowledged, flags) of a reset to A in B's name, which is as whole as a packet must be."""
+    """Return (sequence, acknowledged, flags) of a reset to A in B's name, after checking that the packet is well-formed."""
     assert answer[:12] == PLACES[A].hardware + PLACES[B].hardware
     packet = answer[14:]
     assert checksum(packet[:20]) == 0
@@ -142,7 +142,7 @@ def test_garbage_gets_no_answer_and_no_error(garbage: bytes) -> None:
     assert answer is None or len(answer) == 54
 
 
-def test_nftables_are_told_what_is_wanted_of_a_link_and_nothing_else() -> None:
+def test_nftables_rules_hold_exactly_the_state_of_the_link() -> None:
     chain = "netdev kraftlab link_1_2"
     assert list(rules(LinkState(A, B), PLACES)) == [f"flush chain {chain}"]
     assert list(rules(LinkState(A, B, "reset"), PLACES))[1:] == [
@@ -153,5 +153,5 @@ def test_nftables_are_told_what_is_wanted_of_a_link_and_nothing_else() -> None:
         f"add rule {chain} numgen random mod 1000000 < 250000 drop",
         f'add rule {chain} dup to "port2"',
     ]
-    with pytest.raises(CannotMake, match=r"nftables cannot let packets be late \(jitter_ms, reorder\), only lose"):
+    with pytest.raises(CannotMake, match=r"nftables can lose and duplicate packets but not delay them \(jitter_ms, reorder"):
         list(rules(LinkState(A, B, shape=LinkShape(jitter_ms=1, reorder=0.1)), PLACES))

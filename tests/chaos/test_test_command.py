@@ -1,4 +1,4 @@
-"""`kraftlab chaos test` and `test-all`, with a world that only pretends to run."""
+"""`kraftlab chaos test` and `test-all`, with a world that runs nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAN = FaultPlan(seed="1", actions=(Action(at_ms=1, kind="kill"),))
 
 
 class World:
-    """Gives what it was told to give for each workload, and remembers what it was given."""
+    """A world that returns prepared results by workload, and records its assignments."""
 
     def __init__(self):
         self.given, self.gives = [], {}
@@ -56,7 +56,7 @@ def world(monkeypatch):
 
 
 def invoke(tmp_path, *words):
-    """(exit code, stdout, what a failure says)."""
+    """Return (exit code, stdout, the error message)."""
     result = CliRunner().invoke(chaos, [*words, "--store", str(tmp_path)])
     error = result.exception
     if isinstance(error, CommandFailed):
@@ -71,7 +71,7 @@ def test_a_valid_run_ends_with_its_verdicts_and_where_it_is(world, tmp_path):
     lines = told.splitlines()
     assert lines[0].split() == ["checker", "valid", "kind", "seconds", "reason"]
     assert lines[1].split()[:3] == ["course", "valid", "safety"]
-    assert "valid: 1 ok, 0 fail, 0 info; 1 faults struck" in lines
+    assert "valid: 1 ok, 0 fail, 0 info; 1 faults injected" in lines
     assert any(line.startswith("run") and line.endswith(directory.path.name) for line in lines)
     assert lines[-1].endswith(directory.record().command)
     record = directory.record()
@@ -108,7 +108,7 @@ def test_the_exit_code_is_that_of_the_worst_run(world, tmp_path, found, code, va
 
 
 @pytest.mark.parametrize(("words", "controllers"), [((), 5), (("--controllers", "3"), 3)])
-def test_a_workload_gets_as_many_controllers_as_it_wants_unless_somebody_says_otherwise(world, tmp_path, words, controllers):
+def test_a_workload_gets_its_own_number_of_controllers_by_default(world, tmp_path, words, controllers):
     invoke(tmp_path, "test", "-w", "voters", *words)
     assert [assignment.options.controllers for assignment in world.given] == [controllers]
 
@@ -116,22 +116,22 @@ def test_a_workload_gets_as_many_controllers_as_it_wants_unless_somebody_says_ot
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("-w", "regsters"), "there is no workload 'regsters'; there are: registers"),
-        (("-w", "registers", "-n", "fire"), "there is no nemesis fire; there are kill"),
+        (("-w", "regsters"), "unknown workload 'regsters'; known: registers"),
+        (("-w", "registers", "-n", "fire"), "unknown nemesis fire; known: kill"),
         (
             ("-w", "registers", "-n", "move-dirs", "--world", "simulated"),
-            "move-dirs cannot strike in --world simulated; what can: kill",
+            "move-dirs is not available in --world simulated; available: kill",
         ),
-        (("-w", ","), "-w names no workload; there are: registers"),
-        (("-w", "registers", "--concurrency", "many"), "many is no number of workers"),
-        (("-w", "registers", "--concurrency", "²"), "² is no number of workers"),
-        (("-w", "registers", "--time", "nan"), "nan is no finite number"),
+        (("-w", ","), "-w names no workload; known: registers"),
+        (("-w", "registers", "--concurrency", "many"), "invalid number of workers many"),
+        (("-w", "registers", "--concurrency", "²"), "invalid number of workers ²"),
+        (("-w", "registers", "--time", "nan"), "nan is not a finite number"),
         (("-w", "registers", "--time", "30s"), "'30s' is not a valid number"),
-        (("-w", "registers", "--rate", "inf"), "inf is no finite number"),
+        (("-w", "registers", "--rate", "inf"), "inf is not a finite number"),
         (("-w", "registers", "--world", "moon"), "'moon' is not one of 'real', 'shell', 'simulated'"),
         (("-w", "registers", "--leave-running", "--test-count", "2"), "--leave-running is for one run"),
         (("-w", "registers", "--seeds", "2"), "--seeds is for --world simulated"),
-        (("-w", "registers", "--seeds", "2", "--test-count", "2", "--world", "simulated"), "instead of --test-count"),
+        (("-w", "registers", "--seeds", "2", "--test-count", "2", "--world", "simulated"), "excludes --test-count"),
         (("-w", "registers", "--net", "moon"), "'moon' is not one of 'links', 'netns', 'nft'"),
         (
             ("-w", "registers", "--net", "nft", "--world", "simulated"),
@@ -139,11 +139,11 @@ def test_a_workload_gets_as_many_controllers_as_it_wants_unless_somebody_says_ot
         ),
         (
             ("-w", "registers", "--net", "nft", "-n", "kill,slow,loss,late"),
-            "--net nft cannot do to links what slow, late asks; take --net links or netns",
+            "--net nft does not support slow, late; take --net links or netns",
         ),
     ],
 )
-def test_what_does_not_exist_is_answered_with_what_does(tmp_path, words, text):
+def test_unknown_names_are_answered_with_the_known_ones(tmp_path, words, text):
     code, _, said = invoke(tmp_path, "test", *words)
     assert code == 254 and text in said
     assert list(tmp_path.iterdir()) == []
@@ -168,7 +168,7 @@ def test_nothing_runs_after_one_that_was_cut_short(world, tmp_path):
     assert [given.workload.name for given in world.given] == ["registers"]
 
 
-def test_who_ends_it_while_nothing_is_to_be_kept_yet_is_told_of_the_runs_before(world, tmp_path, monkeypatch):
+def test_ctrl_c_before_a_run_is_kept_still_reports_earlier_runs(world, tmp_path, monkeypatch):
     world.gives = {"topics": KeyboardInterrupt()}
     code, told, _ = invoke(tmp_path, "test", "-w", "registers,topics,exactly-once", "--json")
     found = json.loads(told.splitlines()[-1])
@@ -181,14 +181,14 @@ def test_who_ends_it_while_nothing_is_to_be_kept_yet_is_told_of_the_runs_before(
     assert [given.workload.name for given in world.given] == ["registers", "topics"] * 2
 
 
-def test_a_harness_that_fails_says_how_and_ends_with_255(world, tmp_path):
+def test_a_failed_harness_gives_the_error_and_exits_with_255(world, tmp_path):
     world.gives = {"topics": WorldFailed("the cluster did not come up"), "registers": ZeroDivisionError("by zero")}
     assert invoke(tmp_path, "test", "-w", "topics")[::2] == (255, "Error: the cluster did not come up")
     code, _, text = invoke(tmp_path, "test", "-w", "registers", "--seed", "3")
     assert code == 255 and "the harness failed: ZeroDivisionError: by zero; run again: kraftlab chaos test -w registers" in text
 
 
-def test_a_harness_that_fails_tells_what_the_runs_before_found(world, tmp_path):
+def test_a_failed_harness_reports_earlier_runs(world, tmp_path):
     world.gives = {"registers": {"violations": ("two leaders in epoch 3",)}, "exactly-once": WorldFailed("no cluster")}
     code, told, _ = invoke(tmp_path, "test", "-w", "registers,exactly-once,topics", "--json")
     found = json.loads(told.splitlines()[-1])
@@ -233,7 +233,7 @@ def test_a_matrix_goes_on_after_a_run_that_could_not_be_kept_unless_it_is_the_fi
     assert (code, told, text) == (254, "", "Error: cannot keep runs in there: Permission denied")
 
 
-def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, monkeypatch):
+def test_a_matrix_without_time_begins_no_more_runs(world, tmp_path, monkeypatch):
     cells = [test_all.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
     monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     code, told, _ = invoke(tmp_path, "test-all", "--within", "0", "--seed", "3")
@@ -248,12 +248,12 @@ def test_a_matrix_that_has_no_more_time_begins_no_more_runs(world, tmp_path, mon
     assert seeds[3:] == seeds[:3] and len(set(seeds[:3])) == 3, "each run's chance is its own, and follows from the seed"
 
 
-def test_a_matrix_leaves_out_what_this_machine_cannot_do_and_says_so(world, tmp_path, monkeypatch):
+def test_a_matrix_leaves_out_unsupported_faults_and_says_so(world, tmp_path, monkeypatch):
     cells = [test_all.Cell("topics", nemeses, 5.0) for nemeses in (("power-loss",), ("kill",), (ALL,))]
     monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     monkeypatch.setattr(test_all, "available_kinds", lambda net: ("kill", "pause"))
     _, told, _ = invoke(tmp_path, "test-all")
-    assert told.startswith("left out, since this machine cannot do it: power-loss; see kraftlab chaos doctor")
+    assert told.startswith("left out, since this machine does not support it: power-loss; see kraftlab chaos doctor")
     assert [given.nemeses for given in world.given] == [("kill",), (ALL,)]
 
 
@@ -269,7 +269,7 @@ def test_workers_are_a_number_or_so_many_per_node():
     assert [workers(text, 6) for text in ("10", "2n", "n")] == [10, 12, 6]
 
 
-def test_a_trial_says_what_runs_it_again():
+def test_a_trial_has_the_command_that_runs_it_again():
     trial = runs.Trial("topics", "real", ("kill",), Options(seed="a b", time_s=5, rate=0, concurrency=3, ops_per_key=40))
     assert trial.command == (
         "kraftlab chaos test -w topics --world real --seed 'a b' -n kill --time 5 --rate 0 --concurrency 3 "
@@ -285,16 +285,14 @@ def test_a_store_that_cannot_be_written_is_wrong_use(world, tmp_path):
     assert error.endswith("; choose another directory with --store")
 
 
-def test_who_asks_for_the_newest_of_no_runs_is_told_how_to_make_one(tmp_path):
+def test_an_empty_store_names_the_command_that_makes_a_run(tmp_path):
     code, _, error = invoke(tmp_path, "check")
     assert code == 254
-    assert error.startswith(
-        f"Error: there is no run latest in {tmp_path}, or it was cut short; make one with: kraftlab chaos test"
-    )
+    assert error.startswith(f"Error: no run latest in {tmp_path}, or it was cut short; make one with: kraftlab chaos test")
     assert error.endswith(f"--store {tmp_path}")
 
 
 def test_a_seed_is_whatever_is_written(world, tmp_path):
-    """Not all that Unicode calls a digit can be counted with."""
+    """Not all of Unicode's digits can be counted with."""
     assert invoke(tmp_path, "test", "-w", "registers", "--seed", "²")[0] == 0
     assert [given.options.seed for given in world.given] == ["²"]

@@ -1,4 +1,4 @@
-"""The interpreter under trio, whose clock may be a mock one."""
+"""The interpreter under trio, on a real or a mock clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Port:
         return 0
 
 
-async def test_a_bell_wakes_those_who_wait_for_it_and_time_the_others(autojump_clock):
+async def test_a_bell_wakes_its_waiters_and_time_the_others(autojump_clock):
     drive = TrioDrive(lambda process: Port(), 2)
     bell, woken = drive.bell(), []
 
@@ -66,7 +66,7 @@ async def test_what_one_task_raises_ends_all_and_comes_alone(autojump_clock):
 
 
 async def test_the_port_of_a_process_goes_with_it():
-    """It may hold connections open, and every operation of unknown outcome ends a process."""
+    """A port can hold connections open, and every operation with an unknown outcome ends a process."""
     drive = TrioDrive(lambda process: Port(), 2)
     ports = {process: weakref.ref(drive.port(process)) for process in (-1, 0, 1, 2, 4)}
     assert [process for process, port in ports.items() if port() is not None] == [-1, 1, 4]

@@ -1,4 +1,4 @@
-"""Which verdict stands for several, and what the process says with its exit code."""
+"""The verdict of several checkers, and the exit code of the process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_false_beats_unknown_beats_true(verdicts: list[Verdict], valid: object, 
     assert exit_code(verdicts) == code
 
 
-def test_of_many_runs_a_violation_stands_before_a_failed_harness_and_that_before_unknown() -> None:
+def test_the_worst_of_many_runs_is_a_violation_then_a_failed_harness_then_unknown() -> None:
     assert worst([NOT_KNOWN, HARNESS, VALID]) == HARNESS
     assert worst([HARNESS, SAFETY, NOT_KNOWN]) == SAFETY
 

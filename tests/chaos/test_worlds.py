@@ -1,5 +1,4 @@
-"""One workload, three worlds: the same options and seed run in each, or are refused with the reason, as the docs say.
-
+"""One workload, three worlds: the same options and seed run in each, or are refused with the documented reason.
 `test_simulated_world.py` plays every workload in the simulator.
 """
 

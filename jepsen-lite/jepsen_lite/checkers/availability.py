@@ -44,7 +44,7 @@ class Availability:
 
     def check(self, run: Run) -> Verdict:
         if not run.history:
-            return Verdict(checker=self.name, valid=UNKNOWN, kind="liveness", reason="nothing was asked")
+            return Verdict(checker=self.name, valid=UNKNOWN, kind="liveness", reason="the history has no operations")
         successes = Successes(run.history, run.ended_ns)
         longest, begun_ns = successes.longest_outage(successes.first_ns, successes.last_ns)
         recovered_s = successes.recovered_s(run.healed_ns)
@@ -64,11 +64,11 @@ class Availability:
         waited_s = (successes.last_ns - run.healed_ns) / SECOND_NS
         asked = successes.asked_after(run.healed_ns)
         if recovered_s is None and not asked:
-            return UNKNOWN, "nothing was asked after the faults were healed"
+            return UNKNOWN, "no operation began after the faults were healed"
         if recovered_s is None and waited_s < self._recovery_max_s:
-            return UNKNOWN, f"nothing succeeded after the faults were healed, but the run ended {waited_s:.1f} s later"
-        when = f"only {recovered_s:.1f} s" if recovered_s is not None else f"not within {waited_s:.1f} s"
-        return False, f"the first success came {when} after the faults were healed; {self._recovery_max_s:g} s are allowed"
+            return UNKNOWN, f"no operation succeeded after the faults were healed, but the run ended {waited_s:.1f} s later"
+        when = f"{recovered_s:.1f} s" if recovered_s is not None else f"not within {waited_s:.1f} s"
+        return False, f"the first operation succeeded {when} after the faults were healed; {self._recovery_max_s:g} s are allowed"
 
     def _by_kind(self, strikes: Sequence[Strike], successes: Successes) -> dict[str, dict[str, Any]]:
         kinds: dict[str, list[AroundStrike]] = {}

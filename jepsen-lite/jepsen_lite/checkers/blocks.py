@@ -28,12 +28,12 @@ class Blocks:
         for op in sorted(ops.where(lambda op: op.outcome == OK), key=lambda op: op.ended_ns):
             start, length = op.result
             if length <= 0:
-                findings.add("empty", f"operation {op.index} was given a block of {length} numbers", [op.index])
+                findings.add("empty", f"operation {op.index} got a block of {length} numbers", [op.index])
             first = by_request.setdefault(op.request_id, (start, length, op)) if op.request_id else (start, length, op)
             if first[2] is op:
                 blocks.append(first)
             elif first[:2] != (start, length):
-                text = f"request {op.request_id} was given {list(first[:2])}, and {[start, length]} when it was sent again"
+                text = f"request {op.request_id} got {list(first[:2])}, and {[start, length]} when it was sent again"
                 findings.add("another answer", text, [first[2].index, op.index])
         self._overlaps(blocks, findings)
         begun = [(asked_ns.get(op.request_id, op.invoked_ns), op) for _, _, op in blocks]
@@ -63,7 +63,7 @@ class Blocks:
                 place += 1
             if highest is not None and starts[op.index] < starts[highest.index]:
                 text = (
-                    f"operation {op.index} was given {starts[op.index]} although operation {highest.index} had been given"
+                    f"operation {op.index} got {starts[op.index]} although operation {highest.index} had got"
                     f" {starts[highest.index]} before it began"
                 )
                 findings.add("order", text, [highest.index, op.index])

@@ -58,10 +58,10 @@ def _check_effects(name: str, sendings: list[Op], found: list[Change], log_start
         places = ", ".join(str(change.begin) for change in found)
         findings.add("duplicate", f"request {name} took effect {len(found)} times, at {places}", ops)
     if not all(change.is_answer_alone for change in found) and all(op.outcome == FAIL for op in sendings):
-        findings.add("failed but written", f"request {name} failed each time, and yet is in the log at {found[0].begin}", ops)
+        findings.add("failed but written", f"request {name} failed every time but is in the log at {found[0].begin}", ops)
     answered = [op for op in sendings if op.outcome == OK]
     if answered and not found and not 0 <= answered[0].offset <= log_start:
-        findings.add("lost", f"request {name} was acknowledged (operation {answered[0].index}) and is not in the log", ops)
+        findings.add("lost", f"request {name} was acknowledged (operation {answered[0].index}) but is not in the log", ops)
 
 
 def _check_answers(name: str, sendings: list[Op], findings: Findings) -> None:

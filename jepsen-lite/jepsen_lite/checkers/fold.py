@@ -59,7 +59,7 @@ class Fold(Protocol):
 
     def refuses(self, op: Op) -> str:
         """Check that this state justifies the error of a failed operation; called only for errors in `refusals`."""
-        return f"{op.error} says nothing of the state"
+        return f"{op.error} does not depend on the state"
 
 
 _ANSWER = "RequestOutcome"

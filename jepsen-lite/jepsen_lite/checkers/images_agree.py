@@ -51,16 +51,16 @@ class ImagesAgree:
             return Verdict(checker=self.name, valid=False, reason=f"the committed log cannot be replayed: {error}")
         for offset, digest, op, what in asked:
             if digests.get(offset, digest) != digest:
-                text = f"node {op.node}: {what} at offset {offset} is not what the committed log gives (operation {op.index})"
+                text = f"node {op.node}: {what} at offset {offset} differs from the replayed committed log (operation {op.index})"
                 findings.add("another image", text, [op.index])
         for op in _last_rereads(run, self._functions).values():
             offset, _, reread_offset, _ = op.result
             if reread_offset < offset:
-                text = f"node {op.node} has an image at offset {offset}, and its log on disk gives that of {reread_offset} only"
+                text = f"node {op.node} has an image at offset {offset}, but its log on disk ends at {reread_offset}"
                 findings.add("not on disk", f"{text} (operation {op.index})", [op.index])
         nodes = sorted({op.node for _, _, op, _ in asked})
         details = {"offsets": len(digests), "nodes": nodes}
-        return findings.verdict(self.name, checked=len(asked), nothing="no node was asked for its image", details=details)
+        return findings.verdict(self.name, checked=len(asked), nothing="no node returned its image", details=details)
 
 
 def _last_rereads(run: Run, functions: frozenset[str]) -> dict[int, Op]:

@@ -102,13 +102,13 @@ class Linearizable:
         if undecided:
             key = undecided[0]
             reason = (
-                f"{len(undecided)} of {len(answers)} keys could not be decided, {key!r} for one: given up after"
+                f"{len(undecided)} of {len(answers)} keys could not be decided, for example {key!r}: given up after"
                 f" {answers[key].steps} steps; ask for fewer operations per key, or judge again: kraftlab chaos check --steps"
             )
             return Verdict(checker=self.name, valid=UNKNOWN, reason=reason, details=details)
         if not certain:
             return Verdict(
-                checker=self.name, valid=UNKNOWN, reason="no operation that could be judged has ended", details=details
+                checker=self.name, valid=UNKNOWN, reason="no operation has an outcome that can be judged", details=details
             )
         return Verdict(checker=self.name, valid=True, details=details)
 

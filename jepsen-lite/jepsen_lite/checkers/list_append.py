@@ -174,7 +174,7 @@ class _Lists:
                     "unexpected", f"operation {op.index} read {value!r} in {key}, which nobody appended", [op.index]
                 )
             elif writer.outcome == FAIL:
-                text = f"operation {op.index} read {value!r} in {key}, which operation {writer.index} appended, and that failed"
+                text = f"operation {op.index} read {value!r} in {key}, which the failed operation {writer.index} appended"
                 self.findings.add("G1a", text, [writer.index, op.index])
 
     def _check_start(self, op: Op, key: str, read: list[Hashable]) -> None:
@@ -182,12 +182,12 @@ class _Lists:
         order = self.orders.get(key, [])
         if read != order[: len(read)]:
             other = self.longest[key]
-            text = f"operation {op.index} read {read!r} of {key}, operation {other.index} read {order!r}: no start of that"
+            text = f"operation {op.index} read {read!r} of {key}, which is not a prefix of {order!r} (operation {other.index})"
             self.findings.add("incompatible order", text, [op.index, other.index])
         if self.not_last and read and (key, read[-1]) in self.not_last:
             writer = self.writers[key, read[-1]]
             if writer is not op:
-                text = f"operation {op.index} read {key} up to {read[-1]!r}, in the midst of operation {writer.index}"
+                text = f"operation {op.index} read {key} up to {read[-1]!r}, in the middle of operation {writer.index}"
                 self.findings.add("G1b", text, [writer.index, op.index])
 
     def _check_own(self, op: Op, steps: list[Step]) -> None:
@@ -201,11 +201,11 @@ class _Lists:
                 continue
             read_before, own_before = before.get(key, (read[: len(read) - len(own)], 0))
             if read != read_before + own[own_before:]:
-                text = f"operation {op.index} read {read!r} of {key}, which does not fit what it had appended or read before"
+                text = f"operation {op.index} read {read!r} of {key}, which contradicts its earlier appends or reads"
                 self.findings.add("internal", text, [op.index])
             before[key] = (read, len(own))
 
-    # -- who depends on whom ---------------------------------------------------------------------------------------------
+    # -- dependencies --------------------------------------------------------------------------------------------------
 
     def number_of(self, key: str, value: Hashable) -> int | None:
         """Return the number of the transaction that appended the value, if it counts."""
@@ -284,7 +284,7 @@ class _Lists:
             if relay >= 0:
                 graph.add(relay, number, RELAY)
 
-    # -- for people ------------------------------------------------------------------------------------------------------
+    # -- explanations --------------------------------------------------------------------------------------------------
 
     def evidence_of(self, cycle: Cycle) -> evidence.Cycle:
         """Return a cycle with the reason for each edge."""
@@ -308,7 +308,7 @@ class _Lists:
                 for end in ends:
                     for start in starts:
                         if edge.by_relay or [frozen(end), frozen(start)] in [order[at : at + 2] for at in range(len(order))]:
-                            return f"{target.index} appended {start!r} to {key} behind {end!r} of {source.index}"
+                            return f"{target.index} appended {start!r} to {key} after {end!r} of {source.index}"
             elif edge.kind == WR:
                 read = self._read_ending(target, key, source)
                 if read:

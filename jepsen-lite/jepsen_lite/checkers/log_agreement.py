@@ -50,7 +50,7 @@ class LogAgreement:
         return findings.verdict(
             self.name,
             checked=len(observations) + (len(run.log.entries) if run.log else 0),
-            nothing="no node said anything of itself, and the committed log was not kept",
+            nothing="no node reported its state, and the committed log was not kept",
             details={"leaders": leaders, "observations": len(observations)},
         )
 
@@ -105,7 +105,7 @@ def _never_back(series: list[Observation], downs: list[int], findings: Findings)
 def _covers(log: CommittedLog, observations: list[Observation], findings: Findings) -> None:
     highest = max(observations, key=lambda seen: seen.high_watermark, default=None)
     if highest is not None and highest.high_watermark > log.end:
-        text = f"node {highest.node} had high watermark {highest.high_watermark}, the committed log ends at {log.end}"
+        text = f"node {highest.node} had high watermark {highest.high_watermark}, but the committed log ends at {log.end}"
         findings.add("committed and gone", text)
     for before, after in pairwise(log.entries):
         if after.offset <= before.offset:

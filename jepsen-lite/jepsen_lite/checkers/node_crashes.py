@@ -28,13 +28,13 @@ class NodeCrashes:
     def check(self, run: Run) -> Verdict:
         if run.node_exits:
             node, words = next(iter(run.node_exits.items()))
-            last = words.strip().splitlines()[-1:] or ["without a word"]
+            last = words.strip().splitlines()[-1:] or ["no output"]
             more = f"; and {len(run.node_exits) - 1} more" if len(run.node_exits) > 1 else ""
             reason = f"node {node} ended by itself: {last[0]}{more}"
             details = {"exits": {str(node): words for node, words in run.node_exits.items()}}
             return Verdict(checker=self.name, valid=False, kind="crash", reason=reason, details=details)
         if not run.observations and not run.history:
-            return Verdict(checker=self.name, valid=UNKNOWN, kind="crash", reason="no node was looked at")
+            return Verdict(checker=self.name, valid=UNKNOWN, kind="crash", reason="no node was watched")
         return Verdict(
             checker=self.name, valid=True, kind="crash", details={"nodes": len({seen.node for seen in run.observations})}
         )

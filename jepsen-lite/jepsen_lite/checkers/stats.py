@@ -10,14 +10,14 @@ from ..workload import Run
 
 
 class Stats:
-    """`details`: per function the outcomes, and the errors with their counts. Answers are not checked. `lucky` are functions that
-    may fail in every run.
+    """`details`: per function the outcomes, and the errors with their counts. Answers are not checked. `may_fail` are functions
+    that need not succeed.
     """
 
     name = "stats"
 
-    def __init__(self, *lucky: str) -> None:
-        self._lucky = frozenset(lucky)
+    def __init__(self, *may_fail: str) -> None:
+        self._may_fail = frozenset(may_fail)
 
     def check(self, run: Run) -> Verdict:
         outcomes: dict[str, Counter[str]] = {}
@@ -30,10 +30,10 @@ class Stats:
             f: {OK: found[OK], FAIL: found[FAIL], INFO: found[INFO], "errors": dict(errors.get(f, Counter()).most_common(10))}
             for f, found in sorted(outcomes.items())
         }
-        never = [f for f, found in sorted(outcomes.items()) if not found[OK] and f not in self._lucky]
+        never = [f for f, found in sorted(outcomes.items()) if not found[OK] and f not in self._may_fail]
         if not outcomes:
             return Verdict(checker=self.name, valid=UNKNOWN, reason="the history is empty")
         if never:
-            reason = f"{', '.join(never)} never succeeded: what depends on it was not tested"
+            reason = f"{', '.join(never)} never succeeded, so its effects were not tested"
             return Verdict(checker=self.name, valid=UNKNOWN, reason=reason, details={"by_name": details})
         return Verdict(checker=self.name, valid=True, details={"by_name": details})

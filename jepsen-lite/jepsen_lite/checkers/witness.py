@@ -63,7 +63,7 @@ class Witness:
             evidence.check_sessions()
         unsure = ""
         if run.log.start > 0:
-            unsure = f"the log begins at {run.log.start}: the state before is not known, so values were not compared"
+            unsure = f"the log begins at {run.log.start}: values were not compared, since the earlier state is unknown"
         else:
             unsure = evidence.check_values(fold, floors)
         return evidence.findings.verdict(
@@ -133,7 +133,7 @@ class _Evidence:
             failed = sendings[0].outcome == FAIL and all(op.outcome == FAIL for op in sendings)
             if failed and found and not all(change.is_answer_alone for change in found):
                 op = sendings[0]
-                text = f"{_shown(op)} failed with {op.error}, and yet is in the log at {found[0].begin}"
+                text = f"{_shown(op)} failed with {op.error} but is in the log at {found[0].begin}"
                 add("failed but written", text, [op.index])
             for op in sendings:
                 if op.outcome == OK:
@@ -144,23 +144,23 @@ class _Evidence:
     def _check_acknowledged(self, op: Op, change: Change | None, fold: Fold) -> None:
         add = self.findings.add
         if op.offset > self.log.end:
-            text = f"{_shown(op)} was acknowledged with offset {op.offset}, the log ends at {self.log.end}"
+            text = f"{_shown(op)} was acknowledged with offset {op.offset}, but the log ends at {self.log.end}"
             add("lost", text, [op.index])
             return
         if change is None:
             if 0 <= op.offset <= self.log.start:
                 return
-            add("lost", f"{_shown(op)} was acknowledged and is not in the log", [op.index])
+            add("lost", f"{_shown(op)} was acknowledged but is not in the log", [op.index])
             return
         if op.offset >= 0 and op.offset != change.end:
-            text = f"{_shown(op)} was acknowledged with offset {op.offset}, its records end at {change.end}"
+            text = f"{_shown(op)} was acknowledged with offset {op.offset}, but its records end at {change.end}"
             add("misplaced", text, [op.index])
         self._check_records(op, change, fold)
 
     def _check_records(self, op: Op, change: Change, fold: Fold) -> None:
         wrong = fold.wrote(op, change)
         if wrong:
-            text = f"{_shown(op)} is in the log at {change.begin} as something else: {wrong}"
+            text = f"{_shown(op)} is in the log at {change.begin} with other records: {wrong}"
             self.findings.add("wrong record", text, [op.index])
 
     def check_real_time(self, local_reads: frozenset[str]) -> dict[int, int]:
@@ -196,9 +196,7 @@ class _Evidence:
                 continue
             if at < floor:
                 kind = "stale read" if found is None else "write order"
-                text = (
-                    f"{_shown(op)} lies at {at}, although operation {floor_op} had returned with offset {floor} before it began"
-                )
+                text = f"{_shown(op)} is at {at}, although operation {floor_op} had returned with offset {floor} before it began"
                 self.findings.add(kind, text, [floor_op, op.index])
         return floors
 
@@ -232,7 +230,7 @@ class _Evidence:
         place, count = 0, len(looks)
         for change in self.changes:
             while place < count and looks[place].offset < change.end:
-                _look(looks[place], fold, self.findings, end)
+                _check_answer(looks[place], fold, self.findings, end)
                 place += 1
             windows.open_before(change)
             sendings = self.requests.get(change.request_id, ())
@@ -246,14 +244,14 @@ class _Evidence:
                 keys = fold.apply(change)
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
-                return f"the change at {change.begin} cannot be folded ({why}), so that no value behind it was compared"
+                return f"the change at {change.begin} cannot be folded ({why}); no later value was compared"
             windows.applied(change, keys)
             for op in asked:
                 wrong = fold.answers(op)
                 if wrong:
                     add("wrong answer", f"{_shown(op)} at {change.begin} answered {op.result!r}: {wrong}", [op.index])
         for op in looks[place:]:
-            _look(op, fold, self.findings, end)
+            _check_answer(op, fold, self.findings, end)
         windows.close()
         return ""
 
@@ -279,9 +277,9 @@ class _Evidence:
         return ceilings
 
 
-def _look(op: Op, fold: Fold, findings: Findings, end: int) -> None:
+def _check_answer(op: Op, fold: Fold, findings: Findings, end: int) -> None:
     if op.offset > end:
-        findings.add("beyond the log", f"{_shown(op)} reflects offset {op.offset}, the log ends at {end}", [op.index])
+        findings.add("beyond the log", f"{_shown(op)} reflects offset {op.offset}, but the log ends at {end}", [op.index])
         return
     wrong = fold.answers(op)
     if wrong:
@@ -338,7 +336,7 @@ class _Windows:
                 self._refuse(op, wrong)
 
     def _refuse(self, op: Op, wrong: str) -> None:
-        text = f"{_shown(op)} was refused with {op.error}, and no state in its time justifies that: {wrong}"
+        text = f"{_shown(op)} was refused with {op.error}, which no state during the operation justifies: {wrong}"
         self._findings.add("unjustified refusal", text, [op.index])
 
 

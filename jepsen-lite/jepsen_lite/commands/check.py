@@ -30,21 +30,23 @@ Examples:
   kraftlab chaos check --all --engine spark""",
 )
 @click.argument("runs", metavar="[RUN…]", nargs=-1)
-@click.option("--all", "of_all", is_flag=True, help="All runs of the store.")
+@click.option("--all", "of_all", is_flag=True, help="Judge all runs of the store.")
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default=ENGINES[0],
     show_default=True,
-    help="Where orders are searched for: here, or by Spark, key by key.",
+    help="Search for orders in this process, or in Spark with one task per key.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"How long to search for an order of a key's operations; default: {STEPS_MAX}.",
+    help=f"Search steps per key, at most; default: {STEPS_MAX}.",
 )
-@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+)
 @json_option
 def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, store: str, as_json: bool) -> None:
     """Judge each RUN (default: the newest) with the checkers of this version, and write the verdicts into it.
@@ -72,7 +74,7 @@ def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, s
             judged.append((directory, record))
             output.lines(_lines(directory, record))
     except UnknownWorkload as error:
-        raise WrongUse(f"{error}; the run was recorded by a test of yours, or made by another version") from error
+        raise WrongUse(f"{error}; the run comes from a pytest test or from another version") from error
     output.result(
         [
             {"run": str(directory.path), "valid": record.valid, "verdicts": msgspec.to_builtins(record.verdicts)}

@@ -12,8 +12,8 @@ from ..faults import ledger
 from ..verdicts import HARNESS
 
 
-@click.command(short_help="Undo what killed runs have left behind.")
-@click.option("--dry-run", is_flag=True, help="Only say what is left.")
+@click.command(short_help="Remove the faults, processes and files that killed runs left.")
+@click.option("--dry-run", is_flag=True, help="List the leftovers without removing them.")
 @json_option
 def clean(dry_run: bool, as_json: bool) -> None:
     """End processes, unmount disks and remove directories that killed runs have left. Networks end with their processes.
@@ -25,7 +25,7 @@ def clean(dry_run: bool, as_json: bool) -> None:
     output = Output(as_json)
     for cleaned in found:
         if cleaned.is_running:
-            output.lines([f"run {cleaned.run} goes on; nothing of it was touched"])
+            output.lines([f"run {cleaned.run} is still in progress; nothing of it was touched"])
         output.lines(f"run {cleaned.run}: {what}{'' if dry_run or cleaned.faults else ': gone'}" for what in cleaned.undone)
     if not dry_run:
         remove_abandoned()
@@ -34,6 +34,6 @@ def clean(dry_run: bool, as_json: bool) -> None:
     output.result({"dry_run": dry_run, "runs": found})
     faults = [fault for cleaned in found for fault in cleaned.faults]
     if faults and as_json:
-        raise SystemExit(HARNESS)  # the one document has them
+        raise SystemExit(HARNESS)  # the JSON document has the faults
     if faults:
-        raise HarnessError("not everything could be cleaned: " + "; ".join(faults))
+        raise HarnessError("some leftovers could not be removed: " + "; ".join(faults))

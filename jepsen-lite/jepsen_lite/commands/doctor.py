@@ -10,26 +10,26 @@ from ..faults.kinds import KINDS
 from ..faults.networks.back_ends import NETS
 
 
-@click.command(short_help="Say which nemeses can strike on this machine, and what the others lack.")
-@click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
+@click.command(short_help="List the nemeses that work on this machine, and what the others lack.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 def doctor(as_json: bool) -> None:
     """Test what nemeses need, in small. Say which nemeses can strike here, which cannot, why, and what would help.
 
     Nothing is left of the tests.
     """
     found = capabilities.probe()
-    standings = capabilities.standings(found)
+    nemesis_states = capabilities.nemesis_states(found)
     if as_json:
-        click.echo(msgspec.json.encode({"nemeses": standings, "capabilities": found}).decode())
+        click.echo(msgspec.json.encode({"nemeses": nemesis_states, "capabilities": found}).decode())
         return
     width = max(len(name) for name in (*capabilities.CAPABILITIES, *KINDS))
     by_name = {row.name: row for row in found}
     click.echo("Nemeses:")
-    for standing in standings:
-        click.echo(f"  {'on ' if standing.is_on else 'off'}  {standing.name:{width}}  {standing.summary}")
-        for name in standing.lacks:
-            click.echo(f"       {'':{width}}  needs {name}: {by_name[name].detail}; {standing.install}")
-    click.echo("Links are broken by (--net):")
+    for state in nemesis_states:
+        click.echo(f"  {'on ' if state.is_on else 'off'}  {state.name:{width}}  {state.summary}")
+        for name in state.lacks:
+            click.echo(f"       {'':{width}}  needs {name}: {by_name[name].detail}; {state.install}")
+    click.echo("Back ends that break links (--net):")
     for net in NETS.values():
         lacks = [by_name[name] for name in net.needs if not by_name[name].is_on]
         click.echo(f"  {'off' if lacks else 'on '}  {net.name:{width}}  {net.summary}")

@@ -23,7 +23,7 @@ _WORDS = {
     SAFETY: "INVALID",
     CRASH: "INVALID",
     LIVENESS: "INVALID",
-    HARNESS: "not all were played or kept",
+    HARNESS: "not all seeds were played and kept",
     NOT_KNOWN: "unknown",
 }
 
@@ -42,17 +42,17 @@ def play_many(trials: Sequence[Trial], jobs: int, output: Output, keep: Callable
             progress.shows(len(played))
             if seed.code == VALID:
                 continue
-            progress.makes_room()
+            progress.clear()
             output.findings([_finding(seed)])
             if not seed.failure and len(kept) + len(more) < KEPT_MAX:
                 try:
                     kept.append(keep(seed.trial))
                 except (CommandFailed, HarnessError, StoreError) as error:
                     more.append(HARNESS)
-                    output.findings([f"seed {seed.trial.options.seed} is not kept: {error}"])
+                    output.findings([f"seed {seed.trial.options.seed} was not kept: {error}"])
     except KeyboardInterrupt:
         more.append(NOT_KNOWN)
-    progress.makes_room()
+    progress.clear()
     total = sum_of(played)
     code = worst([total.exit_code, *more])
     output.lines(_lines(total, code, len(trials)))
@@ -78,7 +78,7 @@ class _Progress:
             sys.stderr.write(f"\r{line}")
             sys.stderr.flush()
 
-    def makes_room(self) -> None:
+    def clear(self) -> None:
         """Clear the line for other output."""
         if self._width:
             sys.stderr.write("\r" + " " * self._width + "\r")
@@ -96,7 +96,7 @@ def _lines(total: Sum, code: int, planned: int) -> list[str]:
     return [
         f"{total.seeds:,}{left} seeds, {_WORDS[code]}: "
         f"{counts.get(OK, 0):,} ok, {counts.get(FAIL, 0):,} fail, {counts.get(INFO, 0):,} info",
-        f"{total.simulated_s:,.0f} simulated s in {total.processor_s:,.1f} s of processors: "
+        f"{total.simulated_s:,.0f} simulated s in {total.processor_s:,.1f} processor s: "
         f"{total.seeds_per_s:.1f} seeds/s and {total.simulated_s_per_s:,.0f} simulated s/s on one core",
     ]
 

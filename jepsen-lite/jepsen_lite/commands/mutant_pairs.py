@@ -22,7 +22,7 @@ def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
     names = pairs(ids)
     if not names:
         known = ", ".join(dict.fromkeys(name.partition("-")[0] for name in BUGS))
-        raise WrongUse(f"{', '.join(ids)} has no two bugs that can be paired; pairs are of bugs of the mover: {known}")
+        raise WrongUse(f"{', '.join(ids)} has no two bugs that can be paired; only bugs of the mover can: {known}")
     hunted: list[Finding[str]] = []
     begun = time.monotonic()
     for one in hunt_pairs(names, jobs):
@@ -37,16 +37,16 @@ def hunt_chosen(ids: Sequence[str], jobs: int, out: Output) -> int:
 def line_of(one: Finding[str]) -> str:
     """Return the line of a pair."""
     what = f"{one.evidence}: {one.rule}" if one.found else "no image shows it"
-    news = "" if one.found == shows(one.id) else ", which is news" if one.found else ", and one should"
+    news = "" if one.found == shows(one.id) else " (unexpected)" if one.found else " (one should)"
     return f"{one.id:<28} {one.attempts:>6,} images {one.seconds:>7.2f} s  {what}{news}"
 
 
 def score_lines(score: dict[str, Any]) -> list[str]:
     lines = [
-        f"{score['shown']} of {score['pairs']} pairs show; {score['images']:,} images, {score['seconds']:.0f} s of a core, "
+        f"{score['shown']} of {score['pairs']} pairs show; {score['images']:,} images, {score['seconds']:.0f} processor s "
         f"in {score['real_s']:.0f} s"
     ]
-    for name, what in (("hidden", "in no image"), ("missed", "should show, and do not"), ("news", "were not known to show")):
+    for name, what in (("hidden", "shown by no image"), ("missed", "should show but do not"), ("news", "unexpectedly show")):
         if score[name]:
             lines.append(f"{what}: {', '.join(score[name])}")
     return lines

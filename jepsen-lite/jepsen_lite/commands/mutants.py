@@ -35,12 +35,12 @@ class Budget(click.ParamType):  # type: ignore[type-arg]
         except ValueError:
             seconds = 0.0
         if not 0 < seconds < math.inf:
-            self.fail(f"{value} is no time; give one such as 15s or 2m", param, ctx)
+            self.fail(f"invalid duration {value}: expected e.g. 15s or 2m", param, ctx)
         return seconds
 
 
 @click.command(
-    short_help="Plant bugs and see that they are found.",
+    short_help="Plant bugs and check that they are found.",
     epilog="""\b
 Examples:
   kraftlab chaos mutants
@@ -51,9 +51,9 @@ Examples:
   kraftlab chaos mutants --jobs 1 --json
 
 \b
-Exit code 1 if one was not found.""",
+Exit code 1 if a bug was not found.""",
 )
-@click.option("--ids", metavar="ID[,…]", default="", help="Only these; default: all.")
+@click.option("--ids", metavar="ID[,…]", default="", help="Plant only these bugs; default: all.")
 @click.option("--budget", type=Budget(), default="15s", show_default=True, help="Processor time for each planted bug, at most.")
 @click.option(
     "--jobs",
@@ -61,10 +61,12 @@ Exit code 1 if one was not found.""",
     default=lambda: os.cpu_count() or 1,
     show_default="one per processor",
     metavar="N",
-    help="Hunt in so many processes.",
+    help="Number of processes.",
 )
-@click.option("--shrink", "shrinks", is_flag=True, help="Find the least that shows it, within as much time again.")
-@click.option("--pairs", "in_pairs", is_flag=True, help="Two bugs of the mover (M, X1 to X3) at once, in all crash images.")
+@click.option("--shrink", "shrinks", is_flag=True, help="Shrink each failing seed, within the budget again.")
+@click.option(
+    "--pairs", "in_pairs", is_flag=True, help="Plant two bugs of the mover (M, X1 to X3) at once, and check all crash images."
+)
 @json_option
 def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, as_json: bool) -> int:
     """Plant one bug after the other in the code under test and play seeds of the simulators until something breaks.
@@ -85,7 +87,7 @@ def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, a
             hunted.append(one)
             out.lines(lines_of(one))
     except MutantDoesNotApply as error:
-        text = f"a planted bug does not fit the code any more: {error}"
+        text = f"a planted bug no longer fits the code: {error}"
         if not hunted:
             raise HarnessError(text) from error
         out.findings([f"Error: {text}"])
@@ -110,8 +112,8 @@ def lines_of(one: Hunted) -> list[str]:
     lines = [f"{one.id:<4} {one.about:<62} {one.seeds:>5} seeds {one.seconds:>7.2f} s  {oracle}"]
     for finding in one.findings:
         if len(one.findings) > 1:
-            told = f"{finding.attempts:>5}       {finding.seconds:>7.2f} s  {finding.rule or 'not found'}"
-            lines.append(f"       {finding.id:<59} {told}")
+            row = f"{finding.attempts:>5}       {finding.seconds:>7.2f} s  {finding.rule or 'not found'}"
+            lines.append(f"       {finding.id:<59} {row}")
         if finding.evidence is not None:
             lines.append(f"         {_least_line(finding.evidence)}")
     if one.why:
@@ -123,7 +125,7 @@ def _least_line(least: Least) -> str:
     size, of = least.size, least.of
     kinds = f" ({', '.join(least.kinds)})" if least.kinds else ""
     besides = f"; but not {', '.join(repr(name) for name in least.weather)}" if least.weather else ""
-    end = "" if least.is_least else ", not ended"
+    end = "" if least.is_least else ", not finished"
     return (
         f"{size.faults} of {of.faults} faults{kinds}, {size.operations} of {of.operations} operations, "
         f"{size.nodes} of {of.nodes} nodes{besides}; {least.replays} replays in {least.seconds:.1f} s{end}"
@@ -134,19 +136,19 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
     """Return the number of mutations killed and the time it took."""
     score = document(hunted, real_s)["score"]
     lines = []
-    for name, what in (("core", "of Raft, controllers and moves"), ("stretch", "further ones (X)")):
+    for name, what in (("core", "of Raft, controllers and moves"), ("stretch", "others (X)")):
         if score[name]:
             lines.append(f"{score[f'{name}_killed']} of {score[name]} {what} killed")
     if score["median_s"] is not None:
         lines.append(
-            f"a bug took {score['median_s']:.2f} s of a core in the median, {score['worst_s']:.1f} s at most; "
-            f"all of it {score['seconds']:.0f} s, in {real_s:.0f} s"
+            f"a bug took {score['median_s']:.2f} processor s in the median, {score['worst_s']:.1f} s at most; "
+            f"all together {score['seconds']:.0f} processor s in {real_s:.0f} s"
         )
     shrunk = score["shrunk"]
     if shrunk is not None:
         lines.append(
-            f"{shrunk['bugs']} shrunk, in {shrunk['seconds']:.0f} s of a core, {shrunk['replays']} replays; "
-            f"{shrunk['not_ended']} not to the end"
+            f"{shrunk['bugs']} shrunk in {shrunk['seconds']:.0f} processor s and {shrunk['replays']} replays; "
+            f"{shrunk['not_ended']} not finished"
         )
         for name in Size._fields:
             sizes = shrunk[name]

@@ -16,7 +16,7 @@ from ..workloads import UnknownWorkload, workload_named
 from ..worlds.world import WORLDS
 from .trials import report_runs, run_in_order
 
-_OF_ANOTHER = "the run was made by another version"
+_OF_ANOTHER = "the run comes from another version"
 
 
 def trial_of(record: RunRecord, plan: FaultPlan) -> Trial:
@@ -26,10 +26,10 @@ def trial_of(record: RunRecord, plan: FaultPlan) -> Trial:
     try:
         workload_named(record.workload)
     except UnknownWorkload as error:
-        raise WrongUse(f"{error}; the run was recorded by a test of yours, or made by another version") from None
+        raise WrongUse(f"{error}; the run comes from a pytest test or from another version") from None
     unknown = sorted({action.kind for action in plan.actions}.difference(KINDS)) if record.world == "real" else ()
     if unknown:
-        raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(KINDS)}; {_OF_ANOTHER}")
+        raise WrongUse(f"unknown nemesis {', '.join(unknown)}; known: {', '.join(KINDS)}; {_OF_ANOTHER}")
     net = record.links if record.links in NETS else LINKS
     return Trial(record.workload, record.world, record.nemeses, record.options, plan, record.properties, net=net)
 
@@ -42,8 +42,10 @@ Examples:
   kraftlab chaos replay registers/20260101T120000-7 --times 5""",
 )
 @click.argument("run", metavar="RUN")
-@click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How often.")
-@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Number of runs.")
+@click.option(
+    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+)
 @json_option
 def replay(run: str, times: int, store: str, as_json: bool) -> None:
     """Run RUN again (a path, or a name in the store such as "latest"): workload, options, seed and fault plan.

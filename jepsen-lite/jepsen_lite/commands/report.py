@@ -15,7 +15,7 @@ from ..verdicts import HARNESS
 
 @click.command(
     "report",
-    short_help="Write the page of a run, and the index of its store.",
+    short_help="Write the page of a run and the index of its store.",
     epilog="""\b
 Examples:
   kraftlab chaos report
@@ -23,8 +23,10 @@ Examples:
   kraftlab chaos report --all --store /tmp/runs""",
 )
 @click.argument("run", metavar="[RUN]", default=LATEST)
-@click.option("--all", "of_all", is_flag=True, help="The pages of all runs.")
-@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option("--all", "of_all", is_flag=True, help="Write the pages of all runs.")
+@click.option(
+    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+)
 @json_option
 def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
     """Write report/index.html into the directory of RUN (default: the newest) and index.html into the store.
@@ -57,6 +59,6 @@ def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
     output.lines(map(str, [*pages, *indices]))
     output.result({"pages": list(map(str, pages)), "index": str(indices[0]) if indices else None, "unreadable": unreadable})
     if unreadable and as_json:
-        raise SystemExit(HARNESS)  # the one document has them
+        raise SystemExit(HARNESS)  # the JSON document has the runs
     if unreadable:
         raise HarnessError(f"{len(unreadable)} of {len(directories)} runs have no page: {'; '.join(unreadable)}")

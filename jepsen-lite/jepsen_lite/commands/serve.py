@@ -14,15 +14,19 @@ from ..store import DEFAULT_STORE, first_run
 
 @click.command(
     "serve",
-    short_help="Show the runs of a store in the browser, while they come.",
+    short_help="Serve the pages of a store to a browser.",
     epilog="""\b
 Examples:
   kraftlab chaos serve
   kraftlab chaos serve --store /tmp/runs --port 9000
-  kraftlab chaos serve --port 0 --json      # one line at once: where it serves""",
+  kraftlab chaos serve --port 0 --json      # print the address in one line""",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8091, show_default=True, help="Of 127.0.0.1; 0 takes a free one.")
-@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8091, show_default=True, help="Port on 127.0.0.1; 0 takes a free one."
+)
+@click.option(
+    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+)
 @json_option
 def serve(port: int, store: str, as_json: bool) -> None:
     """Serve the index of a store and the pages of its runs, on this machine only, until Ctrl-C.
@@ -40,7 +44,7 @@ def serve(port: int, store: str, as_json: bool) -> None:
         raise HarnessError(f"cannot listen on port {port}: {error.strerror}; choose another with --port") from error
     with server:
         output = Output(as_json)
-        output.lines([f"{server.url} shows the runs of {store}; Ctrl-C ends"])
+        output.lines([f"{server.url} serves the runs of {store}; Ctrl-C ends"])
         output.result({"url": server.url, "store": store})
         try:
             server.serve_forever()

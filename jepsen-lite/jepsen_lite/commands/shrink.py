@@ -87,21 +87,32 @@ def failing(verdicts: Iterable[Verdict]) -> frozenset[Failure]:
 
 
 @click.command(
-    short_help="Find the least of a failing run that still fails.",
+    short_help="Make a failing run as small as possible.",
     epilog="""\b
 Examples:
   kraftlab chaos shrink latest
   kraftlab chaos shrink registers/20260101T120000-7 --tries 3 --time-box 1800 --to tests/found""",
 )
 @click.argument("run", metavar="RUN")
-@click.option("--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept.")
 @click.option(
-    "--tries", type=click.IntRange(min=1), metavar="N", help="Until a case passes; default: 2 on processes, 1 elsewhere."
+    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
 )
 @click.option(
-    "--time-box", type=FiniteRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="How long to search."
+    "--tries",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Runs of a case until it counts as passing; default: 2 on processes, 1 elsewhere.",
 )
-@click.option("--to", "target", metavar="DIR", type=click.Path(path_type=Path), help="Where to write; default: into the run.")
+@click.option(
+    "--time-box", type=FiniteRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="Time for the search."
+)
+@click.option(
+    "--to",
+    "target",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Directory of the test and the plan; default: in the run.",
+)
 @json_option
 def shrink(run: str, store: str, tries: int | None, time_box: float, target: Path | None, as_json: bool) -> None:
     """Remove faults of RUN while it still fails in the same way, then reduce time, clients, operations and nodes.
@@ -113,7 +124,7 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     record = directory.record()
     failed = failing(record.verdicts)
     if not failed:
-        raise WrongUse(f"{directory.name} did not fail, so there is nothing to shrink; name a run that is INVALID")
+        raise WrongUse(f"{directory.name} did not fail; name a run that is INVALID")
     plan = directory.plan()
     trial = trial_of(record, plan)
     output = Output(as_json)
@@ -138,10 +149,10 @@ def shrink(run: str, store: str, tries: int | None, time_box: float, target: Pat
     if not search.fails(whole):
         raise HarnessError(f"{directory.name} did not fail again in {tries} runs; try more with --tries, or replay it first")
     least = smallest_case(whole, search.fails)
-    assert search.found is not None, "the whole failed"
+    assert search.found is not None, "the whole run failed"
     test_file, plan_file = write(trial_with(least), search.found, target or directory.path / SHRUNK)
     write_page(directory)
-    is_least = "the least that fails" if not search.is_over else "not everything was tried, since the search was ended"
+    is_least = "the smallest that fails" if not search.is_over else "not everything was tried, since the time was up"
     output.lines(
         [_size(whole), f"{_size(least)}: {is_least}, after {search.runs} runs", f"plan  {plan_file}", f"test  {test_file}"]
     )
@@ -170,7 +181,7 @@ def write(trial: Trial, tried: Tried, directory: Path) -> tuple[Path, Path]:
     """Write the test and the plan; return both paths. HarnessError."""
     test = directory / f"test_{trial.workload.replace('-', '_')}_{_file_name(trial.options.seed)}.py"
     plan = directory / "plan.json"
-    assert trial.plan is not None, "a shrunk run has one"
+    assert trial.plan is not None, "a shrunk run has a plan"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         plan.write_bytes(msgspec.json.format(msgspec.json.encode(trial.plan), indent=2) + b"\n")
@@ -209,7 +220,7 @@ def test_text(trial: Trial, plan: FaultPlan, verdicts: Sequence[Verdict]) -> str
     )
 
 
-TEMPLATE = '''"""The least case of {workload} that was found to fail:
+TEMPLATE = '''"""The smallest failing case of {workload}:
 
 {reasons}
 """

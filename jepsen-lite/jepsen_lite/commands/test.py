@@ -22,7 +22,7 @@ from .trials import report_runs, run_in_order, run_trial, verdict_lines
 
 @click.command(
     "test",
-    short_help="Run workloads while faults strike, and check what they saw.",
+    short_help="Run workloads under faults and check their histories.",
     epilog=f"""\b
 Examples:
   kraftlab chaos test -w registers -n kill,pause,partition --time 30
@@ -46,7 +46,7 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     required=True,
     callback=split_names,
     shell_complete=offer_words(lambda context: NAMES),
-    help="What clients do.",
+    help="Workloads to run.",
 )
 @click.option(
     "-n",
@@ -56,7 +56,7 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     default="",
     callback=split_names,
     shell_complete=offer_words(lambda context: (*KINDS, ALL)),
-    help="What strikes; default: nothing.",
+    help="Faults to inject; default: none.",
 )
 @click.option(
     "--time",
@@ -65,22 +65,27 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long clients and faults go on.",
+    help="Duration of clients and faults.",
 )
 @click.option(
-    "--test-count", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds, one after the other."
+    "--test-count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of seeds, played one after the other.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
     metavar="N",
-    help="In the simulator: so many seeds, with one verdict for all; only runs that are not valid are kept.",
+    help="In the simulator: number of seeds. They get one verdict, and only runs that are not valid are kept.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Play runs that have no processes of their own, simulated or shell, in so many; default: 1, with --seeds one per core.",
+    help="Number of processes for simulated and shell runs; default: 1, with --seeds one per core.",
 )
 @click.option("--leave-running", is_flag=True, help="Keep the cluster of the run until Ctrl-C.")
 @shared_options
@@ -101,17 +106,13 @@ def test(
     The exit code is that of the worst verdict.
     """
     if leave_running and (len(names) > 1 or test_count > 1 or shared["world"] != "real"):
-        raise WrongUse(
-            "--leave-running is for one run on real processes; give one workload, and neither --test-count nor --world"
-        )
+        raise WrongUse("--leave-running is for one run on real processes; give one workload and neither --test-count nor --world")
     if (jobs or 1) > 1 and shared["world"] == "real":
-        raise WrongUse(
-            "--jobs is for runs that need nothing but a processor; add --world simulated or --world shell, or leave it out"
-        )
+        raise WrongUse("--jobs is for --world simulated and --world shell; add one of them, or leave out --jobs")
     if seeds is not None and (shared["world"] != "simulated" or test_count > 1):
-        raise WrongUse("--seeds is for --world simulated and stands instead of --test-count, which keeps every run")
+        raise WrongUse("--seeds is for --world simulated and excludes --test-count, which keeps every run")
     if not names:
-        raise WrongUse(f"-w names no workload; there are: {', '.join(NAMES)}")
+        raise WrongUse(f"-w names no workload; known: {', '.join(NAMES)}")
     chosen = seeds_from(shared.pop("seed"), seeds or test_count)
     store = shared.pop("store")
     trials = [new_trial(name, nemeses, seed, time_s, leave_running=leave_running, **shared) for seed in chosen for name in names]

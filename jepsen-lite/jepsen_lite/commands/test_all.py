@@ -66,14 +66,16 @@ Examples:
   kraftlab chaos test-all --matrix ci --time 10 --store /tmp/runs
   kraftlab chaos test-all --matrix nightly --time 20 --within 3600""",
 )
-@click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Which.")
-@click.option("--time", "time_s", type=FiniteRange(min=0.1), metavar="SECONDS", help="Of each run, instead of the matrix's.")
+@click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Set of runs.")
+@click.option(
+    "--time", "time_s", type=FiniteRange(min=0.1), metavar="SECONDS", help="Duration of each run; default: the matrix's."
+)
 @click.option(
     "--within",
     "within_s",
     type=FiniteRange(min=0),
     metavar="SECONDS",
-    help="Begin no run after so long; the order is the seed's then, so that any part is a fair one.",
+    help="Begin no run after this time. The seed shuffles the runs, so any part of them is a fair sample.",
 )
 @shared_options
 def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
@@ -89,12 +91,12 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
     cells = [cell for cell in MATRICES[matrix]() if shared["world"] not in workload_named(cell.workload).not_in]
     net, is_real = shared["net"], shared["world"] == "real"
     if is_real and NETS[net].module:
-        own_network()  # before anything is tried in threads
+        own_network()  # must come before threads start
     possible = {*(available_kinds(net) if is_real else kinds_of(shared["world"])), ALL}
     missing = [kind for kind in KINDS if any(kind in cell.nemeses for cell in cells) and kind not in possible]
     if missing:
         by = f" with --net {net}" if net != LINKS else ""
-        who = f"this machine cannot do it{by}" if is_real else f"the world {shared['world']} has it not"
+        who = f"this machine does not support it{by}" if is_real else f"--world {shared['world']} does not support it"
         output.findings([f"left out, since {who}: {', '.join(missing)}" + ("; see kraftlab chaos doctor" if is_real else "")])
     cells = [cell for cell in cells if possible.issuperset(cell.nemeses)]
     if deadline is not None:
@@ -109,7 +111,7 @@ def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json:
             tried = run_trial(trial, store, output)
         except (HarnessError, StoreError) as error:
             if isinstance(error, StoreError) and not rows:
-                raise  # none can be kept there
+                raise  # no run can be kept there
             rows.append(Row(trial.workload, ",".join(trial.nemeses), UNKNOWN, {}, 0, "", str(error)))
             codes.append(HARNESS)
         except KeyboardInterrupt:

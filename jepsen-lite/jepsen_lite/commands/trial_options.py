@@ -29,7 +29,7 @@ class NumberOfWorkers(click.ParamType):  # type: ignore[type-arg]
         text = str(value)
         digits = text.removesuffix("n") or "1"
         if not digits.isdecimal() or int(digits) < 1:
-            self.fail(f"{value} is no number of workers; give one such as 10, or 2n for two per node", param, ctx)
+            self.fail(f"invalid number of workers {value}: expected e.g. 10, or 2n for two per node", param, ctx)
         return text
 
 
@@ -47,22 +47,27 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
     for option in reversed(
         (
             click.option(
-                "--controllers", type=click.IntRange(min=1), metavar="N", help="Default: 3, or as many as the workload wants."
+                "--controllers",
+                type=click.IntRange(min=1),
+                metavar="N",
+                help="Number of controllers; default: 3, or the number that the workload needs.",
             ),
-            click.option("--brokers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N"),
+            click.option(
+                "--brokers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Number of brokers."
+            ),
             click.option(
                 "--world",
                 type=click.Choice(WORLDS),
                 default="real",
                 show_default=True,
-                help="Processes of this machine, their code in one process on a mock clock (shell), or the simulator.",
+                help="real: processes; shell: their code in one process on a mock clock; simulated: the simulator.",
             ),
             click.option(
                 "--net",
                 type=click.Choice(tuple(NETS)),
                 default=LINKS,
                 show_default=True,
-                help="What links between processes are broken by.",
+                help="Back end that breaks the links between processes.",
             ),
             click.option(
                 "--rate",
@@ -70,7 +75,7 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 default=200.0,
                 show_default=True,
                 metavar="N",
-                help="Operations per second over all workers; 0: as fast as they go.",
+                help="Operations per second over all workers; 0: as fast as possible.",
             ),
             click.option(
                 "--concurrency",
@@ -85,11 +90,16 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 default=120,
                 show_default=True,
                 metavar="N",
-                help="About how many operations a key gets before the next one's turn.",
+                help="Operations per key, about, before workers take the next key.",
             ),
-            click.option("--seed", metavar="S", help="Seed of everything random; random if not given."),
+            click.option("--seed", metavar="S", help="Seed of all random choices; default: a random one."),
             click.option(
-                "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Where runs are kept."
+                "--store",
+                type=click.Path(),
+                metavar="DIR",
+                default=DEFAULT_STORE,
+                show_default=True,
+                help="Directory of the runs.",
             ),
             json_option,
         )
@@ -140,9 +150,9 @@ def new_trial(
         others = ", ".join(sorted(set(WORLDS) - workload.not_in.keys()))
         raise WrongUse(f"{name} does not run in the world {world!r}: {workload.not_in[world]}; it runs in: {others}")
     if unknown := sorted({*nemeses}.difference({ALL}, *map(kinds_of, WORLDS))):
-        raise WrongUse(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(kinds_of(world))}, and all")
+        raise WrongUse(f"unknown nemesis {', '.join(unknown)}; known: {', '.join(kinds_of(world))}, all")
     if strange := sorted({*nemeses}.difference(kinds_of(world), {ALL})):
-        raise WrongUse(f"{', '.join(strange)} cannot strike in --world {world}; what can: {', '.join(kinds_of(world))}, all")
+        raise WrongUse(f"{', '.join(strange)} is not available in --world {world}; available: {', '.join(kinds_of(world))}, all")
     if world != "real" and net != LINKS:
         raise WrongUse(f"--net {net} is for real processes, not for --world {world}; leave it out")
     if world == "real" and (refused := refusal(net, [kind for kind in nemeses if kind != ALL])):

@@ -105,7 +105,7 @@ def index_of(store: Path) -> Index:
 
 def _hold(tried: Tried, output: Output) -> None:
     """Keep the cluster running until Ctrl-C."""
-    assert tried.close is not None, "it is running"
+    assert tried.close is not None, "the cluster is running"
     try:
         output.findings(
             [
@@ -132,7 +132,7 @@ def verdict_lines(tried: Tried) -> Iterator[str]:
     counts, strikes = tried.run.history.counts(), [strike for strike in tried.run.strikes if not strike.error]
     record = tried.record
     yield ""
-    yield f"{word(record.valid)}: {counts[OK]:,} ok, {counts[FAIL]:,} fail, {counts[INFO]:,} info; {len(strikes)} faults struck"
+    yield f"{word(record.valid)}: {counts[OK]:,} ok, {counts[FAIL]:,} fail, {counts[INFO]:,} info; {len(strikes)} faults injected"
     yield f"run      {tried.directory.path}"
     yield f"page     {tried.directory.report / 'index.html'}"
     yield f"again    {record.command}"

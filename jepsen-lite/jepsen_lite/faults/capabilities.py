@@ -56,7 +56,7 @@ class Found(msgspec.Struct, frozen=True):
     install: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class NemesisState(msgspec.Struct, frozen=True):
     """The state of a nemesis on this machine. `lacks` are the capabilities that it needs and that are missing. `nets` are the
     back ends that can do to links what it asks, empty if it asks nothing.
     """
@@ -70,7 +70,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def _links() -> str:
-    return "proxies between the nodes, in the process that holds the cluster; no privilege"
+    return "proxies between the nodes, in the process of the cluster; no privileges needed"
 
 
 def _files() -> str:
@@ -79,7 +79,7 @@ def _files() -> str:
 
 def _strace() -> str:
     _require("strace")
-    with Ledger() as ledger, _somebody() as sleeper:
+    with Ledger() as ledger, _sleeper() as sleeper:
         ledger.add_process(sleeper.pid, "a probe")
         try:
             trio.run(partial(_attach, sleeper.pid, ledger))
@@ -87,7 +87,7 @@ def _strace() -> str:
             raise Refused(str(error)) from error
         finally:
             sleeper.kill()
-    return _said("strace", "-V").splitlines()[0]
+    return _output_of("strace", "-V").splitlines()[0]
 
 
 async def _attach(pid: int, ledger: Ledger) -> None:
@@ -110,7 +110,7 @@ def _power() -> str:
         except (OSError, ClusterError, NotUndone) as error:
             raise Refused(str(error)) from error
     if not lost:
-        raise Refused("a disk that was shut down still had what was never synced")
+        raise Refused("a disk that was shut down still had data that was never synced")
     return "ext4 on a loop device that shuts down at once"
 
 
@@ -126,8 +126,8 @@ def _network(name: str) -> Callable[[], str]:
 
 def _prlimit() -> str:
     if not hasattr(resource, "prlimit"):
-        raise Refused(f"{sys.platform} has none")
-    with _somebody() as sleeper:
+        raise Refused(f"{sys.platform} has no prlimit")
+    with _sleeper() as sleeper:
         try:
             resource.prlimit(sleeper.pid, resource.RLIMIT_FSIZE, (4096, 4096))
         except OSError as error:
@@ -144,7 +144,7 @@ def _eatmydata() -> str:
     raise Refused("libeatmydata.so is not in /usr/lib")
 
 
-def _somebody() -> subprocess.Popen[bytes]:
+def _sleeper() -> subprocess.Popen[bytes]:
     """Start a process that waits and ends with this one."""
     return subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
@@ -154,7 +154,7 @@ def _require(program: str) -> None:
         raise Refused(f"{program} is not installed")
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     """Return the output of a command. Refused if it fails."""
     done = _ended(*command)
     if done.returncode != 0:
@@ -178,23 +178,23 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("files", "damage files", _files, ""),
         Capability(
             "strace",
-            "let system calls of running nodes fail or take long",
+            "make system calls of running nodes fail or take long",
             _strace,
-            _APT.format("strace") + "; for others' processes: as root, or sysctl kernel.yama.ptrace_scope=0",
+            _APT.format("strace") + "; for processes of other users: as root, or with sysctl kernel.yama.ptrace_scope=0",
         ),
-        Capability("power", "take the power from disks", _power, _APT.format("e2fsprogs mount") + "; as root"),
-        Capability("prlimit", "limit what running processes may use", _prlimit, "Linux has it"),
+        Capability("power", "cut the power of disks", _power, _APT.format("e2fsprogs mount") + "; as root"),
+        Capability("prlimit", "limit the resources of running processes", _prlimit, "only on Linux"),
         Capability(
             "netns",
-            "networks of nodes that a program switches",
+            "namespaces of nodes with links in a program",
             _network(NETNS),
-            _APT.format("iproute2") + "; modprobe tun; as root, or who may open /dev/net/tun",
+            _APT.format("iproute2") + "; modprobe tun; as root, or as a user who can open /dev/net/tun",
         ),
         Capability(
             "nft",
-            "networks of nodes that the kernel switches and filters",
+            "namespaces of nodes with links in the kernel",
             _network(NFT),
-            _APT.format("iproute2 nftables") + "; as root, or where user namespaces are allowed",
+            _APT.format("iproute2 nftables") + "; as root, or with user namespaces",
         ),
         Capability("eatmydata", "run a node whose fsyncs do nothing", _eatmydata, _APT.format("eatmydata")),
     )
@@ -214,11 +214,11 @@ def _probe(capability: Capability) -> Found:
         return Found(capability.name, False, capability.summary, str(refusal), capability.install)
 
 
-def standings(found: Collection[Found]) -> tuple[Standing, ...]:
+def nemesis_states(found: Collection[Found]) -> tuple[NemesisState, ...]:
     """Return the state of each nemesis, given the results of probes."""
     off = {capability.name: capability for capability in found if not capability.is_on}
     return tuple(
-        Standing(
+        NemesisState(
             kind.name,
             not off.keys() & set(kind.needs),
             kind.summary,
@@ -241,7 +241,7 @@ def refusal(net: str, kinds: Iterable[str]) -> str:
     if not asking:
         return ""
     able = [other.name for other in NETS.values() if all(does(other, KINDS[kind]) for kind in asking)]
-    return f"--net {net} cannot do to links what {', '.join(asking)} asks; take --net {' or '.join(able)}"
+    return f"--net {net} does not support {', '.join(asking)}; take --net {' or '.join(able)}"
 
 
 def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
@@ -252,4 +252,4 @@ def needed(names: Collection[str], net: str = LINKS) -> frozenset[str]:
 def available_kinds(net: str = LINKS) -> tuple[str, ...]:
     """Return the kinds that can strike here with that back end, tested now."""
     found = probe(needed(KINDS, net))
-    return tuple(standing.name for standing in standings(found) if standing.is_on and does(NETS[net], KINDS[standing.name]))
+    return tuple(standing.name for standing in nemesis_states(found) if standing.is_on and does(NETS[net], KINDS[standing.name]))

@@ -30,6 +30,6 @@ def clock(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     arguments = hit.arguments
     others = arguments.keys() - OF_PROCESSES.keys()
     if others:
-        raise CannotStrike(f"{', '.join(sorted(others))}: processes share the machine's time of day; --world shell has others")
+        raise CannotStrike(f"{', '.join(sorted(others))}: real processes share the machine's time of day; take --world shell")
     hit.detail = ", ".join(f"{way} {value}" for way, value in arguments.items())
     return victim.kept_wrong(hit.nodes, rate=float(arguments.get("rate", 1)), jump_s=arguments.get("jump_ms", 0) / 1000)

@@ -29,7 +29,7 @@ async def membership(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None
     """Let a voter leave the quorum and join again, with an empty disk if `wipe`."""
     hit.nodes = hit.nodes[:1]
     (node,) = hit.nodes
-    hit.detail = "leaves, and comes back with an empty disk" if hit.arguments.get("wipe") else "leaves and joins"
+    hit.detail = "leaves, joins again with an empty disk" if hit.arguments.get("wipe") else "leaves, joins again"
     async with victim.guard.damaging(node), victim.guard.changing(node, leaves=True):
         try:
             await victim.work(victim.cluster.leave, node, CHANGE_TIMEOUT_MS)
@@ -49,7 +49,7 @@ async def _join(victim: ClusterUnderFaults, node: int) -> None:
     with trio.move_on_after(_JOIN_WITHIN_S):
         while True:
             try:
-                return await _ask(victim, node)
+                return await _add_voter(victim, node)
             except (CannotStrike, *CLUSTER_FAULTS) as error:
                 if isinstance(error, ApiError) and error.code is ErrorCode.DUPLICATE_VOTER:
                     return None
@@ -58,7 +58,7 @@ async def _join(victim: ClusterUnderFaults, node: int) -> None:
     raise CannotUndo(f"node {node} did not become a voter again within {_JOIN_WITHIN_S:g} s: {fault}")
 
 
-async def _ask(victim: ClusterUnderFaults, node: int) -> None:
+async def _add_voter(victim: ClusterUnderFaults, node: int) -> None:
     async with victim.guard.changing(node, leaves=False):
         await victim.work(victim.cluster.join, node, CHANGE_TIMEOUT_MS)
 

@@ -146,7 +146,7 @@ class ClusterUnderFaults:
     @asynccontextmanager
     async def _kept(self, kind: str, nodes: Sequence[int]) -> AsyncIterator[None]:
         if not nodes:
-            raise CannotStrike("none of these nodes runs")
+            raise CannotStrike("none of these nodes is running")
         hold, faults = Hold(), [Fault(kind, node) for node in nodes]
         self._holds.add(hold, faults)
         try:

@@ -55,7 +55,7 @@ def disk_full(victim: ClusterUnderFaults, hit: Hit) -> Fault:
 def slow_disk(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """Delay every fsync."""
     delay_ms = int(hit.arguments["delay_ms"])
-    hit.detail = f"fsync: {delay_ms} ms later"
+    hit.detail = f"fsync: {delay_ms} ms delay"
     return _tampered(victim, hit, partial(victim.tampering.slow, delay_ms=delay_ms))
 
 
@@ -63,7 +63,7 @@ def slow_disk(victim: ClusterUnderFaults, hit: Hit) -> Fault:
 async def _tampered(victim: ClusterUnderFaults, hit: Hit, tampered: Callable[[int], Fault]) -> AsyncIterator[None]:
     running = [node for node in hit.nodes if victim.cluster.pid(node) is not None]
     if not running:
-        raise CannotStrike("none of these nodes runs")
+        raise CannotStrike("none of these nodes is running")
     hit.nodes = tuple(running)
     try:
         async with AsyncExitStack() as stack:
@@ -99,7 +99,7 @@ async def torn(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     async with victim.kept_down(hit.nodes):
         for node in hit.nodes:
             if not victim.guard.is_whole(node):
-                raise CannotStrike(f"the log of node {node} is not whole as it is")
+                raise CannotStrike(f"the log of node {node} is already damaged")
             await victim.while_down(node, lambda node: _inflict(victim, node, damage.torn, hit))
         yield
 
@@ -108,7 +108,7 @@ def _inflict(victim: ClusterUnderFaults, node: int, choose: Choose, hit: Hit) ->
     files = victim.guard.files(node)
     chosen = choose(damage.segments(victim.cluster.metadata_dir(node), files), hit.random)
     if chosen is None:
-        raise CannotStrike(f"the log of node {node} has nothing yet that could be damaged")
+        raise CannotStrike(f"the log of node {node} has no data yet that could be damaged")
     chosen = chosen._replace(files=files)
     try:
         chosen.inflict()
@@ -126,7 +126,7 @@ async def power_loss(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None
     """Kill the nodes and lose everything that their disks had not synced."""
     nodes = [node for node in hit.nodes if node in victim.disks]
     if not nodes:
-        raise CannotStrike("no disk of these nodes has a power of its own")
+        raise CannotStrike("none of these nodes has a disk whose power can be cut")
     hit.nodes = tuple(nodes)
     async with victim.kept_down(nodes), victim.kept_dark(nodes):
         yield

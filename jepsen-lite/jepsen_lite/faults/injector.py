@@ -36,20 +36,20 @@ async def carry_out(
     plan: FaultPlan,
     now_ns: Callable[[], int],
     *,
-    tell: Callable[[Strike], None] = lambda strike: None,
+    ended: Callable[[Strike], None] = lambda strike: None,
     begun: Callable[[Action], None] = lambda action: None,
     kinds: Mapping[str, Kind] = KINDS,
 ) -> tuple[Strike, ...]:
     """Strike as planned; return the strikes, by begin time, when all of them are undone.
 
-    `now_ns` is the run's clock. `tell` gets each strike as soon as it is over, even during a cancellation; `begun` gets each
+    `now_ns` is the run's clock. `ended` gets each strike as soon as it is over, even during a cancellation; `begun` gets each
     action that has struck. An error of the harness itself passes through.
     """
     strikes: list[Strike] = []
 
     def report(struck: Strike) -> None:
         strikes.append(struck)
-        tell(struck)
+        ended(struck)
 
     async with victim.noted(), trio.open_nursery() as nursery:
         for action in plan.actions:
@@ -110,4 +110,4 @@ async def _next_leader(victim: ClusterUnderFaults) -> int:
             if leads is not None and leads.epoch > above:
                 return leads.node
             await trio.sleep(_POLL_S)
-    raise CannotStrike(f"nobody was elected within {_PATIENCE_S:g} s")
+    raise CannotStrike(f"no leader was elected within {_PATIENCE_S:g} s")

@@ -33,42 +33,42 @@ class LeaderFinder:
         """
         found: list[Leads] = []
 
-        def heard(_: int, answer: Any) -> bool:
+        def accept(_: int, answer: Any) -> bool:
             if answer.leader_id >= 0:
                 found.append(Leads(answer.leader_id, answer.leader_epoch))
             return above is not None and answer.leader_id >= 0 and answer.leader_epoch > above
 
-        await self._ask_all(heard)
+        await self._describe_all(accept)
         return max(found, key=lambda leads: leads.epoch, default=None)
 
     async def voters(self) -> dict[int, frozenset[int]]:
         """Return the voters by the controllers that answer, each from its own log, committed or not."""
         found: dict[int, frozenset[int]] = {}
 
-        def heard(node: int, answer: Any) -> bool:
+        def accept(node: int, answer: Any) -> bool:
             found[node] = frozenset(voter.replica_id for voter in answer.current_voters)
             return False
 
-        await self._ask_all(heard)
+        await self._describe_all(accept)
         return found
 
-    async def _ask_all(self, heard: Callable[[int, Any], bool]) -> None:
-        """Ask all controllers. `heard` takes each answer and returns True if that was enough."""
+    async def _describe_all(self, accept: Callable[[int, Any], bool]) -> None:
+        """Ask all controllers. `accept` takes each answer and returns True if that was enough."""
 
-        async def ask(node: int) -> None:
+        async def describe(node: int) -> None:
             try:
-                answer = await trio.to_thread.run_sync(self._ask, node, abandon_on_cancel=True)
+                answer = await trio.to_thread.run_sync(self._describe, node, abandon_on_cancel=True)
             except (ApiError, ClusterUnreachable):
                 return
-            if heard(node, answer):
+            if accept(node, answer):
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for node in self._cluster.controller_ids:
                 if self._cluster.pid(node) is not None:
-                    nursery.start_soon(ask, node)
+                    nursery.start_soon(describe, node)
 
-    def _ask(self, node: int) -> Any:
+    def _describe(self, node: int) -> Any:
         from kraftlab.admin.v1 import admin_pb2
 
         request = admin_pb2.DescribeQuorumRequest()

@@ -128,15 +128,15 @@ class Ledger:
             temporary.replace(self._path)
         except OSError as error:
             raise ClusterError(
-                f"{self._path}, which says what to undo if this run is killed, cannot be written ({error.strerror}): let "
-                "XDG_STATE_HOME name a directory for it, or make room"
+                f"{self._path} cannot be written ({error.strerror}). It lists what to undo if this run is killed. Let "
+                "XDG_STATE_HOME name another directory, or free some space"
             ) from error
 
     def close(self) -> None:
         """Undo the remaining entries. NotUndone; entries that could not be undone stay in the file."""
         atexit.unregister(self.close)
         if self._harness.pid != os.getpid():
-            return  # a forked child's copy
+            return  # the copy of a forked child
         self._entries, faults = _undo_all(self._entries)
         if faults:
             self._write()
@@ -151,7 +151,7 @@ class Ledger:
         self.close()
 
 
-# -- what others have left -----------------------------------------------------------------------------------------------
+# -- leftovers of other harnesses ----------------------------------------------------------------------------------------
 
 
 class Cleaned(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ def clean(home: Path | None = None, *, dry_run: bool = False) -> Iterator[Cleane
         except FileNotFoundError:
             continue  # its harness has just ended
         except (OSError, BadJson) as error:
-            yield Cleaned(path.stem, False, faults=(f"{path} cannot be read: {error}; see what it says, then remove it",))
+            yield Cleaned(path.stem, False, faults=(f"{path} cannot be read: {error}; look at its contents, then remove it",))
             continue
         if is_alive(page.harness):
             yield Cleaned(page.run, True)
@@ -272,7 +272,7 @@ def _mounts() -> list[str]:
 
 def _require_mark(path: str, entry: Entry) -> None:
     if not any(part.startswith(MARK) for part in Path(path).parts):
-        raise NotUndone(f"{text(entry)} is not of a harness, since nothing in its name begins with {MARK}; remove it yourself")
+        raise NotUndone(f"{text(entry)} was not made by a harness: no part of its name begins with {MARK}; remove it yourself")
 
 
 def _run(*command: str) -> None:

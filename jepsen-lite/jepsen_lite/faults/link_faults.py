@@ -46,7 +46,7 @@ def draw_isolated(random: Random, shape: Shape) -> list[Draft]:
 
 def isolate(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     """Cut every link between the nodes and the others."""
-    return _cut(victim, hit, splits.around(hit.nodes, victim.nodes), "from everybody")
+    return _cut(victim, hit, splits.around(hit.nodes, victim.nodes), "from all others")
 
 
 def draw_one_way(random: Random, shape: Shape) -> list[Draft]:
@@ -73,7 +73,7 @@ async def late(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     leader = leads.node if leads is not None and leads.node in hit.nodes else hit.random.choice(hit.nodes)
     others = [node for node in hit.nodes if node != leader]
     if not others:
-        raise CannotStrike(f"there is no link between controllers {','.join(map(str, hit.nodes))}")
+        raise CannotStrike(f"no link between controllers {','.join(map(str, hit.nodes))}")
     other = hit.random.choice(others)
     source, target = (leader, other) if hit.arguments["of"] == "leader" else (other, leader)
     hit.nodes, hit.links, hit.detail = (source,), ((source, target),), f"to {target}, held, then delivered"
@@ -83,14 +83,14 @@ async def late(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
 
 def _cut(victim: ClusterUnderFaults, hit: Hit, links: splits.Links, what: str) -> Fault:
     if not links:
-        raise CannotStrike(f"there is no link to cut around {','.join(map(str, hit.nodes))}")
+        raise CannotStrike(f"no link to cut around {','.join(map(str, hit.nodes))}")
     reset, drop = bool(hit.arguments.get("reset")), bool(hit.arguments.get("drop"))
     hit.links = tuple(sorted(links))
-    hit.detail = f"{what}, {'connections break' if reset else 'nothing passes'}{', what waits is lost' if drop else ''}"
+    hit.detail = f"{what}, {'connections break' if reset else 'nothing passes'}{', waiting messages are lost' if drop else ''}"
     return victim.kept_cut(hit.links, reset=reset, drop=drop)
 
 
-# -- links that carry messages badly -------------------------------------------------------------------------------------
+# -- links that shape messages --------------------------------------------------------------------------------------------
 
 
 def _draw_shape(amounts: Callable[[Random], Mapping[str, float]]) -> Callable[[Random, Shape], list[Draft]]:
@@ -121,7 +121,7 @@ def shaped(victim: ClusterUnderFaults, hit: Hit) -> Fault:
     inside = splits.between([[node] for node in hit.nodes])
     links = inside.union(*(splits.one_way(one, hit.nodes, victim.nodes) for one in ways))
     if not links:
-        raise CannotStrike(f"there is no link around {','.join(map(str, hit.nodes))}")
+        raise CannotStrike(f"no link around {','.join(map(str, hit.nodes))}")
     hit.links = tuple(sorted(links))
     hit.detail = " ".join(f"{name}={amount:g}" for name, amount in amounts.items())
     return victim.kept_shaped(hit.links, LinkShape(**amounts))

@@ -51,7 +51,7 @@ def chosen_kinds(
     asked = set(names)
     unknown = sorted(asked - {*kinds, ALL})
     if unknown:
-        raise NoSuchNemesis(f"there is no nemesis {', '.join(unknown)}; there are {', '.join(kinds)}, and all")
+        raise NoSuchNemesis(f"unknown nemesis {', '.join(unknown)}; known: {', '.join(kinds)}, all")
     if ALL in asked:
         possible = [name for name in kinds if available is None or name in available]
         asked = (asked - {ALL}) | _swarm(options, possible)

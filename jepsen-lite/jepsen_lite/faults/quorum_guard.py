@@ -47,7 +47,7 @@ class VoterSets:
 
     def __init__(self, controllers: Collection[int]) -> None:
         self._controllers = frozenset(controllers)
-        self._said: set[VoterIds] = {self._controllers}
+        self._reported: set[VoterIds] = {self._controllers}
         self._changes: list[Change] = []
         self._times = count()
 
@@ -61,19 +61,19 @@ class VoterSets:
         """Note that no request for the change will be begun any more."""
         change.ended_at = next(self._times)
 
-    def ask(self) -> int:
+    def begin_query(self) -> int:
         """Return the time at which a round of questions begins."""
         return next(self._times)
 
-    def hear(self, asked_at: int, said: Mapping[int, VoterIds]) -> None:
+    def end_query(self, begun_at: int, reported: Mapping[int, VoterIds]) -> None:
         """Note the voters by the controllers that answered in that round."""
-        if said.keys() >= self._controllers:
-            self._said.clear()
-            self._changes = [change for change in self._changes if change.ended_at is None or change.ended_at > asked_at]
-        self._said.update(said.values())
+        if reported.keys() >= self._controllers:
+            self._reported.clear()
+            self._changes = [change for change in self._changes if change.ended_at is None or change.ended_at > begun_at]
+        self._reported.update(reported.values())
 
     def possible(self) -> set[VoterIds]:
-        found = set(self._said)
+        found = set(self._reported)
         for node, leaves in {(change.node, change.leaves) for change in self._changes}:
             found |= {voters - {node} if leaves else voters | {node} for voters in found}
         return found - {frozenset()}
@@ -106,7 +106,7 @@ class QuorumGuard:
             sets = await self._possible()
             weak = self._weak()
             if node in weak:
-                raise CannotStrike(f"the log of node {node} is not whole as it is")
+                raise CannotStrike(f"the log of node {node} is already damaged")
             _demand((voters for voters in sets if node in voters), {*weak, node}, f"without the log of node {node}")
             self._held[node] += 1
         try:
@@ -139,8 +139,8 @@ class QuorumGuard:
             self._voters.end(change)
 
     async def _possible(self) -> set[VoterIds]:
-        asked_at = self._voters.ask()
-        self._voters.hear(asked_at, await self._find_voters())
+        begun_at = self._voters.begin_query()
+        self._voters.end_query(begun_at, await self._find_voters())
         return self._voters.possible()
 
     def is_whole(self, node: int) -> bool:
@@ -159,4 +159,4 @@ def _demand(sets: Iterable[VoterIds], weak: Collection[int], what: str) -> None:
     for voters in sorted(sets, key=lambda voters: (len(voters), sorted(voters))):
         if not has_whole_majority(voters, weak):
             names = ",".join(map(str, sorted(voters)))
-            raise CannotStrike(f"{what}, no majority of the voters {names} would be whole")
+            raise CannotStrike(f"{what}, no majority of the voters {names} would be undamaged")

@@ -34,7 +34,7 @@ def split(how: str, nodes: Sequence[int], random: Random) -> Links:
             return majorities_ring(shuffled)
         case "bridge":
             return bridge(shuffled)
-    raise ValueError(f"there is no split {how!r}; splits are {', '.join(HOW)}")
+    raise ValueError(f"unknown split {how!r}; known: {', '.join(HOW)}")
 
 
 def between(groups: Iterable[Collection[int]]) -> Links:
@@ -55,7 +55,7 @@ def around(nodes: Collection[int], others: Collection[int]) -> Links:
 def one_way(way: str, nodes: Collection[int], others: Collection[int]) -> Links:
     """Return the links from `nodes` to the others ("out"), or from the others to `nodes` ("in")."""
     if way not in ONE_WAYS:
-        raise ValueError(f"there is no way {way!r}; ways are {', '.join(ONE_WAYS)}")
+        raise ValueError(f"unknown direction {way!r}; known: {', '.join(ONE_WAYS)}")
     return frozenset((node, other) if way == "out" else (other, node) for node in nodes for other in others if other not in nodes)
 
 
@@ -72,10 +72,10 @@ def majorities_ring(nodes: Sequence[int]) -> Links:
     majority.
     """
     count = len(nodes)
-    heard = count // 2  # others than itself
+    others = count // 2  # other nodes
     cut = set()
     for place, target in enumerate(nodes):
-        near = sorted(range(1, count), key=lambda step: (min(step, count - step), step))[:heard]
+        near = sorted(range(1, count), key=lambda step: (min(step, count - step), step))[:others]
         hears = {nodes[(place + step) % count] for step in near}
         cut |= {(source, target) for source in nodes if source != target and source not in hears}
     return frozenset(cut)

@@ -34,16 +34,16 @@ def command(pid: int, injections: Sequence[str]) -> list[str]:
 async def kept_injected(pid: int, injections: Sequence[str], ledger: Ledger) -> AsyncIterator[None]:
     """Inject failures into the process's system calls. CannotStrike."""
     tracer = start_strace(command(pid, injections))
-    assert tracer.stderr is not None, "it is a pipe"
+    assert tracer.stderr is not None, "stderr is a pipe"
     entry: Process | None = None
     try:
         entry = ledger.add_process(tracer.pid, f"strace of {pid}")
         with trio.move_on_after(ATTACH_TIMEOUT_S) as patience:
-            said = await trio.to_thread.run_sync(partial(_until_attached, tracer.stderr), abandon_on_cancel=True)
+            failure = await trio.to_thread.run_sync(partial(_until_attached, tracer.stderr), abandon_on_cancel=True)
         if patience.cancelled_caught:
             raise CannotStrike(f"strace did not attach to process {pid} within {ATTACH_TIMEOUT_S:g} s")
-        if said is not None:
-            raise CannotStrike(f"strace does not attach to process {pid}: {said}")
+        if failure is not None:
+            raise CannotStrike(f"strace does not attach to process {pid}: {failure}")
         yield
     finally:
         with trio.CancelScope(shield=True):
@@ -67,7 +67,7 @@ def _until_attached(errors: IO[str]) -> str | None:
     for line in errors:
         if "attached" in line:
             return None
-    return line.strip() or "it ended"
+    return line.strip() or "strace ended"
 
 
 def _detach(tracer: subprocess.Popen[str]) -> None:

@@ -51,7 +51,7 @@ def nodes_meant(word: str, view: View, random: Random) -> tuple[int, ...]:
         return (_placed(word, role, number, view),)
     found = tuple(sorted(_of_word(word, view, random)))
     if not found:
-        raise NobodyMeant(f"no node is meant by {word!r} among {_text(view.nodes)}")
+        raise NobodyMeant(f"the target {word!r} matches none of {_text(view.nodes)}")
     return found
 
 
@@ -77,7 +77,7 @@ def _of_word(word: str, view: View, random: Random) -> Sequence[int]:
             return random.sample(view.controllers, (len(view.controllers) - 1) // 2)
         case "majority":
             return random.sample(view.controllers, len(view.controllers) // 2 + 1)
-    raise NobodyMeant(f"{word!r} is no word for nodes; words are {', '.join(WORDS)}, controller:N, broker:N")
+    raise NobodyMeant(f"unknown target {word!r}; known: {', '.join(WORDS)}, controller:N, broker:N")
 
 
 def _one_of(nodes: Sequence[int], view: View, random: Random) -> Sequence[int]:
@@ -92,7 +92,7 @@ def _placed(word: str, role: str, number: str, view: View) -> int:
             return int(number)
         if int(number) < len(nodes):
             return nodes[int(number)]
-    raise NobodyMeant(f"there is no {word} among {_text(view.nodes)}")
+    raise NobodyMeant(f"the target {word!r} matches none of {_text(view.nodes)}")
 
 
 def _text(nodes: Sequence[int]) -> str:

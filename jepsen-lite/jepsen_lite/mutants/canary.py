@@ -50,7 +50,7 @@ class Means(NamedTuple):
     why: str = ""
 
 
-class Sung(NamedTuple):
+class CanaryRun(NamedTuple):
     """The result of a canary: the invalid verdicts, those on safety first, and the number of acknowledged operations."""
 
     wrong: tuple[Verdict, ...]
@@ -70,7 +70,7 @@ def means() -> Means:
     return Means(found[EATMYDATA].detail if found[EATMYDATA].is_on else "")
 
 
-def sing(library: str, *, does_nothing: bool = True) -> Sung:
+def run_canary(library: str, *, does_nothing: bool = True) -> CanaryRun:
     """Run the canary. `does_nothing` False: its fsyncs work. WorldFailed, ClusterError."""
     actions = [Action(at_ms=_POWER_LOST_MS, kind="power-loss", target="controllers", for_ms=_DARK_MS, number=1)]
     if does_nothing:
@@ -90,7 +90,7 @@ def sing(library: str, *, does_nothing: bool = True) -> Sung:
     if failed:
         raise CannotStrike(f"{failed[0].kind}: {failed[0].error}")
     wrong = [verdict for verdict in tried.verdicts if verdict.valid is False]
-    return Sung(tuple(sorted(wrong, key=lambda verdict: verdict.kind != "safety")), tried.run.history.counts()["ok"])
+    return CanaryRun(tuple(sorted(wrong, key=lambda verdict: verdict.kind != "safety")), tried.run.history.counts()["ok"])
 
 
 def _never(random: Random, shape: Shape) -> list[Draft]:

@@ -32,7 +32,7 @@ def compared(name: str, first: int, count: int = SEEDS_AT_ONCE) -> Shown[Any]:
         shown = [process.communicate(timeout=_TIMEOUT_S)[0].splitlines() for process in playing]
     if any(process.returncode for process in playing):
         raise RuntimeError(
-            f"a process that played seeds {first} to {first + count - 1} with {name!r} ended badly; it says why above"
+            f"a process that played seeds {first} to {first + count - 1} with {name!r} failed; see its message above"
         )
     for number, (one, other) in enumerate(zip(*shown, strict=True)):
         if one != other:

@@ -119,7 +119,7 @@ def hunt_bug(bug: str, budget_s: float, *, shrinks: bool = False) -> Finding[Lea
 
 def _on_processes(library: str) -> Shown[Least]:
     """Run the canary. A node that notices by itself does not count: clients must have got wrong answers."""
-    unsafe = [verdict for verdict in canary.sing(library).wrong if verdict.kind == "safety"]
+    unsafe = [verdict for verdict in canary.run_canary(library).wrong if verdict.kind == "safety"]
     return Shown("+".join(verdict.checker for verdict in unsafe), unsafe[0].reason if unsafe else "")
 
 

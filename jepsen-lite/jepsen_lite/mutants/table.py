@@ -51,7 +51,7 @@ def game_of(bug: str) -> str:
     for game, table in TABLES.items():
         if bug.partition("+")[0] in table:
             return game
-    raise MutantDoesNotApply(f"{bug}: there is no such bug in any game")
+    raise MutantDoesNotApply(f"{bug}: unknown bug")
 
 
 STRETCH = "X"

@@ -34,7 +34,7 @@ TIMELINE = 10_000
 """Operations in the timeline."""
 NAMED_IN_DIAGRAM = 12
 NAMED_AT_FIRST = 2
-"""Of the operations that a checker names without a picture, the first ones belong together: one contradicts the other."""
+"""The first operations that a checker names without a picture belong together: one contradicts the other."""
 LISTED = 200
 """Operations of a minimal run, steps of a simulation."""
 DOWNLOADS = ("history.parquet", "plan.json", "log.jsonl", "strikes.json", "observations.json", "run.json", TRANSCRIPT, TRACE)
@@ -228,8 +228,8 @@ def _minimal(directory: RunDirectory) -> Minimal | None:
         return None
     history = least.run().history
     page = os.path.relpath(least.report / "index.html", directory.report)
-    said = tuple(f"{op.index} · process {op.process}: {words.operation(op)}" for op in history[:LISTED])
-    return Minimal(page, least.plan(), said, len(history))
+    texts = tuple(f"{op.index} · process {op.process}: {words.operation(op)}" for op in history[:LISTED])
+    return Minimal(page, least.plan(), texts, len(history))
 
 
 def _transcript(directory: RunDirectory) -> tuple[str, ...]:
@@ -314,7 +314,7 @@ def _raise_if_foreign(found: Evidence, count: int) -> None:
     named |= {index for cycle in found.cycles for edge in cycle.edges for index in (edge.source, edge.target)}
     foreign = sorted(index for index in named if not 0 <= index < count)
     if foreign:
-        raise LookupError(f"it names operation {foreign[0]}, but there are {count}")
+        raise LookupError(f"it names operation {foreign[0]}, but the history has {count} operations")
 
 
 def _leaders(run: Run) -> tuple[str, ...]:

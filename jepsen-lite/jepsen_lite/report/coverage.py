@@ -62,7 +62,7 @@ def states_struck(strikes: Iterable[Strike], observations: Iterable[Observation]
     for seen in sorted(observations, key=lambda observation: observation.at_ns):
         by_node.setdefault(seen.node, []).append(seen)
     voters = {seen.node for node in by_node.values() for seen in node if seen.is_up and seen.leader >= 0}
-    times = {node: [seen.at_ns for seen in said] for node, said in by_node.items()}
+    times = {node: [seen.at_ns for seen in states] for node, states in by_node.items()}
     met: Counter[Pair] = Counter()
     for strike in strikes:
         if not strike.error:

@@ -84,7 +84,7 @@ class Index:
         return rows, unreadable
 
     def render(self) -> str:
-        version = self.version()  # first: what is done while runs are read is news
+        version = self.version()  # first, so that changes during the reading count as news
         rows, unreadable = self.rows()
         names = {row.name for row in rows}
         met = coverage([row.met for row in reversed(rows)])

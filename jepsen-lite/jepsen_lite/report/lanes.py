@@ -67,7 +67,7 @@ def fault_lanes(strikes: Iterable[Strike], span_ns: int) -> tuple[Lane, ...]:
 
 def _span_of(strike: Strike) -> Span:
     end_us = None if strike.end_ns is None else strike.end_ns // 1000
-    return Span(strike.begin_ns // 1000, end_us, strike.kind, said_of(strike), targets_of(strike))
+    return Span(strike.begin_ns // 1000, end_us, strike.kind, text_of(strike), targets_of(strike))
 
 
 def targets_of(strike: Strike) -> str:
@@ -76,7 +76,7 @@ def targets_of(strike: Strike) -> str:
     return ", ".join(links or map(str, strike.nodes))
 
 
-def said_of(strike: Strike) -> str:
+def text_of(strike: Strike) -> str:
     """Return a strike in one line: the kind, the targets, the detail."""
     return " ".join(part for part in (strike.kind, targets_of(strike), f"({strike.detail})" if strike.detail else "") if part)
 

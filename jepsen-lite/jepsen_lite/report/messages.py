@@ -100,7 +100,7 @@ def from_trace(lines: Iterable[bytes]) -> list[Happening]:
                 place = waiting.pop()
                 found[place] = msgspec.structs.replace(found[place], arrived_us=line.time_us, target=line.node)
         elif line.event == STATE and line.before:
-            found.append(_of_node(line, STATE, _said_of_state(line)))
+            found.append(_of_node(line, STATE, _state_text(line)))
         elif line.event == BOOT:
             found.append(_of_node(line, BOOT, f"starts, {line.state} e{line.epoch}"))
         elif line.event == COMMIT:
@@ -108,7 +108,7 @@ def from_trace(lines: Iterable[bytes]) -> list[Happening]:
     return found
 
 
-def _said_of_state(line: _Line) -> str:
+def _state_text(line: _Line) -> str:
     if line.state == "follower":
         return f"follower e{line.epoch} of {line.leader}"
     has_voted = line.state == "unattached" and line.voted >= 0

@@ -21,7 +21,7 @@ from kraftlab.checking.facts import Strike
 
 from ..evidence import Cycle, IllegalHistory, Orders, Partial
 from ..history import History, Op
-from .lanes import process_lanes, said_of
+from .lanes import process_lanes, text_of
 from .words import operation
 
 DRAWN = 400
@@ -176,7 +176,7 @@ def _shades(strikes: Sequence[Strike], moments: Sequence[int]) -> Iterator[Shade
         begin = _place(strike.begin_ns, moments)
         end = float(len(moments)) if strike.end_ns is None else _place(strike.end_ns, moments)
         if not strike.error and begin < len(moments) and end > 0:
-            yield Shade(begin, end, strike.kind, said_of(strike))
+            yield Shade(begin, end, strike.kind, text_of(strike))
 
 
 def _place(moment_ns: int, moments: Sequence[int]) -> float:
@@ -234,7 +234,7 @@ class Ring(msgspec.Struct, frozen=True):
 def ring(cycle: Cycle, radius: float = RADIUS) -> Ring:
     """Draw a cycle: operations at equal distances, clockwise from the top, with edges that bulge outwards."""
     count = len(cycle.edges)
-    gap = 30 / radius / math.tau  # Of a turn: arrows end before the circle of their target.
+    gap = 30 / radius / math.tau  # in turns: arrows end before the circle of their target
     large = int(1 / count - 2 * gap > 0.5)
     corners, arcs = [], []
     for place, edge in enumerate(cycle.edges):

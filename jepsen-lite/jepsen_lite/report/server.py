@@ -67,7 +67,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         except ValueError:
             path = "\0"
         if "\0" in path:
-            return self.send_error(HTTPStatus.BAD_REQUEST, "No file has such a name")
+            return self.send_error(HTTPStatus.BAD_REQUEST, "Invalid file name")
         try:
             if path in ("/", f"/{page.PAGE}"):
                 with self.server.building:

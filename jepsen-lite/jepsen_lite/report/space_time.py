@@ -16,7 +16,7 @@ from kraftlab.checking.facts import Strike
 
 from ..history import Op
 from . import words
-from .lanes import said_of
+from .lanes import text_of
 from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Happening
 
 BEFORE_VIOLATION = 200
@@ -43,13 +43,13 @@ class Mark(msgspec.Struct, frozen=True):
     text: str
     whole: str
     look: str
-    is_told: bool = False
+    has_arrow: bool = False
     """An arrow ends at the mark, so the text has to be above it."""
 
 
 class Arrow(msgspec.Struct, frozen=True):
     """A message from (x1, y1) to (x2, y2). `look` is "sent", "later" (it arrives after the diagram), "lost" (no arrival is
-    recorded) or "told" (from the node that a log names; only its end is known).
+    recorded) or "inferred" (from the node that a log names; only its end is known).
     """
 
     x1: int
@@ -103,9 +103,9 @@ def space_time(
     if violation_us is not None:
         before = [each for each in happenings if each.at_us <= violation_us]
         if before:
-            asked = [row for op in named for row in _asked(op)]
+            request = [row for op in named for row in _request_rows(op)]
             drawn = before[-BEFORE_VIOLATION:]
-            extra = [row for row in (*struck, *asked) if drawn[0].at_us <= row.at_us <= violation_us]
+            extra = [row for row in (*struck, *request) if drawn[0].at_us <= row.at_us <= violation_us]
             diagrams.append(
                 _diagram(
                     f"Before the violation at {violation_us / 1e6:.3f} s", drawn, extra, names, len(before), violation_us, True
@@ -139,17 +139,17 @@ def _faults(strikes: Iterable[Strike]) -> list[Happening]:
     rows = []
     for strike in strikes:
         if not strike.error:
-            said = said_of(strike)
-            rows.append(Happening(at_us=strike.begin_ns // 1000, node=-1, kind=FAULT, text=said))
+            text = text_of(strike)
+            rows.append(Happening(at_us=strike.begin_ns // 1000, node=-1, kind=FAULT, text=text))
             if strike.end_ns is not None and strike.end_ns > strike.begin_ns:
-                rows.append(Happening(at_us=strike.end_ns // 1000, node=-1, kind=FAULT, text=f"over: {said}"))
+                rows.append(Happening(at_us=strike.end_ns // 1000, node=-1, kind=FAULT, text=f"over: {text}"))
     return rows
 
 
-def _asked(op: Op) -> Iterable[Happening]:
-    said = f"operation {op.index}, process {op.process}"
-    yield Happening(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{said} begins: {words.asked(op)}")
-    yield Happening(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{said} ends: {words.operation(op)}")
+def _request_rows(op: Op) -> Iterable[Happening]:
+    name = f"operation {op.index}, process {op.process}"
+    yield Happening(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{name} begins: {words.request(op)}")
+    yield Happening(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{name} ends: {words.operation(op)}")
 
 
 def _diagram(
@@ -183,7 +183,7 @@ def _diagram(
             continue
         if each.kind == STATE and each.peer >= 0:
             arrows.append(
-                Arrow(x_of[each.peer], y, x_of[each.node], y, "", f"the log of node {each.node} names {each.peer}", "told")
+                Arrow(x_of[each.peer], y, x_of[each.node], y, "", f"the log of node {each.node} names {each.peer}", "inferred")
             )
         marks.append(_mark(each, x_of, y))
     return Diagram(
@@ -207,14 +207,14 @@ def _without_repeats(moments: Sequence[tuple[int, int, int]]) -> Iterable[tuple[
 
 def _arrow(each: Happening, x_of: dict[int, int], y: int, arrives_y: int | None) -> Arrow:
     target = each.target if each.target >= 0 else each.peer
-    to = "whoever is found" if target < 0 else f"node {target}"
+    to = "any node" if target < 0 else f"node {target}"
     x = x_of[each.node]
     if arrives_y is None:
         stub = 46 if target < 0 or x_of[target] >= x else -46
-        look, came = ("lost", "nobody wrote down that it arrived") if each.arrived_us is None else ("later", "arrives later")
+        look, came = ("lost", "no record of its arrival") if each.arrived_us is None else ("later", "arrives later")
         return Arrow(x, y, x + stub, y + 12, words.cut(each.text, LABEL), f"node {each.node} to {to}: {each.text}; {came}", look)
     assert each.arrived_us is not None
-    whole = f"node {each.node} to {to}: {each.text}; {words.seconds((each.arrived_us - each.at_us) * 1000)} on its way"
+    whole = f"node {each.node} to {to}: {each.text}; {words.seconds((each.arrived_us - each.at_us) * 1000)} in transit"
     return Arrow(x, y, x_of[target], arrives_y, words.cut(each.text, LABEL), whole, "sent")
 
 

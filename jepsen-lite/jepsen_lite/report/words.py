@@ -19,7 +19,7 @@ class Word(NamedTuple):
     """A verdict as a word for filters, as words for people, as a mark, and as a colour."""
 
     name: str
-    said: str
+    text: str
     mark: str
     look: str
 
@@ -50,7 +50,7 @@ def reason(verdicts: Sequence[Verdict]) -> str:
     decided = exit_code(verdicts)
     if decided == VALID:
         names = ", ".join(verdict.checker for verdict in verdicts)
-        return f"Nothing was found by {names}."
+        return f"All checkers passed: {names}."
     deciding = next(verdict for verdict in verdicts if exit_code((verdict,)) == decided)
     return f"{deciding.checker}: {deciding.reason}" if deciding.reason else f"{deciding.checker} gives no reason."
 
@@ -78,14 +78,14 @@ def cut(text: str, length: int) -> str:
 
 def operation(op: Op, length: int = LONG, *, key: bool = True) -> str:
     """Return an operation as text: `set x 5`, `get x → 5`, `cas x [4,5] ✕ INVALID_REQUEST`, `set x 5 ? UNAVAILABLE`."""
-    said = asked(op, length, key=key)
+    text = request(op, length, key=key)
     if op.outcome == OK:
         answered = short_json(op.result, length)
-        return f"{said} → {answered}" if answered else said
-    return f"{said} {'✕' if op.outcome == FAIL else '?'} {op.error}".rstrip()
+        return f"{text} → {answered}" if answered else text
+    return f"{text} {'✕' if op.outcome == FAIL else '?'} {op.error}".rstrip()
 
 
-def asked(op: Op, length: int = LONG, *, key: bool = True) -> str:
+def request(op: Op, length: int = LONG, *, key: bool = True) -> str:
     """Return the request of an operation as text, without its result: `set x 5`."""
     parts = (op.f, short_json(op.key, length) if key else "", short_json(op.value, length))
     return " ".join(part for part in parts if part)

@@ -45,5 +45,5 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {name: partial(_load, name) for n
 def workload_named(name: str) -> Workload:
     """Return the workload. UnknownWorkload."""
     if name not in WORKLOADS:
-        raise UnknownWorkload(f"there is no workload {name!r}; there are: {', '.join(WORKLOADS)}")
+        raise UnknownWorkload(f"unknown workload {name!r}; known: {', '.join(WORKLOADS)}")
     return WORKLOADS[name]()

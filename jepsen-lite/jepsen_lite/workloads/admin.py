@@ -68,7 +68,9 @@ class Caller:
     async def write(self, port: Port, api: str, request: object, *, anywhere: bool = True, node: int | None = None) -> Sent:
         """Send a write once, under a new request id. `anywhere`: possibly to a broker. CallFailed."""
         self.sequence += 1
-        return await self.send_as(port, api, request, self.sequence, node=self._whom(port) if node is None and anywhere else node)
+        return await self.send_as(
+            port, api, request, self.sequence, node=self._target(port) if node is None and anywhere else node
+        )
 
     async def send_as(self, port: Port, api: str, request: Any, sequence: int, *, node: int | None = None) -> Sent:
         """Send a write once under that sequence."""
@@ -89,12 +91,12 @@ class Caller:
             node = self.random.choice(nodes(port)) if node is None else node
         else:
             header.read_mode = pb.READ_MODE_LINEARIZABLE
-            node = self._whom(port) if node is None else node
+            node = self._target(port) if node is None else node
         reply = await port.call(api, request, node=node, timeout_ms=self.options.timeout_ms)
         self.newest = max(self.newest, reply.offset)
         return reply
 
-    def _whom(self, port: Port) -> int | None:
+    def _target(self, port: Port) -> int | None:
         """Return a random broker now and then, since brokers forward requests; otherwise None."""
         if port.brokers and self.random.random() < NODE_OF_CHOICE_RATE:
             return self.random.choice(port.brokers)
@@ -214,7 +216,7 @@ async def create_topics(options: Options, port: Port, topics: Iterable[pb.Creata
         if len(missing) == before:
             if port.now_ns() > deadline_ns:
                 raise SetupFailed(
-                    f"{len(missing)} topics cannot be created within {SETUP_TIMEOUT_S:g} s ({fault}); look at the logs of the "
+                    f"{len(missing)} topics could not be created within {SETUP_TIMEOUT_S:g} s ({fault}); check the logs of the "
                     "controllers, and whether all brokers run"
                 )
             await port.sleep(_SETUP_PAUSE_S)
@@ -233,7 +235,7 @@ async def need_brokers(options: Options, port: Port) -> None:
 def placed_on(port: Port, factor: int) -> list[int]:
     """Return the first `factor` brokers by id. SetupFailed if there are none."""
     if not port.brokers:
-        raise SetupFailed("this workload needs a broker, and the cluster has none; give it --brokers 1 at least")
+        raise SetupFailed("this workload needs a broker; give at least --brokers 1")
     return sorted(port.brokers)[:factor]
 
 

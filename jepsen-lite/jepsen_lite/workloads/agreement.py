@@ -34,7 +34,7 @@ def workload() -> Workload:
         _checkers,
         registers.setup,
         properties=SNAPSHOTS,
-        summary="every controller's image, now and before, in memory and on disk, is the one that the committed log gives",
+        summary="every controller's images, current and past, in memory and on disk, equal the replayed committed log",
     )
 
 

@@ -25,7 +25,7 @@ def workload() -> Workload:
         registers.final_of_values,
         _checkers,
         registers.setup,
-        summary="how long nobody is answered, around every fault and after the last one",
+        summary="time without successful operations around every fault and after the last one",
     )
 
 

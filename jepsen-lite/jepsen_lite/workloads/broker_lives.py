@@ -60,13 +60,13 @@ def _register(
     before = current.get(broker)
     if before is not None and before.incarnation == incarnation:
         if before.epoch != epoch:
-            text = f"offset {offset}: broker {broker} registers again as the same, with epoch {epoch} instead of {before.epoch}"
+            text = f"offset {offset}: broker {broker} registers again with epoch {epoch} instead of {before.epoch}"
             findings.add("epoch", text)
         return False
     if epoch <= highest.get(broker, NOBODY_EPOCH):
         findings.add("epoch", f"offset {offset}: broker {broker} gets epoch {epoch}, after {highest[broker]}")
     if not change.begin <= epoch <= offset:
-        findings.add("epoch", f"offset {offset}: broker {broker} gets epoch {epoch}, which is not where it registers")
+        findings.add("epoch", f"offset {offset}: broker {broker} gets epoch {epoch}, which is not the offset of its registration")
     highest[broker] = max(epoch, highest.get(broker, NOBODY_EPOCH))
     current[broker] = _Registration(incarnation, epoch)
     return before is not None
@@ -77,4 +77,4 @@ def _check_epoch(kind: str, offset: int, record: dict[str, Any], current: dict[i
     registration = current.get(broker)
     if registration is None or registration.epoch != epoch:
         now = "not registered" if registration is None else f"registered with {registration.epoch}"
-        findings.add("stale epoch", f"offset {offset} has {kind} of broker {broker} with epoch {epoch}, and it is {now}")
+        findings.add("stale epoch", f"offset {offset} has {kind} of broker {broker} with epoch {epoch}, but the broker is {now}")

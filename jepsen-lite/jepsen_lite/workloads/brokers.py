@@ -41,7 +41,7 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        summary="registrations, epochs and fencing of brokers: nothing happens in the name of an epoch that is over",
+        summary="registrations, epochs and fencing of brokers: no request of an earlier epoch takes effect",
     )
 
 
@@ -73,24 +73,24 @@ class BrokersClient:
     def __init__(self, options: Options, process: int) -> None:
         self._caller = Caller(options, process)
         self._epochs: dict[int, list[int]] = {}
-        self._must_look: set[int] = set()
+        self._must_see: set[int] = set()
         """Brokers whose newest known epoch is over."""
 
     async def invoke(self, invocation: Invocation, port: Port) -> Completion:
         if invocation.f in ("brokers", "glance"):
-            seen = await self._look(port, local=invocation.f == "glance")
+            seen = await self._see_brokers(port, local=invocation.f == "glance")
             return ended(seen.reply, [sorted(map(list, seen.epochs.items())), list(seen.fenced)])
         broker = sorted(port.brokers)[int(invocation.key) % len(port.brokers)]
-        if broker not in self._epochs or broker in self._must_look:
+        if broker not in self._epochs or broker in self._must_see:
             try:
-                await self._look(port)
+                await self._see_brokers(port)
             except CallFailed as failed:
-                return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
+                return Completion(FAIL, error=f"not sent, the broker is unknown: {failed.error}", node=failed.node)
         return await self._write(invocation.f, broker, port)
 
-    async def _look(self, port: Port, *, local: bool = False) -> SeenBrokers:
+    async def _see_brokers(self, port: Port, *, local: bool = False) -> SeenBrokers:
         seen = await self._caller.see_brokers(port, local=local)
-        self._must_look -= seen.epochs.keys()
+        self._must_see -= seen.epochs.keys()
         for broker, epoch in seen.epochs.items():
             known = self._epochs.setdefault(broker, [])
             if epoch not in known:
@@ -109,7 +109,7 @@ class BrokersClient:
         except CallFailed as failed:
             name = f"{self._caller.client_id.hex()}:{self._caller.sequence}"
             if failed.error in (STALE, UNREGISTERED):
-                self._must_look.add(broker)
+                self._must_see.add(broker)
             return Completion(failed.outcome, named, failed.error, failed.node, failed.offset, failed.epoch, name)
         start = getattr(sent.reply.response, "producer_id_start", -1)
         return ended(sent.reply, [*named, start], request_id=sent.request_id)

@@ -30,7 +30,7 @@ def workload() -> Workload:
         registers.setup,
         not_in={"simulated": "simulated brokers have no image of their own"},
         properties=SNAPSHOTS,
-        summary="every broker's image, made of deltas or begun with a snapshot, is the one that the committed log gives",
+        summary="every broker's image, built of deltas or of a snapshot, equals the replayed committed log",
     )
 
 

@@ -27,7 +27,7 @@ def workload() -> Workload:
         _final,
         _checkers,
         registers.setup,
-        summary="one leader per epoch, elected by a majority, whoever is asked, and while leaders make way",
+        summary="one leader per epoch, elected by a majority, also after resignations",
     )
 
 

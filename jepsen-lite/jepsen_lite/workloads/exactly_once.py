@@ -42,11 +42,11 @@ def workload() -> Workload:
         _final,
         _checkers,
         need_brokers,
-        summary="requests with an id, sent several times to several nodes, late and at once: one effect, one answer",
+        summary="requests with an id, sent several times to several nodes, at once and late: one effect, one answer",
     )
 
 
-# -- what is asked ----------------------------------------------------------------------------------------------------------
+# -- generators --------------------------------------------------------------------------------------------------------------
 
 
 def _key(number: int) -> str:
@@ -70,7 +70,7 @@ def _final(options: Options) -> Source:
     return [asked_until_ok(invocation) for invocation in (*requests, Invocation("list"))]
 
 
-# -- how it is asked --------------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------------
 
 
 class SendingClient:
@@ -93,7 +93,7 @@ class SendingClient:
             try:
                 epoch = (await self._caller.see_brokers(port)).epochs.get(broker, -1)
             except CallFailed as failed:
-                return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
+                return Completion(FAIL, error=f"not sent, the broker is unknown: {failed.error}", node=failed.node)
             request = pb.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
         else:
             topic = pb.CreatableTopic(name=invocation.key, num_partitions=1, replication_factor=1)
@@ -112,7 +112,7 @@ class SendingClient:
         return ended(sent.reply, made.topic_id, code=made.error_code, request_id=sent.request_id)
 
 
-# -- what must hold ---------------------------------------------------------------------------------------------------------
+# -- checkers ---------------------------------------------------------------------------------------------------------------
 
 
 class OnceFold(Fold):

@@ -46,7 +46,7 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        summary="appends to lists of several topics in one request, read in one answer: strictly serializable",
+        summary="appends to lists of several topics in one request, read in one request: strictly serializable",
     )
 
 

@@ -40,7 +40,7 @@ from .admin import Caller, asked_until_ok, create_topics, ended, placed_on, topi
 
 KEYS = 4
 REPLICAS = 2
-ROTTEN = "what was read does not fit its checksum"
+ROTTEN = "the checksum of the read data is wrong"
 _FETCH_BYTES = 1 << 20
 _FETCHES_MAX = 100
 """Per read."""
@@ -57,7 +57,7 @@ def workload() -> Workload:
         collect=_collect,
         log=False,
         not_in={"simulated": "simulated brokers keep no records"},
-        summary="replicas move between log directories while they are written to: nothing is lost, doubled or out of order",
+        summary="replicas move between log directories under writes: no record is lost, duplicated or reordered",
     )
 
 
@@ -102,7 +102,7 @@ class MovingClient:
         try:
             place = await self._place(port, invocation.key)
         except CallFailed as failed:
-            return Completion(FAIL, error=f"not sent, no leader is known: {failed.error}", node=failed.node)
+            return Completion(FAIL, error=f"not sent, the leader is unknown: {failed.error}", node=failed.node)
         data = cast(DataPort, port)
         append = invocation.f == "append"
         ended = await (self._append(data, place, str(invocation.value)) if append else self._get(data, place))
@@ -119,7 +119,7 @@ class MovingClient:
             peers = {broker.broker_id: Endpoint(broker.peer_host, broker.peer_port) for broker in cluster.brokers}
             leader = peers.get(topic.partitions[0].leader_id) if topic.partitions else None
             if leader is None:
-                raise CallFailed(FAIL, "nobody who is up leads it")
+                raise CallFailed(FAIL, "no running broker leads it")
             self.places[key] = Place(from_text(topic.topic_id), leader, cluster.cluster_id)
         return self.places[key]
 
@@ -164,7 +164,7 @@ class MovingClient:
             offset = records[-1][0] + 1 if records else 0
             if offset >= found.high_watermark:
                 return Completion(OK, [list(record) for record in records])
-        return Completion(FAIL, error=f"{_FETCHES_MAX} fetches have not brought all")
+        return Completion(FAIL, error=f"{_FETCHES_MAX} fetches did not return all records")
 
     async def ask(self, port: DataPort, place: Place, api: int, request: msgspec.Struct) -> bytes:
         """Send a peer request once. OSError, FrameError, ApiError."""
@@ -176,7 +176,7 @@ class MovingClient:
         here = {path for path, topic, is_future in described if topic == key and not is_future}
         others = sorted({path for path, _, _ in described} - here)
         if not here or not others:
-            return Completion(FAIL, error="not sent, there is no replica or no other directory", node=broker)
+            return Completion(FAIL, error="not sent, the broker has no replica or no other directory", node=broker)
         path = self._caller.random.choice(others)
         replica = pb.AlterReplicaLogDirTopic(name=key, partitions=[0])
         request = pb.AlterReplicaLogDirsRequest(dirs=[pb.AlterReplicaLogDir(path=path, topics=[replica])])
@@ -228,17 +228,17 @@ class MovedData:
             lost += _judge(key, [op for op in history if op.f == "append"], reads, findings)
             checked += 1
         if missing:
-            unsure.append(f"{', '.join(missing)} could not be read in the end")
+            unsure.append(f"{', '.join(missing)} could not be read at the end")
         for broker, places in run.data.get("places", {}).items():
             if isinstance(places, str):
-                unsure.append(f"broker {broker} could not be asked in the end where its replicas lie: {places}")
+                unsure.append(f"the log directories of broker {broker} could not be described at the end: {places}")
                 continue
             for key in _keys():
                 count = sum(topic == key and not is_future for _, topic, is_future in places)
                 if count != 1:
                     findings.add("copies", f"broker {broker} has {count} current copies of {key}")
         return findings.verdict(
-            self.name, checked=checked, nothing="no partition could be read in the end", unsure="; ".join(unsure), lost=lost
+            self.name, checked=checked, nothing="no partition could be read at the end", unsure="; ".join(unsure), lost=lost
         )
 
 
@@ -250,20 +250,20 @@ def _judge(key: str, appends: Sequence[Op], reads: Sequence[Op], findings: Findi
     seen: dict[str, int] = {}
     for offset, value in final:
         if value in seen:
-            findings.add("doubled", f"{value} stands in {key} at {seen[value]} and at {offset}", [last.index])
+            findings.add("doubled", f"{value} is in {key} at {seen[value]} and at {offset}", [last.index])
         seen[value] = offset
     lost = 0
     for op in appends:
         if op.outcome == OK and at.get(op.result) != op.value:
             is_gone = op.value not in seen
             lost += is_gone
-            what = "is gone" if is_gone else f"stands at {seen[op.value]}"
+            what = "is missing" if is_gone else f"is at {seen[op.value]}"
             findings.add("lost" if is_gone else "moved", f"{op.value}, acknowledged at {op.result} of {key}, {what}", [op.index])
         if op.outcome == FAIL and op.value in seen:
-            findings.add("failed", f"{op.value} certainly failed and stands in {key} at {seen[op.value]}", [op.index])
+            findings.add("failed", f"{op.value} certainly failed but is in {key} at {seen[op.value]}", [op.index])
     for value in seen.keys() - {op.value for op in appends}:
-        findings.add("unexpected", f"{value!r} stands in {key} at {seen[value]}, and nobody appended it there", [last.index])
+        findings.add("unexpected", f"{value!r} is in {key} at {seen[value]}, but no operation appended it there", [last.index])
     for read in reads:
         if [tuple(record) for record in read.result] != final[: len(read.result)]:
-            findings.add("changed", f"a read of {key} showed what is not there in the end", [read.index, last.index])
+            findings.add("changed", f"a read of {key} returned records that are not there at the end", [read.index, last.index])
     return lost

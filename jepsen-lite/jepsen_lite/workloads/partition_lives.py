@@ -60,7 +60,7 @@ class PartitionLives:
         details = {**watch.counts, "open": len(open_moves)}
         verdict = watch.findings.verdict(self.name, checked=watch.records, nothing="there was no partition", details=details)
         if verdict.valid is True and open_moves and self._settles:
-            reason = f"{len(open_moves)} moves are still under way at the end, that of {open_moves[0]} for one"
+            reason = f"{len(open_moves)} moves are still in progress at the end, for example of {open_moves[0]}"
             return Verdict(checker=self.name, valid=False, kind="liveness", reason=reason, details=details)
         return verdict
 
@@ -111,7 +111,7 @@ class _Watch:
     def _change(self, place: tuple[str, int], record: dict[str, Any], offset: int) -> None:
         old = self.lives.get(place)
         if old is None:
-            self.findings.add("unknown", f"offset {offset} changes partition {place}, which there is not")
+            self.findings.add("unknown", f"offset {offset} changes partition {place}, which does not exist")
             self.lives[place] = _born({**record, "replicas": record["replicas"] or [], "isr": record["isr"] or []})
             return
 
@@ -134,15 +134,18 @@ class _Watch:
         add = self.findings.add
         if new.moves and not set(old.replicas) <= set(new.replicas):
             lost = sorted(set(old.replicas) - set(new.replicas))
-            add("dropped", f"offset {offset}: {place} loses {lost} out of {old.replicas}, and the move to {new.target} goes on")
+            add("dropped", f"offset {offset}: {place} loses {lost} out of {old.replicas}, but the move to {new.target} continues")
         if not old.moves and new.moves:
             self.counts["begun"] += 1
             if new.original != old.replicas:
-                add("original", f"offset {offset}: {place} begins to move from {old.replicas}, and notes {new.original}")
+                add("original", f"offset {offset}: {place} begins to move from {old.replicas}, but records {new.original}")
         elif old.moves and new.moves and new.target != old.target:
             self.counts["replaced"] += 1
             if new.original != old.original:
-                add("original", f"offset {offset}: {place} goes elsewhere, its original {old.original} is {new.original} now")
+                add(
+                    "original",
+                    f"offset {offset}: {place} gets another target, and its original {old.original} becomes {new.original}",
+                )
         elif old.moves and not new.moves:
             if new.replicas == old.original and new.replicas != old.target:
                 self.counts["reverted"] += 1
@@ -150,12 +153,12 @@ class _Watch:
                 self.counts["completed"] += 1
                 missing = sorted(set(old.adding) - set(new.isr))
                 if missing:
-                    add("too early", f"offset {offset}: {place} is at {new.replicas}, and {missing} not in sync ({new.isr})")
+                    add("too early", f"offset {offset}: {place} is at {new.replicas}, but {missing} are not in sync ({new.isr})")
             else:
                 self.counts["replaced"] += 1
                 strange = sorted(set(new.replicas) - set(old.replicas) | (set(new.replicas) & set(old.adding)) - set(new.isr))
                 if strange:
-                    add("neither", f"offset {offset}: {place} ends as {new.replicas} out of {old}, but {strange} are not in sync")
+                    add("neither", f"offset {offset}: {place} ends as {new.replicas} of {old}, but {strange} are not in sync")
         elif set(old.replicas) - set(new.replicas) and not old.moves:
             lost = sorted(set(old.replicas) - set(new.replicas))
             if not set(new.replicas) & set(old.isr):
@@ -169,14 +172,17 @@ class _Watch:
         life = self.lives[place]
         replicas = set(life.replicas)
         rules = (
-            (len(replicas) == len(life.replicas) > 0, "replicas are named once each"),
-            (len(set(life.isr)) == len(life.isr), "in-sync replicas are named once each"),
+            (len(replicas) == len(life.replicas) > 0, "replicas are distinct"),
+            (len(set(life.isr)) == len(life.isr), "in-sync replicas are distinct"),
             (set(life.isr) <= replicas, "in-sync replicas are replicas"),
-            (bool(life.isr) or life.leader == NO_LEADER, "where nobody is in sync, nobody leads"),
+            (bool(life.isr) or life.leader == NO_LEADER, "without in-sync replicas there is no leader"),
             (life.leader == NO_LEADER or life.leader in life.isr, "the leader is in sync"),
-            (set(life.adding) <= replicas and set(life.removing) <= replicas, "who is added or removed is a replica"),
-            (not set(life.adding) & set(life.removing), "nobody is added and removed"),
-            (not life.moves or set(life.target) == replicas - set(life.removing), "the target is what is left in the end"),
+            (set(life.adding) <= replicas and set(life.removing) <= replicas, "added and removed replicas are replicas"),
+            (not set(life.adding) & set(life.removing), "no replica is both added and removed"),
+            (
+                not life.moves or set(life.target) == replicas - set(life.removing),
+                "the target is the replicas without the removed ones",
+            ),
         )
         for holds, rule in rules:
             if not holds:

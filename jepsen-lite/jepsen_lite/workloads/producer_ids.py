@@ -31,7 +31,7 @@ def workload() -> Workload:
         lambda _: asked_until_ok(Invocation("allocate", "0")),
         _checkers,
         need_brokers,
-        summary="blocks of producer ids: disjoint, rising, never given again",
+        summary="blocks of producer ids: disjoint, rising, never assigned twice",
     )
 
 
@@ -53,7 +53,7 @@ class AllocatingClient:
             try:
                 self._epochs = (await self._caller.see_brokers(port)).epochs
             except CallFailed as failed:
-                return Completion(FAIL, error=f"not sent, no broker is known: {failed.error}", node=failed.node)
+                return Completion(FAIL, error=f"not sent, the broker is unknown: {failed.error}", node=failed.node)
         request = pb.AllocateProducerIdsRequest(broker_id=broker, broker_epoch=self._epochs.get(broker, -1))
         try:
             sent = await self._caller.write(port, "AllocateProducerIds", request)

@@ -40,19 +40,19 @@ class QuorumLives:
         findings = Findings()
         leaders: dict[int, tuple[int, str]] = {}
         changes = _read(run.log, leaders, findings)
-        _agree(leaders, self._said(run), findings)
+        _agree(leaders, self._known_leaders(run), findings)
         details = {"epochs": len(leaders), "changes": changes}
         is_untested = self._changes and not changes and any(entry.kind == "KRaftVoters" for entry in run.log.entries)
         unsure = "the voters never changed" if is_untested else ""
-        return findings.verdict(self.name, checked=len(leaders), nothing="nobody ever led", unsure=unsure, details=details)
+        return findings.verdict(self.name, checked=len(leaders), nothing="there was no leader", unsure=unsure, details=details)
 
-    def _said(self, run: Run) -> Iterable[tuple[int, int, str]]:
+    def _known_leaders(self, run: Run) -> Iterable[tuple[int, int, str]]:
         """Yield (epoch, leader, source of the report)."""
         for op in run.history:
             if op.f in self._asked and op.outcome == OK:
                 yield op.result[1], op.result[0], f"operation {op.index} at node {op.node}"
         for seen in run.observations:
-            yield seen.epoch, seen.leader, f"node {seen.node}, as it was seen"
+            yield seen.epoch, seen.leader, f"the state of node {seen.node}"
 
 
 def _read(log: CommittedLog, leaders: dict[int, tuple[int, str]], findings: Findings) -> int:
@@ -84,7 +84,9 @@ def _read(log: CommittedLog, leaders: dict[int, tuple[int, str]], findings: Find
                 changes += 1
                 come, gone = sorted(now.keys() - voters.keys()), sorted(voters.keys() - now.keys())
                 if len(come) + len(gone) > 1:
-                    text = f"at offset {entry.offset} the voters change by {come} and {gone}: old and new majorities may be apart"
+                    text = (
+                        f"at offset {entry.offset} the voters change by {come} and {gone}: old and new majorities can be disjoint"
+                    )
                     findings.add("more than one", text)
                 before = {node for node, _ in voters}
             voters = now
@@ -99,16 +101,16 @@ def _key(voter: dict[str, Any]) -> Key:
 def _check_votes(offset: int, record: dict[str, Any], in_force: list[int] | None, before: set[int], findings: Findings) -> None:
     leader, voters, granting = record["leader_id"], record["voters"], record["granting_voters"]
     if in_force is not None and sorted(voters) != in_force:
-        findings.add("voters", f"at offset {offset}, {leader} is elected by the voters {voters}, in force were {in_force}")
+        findings.add("voters", f"at offset {offset}, {leader} is elected by the voters {voters}, but {in_force} were in force")
     if leader not in voters and leader not in before:
-        findings.add("leader", f"at offset {offset}, {leader} leads, and is none of the voters {voters}")
+        findings.add("leader", f"at offset {offset}, {leader} leads but is not one of the voters {voters}")
     if not set(granting) <= set(voters) or 2 * len(set(granting)) <= len(voters):
-        findings.add("votes", f"at offset {offset}, {leader} leads by the votes of {granting} out of {voters}")
+        findings.add("votes", f"at offset {offset}, {leader} leads by the votes of {granting} of {voters}")
 
 
-def _agree(leaders: dict[int, tuple[int, str]], said: Iterable[tuple[int, int, str]], findings: Findings) -> None:
+def _agree(leaders: dict[int, tuple[int, str]], known: Iterable[tuple[int, int, str]], findings: Findings) -> None:
     reported = set()
-    for epoch, leader, who in said:
+    for epoch, leader, who in known:
         if leader == NOBODY or epoch < 0:
             continue
         first, where = leaders.setdefault(epoch, (leader, who))

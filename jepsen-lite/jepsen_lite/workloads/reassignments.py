@@ -40,7 +40,7 @@ def workload() -> Workload:
         _final,
         _checkers,
         _setup,
-        summary="reassignments begun, replaced, cancelled: no replica goes too early, none is left behind, all come to an end",
+        summary="reassignments started, replaced, cancelled: no replica is removed too early, none is left over, all finish",
     )
 
 
@@ -166,11 +166,11 @@ class MovesFold:
     def permits(self, op: Op) -> str:
         partition = self._partition(op.key)
         if partition is None:
-            return "there was no such topic"
+            return "the topic did not exist"
         if op.f == "cas" and op.result and op.result[0] != partition.epoch:
             return f"its partition epoch was {partition.epoch}, not {op.result[0]}"
         if op.f == "cancel" and not (partition.adding or partition.removing):
-            return "nothing moved there"
+            return "no reassignment was in progress"
         return ""
 
     def answers(self, op: Op) -> str:
@@ -180,10 +180,10 @@ class MovesFold:
                 for name, topic in self._tables.topics.items()
                 if name.startswith(PREFIX) and (topic.partitions[0].adding or topic.partitions[0].removing)
             }
-            return "" if moving == op.result else f"what moves is {moving}"
+            return "" if moving == op.result else f"the reassignments are {moving}"
         partition = self._partition(op.key)
         if partition is None:
-            return "there is no such topic"
+            return "the topic does not exist"
         if op.f in ("alter", "cas", "cancel"):
             shown = [*op.result[:1], partition.epoch, _sets(partition)]
         else:
@@ -194,7 +194,7 @@ class MovesFold:
     def refuses(self, op: Op) -> str:
         partition = self._partition(op.key)
         if partition is None:
-            return "there was no such topic"
+            return "the topic did not exist"
         if op.error == CHANGED:
             return "" if op.result is None or op.result[0] != partition.epoch else f"its partition epoch was {partition.epoch}"
         return "" if not (partition.adding or partition.removing) else f"it moved: {_sets(partition)}"

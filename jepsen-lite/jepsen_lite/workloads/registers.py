@@ -91,7 +91,7 @@ def keys(options: Options) -> list[str]:
     return found if factor(options) > 1 else [key for key in found if not key.startswith("replicas/")]
 
 
-# -- what is asked ----------------------------------------------------------------------------------------------------------
+# -- generators --------------------------------------------------------------------------------------------------------------
 
 
 def mixed(options: Options) -> Source:
@@ -172,7 +172,7 @@ async def setup(options: Options, port: Port) -> None:
     await create_topics(options, port, (topic_on(name, replicas) for name in names))
 
 
-# -- how it is asked --------------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------------
 
 
 class RegisterClient:
@@ -235,7 +235,7 @@ def ranks(replicas: Sequence[int]) -> str:
     return "".join(str(ordered.index(broker)) for broker in replicas)
 
 
-# -- what must hold ---------------------------------------------------------------------------------------------------------
+# -- checkers ---------------------------------------------------------------------------------------------------------------
 
 
 def model_of(key: str, replicas: int) -> NamedModel[Any]:
@@ -262,7 +262,7 @@ class RegistersFold:
 
     def wrote(self, op: Op, change: Change) -> str:
         others = [entry.kind for entry in change.entries if not _belongs(op.key, entry.kind, entry.record)]
-        return f"it has {', '.join(others)}, which is not about {op.key}" if others else ""
+        return f"it has {', '.join(others)}, which does not concern {op.key}" if others else ""
 
     def permits(self, op: Op) -> str:
         if op.f != "cas":

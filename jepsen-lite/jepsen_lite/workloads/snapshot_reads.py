@@ -59,7 +59,7 @@ def workload() -> Workload:
         _checkers,
         _setup,
         properties=SNAPSHOTS,
-        summary="answers of one moment, sessions that never go back on any node, and images of the past",
+        summary="reads of one moment, sessions that never go back on any node, and images of the past",
     )
 
 

@@ -32,7 +32,7 @@ TAG_MAX = 1 << 50
 TAGGED = ("retention.ms", "delete.retention.ms")
 """Configs that a creation sets to its tag."""
 EXISTS, UNKNOWN_NAME, UNKNOWN_ID = "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"
-NO_ID = "no id is known"
+NO_ID = "the id is unknown"
 _FACTOR_MAX = 2
 
 
@@ -44,7 +44,7 @@ def workload() -> Workload:
         _final,
         _checkers,
         need_brokers,
-        summary="topics created, deleted by name or id, described and listed: whole or not at all, never the same id twice",
+        summary="topics created, deleted by name or id, described and listed: atomically, never the same id twice",
     )
 
 
@@ -57,7 +57,7 @@ def _names(options: Options) -> list[str]:
     return [f"{PREFIX}{number}" for number in range(keys_wanted(options))]
 
 
-# -- what is asked ----------------------------------------------------------------------------------------------------------
+# -- generators --------------------------------------------------------------------------------------------------------------
 
 
 def _generator(options: Options) -> Source:
@@ -86,7 +86,7 @@ def _final(options: Options) -> Source:
     return [asked_until_ok(Invocation("list")), *lives, names, Invocation("list"), asked_until_ok(Invocation("glance"))]
 
 
-# -- how it is asked --------------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------------
 
 
 class TopicClient:
@@ -130,7 +130,7 @@ class TopicClient:
             try:
                 topic_id = self._seen.get(name) or await self._look_up(name, port)
             except CallFailed as failed:
-                return Completion(FAIL, error=f"not sent, the id is not known: {failed.error}", node=failed.node)
+                return Completion(FAIL, error=f"not sent, the id is unknown: {failed.error}", node=failed.node)
             if not topic_id:
                 return Completion(FAIL, error=NO_ID)
             state = pb.DeleteTopicState(topic_id=topic_id)
@@ -165,7 +165,7 @@ def tag_of(configs: dict[str, str], partitions: int) -> object:
     return f"{partitions} partitions and {', '.join(f'{name}={value}' for name, value in sorted(configs.items())) or 'nothing'}"
 
 
-# -- what must hold ---------------------------------------------------------------------------------------------------------
+# -- checkers ---------------------------------------------------------------------------------------------------------------
 
 
 class NamedTopic:
@@ -228,7 +228,7 @@ class TopicsFold:
         if op.f == "create":
             return "" if found is None else f"there was a topic {found.topic_id}"
         if found is None:
-            return "there was no such topic"
+            return "the topic did not exist"
         return "" if op.result in (None, found.topic_id) else f"the topic was {found.topic_id}"
 
     def answers(self, op: Op) -> str:
@@ -250,12 +250,12 @@ class TopicsFold:
         if wanted == given:
             return ""
         missing, extra = sorted(wanted.items() - given.items()), sorted(given.items() - wanted.items())
-        return f"missing are {missing[:3]}, too much are {extra[:3]}"
+        return f"missing: {missing[:3]}, unexpected: {extra[:3]}"
 
     def refuses(self, op: Op) -> str:
         found = self._tables.topics.get(op.key)
         if op.error == EXISTS:
-            return "" if found is not None else "there was no such topic"
+            return "" if found is not None else "the topic did not exist"
         if op.error == UNKNOWN_ID:
             return "" if op.result not in self._tables.by_id else f"there was {op.result}"
         return "" if found is None else f"there was a topic {found.topic_id}"

@@ -92,17 +92,17 @@ class VotersClient:
         try:
             quorum = (await self._caller.read(port, "DescribeQuorum", pb.DescribeQuorumRequest())).response
         except CallFailed as failed:
-            return Completion(FAIL, error=f"not sent, the voters are not known: {failed.error}", node=failed.node)
+            return Completion(FAIL, error=f"not sent, the voters are unknown: {failed.error}", node=failed.node)
         voters = {each.replica_id: each for each in quorum.current_voters}
         observers = {each.replica_id: each for each in quorum.observers}
         request: Any
         if f == "remove":
             if node not in voters or len(voters) <= self._options.controllers // 2 + 1:
-                return Completion(FAIL, error="not sent, it is no voter, or one of too few")
+                return Completion(FAIL, error="not sent, the node is not a voter, or there are too few voters")
             request = pb.RemoveRaftVoterRequest(voter_id=node, voter_directory_id=voters[node].replica_directory_id)
         else:
             if node not in observers or not any(each.name == CONTROLLER for each in observers[node].endpoints):
-                return Completion(FAIL, error="not sent, it is no observer that says where it listens")
+                return Completion(FAIL, error="not sent, the node is not an observer with known endpoints")
             found = observers[node]
             request = pb.AddRaftVoterRequest(
                 voter_id=node, voter_directory_id=found.replica_directory_id, listeners=found.endpoints

@@ -74,7 +74,7 @@ class LogTail:
         """Read what is committed by now, or a part of it; return True if there was anything. `leader` is the reported leader of
         that epoch, -1 if there is none. CorruptBatch.
         """
-        self._believe(leader, epoch)
+        self._adopt(leader, epoch)
         asked: set[Leads] = set()
         while self._leads.node in self.connections and self._leads not in asked:
             asked.add(self._leads)
@@ -82,23 +82,23 @@ class LogTail:
             if answer is None:
                 break
             if answer.error is ErrorCode.NONE:
-                return self._take_in(answer, self._leads)
-            self._hear(answer)
-        self._look_around()
+                return self._accept(answer, self._leads)
+            self._learn(answer)
+        self._find_leader()
         return False
 
-    def _look_around(self) -> None:
+    def _find_leader(self) -> None:
         """Ask all controllers for the leader."""
         for node in self.connections:
             if node != self._leads.node:
                 answer = self._fetch(node, _NO_EPOCH)
                 if answer is not None:
-                    self._hear(answer)
+                    self._learn(answer)
 
-    def _hear(self, refusal: FetchResponse) -> None:
-        self._believe(refusal.leader.leader_id, refusal.leader.epoch)
+    def _learn(self, refusal: FetchResponse) -> None:
+        self._adopt(refusal.leader.leader_id, refusal.leader.epoch)
 
-    def _believe(self, node: int, epoch: int) -> None:
+    def _adopt(self, node: int, epoch: int) -> None:
         """Keep the leader of the later epoch."""
         if node in self.connections and epoch > self._leads.epoch:
             self._leads = Leads(node, epoch)
@@ -112,7 +112,7 @@ class LogTail:
         except (ApiError, FrameError, OSError):
             return None
 
-    def _take_in(self, answer: FetchResponse, leads: Leads) -> bool:
+    def _accept(self, answer: FetchResponse, leads: Leads) -> bool:
         position = self._position
         match answer.outcome:
             case SnapshotRequired() as cleaned:
@@ -123,8 +123,8 @@ class LogTail:
                     self._begin_at(cleaned.id)
             case Diverging():
                 self._violated(
-                    f"what was committed up to {position!r} is not in the log of node {leads.node}, the leader of epoch "
-                    f"{leads.epoch}, which agrees up to {answer.outcome.end_offset} at most"
+                    f"the log committed up to {position!r} is not in the log of node {leads.node}, the leader of epoch "
+                    f"{leads.epoch}, which agrees only up to {answer.outcome.end_offset}"
                 )
             case Records(data):
                 for batch in decode_all(data):
@@ -141,7 +141,7 @@ class LogTail:
             try:
                 found = self._chain(segments(disk).values())
             except OSError:
-                continue  # it has no power, or was just taken away
+                continue  # the disk has no power, or was just removed
             ends = [number for number, batch in enumerate(found, 1) if batch.header.end_offset == until.offset]
             if ends and found[ends[0] - 1].header.epoch == until.epoch:
                 return found[: ends[0]]
@@ -165,7 +165,7 @@ class LogTail:
         header = batch.header
         follows = header.base_offset == self.end and header.epoch >= self._position.epoch
         if not follows or self._crc not in (None, header.previous_crc):
-            self._violated(f"batch {header!r} does not follow what was committed before it, up to {self._position!r}")
+            self._violated(f"batch {header!r} does not follow the log committed before it, up to {self._position!r}")
             return
         self._batches.append(LogBatch.of(batch))
         self._position, self._crc = OffsetAndEpoch(header.end_offset, header.epoch), header.crc

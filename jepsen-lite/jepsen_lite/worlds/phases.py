@@ -22,7 +22,7 @@ from ..history import History
 from ..scheduler import Interpreter
 from ..workload import Options, Port, Run, Workload
 from .trio_drive import TrioDrive
-from .world import Listener, Standing, WorldFailed, newest
+from .world import Listener, RunStatus, WorldFailed, newest
 
 PROPERTIES: Mapping[str, str] = {
     "metadata.log.max.record.bytes.between.snapshots": "20000",
@@ -53,7 +53,7 @@ class PhasedRun(ABC):
         self.drive = TrioDrive(self._new_port, options.concurrency)
         self.interpreter = Interpreter(workload, options, self.drive, listener.ended)
 
-    # -- what a world has of its own -----------------------------------------------------------------------------------
+    # -- hooks of the worlds --------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _new_port(self, process: int) -> Port: ...
@@ -75,7 +75,7 @@ class PhasedRun(ABC):
         """Carry out the plan."""
 
     @abstractmethod
-    async def _mend(self) -> None:
+    async def _heal_all(self) -> None:
         """Heal links, nodes and disks, and start the nodes."""
 
     @abstractmethod
@@ -110,14 +110,14 @@ class PhasedRun(ABC):
             with trio.move_on_after(FINAL_WITHIN_S) as final:
                 await self.interpreter.final()
             if final.cancelled_caught:
-                self.not_ready = f"the final phase had not ended after {FINAL_WITHIN_S:g} s"
+                self.not_ready = f"the final phase did not end within {FINAL_WITHIN_S:g} s"
         self._enter("collect")
         self._data = await self.interpreter.collect()
 
     async def _heal(self) -> None:
         self._enter("heal")
         with trio.CancelScope(shield=True):
-            await self._mend()
+            await self._heal_all()
             self._healed_ns = self.drive.now_ns()
         await self.wait_ready(READY_WITHIN_S)
 
@@ -138,9 +138,9 @@ class PhasedRun(ABC):
             data=self._data,
         )
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- notifications ------------------------------------------------------------------------------------------------
 
-    def _struck(self, strike: Strike) -> None:
+    def _strike_ended(self, strike: Strike) -> None:
         self.strikes.append(strike)
         if strike.kind in self._striking:
             self._striking.remove(strike.kind)
@@ -151,10 +151,10 @@ class PhasedRun(ABC):
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
-        self.tell()
+        self.report_status()
 
-    def tell(self) -> None:
+    def report_status(self) -> None:
         leader, epoch, committed, lag = newest(self._last)
         down = tuple(node for node, seen in sorted(self._last.items()) if not seen.is_up)
         striking = tuple(dict.fromkeys(self._striking))
-        self._listener.stands(Standing(self._phase, self.drive.now_ns(), leader, epoch, committed, lag, down, striking))
+        self._listener.report(RunStatus(self._phase, self.drive.now_ns(), leader, epoch, committed, lag, down, striking))

@@ -127,7 +127,7 @@ def _played(assignment: Assignment) -> Played:
         )
         run = trio.run(_play, assignment, cluster, plan, ledger)
         if assignment.leave_running:
-            control = ControlServer(cluster.directory, Breaker(cluster, _tell))
+            control = ControlServer(cluster.directory, Breaker(cluster, _print_result))
         is_kept = assignment.leave_running
         where = "" if network is None else f" in the network of process {os.getpid()} (nsenter -n -t {os.getpid()})"
         endpoints = cluster.bootstrap_servers + where
@@ -138,7 +138,7 @@ def _played(assignment: Assignment) -> Played:
             close()
 
 
-def _tell(line: str) -> None:
+def _print_result(line: str) -> None:
     """Print later results of orders that a user gave."""
     print(line, file=sys.stderr, flush=True)
 
@@ -157,16 +157,16 @@ def _plan(assignment: Assignment) -> FaultPlan:
     """Return the given plan or draw one. WorldFailed if a part of it cannot strike on this machine or with that back end."""
     names, net = assignment.nemeses, NETS[assignment.net]
     if net.module:
-        own_network()  # before there are threads
+        own_network()  # must come before threads start
     plan = assignment.plan or draw_plan(assignment.options, names, available=available_kinds(net.name) if ALL in names else None)
     kinds = tuple(dict.fromkeys(action.kind for action in plan.actions))
     if refused := refusal(net.name, kinds):
         raise WorldFailed(refused)
     missing = [found for found in probe(_needs(plan, net.name)) if not found.is_on]
     if missing:
-        struck = ", ".join(kind for kind in kinds if _needs_any(kind, missing)) or f"what --net {net.name} breaks"
+        struck = ", ".join(kind for kind in kinds if _needs_any(kind, missing)) or f"--net {net.name}"
         why = "; ".join(f"{found.name}: {found.detail}" for found in missing)
-        raise WorldFailed(f"{struck} cannot strike on this machine ({why}); see `kraftlab chaos doctor`")
+        raise WorldFailed(f"{struck} is not available on this machine ({why}); see `kraftlab chaos doctor`")
     return plan
 
 
@@ -228,7 +228,7 @@ class RealRun(PhasedRun):
             return self._run(log, own_exits(self.exits.found, self.strikes), (*self._violations, *self.tail.violations))
         except Exception as error:
             if self.cut_short:
-                raise KeyboardInterrupt from error  # what failed did so on the way out, or would have had more time
+                raise KeyboardInterrupt from error  # the error came on the way out, or would not have come later
             raise
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -263,9 +263,9 @@ class RealRun(PhasedRun):
         disks = {node: disk for node, disk in self._cluster.disks.items() if node in self._cluster.controller_ids}
         victim = ClusterUnderFaults(self._cluster, self._leaders, self._guard, self._ledger, disks)
         begun = self._striking.append
-        await carry_out(victim, self._plan, self.drive.now_ns, tell=self._struck, begun=lambda action: begun(action.kind))
+        await carry_out(victim, self._plan, self.drive.now_ns, ended=self._strike_ended, begun=lambda action: begun(action.kind))
 
-    async def _mend(self) -> None:
+    async def _heal_all(self) -> None:
         await _in_thread(self._cluster.heal_all)
         for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
             await _in_thread(self._cluster.resume_node, node_id)
@@ -337,7 +337,7 @@ class RealRun(PhasedRun):
     async def _watch(self) -> None:
         while True:
             self.exits.look(at_rest=False)
-            self.tell()
+            self.report_status()
             await trio.sleep(_STANDING_S)
 
 

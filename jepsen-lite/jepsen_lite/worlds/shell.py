@@ -83,7 +83,7 @@ def run_shell(
     plan = plan or _drawn(options, nemeses)
     refused = sorted({action.kind for action in plan.actions}.difference(SHELL_KINDS))
     if refused:
-        raise WorldFailed(f"{', '.join(refused)} cannot strike in the world shell, which has {', '.join(SHELL_KINDS)}")
+        raise WorldFailed(f"{', '.join(refused)} is not available in the world shell; available: {', '.join(SHELL_KINDS)}")
 
     async def main(machine: Machine) -> Run:
         return await _ShellRun(workload, options, plan, listener or Quiet(), machine).play()
@@ -150,7 +150,7 @@ class _ShellRun(PhasedRun):
             with self._steps.scope:
                 await self.run_phases()
                 await self._read_log()
-            run = self._told()
+            run = self._result()
             self._nursery.cancel_scope.cancel()
         return run
 
@@ -191,12 +191,12 @@ class _ShellRun(PhasedRun):
             victim,
             self._plan,
             self.drive.now_ns,
-            tell=self._struck,
+            ended=self._strike_ended,
             begun=lambda action: begun(action.kind),
             kinds=SHELL_KINDS,
         )
 
-    async def _mend(self) -> None:
+    async def _heal_all(self) -> None:
         self._cluster.heal_all()
 
     async def wait_ready(self, within_s: float) -> None:
@@ -212,13 +212,13 @@ class _ShellRun(PhasedRun):
         deadline = trio.current_time() + LOG_WITHIN_S
         while self._cluster.committed.end < answered:
             if trio.current_time() >= deadline:
-                self.not_ready = self.not_ready or f"offset {answered}, which was answered, is not committed anywhere"
+                self.not_ready = self.not_ready or f"offset {answered} was acknowledged but is not committed anywhere"
                 return
             await trio.sleep(_LOOK_S)
 
-    def _told(self) -> Run:
+    def _result(self) -> Run:
         if self._steps.scope.cancelled_caught:
-            self.not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r}, and no end"
+            self.not_ready = f"{STEPS_MAX} steps in the phase {self._phase!r} without an end"
         return self._run(
             decoded(map(LogBatch.of, self._cluster.committed.batches)),
             own_exits(self.exits(), self.strikes, SHELL_KINDS),
@@ -236,7 +236,7 @@ class _ShellRun(PhasedRun):
         while True:
             self._observe()
             if looks % _STANDING_EVERY == 0:
-                self.tell()
+                self.report_status()
             looks += 1
             await trio.sleep(_OBSERVE_S)
 

@@ -90,7 +90,7 @@ async def _until_not_needed(victim: ClusterUnderFaults, node: int) -> None:
 def _inflict(victim: ClusterUnderFaults, node: int, choose: Choose, hit: Hit) -> None:
     chosen = choose(copies.newest_segments(victim.cluster.log_dirs(node)), hit.random)
     if chosen is None:
-        raise CannotStrike(f"broker {node} has no records yet that could be damaged")
+        raise CannotStrike(f"broker {node} has no data yet that could be damaged")
     try:
         Damage(*chosen).inflict()
     except StorageError as error:
@@ -107,13 +107,11 @@ SETS_MS = (-3_600_000, -60_000, -2_000, 2_000, 60_000, 3_600_000)
 @asynccontextmanager
 async def _clock(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     """Let clocks run at another rate (`rate`), jump ahead (`jump_ms`), or show another time of day (`set_ms`)."""
-    told = hit.arguments
-    skew = Skew(float(told.get("rate", 1)), told.get("jump_ms", 0) / 1000, told.get("set_ms", 0) / 1000)
+    amounts = hit.arguments
+    skew = Skew(float(amounts.get("rate", 1)), amounts.get("jump_ms", 0) / 1000, amounts.get("set_ms", 0) / 1000)
     if skew.rate <= 0 or skew.jump_s < 0:
-        raise CannotStrike(
-            f"no clock runs at a rate of {skew.rate:g} or jumps by {skew.jump_s:g} s: neither stands still or goes back"
-        )
-    hit.detail = ", ".join(f"{name} {value}" for name, value in told.items())
+        raise CannotStrike(f"a clock needs a rate above 0 and a step of at least 0, not {skew.rate:g} and {skew.jump_s:g} s")
+    hit.detail = ", ".join(f"{name} {value}" for name, value in amounts.items())
     with ExitStack() as stack:
         for node in hit.nodes:
             stack.enter_context(victim.cluster.clocks[node].wrong(skew))
@@ -133,7 +131,7 @@ SHELL_KINDS: dict[str, Kind] = {
     "torn": _row("torn", _torn),
     "clock": Kind(
         "clock",
-        "clocks run slow or fast, jump ahead, or say another time of day",
+        "clocks run slow or fast, step forward, or have a wrong wall-clock time",
         drawing({**OF_PROCESSES, "set_ms": SETS_MS}),
         _clock,
     ),

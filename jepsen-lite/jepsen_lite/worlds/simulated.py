@@ -39,7 +39,7 @@ from ..workload import Options, Run, Workload
 from ..workloads.admin import SetupFailed
 from .simulated_drive import SimulatedDrive
 from .simulated_faults import ALL, NoSuchFault, blows_of, draw_plan, draw_world
-from .world import Assignment, Played, Standing, WorldFailed
+from .world import Assignment, Played, RunStatus, WorldFailed
 
 FINAL_MS = 120_000
 """Time limit of the final phase on a healthy cluster."""
@@ -114,14 +114,14 @@ def run_simulated(
 def play(assignment: Assignment) -> Played:
     """Play the run; keep the trace, and the last steps of a run that broke a rule. WorldFailed."""
     workload, options, listener = assignment.workload, assignment.options, assignment.listener
-    told_s, trace = -1, list[str]()
+    reported_s, trace = -1, list[str]()
 
     def ended(op: Op) -> None:
-        nonlocal told_s
+        nonlocal reported_s
         listener.ended(op)
-        if op.ended_ns // 1_000_000_000 > told_s:
-            told_s = op.ended_ns // 1_000_000_000
-            listener.stands(Standing("simulated", op.ended_ns))
+        if op.ended_ns // 1_000_000_000 > reported_s:
+            reported_s = op.ended_ns // 1_000_000_000
+            listener.report(RunStatus("simulated", op.ended_ns))
 
     properties = dict(workload.properties) | dict(assignment.properties)
     try:
@@ -209,7 +209,7 @@ class _Played:
         self._healed_ns = self._drive.now_ns()
         await world.heal()
         if not await first_of(world, self._at_last, FINAL_MS * 1_000):
-            raise Violation(f"L6 the phase {interpreter.phase!r} has not ended {FINAL_MS} ms after the cluster came together")
+            raise Violation(f"L6 the phase {interpreter.phase!r} did not end within {FINAL_MS} ms after the cluster recovered")
         world.finish()
 
     async def _at_last(self) -> bool:

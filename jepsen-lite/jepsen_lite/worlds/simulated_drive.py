@@ -63,9 +63,9 @@ class SimulatedPort:
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         node_id = self._likely() if node is None else node
         if node_id not in (*self.controllers, *self.brokers):
-            raise ValueError(f"there is no node {node_id}; there are {[*self.controllers, *self.brokers]}")
+            raise ValueError(f"unknown node {node_id}; known: {[*self.controllers, *self.brokers]}")
         if api == REMOVE_VOTER and not self._world.may_leave(request.voter_id):
-            raise CallFailed(FAIL, f"not sent: without node {request.voter_id} no majority of the voters would be whole")
+            raise CallFailed(FAIL, f"not sent: without node {request.voter_id}, no majority of the voters would be undamaged")
         try:
             response = await self._world.admin_network.ask(self._random, node_id, api, request, timeout_ms)
         except Unanswered as error:

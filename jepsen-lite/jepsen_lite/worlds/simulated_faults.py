@@ -1,7 +1,7 @@
 """Faults of the simulated world: options and strikes by seed, and plans of them.
 
 The simulator has finer faults than real processes: a power loss between two effects of one step, an election state that is half
-written. The name of a nemesis stands for a group of them. A plan names the simulator's own faults; random choices at the time of
+written. The name of a nemesis report for a group of them. A plan names the simulator's own faults; random choices at the time of
 a strike come from a generator named by seed, fault and number.
 """
 
@@ -70,7 +70,7 @@ def draw_world(options: Options, nemeses: Collection[str]) -> SimulationOptions:
     """
     unknown = sorted(set(nemeses) - {ALL, *FAULTS_OF})
     if unknown:
-        raise NoSuchFault(f"the simulated world has no nemesis {', '.join(unknown)}; it has {', '.join(FAULTS_OF)}, and all")
+        raise NoSuchFault(f"unknown nemesis {', '.join(unknown)} in the simulated world; known: {', '.join(FAULTS_OF)}, all")
     drawn = draw_options(options.seed, FAULTS, fault_phase_ms=max(1, int(options.time_s * 1000)))
     random = options.random("simulated world")
     named = {fault for nemesis in nemeses if nemesis != ALL for fault in FAULTS_OF[nemesis]}
@@ -109,5 +109,5 @@ def blows_of(plan: FaultPlan) -> tuple[Blow, ...]:
     """Return a plan as strikes of the simulator. NoSuchFault."""
     unknown = sorted({action.kind for action in plan.actions} - FAULTS.keys())
     if unknown:
-        raise NoSuchFault(f"the simulated world has no fault {', '.join(unknown)}; it has {', '.join(FAULTS)}")
+        raise NoSuchFault(f"unknown fault {', '.join(unknown)} in the simulated world; known: {', '.join(FAULTS)}")
     return tuple(Blow(action.at_ms * 1_000, action.kind, action.number) for action in plan.actions)

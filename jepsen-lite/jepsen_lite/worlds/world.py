@@ -16,7 +16,7 @@ from ..store import RunDirectory
 from ..workload import Options, Run, Workload
 
 
-class Standing(NamedTuple):
+class RunStatus(NamedTuple):
     """The state of a run in progress. `leader` is the node that reports to lead in the highest known epoch, -1 if there is none.
     `lag` is the number of records by which the slowest answering node is behind. `faults` are the kinds in force.
     """
@@ -36,7 +36,7 @@ class Listener(Protocol):
 
     def ended(self, op: Op) -> None: ...
 
-    def stands(self, standing: Standing) -> None:
+    def report(self, status: RunStatus) -> None:
         """Called about once a second and at the begin of each phase."""
 
 
@@ -45,7 +45,7 @@ class Quiet:
 
     def ended(self, op: Op) -> None: ...
 
-    def stands(self, standing: Standing) -> None: ...
+    def report(self, status: RunStatus) -> None: ...
 
 
 class Assignment(NamedTuple):

@@ -1,4 +1,4 @@
-"""Runs made by hand, to be shown: a register lies once, while links are cut, a node stays killed and a fault cannot be done."""
+"""Hand-made runs for reports: a register answers wrongly once, while links are cut, a node stays killed and a fault fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def operation(index: int, f: str, value: Any, result: Any, begin_ms: int, end_ms
 
 
 def stale_read() -> list[Op]:
-    """Writes 1, then 2; after that a read of 1, which nothing explains; one write that nobody knows of, one that failed."""
+    """Return writes of 1, then 2, then a read of 1, which no order explains; also a write with an unknown outcome and one that
+    failed.
+    """
     return [
         operation(0, "set", 1, None, 0, 10),
         operation(1, "set", 2, None, 20, 45),
@@ -62,7 +64,7 @@ def judged(ops: Sequence[Op]) -> Verdict:
 
 @pytest.fixture
 def new_run(tmp_path: Path) -> NewRun:
-    """Writes a run into the store `tmp_path`."""
+    """Write a run into the store `tmp_path`."""
 
     def new(
         ops: Sequence[Op] = (),

@@ -1,6 +1,5 @@
-"""The pages in a real browser: nothing complains, everything has a size, and what a reader does has its effect.
-
-A script of the test stands beside the page's own, does what a reader does, and writes down what came of it.
+"""Test the pages in a real browser: there are no errors, everything has a size, and actions of a reader have their effects. A
+script of the test runs next to the page's own scripts, acts as a reader and records the results.
 """
 
 from __future__ import annotations
@@ -129,8 +128,8 @@ const found = {};
 HOSTILE = """
 document.querySelector("[data-op]").click();
 setTimeout(() => {
-  const said = document.getElementById("operation").textContent;
-  document.body.dataset.found = JSON.stringify({ images: document.images.length, said });
+  const text = document.getElementById("operation").textContent;
+  document.body.dataset.found = JSON.stringify({ images: document.images.length, text });
 }, 100);
 """
 
@@ -156,7 +155,7 @@ const until = async (holds) => { while (!holds()) await new Promise((done) => se
 
 
 def visited(path: Path, script: str, folder: Path, width: int = 1300) -> dict[str, Any]:
-    """What the script found on the page; fails if the browser complained."""
+    """Return the results of the script; fail if the browser reported errors."""
     (path.parent / "frames.js").write_text(FRAMES)
     (path.parent / "probe.js").write_text(script)
     text = path.read_text().replace("</head>", '<script src="frames.js"></script></head>')
@@ -214,7 +213,7 @@ def test_charts_keep_to_their_frame_however_close_one_looks(new_run, tmp_path: P
     assert found["lines"] == [True, True]
 
 
-def test_what_clients_wrote_does_nothing_in_a_browser(new_run, tmp_path: Path) -> None:
+def test_values_of_clients_do_nothing_in_a_browser(new_run, tmp_path: Path) -> None:
     from jepsen_lite.history import Op
 
     bad = "</script><img src=x onerror=console.error('ran')>"
@@ -222,7 +221,7 @@ def test_what_clients_wrote_does_nothing_in_a_browser(new_run, tmp_path: Path) -
     directory = new_run([op], [Verdict(checker=bad, valid=False, reason=bad, ops=(0,))])
     found = visited(page.write_page(directory), HOSTILE, tmp_path / "profile")
     assert found["images"] == 0
-    assert bad in found["said"]
+    assert bad in found["text"]
 
 
 def test_filters_of_the_index_leave_the_runs_that_they_name(new_run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What runs have met: faults by the state of whom they struck, operations by how they ended, and how that grew."""
+"""Coverage of runs: faults by the states of their targets, operations by outcome, and the growth of both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_strike_counts_for_the_state_that_its_node_was_last_seen_in() -> None:
     }
 
 
-def test_both_ends_of_a_link_are_struck_once_and_brokers_are_no_followers() -> None:
+def test_both_ends_of_a_link_count_once_and_brokers_are_not_followers() -> None:
     links = ((3000, 0), (0, 3000), (3000, 3001))
     assert states_struck([strike("partition", 20, links=links)], OBSERVATIONS) == {
         ("partition", "leads"): 1,
@@ -42,7 +42,7 @@ def test_both_ends_of_a_link_are_struck_once_and_brokers_are_no_followers() -> N
     }
 
 
-def test_what_could_not_be_done_met_nothing() -> None:
+def test_faults_that_failed_cover_nothing() -> None:
     assert states_struck([strike("kill", 20, 3000, error="it was gone")], OBSERVATIONS) == {}
 
 
@@ -74,7 +74,7 @@ OPS = [
 ]
 
 
-def test_what_a_run_met_comes_from_its_files(new_run) -> None:
+def test_the_coverage_of_a_run_comes_from_its_files(new_run) -> None:
     directory = new_run(OPS)
     assert met_by(directory) == Met(
         {("kill", "follows"): 1, ("partition", "leads"): 1, ("partition", "not seen yet"): 1},
@@ -82,7 +82,7 @@ def test_what_a_run_met_comes_from_its_files(new_run) -> None:
     )
 
 
-def test_the_index_says_what_all_runs_met(new_run, tmp_path: Path) -> None:
+def test_the_index_shows_the_coverage_of_all_runs(new_run, tmp_path: Path) -> None:
     new_run(OPS, [Verdict(checker="stats", valid=True)])
     new_run(
         [*OPS, Op(index=2, process=0, f="set", outcome="ok", invoked_ns=6, ended_ns=9)], [Verdict(checker="stats", valid=True)]
@@ -90,4 +90,4 @@ def test_the_index_says_what_all_runs_met(new_run, tmp_path: Path) -> None:
     text = Index(tmp_path).render()
     assert '<th scope="row">partition</th><td class="n">2</td><td class="n never">–</td><td class="n">2</td>' in text
     assert '<th scope="row">get</th><td class="n">2</td><td class="n never">–</td><td class="n">2</td>' in text
-    assert "6 pairs were met after 2 runs" in text
+    assert "6 pairs were covered after 2 runs" in text

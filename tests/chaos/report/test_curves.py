@@ -1,4 +1,4 @@
-"""Bins, rates, samples and curves against what one would count by hand."""
+"""Compare bins, rates, samples and curves with counts by hand."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
     assert found.points[-1] == (998_000, 998, 998)
 
 
-def test_a_node_that_never_spoke_of_its_log_has_no_curve() -> None:
+def test_a_node_that_never_reported_its_log_has_no_curve() -> None:
     assert curves.offset_curves([_seen(0, -1, -1)]) == ()
 
 
@@ -123,6 +123,6 @@ def test_clocks_that_run_true_but_for_their_grain_are_not_drawn() -> None:
     assert curves.clock_curves([shown(0, None), shown(10, None)]) == ()
 
 
-def test_one_wrong_clock_is_drawn_beside_those_that_are_right() -> None:
+def test_a_wrong_clock_is_drawn_beside_the_right_ones() -> None:
     clocks = curves.clock_curves([shown(0, 0), shown(0, 7, node=2), shown(10, 30), shown(10, 7, node=2)])
     assert [(clock.node, clock.points) for clock in clocks] == [(1, ((0, 0), (10_000, 30))), (2, ((0, 0), (10_000, 0)))]

@@ -1,4 +1,4 @@
-"""The page over all runs, the server that keeps it fresh, and the commands for both."""
+"""The index of runs, the server that keeps it up to date, and the commands for both."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_row_has_what_filters_need(new_run, tmp_path: Path) -> None:
 BROKEN = (Verdict(checker="witness", valid=False, reason="one lies"),)
 
 
-def test_the_grid_has_workloads_beside_what_struck_them_with_the_newest_run_first(new_run, tmp_path: Path) -> None:
+def test_the_grid_has_workloads_and_nemeses_with_the_newest_run_first(new_run, tmp_path: Path) -> None:
     new_run(OPS, BROKEN, nemeses=("kill",))
     new_run(OPS, VALID, nemeses=("kill",))
     new_run(OPS, VALID, nemeses=("kill", "pause"))
@@ -76,7 +76,7 @@ def test_a_cell_shows_three_runs_and_how_many_more_there_are(new_run, tmp_path: 
     assert '<small class="good">+2</small>' in text
 
 
-def test_what_a_valid_run_was_judged_by_is_a_number_and_what_is_wrong_is_told(new_run, tmp_path: Path) -> None:
+def test_valid_runs_show_the_number_of_checkers_and_others_the_reason(new_run, tmp_path: Path) -> None:
     new_run(OPS, (*VALID, Verdict(checker="witness", valid=True)))
     new_run(OPS, BROKEN)
     text = Index(tmp_path).render()
@@ -105,7 +105,7 @@ def test_runs_without_a_record_and_those_that_cannot_be_read_are_listed_apart(ne
     assert text.count("<tr data-workload") == 1
 
 
-def test_what_did_not_change_is_not_read_again(new_run, tmp_path: Path) -> None:
+def test_unchanged_runs_are_not_read_again(new_run, tmp_path: Path) -> None:
     directory, index = new_run(OPS, VALID), Index(tmp_path)
     first = index.render()
     (directory.path / "history.parquet").unlink()
@@ -176,7 +176,7 @@ def test_a_run_appears_when_it_is_done_and_its_page_is_built_when_it_is_opened(n
     assert directory.name in ask(server, "/")[1]
     assert ask(server, "/version")[1] != version
     status, text, _ = ask(server, f"/{directory.name}/report/index.html")
-    assert (status, "Nothing was found by stats." in text) == (200, True)
+    assert (status, "All checkers passed: stats." in text) == (200, True)
     directory.write_record(directory.record().__class__(**{**_fields(directory), "verdicts": LATE}))
     assert "liveness violated" in ask(server, f"/{directory.name}/report/index.html")[1]
 
@@ -206,7 +206,7 @@ def test_a_path_that_no_file_can_have_is_refused(server: StoreServer, path: str)
     assert ask(server, path)[0] == 400
 
 
-def test_a_browser_that_leaves_in_the_middle_says_nothing_on_the_terminal(
+def test_a_browser_that_disconnects_prints_nothing(
     server: StoreServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "large.log").write_bytes(b"x" * 20_000_000)
@@ -258,7 +258,7 @@ def test_report_of_all_runs_writes_each_page(new_run, tmp_path: Path) -> None:
     assert all((each.report / "index.html").is_file() for each in made)
 
 
-def test_report_of_a_run_that_lies_elsewhere_writes_no_index(new_run, tmp_path: Path) -> None:
+def test_report_of_a_run_outside_the_store_writes_no_index(new_run, tmp_path: Path) -> None:
     made = new_run(OPS, VALID)
     before = set(tmp_path.rglob("index.html"))
     found = run("report", str(made.path), "--store", str(tmp_path / "other"), "--json")
@@ -267,9 +267,7 @@ def test_report_of_a_run_that_lies_elsewhere_writes_no_index(new_run, tmp_path: 
     assert json.loads(found.output)["index"] is None
 
 
-def test_report_of_all_runs_goes_on_behind_one_that_cannot_be_read(
-    new_run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_report_of_all_runs_skips_an_unreadable_one(new_run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = [new_run(OPS, VALID) for _ in range(3)]
     (made[1].path / "plan.json").write_text("{")
     found = run("report", "--all", "--store", str(tmp_path))
@@ -287,7 +285,7 @@ def test_report_of_all_runs_goes_on_behind_one_that_cannot_be_read(
 @pytest.mark.parametrize(
     "damage", [lambda path: path.mkdir(), lambda path: path.write_bytes(b'{"workload": "\xe1", "world": "real"}')]
 )
-def test_one_record_that_nobody_can_read_does_not_take_the_index_away(new_run, tmp_path: Path, damage) -> None:
+def test_an_unreadable_record_does_not_hide_the_index(new_run, tmp_path: Path, damage) -> None:
     bad, good = new_run(OPS, VALID), new_run(OPS, VALID)
     (bad.path / "run.json").unlink()
     damage(bad.path / "run.json")
@@ -297,24 +295,24 @@ def test_one_record_that_nobody_can_read_does_not_take_the_index_away(new_run, t
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "text"),
     [
-        (["report"], "there is no run latest"),
+        (["report"], "no run latest"),
         (["report", "--all"], "there are no runs in"),
         (["report", "topics/1", "--all"], "RUN topics/1 and --all were both given"),
-        (["report", "topics/1"], "there is no run topics/1"),
+        (["report", "topics/1"], "no run topics/1"),
     ],
 )
-def test_report_says_what_is_not_there(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_report_names_the_missing_run(tmp_path: Path, arguments: list[str], text: str) -> None:
     error = run(*arguments, "--store", str(tmp_path)).exception
     assert isinstance(error, CommandFailed)
-    assert (said in error.text, error.exit_code) == (True, 254)
+    assert (text in error.text, error.exit_code) == (True, 254)
     advice = error.text.partition(" with: kraftlab chaos test ")[2]
     if advice:
         the_test.make_context("test", shlex.split(advice))
 
 
-def test_serve_says_what_is_not_there_and_which_port_is_taken(server: StoreServer, tmp_path: Path) -> None:
+def test_serve_names_a_missing_store_and_a_taken_port(server: StoreServer, tmp_path: Path) -> None:
     error = run("serve", "--store", str(tmp_path / "nowhere")).exception
     assert isinstance(error, CommandFailed)
     assert "there is no directory" in error.text
@@ -325,7 +323,7 @@ def test_serve_says_what_is_not_there_and_which_port_is_taken(server: StoreServe
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_serve_says_where_before_anybody_asks_and_ends_with_ctrl_c(
+def test_serve_prints_its_address_first_and_ends_with_ctrl_c(
     as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(server: StoreServer) -> None:
@@ -339,4 +337,4 @@ def test_serve_says_where_before_anybody_asks_and_ends_with_ctrl_c(
     if as_json:
         assert json.loads(found.output) == {"url": urls[0], "store": str(tmp_path)}
     else:
-        assert found.output == f"{urls[0]} shows the runs of {tmp_path}; Ctrl-C ends\nended\n"
+        assert found.output == f"{urls[0]} serves the runs of {tmp_path}; Ctrl-C ends\nended\n"

@@ -1,4 +1,4 @@
-"""What overlaps stands in lanes of its own, and what a node said stands from one change to the next."""
+"""Overlapping spans have separate lanes, and a node's state lasts from one change to the next."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_node_has_a_span_for_each_leader_it_knew_and_for_its_absence() -> None
     ]
 
 
-def test_of_a_node_that_never_speaks_of_leaders_stands_only_which_epoch_it_has_heard_of() -> None:
+def test_a_node_that_never_reports_a_leader_shows_only_its_epoch() -> None:
     (lane,) = lanes.node_lanes([_seen(0, 0, -1, 3), _seen(10, 0, -1, 4)], {}, 20 * MS)
     assert (lane.label, [(span.about, span.text) for span in lane.spans]) == (
         "node 0",

@@ -1,4 +1,4 @@
-"""Pictures of histories that no order explains, and of cycles: what stands where."""
+"""Positions in pictures of histories without an order, and of cycles."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FOUND = IllegalHistory(
 )
 
 
-def test_every_moment_has_a_slot_and_what_has_no_return_stays_open() -> None:
+def test_every_moment_has_a_slot_and_boxes_without_return_stay_open() -> None:
     alone = orders.illegal(FOUND, HISTORY).alone
     assert sorted((box.op, box.lane, box.begin, box.end, box.is_open) for box in alone.boxes) == [
         (0, 0, 0, 2, False),
@@ -65,7 +65,7 @@ def test_a_process_that_calls_at_the_moment_of_its_return_has_two_lanes() -> Non
     ]
 
 
-def test_points_that_share_a_slot_divide_it_and_the_refused_stands_behind_the_last() -> None:
+def test_points_divide_a_shared_slot_and_the_refused_comes_last() -> None:
     (line,) = orders.illegal(FOUND, HISTORY).alone.lines
     assert [(point.op, point.x, point.text) for point in line.points] == [
         (1, pytest.approx(1 + 1 / 3), "a"),
@@ -75,7 +75,7 @@ def test_points_that_share_a_slot_divide_it_and_the_refused_stands_behind_the_la
     assert [(point.op, point.x) for point in line.refused] == [(3, 5.5)]
 
 
-def test_what_else_was_done_to_the_key_meanwhile_stands_beside_as_not_needed() -> None:
+def test_other_operations_on_the_key_are_shown_as_not_needed() -> None:
     found = orders.illegal(FOUND, HISTORY)
     assert found.among is not None
     assert (found.others, found.others_drawn) == (1, 1)
@@ -84,7 +84,7 @@ def test_what_else_was_done_to_the_key_meanwhile_stands_beside_as_not_needed() -
     assert (few.among, few.others, few.others_drawn) == (None, 1, 0)
 
 
-def test_faults_stand_between_the_slots_of_the_moments_around_them() -> None:
+def test_faults_are_drawn_between_the_slots_around_them() -> None:
     strikes = [
         Strike(kind="kill", begin_ns=1750, end_ns=None),
         Strike(kind="pause", begin_ns=250, end_ns=1250),
@@ -96,7 +96,7 @@ def test_faults_stand_between_the_slots_of_the_moments_around_them() -> None:
 
 
 def _lying_register(seed: int) -> History:
-    """Three clients, one register, and reads that are sometimes old."""
+    """Return a history of three clients of one register whose reads are sometimes old."""
     chance = random.Random(seed)
     free, value, before, ops = [0, 0, 0], 0, 0, []
     for index in range(24):
@@ -128,7 +128,7 @@ def _lying_register(seed: int) -> History:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6))
-def test_points_of_what_the_checker_found_stand_within_their_boxes_from_left_to_right(seed: int) -> None:
+def test_points_of_a_found_order_are_in_their_boxes_from_left_to_right(seed: int) -> None:
     history = _lying_register(seed)
     verdict = Linearizable(lambda key: Register()).check(Run(options=Options(), history=history))
     found = evidence.of(verdict.details).illegal

@@ -1,4 +1,4 @@
-"""A run's page: everything is in it, its numbers are those of the run, and what clients wrote cannot do anything there."""
+"""A run's page is complete, its numbers are the run's, and values of clients have no effect in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECTIONS = ["verdict", "checkers", "time", "availability", "nodes", "run", "file
 
 
 class Page(html.parser.HTMLParser):
-    """What stands in a page: elements by id, the text of each section, links; refuses what is not closed where it was opened."""
+    """The contents of a page: elements by id, the text of each section, links. Elements must be closed where they were opened."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Page(html.parser.HTMLParser):
                 self.texts[name] = f"{self.texts[name]} {data}" if name in self.texts else data
 
     def text(self, name: str) -> str:
-        """Of the element with that id, in one line."""
+        """Return the text of the element with that id, in one line."""
         return " ".join(self.texts[name].split())
 
     @property
@@ -88,7 +88,7 @@ def test_the_banner_says_what_was_found_why_and_how_to_play_it_again(illegal_run
         "ok 4",
         "fail 1",
         "info 1",
-        "faults that struck 2",
+        "faults injected 2",
         "took 1.00 s",
         "3.11.7",
         "kraftlab 0.1.0",
@@ -124,12 +124,12 @@ def test_the_data_of_the_pictures_is_that_of_the_run(illegal_run: RunDirectory) 
     assert {op[10] for op in scene["ops"]} >= {"get x → 1", "set x 3 ? DEADLINE_EXCEEDED", "set x 4 ✕ NOT_CONTROLLER"}
 
 
-def test_the_longest_order_of_an_illegal_history_stands_as_a_list_too(illegal_run: RunDirectory) -> None:
+def test_the_longest_order_of_an_illegal_history_is_a_list_too(illegal_run: RunDirectory) -> None:
     found = written(illegal_run).text("illegal")
     assert re.search(r"1 · set x 2, then 2 ✕ refused next: 2 · get x → 1", found)
 
 
-def test_a_cycle_is_told_edge_by_edge(new_run, illegal_run: RunDirectory) -> None:
+def test_a_cycle_is_explained_edge_by_edge(new_run, illegal_run: RunDirectory) -> None:
     cycle = Cycle("G1c", (Edge(0, 1, "wr", "1 read what 0 wrote"), Edge(1, 0, "realtime", "1 returned before 0 began")))
     ops = list(illegal_run.run().history)
     directory = new_run(ops, [Verdict(checker="list-append", valid=False, ops=(0, 1), details=evidence.shown(cycles=[cycle]))])
@@ -160,7 +160,7 @@ def test_the_page_needs_nothing_but_files_that_are_there(illegal_run: RunDirecto
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(2)>{{7*7}}\u2028"
 
 
-def test_what_clients_wrote_stays_text(new_run) -> None:
+def test_values_of_clients_stay_text(new_run) -> None:
     fields = {"process": 0, "outcome": "ok", "invoked_ns": 0, "ended_ns": 5}
     ops = [
         Op(index=0, f=HOSTILE, key=HOSTILE, value=HOSTILE, result={HOSTILE: [HOSTILE]}, **fields),
@@ -197,15 +197,15 @@ def test_what_clients_wrote_stays_text(new_run) -> None:
 def test_a_run_in_which_nothing_was_asked_has_a_page(new_run) -> None:
     found = written(new_run(strikes=(), observations=()))
     assert "not judged" in found.text("verdict")
-    assert "Nothing was asked." in found.text("time")
-    assert "No fault struck" in found.text("availability")
+    assert "There were no operations." in found.text("time")
+    assert "no faults" in found.text("availability")
     assert not [name for name in found.ids if name.startswith("chart-")]
 
 
 def test_a_run_without_faults_or_observations_has_its_latencies(new_run) -> None:
     ops = [Op(index=0, process=0, f="get", outcome="ok", invoked_ns=0, ended_ns=5_000_000)]
     found = written(new_run(ops, [Verdict(checker="stats", valid=True)], strikes=(), observations=()))
-    assert "Nothing was found by stats." in found.text("verdict")
+    assert "All checkers passed: stats." in found.text("verdict")
     assert [name for name in found.ids if name.startswith("chart-")] == [
         "chart-latency", "chart-quantiles", "chart-rates", "chart-timeline",
     ]  # fmt: skip
@@ -214,25 +214,25 @@ def test_a_run_without_faults_or_observations_has_its_latencies(new_run) -> None
 def test_a_run_that_was_over_at_once_has_a_page(new_run) -> None:
     directory = new_run([Op(index=0, process=0, f="get", outcome="ok", invoked_ns=0, ended_ns=500)])
     directory.write_record(msgspec.structs.replace(directory.record(), ended_ns=0))
-    assert "Nothing was asked" not in written(directory).text("time")
+    assert "There were no operations" not in written(directory).text("time")
 
 
-def test_evidence_of_another_shape_is_told_and_the_page_is_made(new_run) -> None:
+def test_evidence_of_another_shape_is_reported_and_the_page_is_made(new_run) -> None:
     verdicts = [
         Verdict(checker="old", valid=False, details={"illegal": [{"key": 1}]}),
         Verdict(
-            checker="of another run",
+            checker="another run",
             valid=False,
             ops=(77,),
             details=evidence.shown(cycles=[Cycle("G0", (Edge(77, 78, "ww", "so"),))]),
         ),
     ]
     found = written(new_run([], verdicts))
-    assert "What old shows cannot be drawn" in found.text("checkers")
-    assert "What of another run shows cannot be drawn" in found.text("checkers")
+    assert "The evidence of old cannot be drawn" in found.text("checkers")
+    assert "The evidence of another run cannot be drawn" in found.text("checkers")
 
 
-def test_a_long_run_says_what_of_it_is_drawn(new_run) -> None:
+def test_a_long_run_names_its_drawn_part(new_run) -> None:
     ops = [
         Op(index=n, process=n % 5, f="get", outcome="ok", invoked_ns=n * 50_000, ended_ns=n * 50_000 + 9) for n in range(20_000)
     ]
@@ -240,18 +240,16 @@ def test_a_long_run_says_what_of_it_is_drawn(new_run) -> None:
     found, report = written(directory), content.gather(directory)
     assert report.timeline == (10_000, 20_000)
     assert "of 20,000: every 2nd, the slowest of each of 400 spans of time" in found.text("time")
-    assert "operations 10,000 to 19,999 of 20,000, those around the first that a checker names: the rest is cut" in found.text(
-        "time"
-    )
+    assert "operations 10,000 to 19,999 of 20,000, around the first that a checker names: the rest is cut" in found.text("time")
     assert len(report.scene.points) <= 10_000 + 400 + 1
     assert sum(op.lane >= 0 for op in report.scene.ops) == content.TIMELINE
 
 
-def test_a_run_that_was_cut_short_or_did_not_come_back_says_so(new_run) -> None:
+def test_a_run_that_was_cut_short_or_did_not_recover_says_so(new_run) -> None:
     directory = new_run([], cut_short="interrupted", not_ready="broker 1 is fenced", violations=("two leaders in epoch 4",))
     found = written(directory)
     assert "The run was cut short: interrupted" in found.text("verdict")
-    assert "After the faults the cluster still lacked: broker 1 is fenced" in found.text("verdict")
+    assert "After the faults the cluster was not ready: broker 1 is fenced" in found.text("verdict")
     assert "two leaders in epoch 4" in found.text("checkers")
 
 
@@ -291,7 +289,7 @@ def test_a_page_is_current_until_its_run_is_judged_again(illegal_run: RunDirecto
     assert not page.is_current(illegal_run)
 
 
-def test_a_run_that_cannot_be_read_is_told(illegal_run: RunDirectory) -> None:
+def test_an_unreadable_run_is_reported(illegal_run: RunDirectory) -> None:
     Path(illegal_run.path / "history.parquet").write_bytes(b"no parquet")
     with pytest.raises(StoreError, match=r"history\.parquet cannot be read"):
         page.write_page(illegal_run)

@@ -1,4 +1,4 @@
-"""What nodes wrote down, as arrows: both ends from a trace, the known end alone from logs, and nothing that was not written."""
+"""Events of nodes as arrows: both ends from a trace, only the known end from logs, and nothing that was not recorded."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def test_a_message_has_both_ends_where_both_wrote_it_down() -> None:
     assert (sent.kind, sent.node, sent.target, sent.at_us, sent.arrived_us) == (SENT, 3000, 3001, 10, 25)
 
 
-def test_an_arrival_belongs_to_the_newest_message_that_says_the_same() -> None:
+def test_an_arrival_belongs_to_the_newest_equal_message() -> None:
     lost, sent = from_trace([vote(10, 3000, "send", 3001), vote(50, 3000, "send", 3001), vote(60, 3001, "receive", 3000)])
     assert (lost.arrived_us, sent.arrived_us) == (None, 60)
 
 
-def test_what_arrives_once_more_is_no_message_of_its_own() -> None:
+def test_a_second_arrival_is_not_a_message_of_its_own() -> None:
     lines = [vote(10, 3000, "send", 3001), vote(20, 3001, "receive", 3000), vote(90, 3001, "receive", 3000)]
     assert [(each.kind, each.at_us) for each in from_trace(lines)] == [(SENT, 10), (AGAIN, 90)]
 
 
-def test_a_message_to_whoever_is_found_arrives_where_it_was_found() -> None:
+def test_a_message_to_any_node_ends_at_the_node_it_reached() -> None:
     (sent,) = from_trace([vote(10, 0, "send", -1), vote(20, 3001, "receive", 0)])
     assert (sent.peer, sent.target) == (-1, 3001)
 
 
-def test_a_trace_tells_starts_changes_and_what_is_committed_and_a_torn_line_nothing() -> None:
+def test_a_trace_gives_starts_changes_and_commits_and_a_torn_line_nothing() -> None:
     lines = [
         line(0, 3000, "boot", state="unattached", epoch=0),
         line(0, 3000, "state", state="unattached", epoch=0),
@@ -75,7 +75,7 @@ NOON_MS = 1_767_268_801_000
 """A second after the log of twelve o'clock UTC begins its minute."""
 
 
-def test_logs_name_who_made_a_node_change_its_state() -> None:
+def test_logs_name_the_cause_of_a_state_change() -> None:
     found = from_logs([LOG.format(hour=12)], NOON_MS)
     assert [(each.at_us, each.kind, each.state, each.epoch, each.peer) for each in found] == [
         (-500_000, "boot", "unattached", 0, -1),
@@ -87,7 +87,7 @@ def test_logs_name_who_made_a_node_change_its_state() -> None:
     assert all(each.arrived_us is None for each in found)
 
 
-def test_logs_of_any_zone_tell_the_same_times() -> None:
+def test_logs_of_any_time_zone_give_the_same_times() -> None:
     assert from_logs([LOG.format(hour=17)], NOON_MS) == from_logs([LOG.format(hour=12)], NOON_MS)
 
 
@@ -115,12 +115,12 @@ def test_every_happening_and_every_arrival_has_a_row_of_its_own_in_order_of_time
     assert [text for _, text in diagram.times] == ["0.0000 s", "0.0000 s", "0.0000 s", "0.0000 s", "0.0001 s"]
 
 
-def test_controllers_stand_left_of_brokers() -> None:
+def test_controllers_are_left_of_brokers() -> None:
     (diagram,) = drawn(happening(1, 0, STATE), happening(2, 3001, STATE), leader(3, 3000, 2))
     assert [name for _, name in diagram.lanes] == ["controller-3000", "controller-3001", "broker-0"]
 
 
-def test_what_did_not_arrive_ends_between_the_lanes_and_what_comes_later_is_not_lost() -> None:
+def test_lost_messages_end_between_lanes_and_later_ones_are_not_lost() -> None:
     lost = happening(1, 3000, SENT, message="VoteRequest", peer=3001)
     late = happening(2, 3000, SENT, message="VoteRequest", peer=3001, target=3001, arrived_us=9_000_000)
     (diagram,) = drawn(lost, late, leader(3, 3001, 2))
@@ -132,17 +132,17 @@ def test_an_arrow_from_a_log_has_no_time_of_sending() -> None:
     named = happening(5, 3000, STATE, peer=3001, state="follower", epoch=2)
     (diagram,) = drawn(named, leader(9, 3001, 2))
     (arrow,) = diagram.arrows
-    assert (arrow.look, arrow.y1) == ("told", arrow.y2)
+    assert (arrow.look, arrow.y1) == ("inferred", arrow.y2)
 
 
-def test_before_a_violation_stands_everything_and_around_elections_what_belongs_to_them() -> None:
+def test_all_events_are_drawn_before_a_violation_and_only_election_events_elsewhere() -> None:
     fetched = happening(5, 3000, SENT, message="FetchRequest", peer=3001, target=3001, arrived_us=6)
     wrong, elected = drawn(leader(1, 3001, 2), fetched, happening(8, 3000), violation_us=7)
     assert (wrong.title, wrong.shown, len(wrong.arrows)) == ("Before the violation at 0.000 s", 2, 1)
     assert (elected.title, len(elected.arrows)) == ("controller-3001 leads epoch 2 at 0.000 s", 0)
 
 
-def test_only_the_last_happenings_before_a_violation_are_drawn_and_it_says_of_how_many() -> None:
+def test_the_last_events_before_a_violation_are_drawn_with_their_total() -> None:
     (wrong,) = drawn(*(happening(at_us, 3000) for at_us in range(500)), violation_us=10_000)
     assert (wrong.shown, wrong.total, len(wrong.marks)) == (BEFORE_VIOLATION, 500, BEFORE_VIOLATION)
 
@@ -156,7 +156,7 @@ def test_the_elections_that_are_drawn_are_the_first_or_the_last_before_a_violati
     assert [diagram.title.split()[3] for diagram in before] == ["10", "11", "12", "13", "14", "15"]
 
 
-def test_faults_and_named_operations_stand_across() -> None:
+def test_faults_and_named_operations_span_the_diagram() -> None:
     strikes = (
         Strike(kind="kill", begin_ns=2_000, end_ns=4_000, nodes=(3000,)),
         Strike(kind="pause", begin_ns=3_000, end_ns=3_500, error="there was none"),

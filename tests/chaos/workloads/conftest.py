@@ -1,7 +1,7 @@
-"""A tiny cluster in memory for workloads to run against, that does everything right unless it is told to lie.
+"""A tiny in-memory cluster for workloads, correct unless a test makes it lie.
 
-It answers by the controller's own pure operations, on one state that is never lost, so that what a workload finds here is
-either its own mistake or the lie that a test has planted. Answers get lost now and then. Runs are in virtual time.
+The cluster answers with the controller's own pure operations, on one state that is never lost. So every finding is a mistake of
+the workload or the planted lie. Some answers are lost. Runs are in virtual time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Lie = Callable[["ReferenceCluster", str, Any], Any]
 
 
 class ReferenceCluster:
-    """One state, every state before it, and the log that made them. `lies` is asked where a liar could be interested."""
+    """One state, all earlier states, and the log that made them. `lies` is called wherever a lie is possible."""
 
     def __init__(self, seed: str, lie: str = "", rate: float = 0.1, lost_answers: float = 0.04) -> None:
         self.random = random.Random(f"{seed}/cluster")
@@ -88,7 +88,7 @@ class ReferenceCluster:
         return START_MS + self.now_ns() // 1_000_000
 
     def lies(self, *names: str) -> bool:
-        """Whether to tell that lie now."""
+        """Return True if this lie is due now."""
         if self.lie in names and self.random.random() < self.rate:
             self.lies_told += 1
             return True
@@ -105,13 +105,13 @@ class ReferenceCluster:
         return self.end_offset
 
     def _register(self, broker: int) -> None:
-        """A new incarnation, which is there at once."""
+        """Register a new incarnation, which is unfenced at once."""
         at, directory = self.end_offset, (1000 + broker).to_bytes(16, "big")
         self.append([RegisterBroker(0, broker, (10_000 + at).to_bytes(16, "big"), at, log_dirs=(directory,))])
         self.append([BrokerRegistrationChange(0, broker, at, fenced=False)])
 
     def brokers_go_on(self) -> None:
-        """Those that were taken out come back, and what is being added somewhere gets in sync, now and then."""
+        """Let removed brokers come back and added replicas get in sync, now and then."""
         image = self.state.image
         for broker in BROKERS:
             if broker not in image.cluster.brokers:
@@ -134,7 +134,9 @@ class ReferenceCluster:
         self.append(list(alter_partition(self.state, request, context).records))
 
     def _knows(self, outcome: RequestOutcome) -> bool:
-        """An image refuses to be told twice what a request was answered: a liar has to hide it."""
+        """Return True if the image already has the result of this request. An image refuses a second result, so a lie has to
+        leave it out.
+        """
         client = self.state.image.requests.get(outcome.client_id)
         return client is not None and (client.get(outcome.sequence) is not None or client.is_too_old(outcome.sequence))
 
@@ -150,7 +152,7 @@ class ReferenceCluster:
     # -- answering -----------------------------------------------------------------------------------------------------
 
     def answer(self, api: str, request: Any, node: int | None) -> Reply:
-        """Raises CallFailed for an error of the whole request."""
+        """Return the answer. CallFailed for an error of the whole request."""
         row = APIS[api]
         node = CONTROLLERS[0] if node is None else node
         row.prepare(request, "User:ANONYMOUS")
@@ -206,7 +208,7 @@ class ReferenceCluster:
         return outcome.response, end
 
     def _give_block(self, request: Any) -> tuple[Any, int]:
-        """Producer ids for an epoch of a broker that never was."""
+        """Assign producer ids to an epoch of a broker that never existed."""
         start, name = self.state.image.next_producer_id, request.header.request_id
         block = ProducerIds(0, request.broker_id, request.broker_epoch + 1, start + 1000)
         answer = RequestOutcome(0, name.client_id, name.sequence, b"", self.now_ms(), b"\0")
@@ -214,7 +216,7 @@ class ReferenceCluster:
         return response, self.append([block, answer])
 
     def _resurrect(self, records: Sequence[AnyRecord]) -> None:
-        """After this write, a topic that it removes is there again, as if a snapshot had been loaded that still has it."""
+        """Bring back a topic that this write removes, as if an old snapshot had been loaded."""
         for record in records:
             if isinstance(record, RemoveTopic) and self.lies("resurrected topic"):
                 image = self.state.image
@@ -319,7 +321,7 @@ def _drop_expectations(request: Any) -> None:
 
 
 def _spoiled(cluster: ReferenceCluster, records: list[AnyRecord]) -> list[AnyRecord]:
-    """The records of a write, after a liar has looked at them."""
+    """Return the records of a write, as changed by a lie."""
     kinds = [type(record).__name__ for record in records]
     if "Config" in kinds and len(records) > 2 and cluster.lies("half a write"):
         del records[kinds.index("Config")]
@@ -331,7 +333,7 @@ def _spoiled(cluster: ReferenceCluster, records: list[AnyRecord]) -> list[AnyRec
 
 
 def _tear(response: Any, older: Any) -> None:
-    """The first entry of an answer is of another time."""
+    """Replace the first entry of an answer by one of another time."""
     for name in ("topics", "results"):
         entries, others = getattr(response, name, None), getattr(older, name, None)
         if entries and others and len(entries) > 1:

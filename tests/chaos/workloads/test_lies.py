@@ -1,4 +1,4 @@
-"""Every workload finds an honest cluster to be one, and sees each lie that concerns what it asks."""
+"""Every workload accepts an honest cluster and finds each lie about its own requests."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_an_honest_cluster_is_found_to_be_one(played, name):
 
 @pytest.mark.parametrize(("name", "lie"), [(name, lie) for name, lies in LIES.items() for lie in lies])
 def test_a_lie_is_seen(played, name, lie):
-    """Which checkers see a lie depends on what was lied about: several seeds, if need be."""
+    """The checkers that find a lie depend on its subject, so several seeds are played if needed."""
     seen: set[str] = set()
     for seed in ("1", "2", "3"):
         cluster, _, verdicts = played(name, lie, rate=RATES.get(name, 0.3), seed=seed, time_s=1.8)

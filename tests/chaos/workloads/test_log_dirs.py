@@ -1,4 +1,4 @@
-"""What the checker of moved data sees in a history, and what it lets pass."""
+"""Findings of the checker of moved data, and histories that it accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = "log-dirs-0"
 
 
 def judged(*ops: tuple[str, object, str, object], healed_ns: int = 0, places: object = None) -> Verdict:
-    """Of operations one after the other: function, value, outcome, result."""
+    """Judge operations one after the other: function, value, outcome, result."""
     history = [
         Op(index=i, process=0, f=f, key=KEY, value=value, outcome=outcome, result=result, invoked_ns=10 * i, ended_ns=10 * i + 5)
         for i, (f, value, outcome, result) in enumerate(ops)
@@ -40,7 +40,7 @@ GOOD = (
 
 
 @pytest.mark.parametrize("final", [[[0, "a"], [1, "b"], [2, "d"]], [[0, "a"], [1, "e"], [2, "d"]]])
-def test_what_is_not_known_may_be_there_or_not(final: list[list[object]]) -> None:
+def test_unknown_writes_can_be_present_or_absent(final: list[list[object]]) -> None:
     assert judged(*GOOD, ("get", None, OK, final)).valid is True
 
 
@@ -55,7 +55,7 @@ def test_what_is_not_known_may_be_there_or_not(final: list[list[object]]) -> Non
         ([[1, "a"], [2, "d"]], "changed", 0),
     ],
 )
-def test_what_must_not_be_is_seen(final: list[list[object]], kind: str, lost: int) -> None:
+def test_violations_are_found(final: list[list[object]], kind: str, lost: int) -> None:
     verdict = judged(*GOOD, ("get", None, OK, final))
     assert verdict.valid is False
     assert kind in verdict.details["violations"]
@@ -83,16 +83,16 @@ def test_a_broker_with_two_current_copies_is_seen_and_one_on_a_move_is_none() ->
     assert judged(read, places=whole[1:]).details["violations"] == {"copies": 1}
 
 
-def test_of_a_broker_that_could_not_be_asked_nothing_is_known() -> None:
+def test_a_broker_that_cannot_be_described_makes_the_verdict_unknown() -> None:
     verdict = judged(*GOOD, ("get", None, OK, [[0, "a"], [1, "b"], [2, "d"]]), places="timed out")
     assert (verdict.valid, verdict.reason) == (
         UNKNOWN,
-        "broker 0 could not be asked in the end where its replicas lie: timed out",
+        "the log directories of broker 0 could not be described at the end: timed out",
     )
     assert judged(*GOOD, ("get", None, OK, [[0, "a"]]), places="timed out").valid is False
 
 
-async def test_a_read_of_rotten_bytes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_read_of_corrupt_bytes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     rotten = bytearray(build_batch([Record(None, b"a", 1)]))
     rotten[-1] ^= 1
 
@@ -108,7 +108,7 @@ async def test_a_read_of_rotten_bytes_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("empty", "outcome"), [(0, OK), (1, OK), (1_000, FAIL)])
-async def test_a_read_goes_on_behind_an_empty_answer_as_long_as_there_is_more(
+async def test_a_read_continues_after_an_empty_answer_while_there_is_more(
     monkeypatch: pytest.MonkeyPatch, empty: int, outcome: str
 ) -> None:
     whole = build_batch([Record(None, b"a", 1)])

@@ -1,4 +1,4 @@
-"""Automata over the log of reassignments and brokers see what must not be."""
+"""Automata over the log of reassignments and brokers find violations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jepsen_lite.workloads.partition_lives import PartitionLives
 
 @pytest.fixture(scope="module")
 def moved(played):
-    """A run in which something was moved, and where its log has a completed move and a fenced broker."""
+    """Return a run of reassignments."""
     _, run, _ = played("reassignments")
     return run
 
 
 def _changed(run, change):
-    """The run with each entry as `change` gives it; None leaves it out."""
+    """Return the run with each entry replaced by `change(entry)`; None removes it."""
     entries = tuple(entry for entry in map(change, run.log.entries) if entry is not None)
     return msgspec.structs.replace(run, log=CommittedLog(entries, 0, run.log.end))
 
@@ -51,7 +51,7 @@ def test_a_leader_that_is_fenced_is_seen(moved):
 
 
 def test_replicas_that_go_before_others_are_in_sync_are_seen(moved):
-    """The moment at which replicas are dropped, without the in-sync replicas that it took."""
+    """The log drops replicas without the in-sync replicas that this needs."""
 
     def too_early(entry):
         record = entry.record
@@ -64,7 +64,7 @@ def test_replicas_that_go_before_others_are_in_sync_are_seen(moved):
 
 
 def test_a_replica_that_goes_while_the_move_is_under_way_is_seen(moved):
-    """It may be the only one that has everything, until those that are added are in sync."""
+    """Until the added replicas are in sync, it can be the only complete one."""
 
     def dropped(entry):
         record = entry.record

@@ -1,4 +1,4 @@
-"""The automaton of the quorum sees what must not be, and final phases ask everything once more."""
+"""The automaton of the quorum finds violations, and final phases repeat every request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jepsen_lite.workloads.quorum_lives import QuorumLives
     ("name", "lucky"), [("agreement", ()), ("deltas", ()), ("snapshot-reads", ()), ("voters", ("add", "remove"))]
 )
 def test_all_that_was_asked_is_asked_again_when_everything_is_healed(played, name, lucky):
-    """However little got through before, each of it was tested."""
+    """Every request is tested, even if few succeeded before."""
     _, run, _ = played(name, time_s=3.0)
     at_last = {op.f for op in run.history if op.outcome == OK and op.invoked_ns >= run.healed_ns}
     assert {op.f for op in run.history} - at_last <= {*lucky}
@@ -40,7 +40,7 @@ def _led(leader, voters, granting):
         ((0, "NoOp", {}), "epoch back"),
     ],
 )
-def test_what_no_quorum_may_do_is_seen(played, second, kind):
+def test_violations_of_the_quorum_are_found(played, second, kind):
     _, run, _ = played("availability", time_s=0.5)
     first = ((1, "LeaderChange", _led(1, [1, 2, 3], [1, 3])), (1, "KRaftVoters", _voters(1, 2, 3)))
 
@@ -54,7 +54,7 @@ def test_what_no_quorum_may_do_is_seen(played, second, kind):
 
 
 @pytest.mark.parametrize(("second", "valid"), [(_voters(1, 2), True), (_voters(1, 2, 3), "unknown")])
-def test_voters_that_never_change_are_no_test_of_their_changes(played, second, valid):
+def test_voters_that_never_change_are_unknown(played, second, valid):
     _, run, _ = played("availability", time_s=0.5)
     rows = [(1, "LeaderChange", _led(1, [1, 2, 3], [1, 2])), (1, "KRaftVoters", _voters(1, 2, 3)), (1, "KRaftVoters", second)]
     entries = tuple(Entry(at, at + 1, epoch, 0, what, record) for at, (epoch, what, record) in enumerate(rows))
@@ -63,7 +63,7 @@ def test_voters_that_never_change_are_no_test_of_their_changes(played, second, v
     assert QuorumLives().check(own).valid is True
 
 
-def test_who_is_being_removed_may_be_elected_once_more(played):
+def test_a_voter_that_is_being_removed_can_be_elected_again(played):
     _, run, _ = played("availability", time_s=0.5)
     rows = [
         (1, "LeaderChange", _led(1, [1, 2], [1, 2])),

@@ -1,4 +1,4 @@
-"""The registry of workloads, and the soak that puts several into one."""
+"""The registry of workloads, and the soak that combines several."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jepsen_lite.worlds.world import WORLDS
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_every_workload_says_its_name_and_what_it_is_for(name):
+def test_every_workload_has_a_name_and_a_summary(name):
     workload = workload_named(name)
     assert workload.name == name
     assert workload.summary
     assert workload.not_in.keys() < set(WORLDS) and all(workload.not_in.values())
 
 
-def test_an_unknown_name_is_told_all_that_there_are():
+def test_an_unknown_workload_is_answered_with_the_known_ones():
     with pytest.raises(UnknownWorkload) as caught:
         workload_named("regsters")
     assert "'regsters'" in str(caught.value)

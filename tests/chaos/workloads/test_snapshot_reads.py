@@ -1,4 +1,4 @@
-"""Reads of one moment: a value that is there already."""
+"""Reads of one moment, of a value that is already set."""
 
 from __future__ import annotations
 

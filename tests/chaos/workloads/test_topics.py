@@ -1,4 +1,4 @@
-"""Topics: what was never sent is not in doubt."""
+"""Topics: a request that was never sent certainly failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jepsen_lite.workloads.topics import TopicClient
 
 
 class Silent:
-    """A port to nodes of which none answers."""
+    """A port to nodes that never answer."""
 
     controllers, brokers = (3000,), (1,)
 
@@ -19,6 +19,6 @@ class Silent:
         raise CallFailed(INFO, "DEADLINE_EXCEEDED", node=1)
 
 
-def test_a_deletion_whose_id_nobody_told_was_never_sent():
+def test_a_deletion_by_an_unknown_id_is_never_sent():
     ended = trio.run(TopicClient(Options(), 0).invoke, Invocation("delete-id", "topics-0"), Silent())
-    assert (ended.outcome, ended.error) == ("fail", "not sent, the id is not known: DEADLINE_EXCEEDED")
+    assert (ended.outcome, ended.error) == ("fail", "not sent, the id is unknown: DEADLINE_EXCEEDED")

@@ -115,5 +115,5 @@ def run(*command: str, text: str) -> None:
     except subprocess.TimeoutExpired:
         raise CannotMake(f"`{' '.join(command)}` did not end within {_COMMAND_TIMEOUT_S:g} s") from None
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())
-        raise CannotMake(f"`{' '.join(command)}`: {said or f'exit code {done.returncode}'}")
+        output = " ".join((done.stderr or done.stdout).split())
+        raise CannotMake(f"`{' '.join(command)}`: {output or f'exit code {done.returncode}'}")

@@ -26,13 +26,13 @@ NETS: dict[str, BackEnd] = {
     for back_end in (
         BackEnd(
             LINKS,
-            "proxies between the nodes: whole messages",
+            "proxies between the nodes, for whole messages",
             frozenset({CUT, HOLD, DELAY, LOSS, DUPLICATE, REORDER}),
             ("links",),
         ),
         BackEnd(
             NETNS,
-            "a network namespace for each node, and a program that switches their frames",
+            "a network namespace for each node, and a switch in a program",
             frozenset({CUT, HOLD, DELAY, LOSS, DUPLICATE, REORDER}),
             ("netns",),
             "tap_network",

@@ -57,7 +57,7 @@ and returns there. CannotMake, OSError.
 
 def hold(make: Make) -> None:
     """Run the holder until standard input ends."""
-    with _standing(make) as held:
+    with _held_network(make) as held:
         if held is None:
             return
         orders = _Orders()
@@ -74,19 +74,19 @@ def hold(make: Make) -> None:
 
 
 @contextlib.contextmanager
-def _standing(make: Make) -> Iterator[Held | None]:
+def _held_network(make: Make) -> Iterator[Held | None]:
     """Make the network that the first line requests; yield None if that fails."""
     setup = msgspec.json.decode(_first_line(), type=Setup)
     try:
         paths = {node: _new_namespace() for node in setup.nodes}
         namespaces.enter_new()
-        everybody = {**paths, OBSERVER: setup.observer} if setup.observer else paths
-        held = make(places(setup.nodes), everybody, setup.seed)
+        all_paths = {**paths, OBSERVER: setup.observer} if setup.observer else paths
+        held = make(places(setup.nodes), all_paths, setup.seed)
     except (CannotMake, OSError) as error:
-        _say(Reply(error=str(error)))
+        _send(Reply(error=str(error)))
         yield None
         return
-    _say(Reply(namespaces=paths))
+    _send(Reply(namespaces=paths))
     try:
         yield held
     finally:
@@ -113,9 +113,9 @@ class _Orders:
             try:
                 held.change(_decode(line))
             except (CannotMake, OSError) as error:
-                _say(Reply(error=str(error)))
+                _send(Reply(error=str(error)))
             else:
-                _say(Reply())
+                _send(Reply())
         return bool(data)
 
 
@@ -130,6 +130,6 @@ def _first_line() -> bytes:
     return line
 
 
-def _say(reply: Reply) -> None:
+def _send(reply: Reply) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(1, _encode(reply) + b"\n")

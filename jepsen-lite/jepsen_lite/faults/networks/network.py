@@ -40,7 +40,7 @@ def own_network() -> str:
     """
     try:
         if not namespaces.is_alone():
-            raise CannotMake("this process has several threads, which do not move together; start a new one")
+            raise CannotMake("this process has several threads, which cannot move together; start a new process")
         try:
             namespaces.enter_new()
         except PermissionError:
@@ -60,7 +60,7 @@ class HeldNetwork:
     def __init__(self, module: str, nodes: Iterable[int], ledger: Ledger, *, seed: int = 0, observer: str = "") -> None:
         setup = Setup(tuple(nodes), observer, seed)
         if len(setup.nodes) > PLACES_MAX:
-            raise ClusterError(f"{len(setup.nodes)} nodes have no place in a network of their own; take {PLACES_MAX} at most")
+            raise ClusterError(f"{len(setup.nodes)} nodes are too many for a network of their own; take {PLACES_MAX} at most")
         self.holds = any(HOLD in net.does for net in NETS.values() if net.module == module)
         self._places = places(setup.nodes)
         self._states: dict[tuple[int, int], LinkState] = {}
@@ -74,7 +74,7 @@ class HeldNetwork:
         )
         self._entry = ledger.add_process(self._holder.pid, "network")
         try:
-            self._namespaces = self._ask(setup).namespaces
+            self._namespaces = self._request(setup).namespaces
         except BaseException:
             self.close()
             raise
@@ -90,7 +90,7 @@ class HeldNetwork:
         try:
             return self._places[node_id]
         except KeyError:
-            raise ClusterError(f"node {node_id} has no place in this network, which was made for others") from None
+            raise ClusterError(f"node {node_id} is not one of the nodes of this network") from None
 
     def cut(self, pairs: Links, cut: Cut) -> None:
         self._change(pairs, lambda state: msgspec.structs.replace(state, cut=cut.value))
@@ -111,12 +111,12 @@ class HeldNetwork:
                 self._place(state.source), self._place(state.target)
             if not states:
                 return
-            self._ask(Change(tuple(states), drop))
+            self._request(Change(tuple(states), drop))
             self._states.update({state.link: state for state in states})
             self._states = {link: state for link, state in self._states.items() if state.cut is not None or state.shape != PLAIN}
 
-    def _ask(self, order: Setup | Change) -> Reply:
-        assert self._holder.stdin is not None and self._holder.stdout is not None, "they are pipes"
+    def _request(self, order: Setup | Change) -> Reply:
+        assert self._holder.stdin is not None and self._holder.stdout is not None, "stdin and stdout are pipes"
         try:
             self._holder.stdin.write(_encode(order) + b"\n")
             self._holder.stdin.flush()
@@ -124,7 +124,7 @@ class HeldNetwork:
         except (OSError, ValueError):
             line = b""
         if not line:
-            raise ClusterError(f"the process that holds the network ({self._holder.pid}) has ended; its message stands above")
+            raise ClusterError(f"the process of the network ({self._holder.pid}) has ended; see its message above")
         reply = _decode(line)
         if reply.error:
             raise ClusterError(f"the network: {reply.error}")
@@ -132,7 +132,7 @@ class HeldNetwork:
 
     def close(self) -> None:
         """Remove the network and everything that it has made."""
-        assert self._holder.stdin is not None and self._holder.stdout is not None, "they are pipes"
+        assert self._holder.stdin is not None and self._holder.stdout is not None, "stdin and stdout are pipes"
         with contextlib.suppress(BrokenPipeError):
             self._holder.stdin.close()
         try:

@@ -63,7 +63,7 @@ class NftNetwork:
 
     def close(self) -> None:
         if OBSERVER in self._places:
-            with contextlib.suppress(CannotMake):  # the harness was killed, and its end of the pair has gone with it
+            with contextlib.suppress(CannotMake):  # the harness was killed, and its end of the pair is gone
                 ip(f"link delete {_port(self._places[OBSERVER])}")
 
 
@@ -100,7 +100,7 @@ def rules(state: LinkState, places: Mapping[int, Place]) -> Iterator[str]:
     late = [name for name in ("delay_ms", "jitter_ms", "reorder") if getattr(shape, name)]
     if late:
         raise CannotMake(
-            f"nftables cannot let packets be late ({', '.join(late)}), only lose and double them; --net links and netns can"
+            f"nftables can lose and duplicate packets but not delay them ({', '.join(late)}); --net links and netns can"
         )
     source, target = places[state.source], places[state.target]
     chain = _chain(source, target)

@@ -57,9 +57,9 @@ def _expect(sent: bytes, receiving: socket.socket, where: str) -> None:
     try:
         received = receiving.recv(64)
     except TimeoutError:
-        raise ClusterError(f"a packet sent {sent.decode()} a cut did not come within {_PATIENCE_S:g} s ({where})") from None
+        raise ClusterError(f"a packet sent {sent.decode()} a cut did not arrive within {_PATIENCE_S:g} s ({where})") from None
     if received != sent:
-        raise ClusterError(f"a packet sent {received.decode()} came where one sent {sent.decode()} was due ({where})")
+        raise ClusterError(f"a packet sent {received.decode()} a cut arrived instead of one sent {sent.decode()} a cut ({where})")
 
 
 def main(name: str) -> str:

@@ -72,7 +72,7 @@ class TapNetwork:
 
     def _send(self, frames: Iterable[Sent]) -> None:
         for node, frame in frames:
-            with contextlib.suppress(OSError, KeyError):  # a device that takes no more loses frames; an observer may be absent
+            with contextlib.suppress(OSError, KeyError):  # a full device loses frames; an observer can be absent
                 os.write(self._taps[node], frame)
 
     def close(self) -> None:

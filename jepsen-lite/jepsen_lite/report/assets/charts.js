@@ -1,4 +1,4 @@
-// The pictures that share one axis of time. What they show was computed before (the element #scene); here it is only drawn.
+// The charts that share one time axis. Their data are in the element #scene; this script only draws them.
 "use strict";
 const kraftlab = (() => {
   const scene = JSON.parse(document.getElementById("scene").textContent);
@@ -112,10 +112,10 @@ const kraftlab = (() => {
         this.plot.append(draw("rect", { x, y: 0, width: Math.max(width, 1.5), height: this.height, fill: kindColour(each.about), opacity: isInstant ? (many ? 0.2 : 0.7) : many ? 0.07 : "var(--shade)" }));
       }
     }
-    scale(ticks, y, said) {
+    scale(ticks, y, label) {
       for (const tick of ticks) {
         this.back.append(draw("line", { class: "grid", x1: GUTTER, x2: GUTTER + this.width, y1: y(tick), y2: y(tick) }));
-        this.back.append(draw("text", { x: GUTTER - 8, y: y(tick) + 4, "text-anchor": "end" }, said(tick)));
+        this.back.append(draw("text", { x: GUTTER - 8, y: y(tick) + 4, "text-anchor": "end" }, label(tick)));
       }
     }
     listen() {
@@ -159,8 +159,8 @@ const kraftlab = (() => {
   const redraw = () => {
     isAsked = false;
     for (const chart of charts) chart.redraw();
-    const said = document.getElementById("window");
-    if (said) said.textContent = `${moment(view.from)} to ${moment(view.to)}`;
+    const label = document.getElementById("window");
+    if (label) label.textContent = `${moment(view.from)} to ${moment(view.to)}`;
   };
   const zoom = (from, to) => {
     const width = Math.min(Math.max(to - from, 50), span);
@@ -184,10 +184,10 @@ const kraftlab = (() => {
 
   // --- one operation ----------------------------------------------------------------------------------------------------
   const choose = (index) => {
-    const op = ops.get(index), said = document.getElementById("operation");
+    const op = ops.get(index), label = document.getElementById("operation");
     chosen = index;
-    if (!op) { said.textContent = `Operation ${index} is not drawn here; it is in history.parquet.`; return; }
-    said.textContent = describe(op).replaceAll("\n", " — ");
+    if (!op) { label.textContent = `Operation ${index} is not drawn here; it is in history.parquet.`; return; }
+    label.textContent = describe(op).replaceAll("\n", " — ");
     if (op[BEGIN] < view.from || op[END] > view.to) {
       const margin = Math.max((op[END] - op[BEGIN]) * 4, span / 50);
       zoom(op[BEGIN] - margin, op[END] + margin);
@@ -292,7 +292,7 @@ const kraftlab = (() => {
         const d = clock.points.map((point) => `${self.x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join("L");
         self.plot.append(draw("path", { d: `M${d}`, fill: "none", stroke: nodeColour(clock.node), "stroke-width": 1.8 }));
       }
-    }, "How far the clock of each node has gone ahead over time");
+    }, "Drift of the clock of each node over time");
     if (chart.host) chart.hits = (event) => {
       const at = chart.at(event.clientX);
       const rows = scene.clocks.map((clock) => [clock.node, clock.points.filter((point) => point[0] <= at).at(-1)]);

@@ -1,4 +1,4 @@
-// Filters over the table of runs; they stand in the address, so that a view can be linked. Served, the page follows its store.
+// Filters of the table of runs. They are in the address, so a view can be linked. A served page follows its store.
 "use strict";
 (() => {
   const rows = [...document.querySelectorAll("tbody tr[data-workload]")];

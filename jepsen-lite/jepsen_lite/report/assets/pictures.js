@@ -1,4 +1,4 @@
-// Histories that no order explains: boxes of operations, and the line of the longest order through one of them.
+// Histories that no order explains: a box for each operation, and a line for the longest order through one of them.
 "use strict";
 (() => {
   const { scene, ops, draw, showTip, hideTip, describe, nodeColour, kindColour, NODE, OFFSET, EPOCH } = kraftlab;
@@ -8,7 +8,7 @@
     constructor(article) {
       this.history = scene.illegal[Number(article.dataset.illegal)];
       this.host = article.querySelector(".drawn");
-      this.said = article.querySelector(".said");
+      this.note = article.querySelector(".note");
       this.chosen = -1;
       this.use(this.history.alone);
       const among = article.querySelector("[data-do=among]");
@@ -40,16 +40,16 @@
         svg.append(draw("rect", { class: "lane", x: 0, y: this.y(lane) - GAP / 2, width, height: HEIGHT + GAP, opacity: lane % 2 ? 0 : 0.7 }));
         svg.append(draw("text", { x: 10, y: this.y(lane) + HEIGHT / 2 + 4 }, `process ${name.length > 11 ? `${name.slice(0, 10)}…` : name}`));
       });
-      let said = 0;
+      let labelEnd = 0;
       for (const shade of [...this.data.shades].sort((a, b) => a.begin - b.begin)) {
         const rect = draw("rect", { x: this.x(shade.begin), y: 0, width: Math.max((shade.end - shade.begin) * this.slot, 2), height, fill: kindColour(shade.kind), opacity: "var(--shade)" });
         rect.addEventListener("pointermove", (event) => showTip(event, shade.text));
         rect.addEventListener("pointerleave", hideTip);
         svg.append(rect);
         const x = Math.max(this.x(shade.begin), LEFT) + 4;
-        if (x < said) continue;
+        if (x < labelEnd) continue;
         svg.append(draw("text", { x, y: 11, style: `fill:${kindColour(shade.kind)}` }, shade.kind));
-        said = x + shade.kind.length * 7;
+        labelEnd = x + shade.kind.length * 7;
       }
       for (const box of this.data.boxes) svg.append(this.box(box));
       this.overlay = draw("g");
@@ -68,13 +68,13 @@
       const where = [op[NODE] >= 0 ? `${op[NODE]}` : "", op[OFFSET] >= 0 ? `@${op[OFFSET]}` : "", op[EPOCH] >= 0 ? `e${op[EPOCH]}` : ""].filter(Boolean).join(" ");
       const small = Math.max(Math.floor((width - 12) / 5.8), 3);
       group.append(draw("text", { class: "where", x: x + 7, y: y + 28 }, where.length > small ? `${where.slice(0, small - 1)}…` : where));
-      group.addEventListener("pointermove", (event) => showTip(event, this.told(box)));
+      group.addEventListener("pointermove", (event) => showTip(event, this.noteOf(box)));
       group.addEventListener("pointerleave", hideTip);
       group.addEventListener("click", () => this.choose(box));
       this.boxes.set(box.op, { group, box });
       return group;
     }
-    told(box) {
+    noteOf(box) {
       const text = describe(ops.get(box.op)), line = this.data.lines[this.line];
       const place = line ? line.points.findIndex((point) => point.op === box.op) : -1;
       const refused = line && line.refused.find((point) => point.op === box.op);
@@ -99,12 +99,12 @@
         if (last) this.overlay.append(draw("path", { class: "no", d: `M${last.join(",")}L${cx},${cy}` }));
         this.overlay.append(draw("circle", { class: "refused", cx, cy, r: 7 }));
       }
-      this.said.textContent = `${line.points.length} of ${this.history.alone.boxes.length} in order, ${line.refused.length} refused next${number ? `; the longest through ${this.chosen}` : ""}`;
+      this.note.textContent = `${line.points.length} of ${this.history.alone.boxes.length} in order, ${line.refused.length} refused next${number ? `; the longest through ${this.chosen}` : ""}`;
     }
     choose(box) {
       this.chosen = box.op;
       if (box.through >= 0) this.show(box.through);
-      else this.said.textContent = box.is_minimal ? `No order has operation ${box.op}.` : `Operation ${box.op} is not needed for the contradiction.`;
+      else this.note.textContent = box.is_minimal ? `No order has operation ${box.op}.` : `Operation ${box.op} is not needed for the contradiction.`;
       kraftlab.choose(box.op);
     }
     key(event) {

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, or as the reader chose. Runs before anything is drawn.
+// The light or dark theme: the reader's choice, by default the system's. Runs before anything is drawn.
 "use strict";
 (() => {
   const root = document.documentElement;
