@@ -1,6 +1,6 @@
 """The typed Python client: `AdminClient` for the admin API, `DataClient` for whole record batches.
 
-`DataClient` is loaded when it is asked for: it needs the peer frames' run-time, which most commands do without.
+`DataClient` is loaded on its first use: it needs the run-time of peer frames, which most commands do not.
 """
 
 from __future__ import annotations

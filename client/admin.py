@@ -1,16 +1,15 @@
 """`AdminClient`: the admin API from a program that has threads and no event loop.
 
-Theory of operation. A call goes to the active controller if it is known, else to the next bootstrap server; any node will do,
-since brokers forward. Every answer says who the active controller is, so the second call takes the direct way. NOT_CONTROLLER and
-broken connections move a call to the next node, with a short growing pause, until its deadline; then `ClusterUnreachable` says
-whom it asked. A write carries an id through all its sendings (`rpc/request_ids.py`): whichever of them took effect, it did so
-once, and the answer is that of the one that did. Without ids a write whose connection broke may have taken effect before it is
-sent again, and the answer to the second sending then tells (TOPIC_ALREADY_EXISTS, say). An error of the whole request raises
-`ApiError`; errors of single topics or partitions stand in the response, and `raise_first_error` turns the first of them into an
-ApiError for callers that want all or nothing.
+Theory of operation. A call goes to the active controller if it is known, otherwise to the next bootstrap server; any node will
+do, since brokers forward. Every answer names the active controller, so the second call goes there directly. NOT_CONTROLLER and
+broken connections move a call to the next node, with a short growing pause, until the call's deadline; then `ClusterUnreachable`
+names the nodes that were asked. All attempts of a write carry the same id (`rpc/request_ids.py`): at most one of them takes
+effect, and the answer is of that attempt. Without ids a write may take effect before its connection breaks, and the answer to the
+next attempt shows that (TOPIC_ALREADY_EXISTS, for example). An error of the whole request raises `ApiError`. Errors of single
+topics or partitions are in the response; `raise_first_error` raises the first of them, for callers that want all or nothing.
 
-Reads see committed state, which may be a little old. `min_offset` demands that of your last write, wherever it is read;
-`linearizable` that of everybody's: then a majority of the controllers has to confirm that the one which answers still leads.
+Reads return committed state, which may be slightly old. `min_offset` includes the caller's last write, at every node.
+`linearizable` includes all acknowledged writes: a majority of the controllers confirms that the answering one still leads.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import API_OF_RESPONSE, AdminRequest, Response
 from kraftlab.rpc.request_ids import RequestIds
 
+from .attempts import Attempts, fault_of, unreachable, was_never_sent
 from .channels import Channels, authentication_error
 from .config_parts import ConfigResource, in_parts
 from .errors import ClusterUnreachable, api_error, header_error
@@ -44,22 +44,21 @@ from .partitions import (
     elect_leaders_request,
 )
 from .results import Cluster, LogDir, Reassignments, Topic, cluster_of, log_dirs_of, reassignments_of, topics_of
-from .sendings import Sendings, fault_of, unreachable, was_never_sent
 from .stream import CallStream
 
 logger = logging.getLogger("kraftlab.client")
 
 _FIRST_PAUSE_S = 0.02
 _PAUSE_GROWTH = 1.5
-"""So that a client finds a new controller at most half the election's time after it."""
+"""Growth of the pause: a client finds a new controller within half the time of its election."""
 _LONGEST_PAUSE_S = 0.25
 _ATTEMPT_TIMEOUT_S = 15.0
 _RECONNECT_S = 1.0
-"""For so long a channel may repeat how its last attempt failed, though the node listens again: it does not try all the time."""
+"""Time in which a channel may repeat its last failure although the node listens again: it does not connect all the time."""
 _SILENT_S = 0.5
-"""A call that takes longer for want of an answer says so once, to the logger `kraftlab.client`."""
+"""A call that waits longer for an answer logs that once, to the logger `kraftlab.client`."""
 _REFUSED_PATIENCE_S = 3.0
-"""How long a call goes on asking when no admin API is at any of the addresses: long enough for a restart."""
+"""Time limit of a call if no address has an admin API: long enough for a restart."""
 _MOVED_ON = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE})
 
 TopicPartition = tuple[str, int]
@@ -73,7 +72,7 @@ class AboutConfigs(AdminRequest, Protocol):
 
 
 class Result(Protocol):
-    """The outcome of one topic, partition or resource of a request; some have an `error_message` as well."""
+    """Outcome of one topic, partition or resource of a request. Some have an `error_message` too."""
 
     @property
     def error_code(self) -> int: ...
@@ -82,11 +81,10 @@ class Result(Protocol):
 class AdminClient:
     """A client of one cluster. Thread-safe; use as a context manager, or call `close`.
 
-    `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` bounds each call with its retries.
-    `linearizable`: what describe and list calls that do not say it themselves are. `user` and `password`: who the calls come
-    from; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. Without: ANONYMOUS. `client_id`: what the
-    client calls itself; quotas can be about it. `exactly_once`: whether writes get ids, so that a write that is sent again takes
-    effect once.
+    `bootstrap_servers` is `host:port[,…]` of any nodes' gRPC endpoints. `timeout_ms` limits each call with its retries.
+    `linearizable` is the default for describe and list calls. `user` and `password` authenticate the calls, which are from
+    ANONYMOUS without them; a node that does not know them raises ApiError SASL_AUTHENTICATION_FAILED. `client_id` is the client's
+    name for quotas. `exactly_once`: writes get ids, and a repeated write takes effect once.
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class AdminClient:
         self._request_ids = RequestIds(exactly_once)
         self._leader: Endpoint | None = None
         self._newest_offset = 0
-        """The newest metadata offset that an answer reflected: no read of this client goes back behind it, at whatever node."""
+        """Newest metadata offset in an answer. Reads of this client are never older, at any node."""
         self._brokers: dict[int, Endpoint] = {}
         self._controllers: dict[int, Endpoint] = {}
 
@@ -124,7 +122,7 @@ class AdminClient:
 
     @property
     def leader(self) -> Endpoint | None:
-        """Where the active controller answers, as of the last answer that said so."""
+        """Endpoint of the active controller in the last answer that named it."""
         return self._leader
 
     # -- sending -----------------------------------------------------------------------------------------------------
@@ -140,9 +138,9 @@ class AdminClient:
     ) -> Response:
         """Send a request to a node that can answer it and return the response. ApiError, ClusterUnreachable.
 
-        `answer` is the response's type, which names the method. The next node is asked if one has not answered within
-        `attempt_timeout_s`; with `once` not if that node may have carried the request out and the request has no id: ApiError
-        NETWORK_EXCEPTION or OutcomeUnknown then.
+        `answer` is the response's type, which names the method. The next node is asked if a node does not answer within
+        `attempt_timeout_s`. With `once`, a request without an id is not repeated after an attempt that may have taken effect:
+        ApiError NETWORK_EXCEPTION or OutcomeUnknown.
         """
         with self._request_ids.of(API_OF_RESPONSE[answer], request) as is_named:
             return self._call(answer, request, timeout_ms, attempt_timeout_s, once and not is_named, is_named)
@@ -161,7 +159,7 @@ class AdminClient:
         self._fill_header(request, timeout_ms)
         started = time.monotonic()
         deadline = started + timeout_ms / 1000
-        sendings = Sendings(API_OF_RESPONSE[answer], once=once)
+        attempts = Attempts(API_OF_RESPONSE[answer], once=once)
         pause_s = _FIRST_PAUSE_S
         is_reported = False
         while True:
@@ -172,45 +170,45 @@ class AdminClient:
                 if left_s <= 0:
                     break
                 if not limited:
-                    # No node may carry it out after this call has given up.
+                    # No node may execute the request after this call has given up.
                     request.header.timeout_ms = max(1, int(left_s * 1000))
                 try:
                     response = self._attempt(endpoint, answer, request, min(left_s, attempt_timeout_s))
                     self._newest_offset = max(self._newest_offset, response.header.metadata_offset)
                     return response
                 except grpc.RpcError as error:
-                    sendings.had_no_answer(endpoint, error, had_time=left_s >= attempt_timeout_s)
+                    attempts.add_no_answer(endpoint, error, had_time=left_s >= attempt_timeout_s)
                 except ApiError as error:
                     if error.code not in _MOVED_ON and not (is_named and self._is_early(error, limited, deadline - pause_s)):
-                        sendings.was_refused(error)
+                        attempts.end_with(error)
                         raise
-                    sendings.was_sent_on(endpoint, error)
+                    attempts.add_refusal(endpoint, error)
                     if self._leader not in asked:
                         break
                 if self._leader == endpoint:
                     self._leader = None
-            if self._leader is not None and not sendings.has_failed_at(self._leader) and time.monotonic() < deadline:
+            if self._leader is not None and not attempts.has_failed_at(self._leader) and time.monotonic() < deadline:
                 continue
-            if sendings.knows_no_name:
-                raise ClusterUnreachable(sendings.summary(time.monotonic() - started))
-            if sendings.found_nobody:
+            if attempts.found_no_host:
+                raise ClusterUnreachable(attempts.summary(time.monotonic() - started))
+            if attempts.found_no_api:
                 deadline = min(deadline, started + _REFUSED_PATIENCE_S)
             if time.monotonic() + pause_s >= deadline:
-                raise ClusterUnreachable(sendings.summary(time.monotonic() - started))
+                raise ClusterUnreachable(attempts.summary(time.monotonic() - started))
             if time.monotonic() - started > _SILENT_S and not is_reported:
                 is_reported = True
-                logger.info("no answer yet (%s); trying for another %.0f s", sendings.so_far(), deadline - time.monotonic())
+                logger.info("no answer yet (%s); trying for another %.0f s", attempts.so_far(), deadline - time.monotonic())
             time.sleep(pause_s)
             pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
 
     def _is_early(self, error: ApiError, limited: bool, deadline: float) -> bool:
-        """Whether a node gave up before this client does: one that is shutting down, say."""
+        """Return whether a node gave up before this client does, for example at its shutdown."""
         return error.code is ErrorCode.REQUEST_TIMED_OUT and not limited and time.monotonic() < deadline
 
     def call_at(
         self, endpoint: Endpoint, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
     ) -> Response:
-        """Sends a request to that node and no other. ApiError, ClusterUnreachable."""
+        """Send a request to this node only. ApiError, ClusterUnreachable."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         self._fill_header(request, timeout_ms)
         started = time.monotonic()
@@ -226,7 +224,7 @@ class AdminClient:
     def call_broker(
         self, broker_id: int, answer: type[Response], request: AdminRequest, *, timeout_ms: int | None = None
     ) -> Response:
-        """Sends a request to that broker. ApiError BROKER_NOT_AVAILABLE if no such broker is registered."""
+        """Send a request to a broker. ApiError BROKER_NOT_AVAILABLE if the broker is not registered."""
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         limited = request.header.HasField("timeout_ms")
@@ -245,11 +243,11 @@ class AdminClient:
                 if fresh or time.monotonic() >= deadline:
                     raise
                 if not limited:
-                    request.header.ClearField("timeout_ms")  # That of the next one is what is left.
+                    request.header.ClearField("timeout_ms")  # the next attempt gets the remaining time
         raise AssertionError("the second attempt returns or raises")
 
     def endpoint_of(self, node_id: int) -> Endpoint:
-        """Where a node answers, broker or controller. ApiError BROKER_NOT_AVAILABLE if no such node is registered."""
+        """Return the endpoint of a broker or controller. ApiError BROKER_NOT_AVAILABLE if the node is not registered."""
         self.describe_cluster(include_fenced_brokers=True)
         endpoint = self._brokers.get(node_id) or self._controllers.get(node_id)
         if endpoint is None:
@@ -258,13 +256,13 @@ class AdminClient:
         return endpoint
 
     def open_stream(self) -> CallStream:
-        """A pipelined stream to the active controller. ClusterUnreachable if nobody says in time where that is."""
+        """Return a pipelined stream to the active controller. ClusterUnreachable if no node names the controller in time."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         self.describe_cluster()
         while self._leader is None:
             if time.monotonic() > deadline:
                 raise ClusterUnreachable(
-                    f"no node has said within {self._timeout_ms / 1000:g} s where the active controller is; "
+                    f"no node has named the active controller within {self._timeout_ms / 1000:g} s; "
                     "see `kraftlab metadata-quorum describe --status`"
                 )
             time.sleep(_FIRST_PAUSE_S)
@@ -297,7 +295,7 @@ class AdminClient:
             request.header.cluster_id = self._cluster_id
 
     def _reading(self, linearizable: bool | None, min_offset: int = 0) -> pb.RequestHeader:
-        """The header of a read; None: as the client was told to read. Never older than what this client has seen already."""
+        """Return the header of a read; None uses the client's default. The read is never older than an earlier answer."""
         is_linearizable = self._linearizable if linearizable is None else linearizable
         read_mode = pb.READ_MODE_LINEARIZABLE if is_linearizable else pb.READ_MODE_COMMITTED
         return pb.RequestHeader(min_offset=max(min_offset, self._newest_offset), read_mode=read_mode)
@@ -307,7 +305,7 @@ class AdminClient:
     def create_topics(
         self, topics: Iterable[pb.CreatableTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.CreateTopicsResponse:
-        """Creates topics; results per topic stand in the response."""
+        """Create topics. The response has a result for each topic."""
         request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
         return self.call(pb.CreateTopicsResponse, request, timeout_ms=timeout_ms)
 
@@ -323,8 +321,8 @@ class AdminClient:
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.DescribeTopicPartitionsResponse:
-        """Topics with partitions, reassignments and dynamic configs; none named: every topic. All is as of one metadata offset,
-        unless it fills more than one answer, of which each is as of its own: the header's is the first, and oldest.
+        """Return topics with partitions, reassignments and dynamic configs, by default every topic. The answer is as of one
+        metadata offset. A large answer comes in parts with an offset each; the header has the first and oldest.
         """
         request = pb.DescribeTopicPartitionsRequest(header=self._reading(linearizable, min_offset))
         if names is not None:
@@ -334,21 +332,21 @@ class AdminClient:
     def create_partitions(
         self, topics: Mapping[str, NewPartitions], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.CreatePartitionsResponse:
-        """Gives topics more partitions; results per topic stand in the response."""
+        """Add partitions to topics. The response has a result for each topic."""
         request = create_partitions_request(topics, validate_only)
         return self.call(pb.CreatePartitionsResponse, request, timeout_ms=timeout_ms)
 
     def elect_leaders(
         self, election_type: int, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int | None = None
     ) -> pb.ElectLeadersResponse:
-        """Elects leaders of these partitions, or (None) of all that need it; results per partition stand in the response."""
+        """Elect leaders of these partitions, or of all that need one. The response has a result for each partition."""
         request = elect_leaders_request(election_type, partitions)
         return self.call(pb.ElectLeadersResponse, request, timeout_ms=timeout_ms)
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, DeletedRecords]:
-        """Deletes the records below each offset (-1: all that are committed), at the leaders."""
+        """Delete the records below each offset at the leaders; -1 deletes all committed records."""
         return delete_records(self, offsets, timeout_ms)
 
     # -- configs -----------------------------------------------------------------------------------------------------
@@ -356,7 +354,7 @@ class AdminClient:
     def incremental_alter_configs(
         self, resources: Iterable[pb.AlterConfigsResource], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.IncrementalAlterConfigsResponse:
-        """Changes dynamic configs, each resource where that has to be asked; results per resource stand in the response."""
+        """Change dynamic configs, each at the node of its resource. The response has a result for each resource."""
 
         def ask(node: int | None, part: Sequence[pb.AlterConfigsResource]) -> pb.IncrementalAlterConfigsResponse:
             request = pb.IncrementalAlterConfigsRequest(resources=part, validate_only=validate_only)
@@ -367,7 +365,7 @@ class AdminClient:
     def describe_configs(
         self, resources: Iterable[pb.DescribeConfigsResource], *, linearizable: bool | None = None, timeout_ms: int | None = None
     ) -> pb.DescribeConfigsResponse:
-        """Values in force with everything that has a say in them (synonyms), each resource where that has to be asked."""
+        """Return effective configs with their synonyms, each from the node of its resource."""
 
         def ask(node: int | None, part: Sequence[pb.DescribeConfigsResource]) -> pb.DescribeConfigsResponse:
             header = self._reading(linearizable)
@@ -379,15 +377,15 @@ class AdminClient:
     def list_config_resources(
         self, resource_types: Iterable[int] = (), *, timeout_ms: int | None = None
     ) -> pb.ListConfigResourcesResponse:
-        """What has configs; of these types, or (none named) of all."""
+        """Return the resources with configs, of these types or of all."""
         request = pb.ListConfigResourcesRequest(header=self._reading(None), resource_types=resource_types)
         return self.call(pb.ListConfigResourcesResponse, request, timeout_ms=timeout_ms)
 
     def _ask_about_configs(
         self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None
     ) -> Response:
-        """A broker that cannot be asked has its configs changed and described by the active controller, which takes any. A
-        controller describes its own, and the active one changes them. Loggers are a node's own, a controller's as well.
+        """Send a request to the node of its configs. The active controller changes and describes the configs of an unreachable
+        broker. A controller describes its own configs, and the active controller changes them. Loggers need their own node.
         """
         with self._request_ids.of(API_OF_RESPONSE[answer], request):
             return self._ask_node(node, answer, request, timeout_ms)
@@ -429,12 +427,12 @@ class AdminClient:
     def update_features(
         self, updates: Iterable[pb.FeatureUpdate], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.UpdateFeaturesResponse:
-        """Finalizes all of the levels or none. ApiError INVALID_UPDATE_VERSION."""
+        """Finalize all of the levels or none. ApiError INVALID_UPDATE_VERSION."""
         request = pb.UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
         return self.call(pb.UpdateFeaturesResponse, request, timeout_ms=timeout_ms)
 
     def api_versions(self, *, timeout_ms: int | None = None) -> pb.ApiVersionsResponse:
-        """What a node offers, and the features of the cluster."""
+        """Return the API versions of a node, and the features of the cluster."""
         request = pb.ApiVersionsRequest(
             header=pb.RequestHeader(min_offset=self._newest_offset),
             client_software_name="kraftlab",
@@ -453,9 +451,9 @@ class AdminClient:
         options: MoveOptions = NO_OPTIONS,
         timeout_ms: int | None = None,
     ) -> pb.AlterPartitionReassignmentsResponse:
-        """Starts a reassignment to the replicas given, or cancels the running or queued one (None).
+        """Start reassignments to the given replicas; None cancels a running or queued reassignment.
 
-        Partitions in `expected` are left alone unless those are their replicas now.
+        Partitions whose current replicas differ from `expected` are refused.
         """
         topics: dict[str, pb.ReassignableTopic] = {}
         for (name, index), replicas in targets.items():
@@ -473,20 +471,20 @@ class AdminClient:
     def cancel_partition_reassignments(
         self, topics: Iterable[str] | None = None, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
     ) -> pb.AlterPartitionReassignmentsResponse:
-        """Cancels whatever moves or is queued, in these topics or (None) everywhere, in one call."""
+        """Cancel all running and queued reassignments, in these topics or everywhere, in one call."""
         request = pb.AlterPartitionReassignmentsRequest(cancel_all=topics is None, cancel_topics=topics or ())
         return self._reassign(request, options, timeout_ms)
 
     def rollback_reassignment(
         self, plan_id: str, *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
     ) -> pb.AlterPartitionReassignmentsResponse:
-        """Goes back to what the partitions of a plan were before it. Replicas that are to change directories on their broker
-        stand in the answers; `alter_replica_log_dirs` moves them.
+        """Restore the partitions of a plan as they were before the plan. The answers name replicas that change directories on
+        their broker; `alter_replica_log_dirs` moves them.
         """
         return self._reassign(pb.AlterPartitionReassignmentsRequest(rollback_plan_id=plan_id), options, timeout_ms)
 
     def forget_plans(self, plan_ids: Iterable[str], *, timeout_ms: int | None = None) -> pb.AlterPartitionReassignmentsResponse:
-        """Forget plans, all or none; what they started goes on. ApiError RESOURCE_NOT_FOUND."""
+        """Forget all of these plans or none; their reassignments go on. ApiError RESOURCE_NOT_FOUND."""
         return self._reassign(pb.AlterPartitionReassignmentsRequest(forget_plans=plan_ids), NO_OPTIONS, timeout_ms)
 
     def _reassign(
@@ -498,7 +496,7 @@ class AdminClient:
     def alter_replication_factors(
         self, factors: Mapping[str, int], *, options: MoveOptions = NO_OPTIONS, timeout_ms: int | None = None
     ) -> pb.AlterReplicationFactorsResponse:
-        """Gives each partition of the topics so many replicas (KIP-179); with `validate_only` the plan for that."""
+        """Set the replication factor of topics (KIP-179); with `validate_only` only return the plan."""
         request = pb.AlterReplicationFactorsRequest(
             topics=[pb.TopicReplicationFactor(name=name, replication_factor=factor) for name, factor in factors.items()]
         )
@@ -508,7 +506,7 @@ class AdminClient:
     def alter_partition_counts(
         self, counts: Mapping[str, int], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> pb.AlterPartitionCountsResponse:
-        """Adds partitions to topics until they have so many (KIP-179)."""
+        """Add partitions to topics up to these counts (KIP-179)."""
         request = pb.AlterPartitionCountsRequest(
             topics=[pb.TopicPartitionCount(name=name, count=count) for name, count in counts.items()],
             validate_only=validate_only,
@@ -523,7 +521,7 @@ class AdminClient:
         follower_rate: int | None = None,
         timeout_ms: int | None = None,
     ) -> pb.AlterInterBrokerThrottleResponse:
-        """Sets the replication throttles of a broker, or (None) of all without their own; a negative rate removes one."""
+        """Set the replication throttles of a broker, or the default of all brokers; a negative rate removes a throttle."""
         request = pb.AlterInterBrokerThrottleRequest(broker_id=broker_id, leader_rate=leader_rate, follower_rate=follower_rate)
         return self.call(pb.AlterInterBrokerThrottleResponse, request, timeout_ms=timeout_ms)
 
@@ -534,9 +532,9 @@ class AdminClient:
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.ListPartitionReassignmentsResponse:
-        """The reassignments that run, of all partitions or of those given.
+        """Return the running reassignments, of all partitions or of these.
 
-        Only the active controller knows their progress: an answer without progress is asked for a second time, there.
+        Only the active controller knows their progress: an answer without progress is read again from the active controller.
         """
         request = pb.ListPartitionReassignmentsRequest(header=self._reading(linearizable))
         if partitions is not None:
@@ -564,14 +562,14 @@ class AdminClient:
     def unregister_broker(
         self, broker_id: int, expected_epoch: int | None = None, *, timeout_ms: int | None = None
     ) -> pb.UnregisterBrokerResponse:
-        """Takes a broker out of the cluster, only if it is registered with that epoch. ApiError BROKER_ID_NOT_REGISTERED,
+        """Unregister a broker, with `expected_epoch` only if it is registered with that epoch. ApiError BROKER_ID_NOT_REGISTERED,
         STALE_BROKER_EPOCH.
         """
         request = pb.UnregisterBrokerRequest(broker_id=broker_id, expected_broker_epoch=expected_epoch)
         return self.call(pb.UnregisterBrokerResponse, request, timeout_ms=timeout_ms, once=True)
 
     def init_producer_id(self, broker_id: int, *, timeout_ms: int | None = None) -> pb.InitProducerIdResponse:
-        """An id for an idempotent producer, which nobody had before, from that broker."""
+        """Return a new id for an idempotent producer from a broker."""
         request = pb.InitProducerIdRequest()
         return self.call_broker(broker_id, pb.InitProducerIdResponse, request, timeout_ms=timeout_ms)
 
@@ -582,7 +580,7 @@ class AdminClient:
     def add_raft_voter(
         self, voter_id: int, directory_id: str, listeners: Mapping[str, Endpoint], *, timeout_ms: int | None = None
     ) -> pb.AddRaftVoterResponse:
-        """Makes a node that follows the metadata log a voter (KIP-853); returns when that is committed. ApiError."""
+        """Make a node that follows the metadata log a voter (KIP-853). Return when the change is committed. ApiError."""
         request = pb.AddRaftVoterRequest(
             voter_id=voter_id,
             voter_directory_id=directory_id,
@@ -591,30 +589,30 @@ class AdminClient:
         return self._change_quorum(pb.AddRaftVoterResponse, request, timeout_ms)
 
     def remove_raft_voter(self, voter_id: int, directory_id: str, *, timeout_ms: int | None = None) -> pb.RemoveRaftVoterResponse:
-        """Makes a voter an observer (KIP-853); returns when that is committed. ApiError."""
+        """Make a voter an observer (KIP-853). Return when the change is committed. ApiError."""
         request = pb.RemoveRaftVoterRequest(voter_id=voter_id, voter_directory_id=directory_id)
         return self._change_quorum(pb.RemoveRaftVoterResponse, request, timeout_ms)
 
     def transfer_leadership(
         self, voter_id: int, directory_id: str = "", *, timeout_ms: int | None = None
     ) -> pb.TransferLeadershipResponse:
-        """Makes the leader of the quorum resign in a voter's favour, which is not elected yet when this returns. ApiError."""
+        """Make the leader of the quorum resign in a voter's favour. The voter is elected after the return. ApiError."""
         request = pb.TransferLeadershipRequest(voter_id=voter_id, voter_directory_id=directory_id)
         return self._change_quorum(pb.TransferLeadershipResponse, request, timeout_ms)
 
     def _change_quorum(self, answer: type[Response], request: AdminRequest, timeout_ms: int | None) -> Response:
-        """Waits for one answer: asked again while the change is under way or done, the leader would only say so."""
+        """Send a change once and wait for its answer: a repeated request would be refused while the change is under way."""
         return self.call(answer, request, timeout_ms=timeout_ms, attempt_timeout_s=math.inf, once=True)
 
     # -- access ------------------------------------------------------------------------------------------------------
 
     def create_acls(self, creations: Iterable[pb.AclCreation], *, timeout_ms: int | None = None) -> pb.CreateAclsResponse:
-        """Adds access rules; one result for each."""
+        """Add access rules. The response has a result for each."""
         request = pb.CreateAclsRequest(creations=creations)
         return self.call(pb.CreateAclsResponse, request, timeout_ms=timeout_ms)
 
     def delete_acls(self, filters: Iterable[pb.DeleteAclsFilter], *, timeout_ms: int | None = None) -> pb.DeleteAclsResponse:
-        """Removes what any of the filters matches; one result with the rules for each."""
+        """Remove the rules that any of the filters matches. The response has a result with the rules for each filter."""
         request = pb.DeleteAclsRequest(filters=filters)
         return self.call(pb.DeleteAclsResponse, request, timeout_ms=timeout_ms)
 
@@ -625,7 +623,7 @@ class AdminClient:
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> pb.DescribeAclsResponse:
-        """The access rules that the filter of a request matches, or all."""
+        """Return the access rules that the filter of a request matches, or all."""
         request = pb.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
         if wanted is not None:
             request.CopyFrom(wanted)
@@ -639,14 +637,14 @@ class AdminClient:
         *,
         timeout_ms: int | None = None,
     ) -> pb.AlterUserScramCredentialsResponse:
-        """Sets (`scram_credential` makes one) and removes SCRAM credentials; one result for each user."""
+        """Set SCRAM credentials, made by `scram_credential`, and remove others. The response has a result for each user."""
         request = pb.AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
         return self.call(pb.AlterUserScramCredentialsResponse, request, timeout_ms=timeout_ms)
 
     def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_ms: int | None = None
     ) -> pb.DescribeUserScramCredentialsResponse:
-        """Mechanisms and iterations of the users named, or of all."""
+        """Return the mechanisms and iterations of these users, or of all."""
         request = pb.DescribeUserScramCredentialsRequest(header=self._reading(None))
         if users is not None:
             request.users.CopyFrom(pb.ScramUserNames(values=[pb.ScramUserName(name=user) for user in users]))
@@ -655,17 +653,17 @@ class AdminClient:
     # -- what one node holds -----------------------------------------------------------------------------------------
 
     def create_snapshot(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.CreateSnapshotResponse:
-        """Lets the node at that gRPC endpoint write a snapshot of its metadata now. ApiError, ClusterUnreachable."""
+        """Make the node at a gRPC endpoint write a snapshot of its metadata now. ApiError, ClusterUnreachable."""
         return self.call_at(endpoint, pb.CreateSnapshotResponse, pb.CreateSnapshotRequest(), timeout_ms=timeout_ms)
 
     def list_snapshots(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> pb.ListSnapshotsResponse:
-        """The snapshots that the node at that gRPC endpoint keeps. ApiError, ClusterUnreachable."""
+        """Return the snapshots of the node at a gRPC endpoint. ApiError, ClusterUnreachable."""
         return self.call_at(endpoint, pb.ListSnapshotsResponse, pb.ListSnapshotsRequest(), timeout_ms=timeout_ms)
 
     def describe_metadata(
         self, endpoint: Endpoint, *, reread_log: bool = False, at_offset: int = 0, timeout_ms: int | None = None
     ) -> pb.DescribeMetadataResponse:
-        """What the node at that gRPC endpoint itself holds."""
+        """Return the metadata position and digests of the node at a gRPC endpoint."""
         request = pb.DescribeMetadataRequest(reread_log=reread_log, at_offset=at_offset)
         return self.call_at(endpoint, pb.DescribeMetadataResponse, request, timeout_ms=timeout_ms)
 
@@ -674,7 +672,7 @@ class AdminClient:
     def alter_replica_log_dirs(
         self, broker_id: int, moves: Mapping[TopicPartition, str], *, timeout_ms: int | None = None
     ) -> pb.AlterReplicaLogDirsResponse:
-        """Asks a broker to move replicas to the log directories given; "any" drops a running move."""
+        """Make a broker move replicas to log directories; "any" drops a running move."""
         paths: dict[str, dict[str, list[int]]] = {}
         for (name, index), path in moves.items():
             paths.setdefault(path, {}).setdefault(name, []).append(index)
@@ -692,7 +690,7 @@ class AdminClient:
     def describe_log_dirs(
         self, broker_id: int, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> pb.DescribeLogDirsResponse:
-        """A broker's log directories with what they hold, of all topics or of the partitions given."""
+        """Return a broker's log directories with their replicas, of all topics or of these partitions."""
         request = pb.DescribeLogDirsRequest()
         if partitions is not None:
             topics: dict[str, pb.DescribableLogDirTopic] = {}
@@ -751,12 +749,12 @@ class AdminClient:
 
 
 def raise_first_error(results: Iterable[Result]) -> None:
-    """ApiError of the first result (anything with error_code and error_message) that is one."""
+    """Raise the error of the first result that has one, as ApiError."""
     for result in results:
         if result.error_code:
             raise api_error(result.error_code, getattr(result, "error_message", None))
 
 
 def left_ms(deadline: float) -> int:
-    """The time until a moment of `time.monotonic`, 1 at least: who asks for 0 is refused."""
+    """Return the time until a moment of `time.monotonic`, at least 1: a timeout of 0 is rejected."""
     return max(1, int((deadline - time.monotonic()) * 1000))

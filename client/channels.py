@@ -20,10 +20,10 @@ from kraftlab.quorum.core.types import Endpoint
 from kraftlab.rpc.methods import CLIENT_ID_HEADER, METHODS, SERVICE, STREAM_METHOD
 
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# A node that hangs keeps its sockets: only pings tell it from one that is slow to answer.
+# A node that hangs keeps its sockets open: pings distinguish it from a slow node.
 _PING_AFTER_MS = 1000
 _PING_TIMEOUT_MS = 1000
-# The same for a new connection, which the system makes although the node hangs. gRPC's name for it is a backoff, which it is not.
+# The same for a new connection, which the kernel accepts for a node that hangs. gRPC calls this timeout a backoff.
 _CONNECT_TIMEOUT_MS = 1000
 _OPTIONS = (
     ("grpc.keepalive_time_ms", _PING_AFTER_MS),
@@ -41,16 +41,15 @@ _UnaryCall = Callable[..., Message]
 
 
 class Channels:
-    """The channels of one client. Thread-safe. `user` and `password` go with every call, if there is a user, and so does a
-    `client_id`.
+    """The channels of one client. Thread-safe. Every call carries `user` and `password` if there is a user, and the `client_id`.
 
-    ValueError if they cannot be sent: gRPC takes printable ASCII.
+    ValueError for other characters than printable ASCII, which gRPC cannot send.
     """
 
     def __init__(self, user: str | None = None, password: str | None = None, client_id: str = "") -> None:
         for what, value in (("user", user), ("password", password), ("client id", client_id)):
             if value is not None and not (value.isascii() and value.isprintable()):
-                raise ValueError(f"the {what} has characters that are not printable ASCII; no node can have one like that")
+                raise ValueError(f"the {what} has characters that are not printable ASCII; no node accepts such a {what}")
         who = () if user is None else ((USER_HEADER, user), (PASSWORD_HEADER, password or ""))
         self.metadata = (*who, (CLIENT_ID_HEADER, client_id)) if client_id else who
         self._lock = threading.Lock()
@@ -58,7 +57,7 @@ class Channels:
         self._calls: dict[tuple[Endpoint, str], _UnaryCall] = {}
 
     def unary(self, endpoint: Endpoint, api: str) -> _UnaryCall:
-        """The callable `(request, timeout=seconds) -> response` of a method at a node; raises grpc.RpcError."""
+        """Return the callable `(request, timeout=seconds) -> response` of a method at a node. It raises grpc.RpcError."""
         call = self._calls.get((endpoint, api))
         if call is None:
             method = METHODS[api]
@@ -71,7 +70,7 @@ class Channels:
         return call
 
     def stream(self, endpoint: Endpoint) -> Any:
-        """The callable `(iterator of CallRequests) -> iterator of CallResponses` of the pipelined door at a node."""
+        """Return the callable `(iterator of CallRequests) -> iterator of CallResponses` of the pipelined API at a node."""
         call = self._channel(endpoint).stream_stream(
             f"/{SERVICE}/{STREAM_METHOD}", admin_pb2.CallRequests.SerializeToString, admin_pb2.CallResponses.FromString
         )
@@ -93,7 +92,7 @@ class Channels:
 
 
 def authentication_error(error: grpc.RpcError) -> ApiError | None:
-    """What a node says to a caller who is not who it says; None if the error is another."""
+    """Return the ApiError for a failed authentication, None for another error."""
     if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNAUTHENTICATED:
         return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, error.details())
     return None

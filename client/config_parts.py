@@ -1,4 +1,4 @@
-"""Requests about configs, split by who has to be asked: a broker's own configs and loggers are that broker's business."""
+"""Requests about configs, split by their nodes: a broker has its own configs and loggers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANYBODY = None
 
 
 class ConfigResource(Protocol):
-    """Anything with configs, as a request or a response names it."""
+    """A resource with configs in a request or a response."""
 
     @property
     def resource_type(self) -> int: ...
@@ -27,7 +27,7 @@ Result = TypeVar("Result", bound=ConfigResource)
 
 
 def node_of(resource: ConfigResource) -> int | None:
-    """The broker that has to be asked about a resource, ANYBODY if it matters not (or the name is no broker's)."""
+    """Return the broker that has a resource's configs, ANYBODY if every node has them or the name is not a broker id."""
     if resource.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.resource_name.isdecimal():
         return int(resource.resource_name)
     return ANYBODY
@@ -41,7 +41,7 @@ def in_parts(
     """Ask every node about its own resources; return one response with the results in the order of the resources.
 
     `ask` takes a node and its resources; nodes may answer in any order. `results` is the response's repeated field. The header is
-    that of the last response.
+    from the last response.
     """
     parts: dict[int | None, list[int]] = {}
     for index, resource in enumerate(resources):
@@ -63,7 +63,7 @@ def in_parts(
 
 
 def config_changes(kind: int, name: str, values: Mapping[str, str | None]) -> pb.AlterConfigsResource:
-    """Return the part of a request that sets configs of a resource, and deletes those whose value is None."""
+    """Return the part of a request that sets configs of a resource, and deletes configs with the value None."""
     resource = pb.AlterConfigsResource(resource_type=kind, resource_name=name)
     for key, value in values.items():
         operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET

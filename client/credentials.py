@@ -1,4 +1,4 @@
-"""What a client does to a password before it is sent (RFC 5802, KIP-554)."""
+"""SCRAM credentials from passwords, salted before they are sent (RFC 5802, KIP-554)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _HASHES: Mapping[ScramMechanism, str] = {
 def scram_credential(
     user: str, mechanism: ScramMechanism, password: str, iterations: int = DEFAULT_ITERATIONS
 ) -> pb.ScramCredentialUpsertion:
-    """A credential to be sent: the password salted with random bytes, so that the password itself stays here. Nodes accept 4096
-    to 16384 iterations; other numbers are sent for them to refuse.
+    """Return a credential to send: the password salted with random bytes. The password itself is not sent. Nodes accept 4096 to
+    16384 iterations, and refuse other numbers.
     """
     salt = secrets.token_bytes(SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, min(max(1, iterations), MAX_ITERATIONS))

@@ -1,10 +1,10 @@
 """`DataClient`: produce, fetch and digest whole record batches over peer frames, from a program with threads and no event loop.
 
-It serves imports, producers of load and checkers; it is no consumer-group client. Metadata (topic ids, leaders, peer endpoints)
-comes from an AdminClient and is asked for again when a broker says that it does not lead, or does not answer. One connection per
-broker, one request at a time on it; a lock makes it thread-safe. A produce whose connection broke is sent again, so a batch may
-stand in the log twice, unless `keep_offsets` says where it belongs: then what the leader refuses, since it has it from an earlier
-sending, is found in its log.
+It serves imports, load generators and checkers; it does not support consumer groups. Metadata (topic ids, leaders, peer
+endpoints) comes from an AdminClient, and is read again when a broker does not lead or does not answer. There is one connection
+per broker, with one request at a time; a lock makes it thread-safe. A produce request is repeated after a broken connection, so a
+batch may be in the log twice. With `keep_offsets` it is not: if the leader refuses a repeated batch, the client finds the batch
+in the log.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ Response = TypeVar("Response")
 class PeerConnection:
     """A blocking connection to one node's peer port. `request` opens it when needed and drops it after any failure.
 
-    A client holds nothing that a forced quorum could make void, so it goes along: a node that is at a newer generation of the
-    cluster is asked again in that one.
+    A client has no state that a forced quorum could invalidate: if a node has a newer generation of the cluster, the request is
+    sent again with that generation.
     """
 
     def __init__(self, endpoint: Endpoint, cluster_id: str) -> None:
@@ -75,12 +75,12 @@ class PeerConnection:
         self._generation = 0
 
     def request(self, api: int, body: bytes, timeout_s: float) -> bytes:
-        """One request and its response's body. OSError if the connection fails, ApiError if the node refuses. The time holds for
-        those too whose turn comes first.
+        """Send one request and return the body of its response. OSError if the connection fails, ApiError if the node refuses.
+        The timeout includes the wait for earlier requests.
         """
         deadline = time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=max(timeout_s, 0)):
-            raise TimeoutError(f"{self.endpoint} was busy with another request all the time")
+            raise TimeoutError(f"{self.endpoint} was busy with other requests until the timeout")
         try:
             return self._exchange(api, body, deadline)
         except (OSError, FrameError):
@@ -134,7 +134,7 @@ class PeerConnection:
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    """Where things are, as of one answer."""
+    """Topic ids, leaders and endpoints as of one answer."""
 
     cluster_id: str
     topic_ids: dict[str, Uuid]
@@ -143,7 +143,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 
 class DataClient:
-    """Whole batches to and from partitions by name. A context manager, or call `close`. The AdminClient stays the caller's."""
+    """Client for whole batches of partitions. Use as a context manager, or call `close`. The AdminClient stays open."""
 
     def __init__(self, admin: AdminClient, *, timeout_ms: int = 30_000) -> None:
         self._admin = admin
@@ -151,7 +151,7 @@ class DataClient:
         self._lock = threading.Lock()
         self._metadata: _Metadata | None = None
         self._topics: frozenset[str] = frozenset()
-        """Those that were ever asked about: a large cluster has many more."""
+        """Topics in earlier requests: a large cluster has many more."""
         self._connections: dict[Endpoint, PeerConnection] = {}
 
     def __enter__(self) -> DataClient:
@@ -174,26 +174,26 @@ class DataClient:
         keep_offsets: bool = False,
         timeout_ms: int | None = None,
     ) -> ProduceResponse:
-        """Appends whole v2 batches at the partition's leader. ApiError, ClusterUnreachable when time is up."""
+        """Append whole v2 batches at the partition's leader. ApiError, ClusterUnreachable at the timeout."""
         deadline = time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        sendings = 0
+        attempts = 0
 
         def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
-            nonlocal sendings
-            sendings += 1
+            nonlocal attempts
+            attempts += 1
             return Api.PRODUCE, ProduceRequest(topic_id, partition, acks, left_ms, records, keep_offsets)
 
         try:
             return self._at_leader(topic, partition, build, ProduceResponse, _produce_error, timeout_ms)
         except ApiError as error:
-            if keep_offsets and sendings > 1 and error.code is ErrorCode.INVALID_RECORD:
-                standing = self._standing(topic, partition, records, deadline)
-                if standing is not None:
-                    return standing
+            if keep_offsets and attempts > 1 and error.code is ErrorCode.INVALID_RECORD:
+                earlier = self._appended_earlier(topic, partition, records, deadline)
+                if earlier is not None:
+                    return earlier
             raise
 
-    def _standing(self, topic: str, partition: int, records: bytes, deadline: float) -> ProduceResponse | None:
-        """The answer to an earlier sending of these batches, once they are committed. None: it is not they that stand there."""
+    def _appended_earlier(self, topic: str, partition: int, records: bytes, deadline: float) -> ProduceResponse | None:
+        """Return the answer to an earlier attempt with these batches once they are committed, None if the log has others."""
         from kraftlab.broker.log.record_batch import iterate
 
         batches = [header for _, header in iterate(records)]
@@ -220,7 +220,7 @@ class DataClient:
         max_wait_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> FetchedPartition:
-        """Whole batches below the high watermark, from the one that holds `offset`. ApiError, ClusterUnreachable."""
+        """Return whole batches below the high watermark, from the batch with `offset`. ApiError, ClusterUnreachable."""
 
         def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
             wanted = FetchPartition(topic_id, partition, -1, offset, -1, -1, max_bytes)
@@ -230,10 +230,10 @@ class DataClient:
         return response.partitions[0]
 
     def bounds(self, topic: str, partition: int, *, timeout_ms: int | None = None) -> tuple[int, int]:
-        """Where a partition begins, and its high watermark: what `fetch` can give. ApiError, ClusterUnreachable."""
+        """Return the log start offset and high watermark of a partition: the range of `fetch`. ApiError, ClusterUnreachable."""
 
         def build(topic_id: Uuid, left_ms: int) -> tuple[int, msgspec.Struct]:
-            # No log has that offset, so the answer has no records and says where the log lies.
+            # No log has that offset: the answer has the bounds of the log and no records.
             return Api.REPLICA_FETCH, ReplicaFetchRequest(
                 -1, -1, 0, 0, 0, (FetchPartition(topic_id, partition, -1, -1, -1, -1, 0),)
             )
@@ -244,9 +244,7 @@ class DataClient:
     def log_digest(
         self, broker_id: int, replicas: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
     ) -> LogDigestResponse:
-        """What bytes a broker holds, of all its replicas or of those given by topic name and partition. ApiError,
-        ClusterUnreachable.
-        """
+        """Return digests of a broker's replicas, of all or of these topics and partitions. ApiError, ClusterUnreachable."""
         replicas = None if replicas is None else tuple(replicas)
         metadata = self._known(*(name for name, _ in replicas or ()), fresh=replicas is not None)
         wanted = None if replicas is None else tuple((self.topic_id(name), index) for name, index in replicas)
@@ -272,7 +270,7 @@ class DataClient:
         return response
 
     def topic_id(self, topic: str) -> Uuid:
-        """The id of a topic; ApiError UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the id of a topic. ApiError UNKNOWN_TOPIC_OR_PARTITION."""
         for fresh in (False, True):
             found = self._known(topic, fresh=fresh).topic_ids.get(topic)
             if found is not None:
@@ -280,7 +278,7 @@ class DataClient:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
 
     def refresh(self) -> None:
-        """Asks for the metadata anew before the next call."""
+        """Drop the metadata; the next call reads it again."""
         self._metadata = None
 
     def _at_leader(
@@ -330,7 +328,7 @@ class DataClient:
         return metadata.topic_ids[topic], endpoint
 
     def _known(self, *topics: str, fresh: bool, deadline: float | None = None) -> _Metadata:
-        """What is known of these topics, and of those that were asked about before. No `deadline`: the AdminClient's."""
+        """Return the metadata of these topics and of earlier ones. Without a `deadline` the AdminClient's timeout counts."""
         metadata = self._metadata
         if metadata is None or fresh or not self._topics.issuperset(topics):
             self._topics = self._topics.union(topics)
@@ -358,7 +356,7 @@ class DataClient:
 
 
 def _without_epochs(batches: bytes) -> bytes:
-    """Whoever led when they were appended."""
+    """Return batches with masked leader epochs: equal for every leader that may have appended them."""
     from kraftlab.broker.log.record_batch import iterate, mask_epochs
 
     data = bytearray(batches)

@@ -1,4 +1,4 @@
-"""What goes wrong between a client and a cluster."""
+"""Errors between a client and a cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class ClusterUnreachable(ConnectionError):
 
 
 class OutcomeUnknown(ApiError):
-    """The change was written up to metadata offset `offset` (0: that is not known) and may still be committed, or not: the time
-    was over, or the leadership was lost. Read with that `min_offset`, or repeat the call.
+    """The outcome of a change is unknown after a timeout or a lost leadership: it was written up to metadata offset `offset` (0
+    if unknown), and may still be committed. Read with that `min_offset`, or repeat the call.
     """
 
     def __init__(self, code: ErrorCode, message: str | None, offset: int) -> None:
@@ -21,7 +21,7 @@ class OutcomeUnknown(ApiError):
 
 
 def api_error(code: int, message: str | None) -> ApiError:
-    """The ApiError of an answer's code and message; a code that this version does not know becomes UNKNOWN_SERVER_ERROR."""
+    """Return the ApiError of a code and message. An unknown code becomes UNKNOWN_SERVER_ERROR."""
     try:
         row = ErrorCode(code)
     except ValueError:
@@ -30,6 +30,6 @@ def api_error(code: int, message: str | None) -> ApiError:
 
 
 def header_error(header: pb.ResponseHeader) -> ApiError:
-    """The ApiError of a whole request that an answer's header tells, OutcomeUnknown if it may have been carried out."""
+    """Return the ApiError in an answer's header, OutcomeUnknown if the request may have taken effect."""
     error = api_error(header.error_code, header.error_message)
     return OutcomeUnknown(error.code, error.message, header.metadata_offset) if header.outcome_unknown else error

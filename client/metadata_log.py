@@ -1,12 +1,11 @@
-"""`MetadataLog`: the metadata log of a running cluster, read as an observer does, from a program without an event loop.
+"""`MetadataLog`: the metadata log of a running cluster for a program without an event loop, read as observers read it.
 
-Batches come from the active controller by Fetch (KIP-595). An answer says up to where the log is committed, and may hold more:
-what lies beyond that may yet be truncated, so it is the caller's to leave it. A position that the leader's log no longer holds
-begins with a snapshot (KIP-630).
+Batches come from the active controller by Fetch (KIP-595). An answer has the high watermark, and may have records beyond it.
+Those may still be truncated; the caller must not use them. A position before the start of the leader's log needs a snapshot
+(KIP-630).
 
-Who names itself as an observer is known to the leader by what it *acknowledges*: the log is kept from there on, for as long as
-the leader's configuration says, and `describe --replication` lists it. Reads as such are anonymous, so that what was read and
-not used yet is not acknowledged by reading it.
+The leader knows a named observer by the position that the observer *acknowledges*: the leader keeps the log from there, for the
+time in its configuration, and `describe --replication` lists the observer. Reads are anonymous, and acknowledge nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ ANONYMOUS = ReplicaKey(-1, ZERO_UUID)
 LISTENER = "CONTROLLER"
 FETCH_BYTES = 1 << 20
 _ATTEMPT_TIMEOUT_S = 5.0
-"""For so long one leader is waited for: it answers at once, unless it hangs. Then another is elected."""
+"""Time limit for one leader, which answers at once unless it hangs. Then another leader is elected."""
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
 _FIRST_OBSERVER_ID = 1 << 30
@@ -54,51 +53,51 @@ _LEADER_CHANGED = frozenset(
     }
 )
 _NOBODY_LEADS = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_CONTROLLER})
-"""What a broker says that could not pass a question on to the active controller."""
+"""Errors of a broker that could not forward a request to the active controller."""
 
 Response = TypeVar("Response", FetchResponse, FetchSnapshotResponse)
 
 
 class LogState(NamedTuple):
-    """What the leader says of its log: everything below `high_watermark` is committed, from `start_offset` on it is there."""
+    """Range of the leader's log: records below `high_watermark` are committed, records from `start_offset` exist."""
 
     high_watermark: int
     start_offset: int
 
 
 class Chunk(NamedTuple):
-    """Whole batches that follow each other, from a position on. The last may reach beyond the high watermark of the answer."""
+    """Consecutive whole batches from a position. The last may reach beyond the high watermark of the answer."""
 
     data: bytes
     state: LogState
 
 
 class SnapshotInstead(Exception):
-    """The leader's log begins behind the position: what came before stands in this snapshot."""
+    """The leader's log starts after the position; earlier records are in this snapshot."""
 
     def __init__(self, snapshot: OffsetAndEpoch) -> None:
-        super().__init__(f"the log was cleaned; what came before stands in snapshot {snapshot}")
+        super().__init__(f"the log was cleaned; earlier records are in snapshot {snapshot}")
         self.snapshot = snapshot
 
 
 class HistoryChanged(Exception):
-    """The position is not in the leader's log: that was forced back to a survivor's (force-standalone)."""
+    """The position is not in the leader's log, which was reset to a survivor's log (force-standalone)."""
 
 
 class _AnotherLeads(Exception):
-    """Who gave what was read so far leads no more."""
+    """The source of the bytes so far is not the leader any more."""
 
 
 def observer_named(name: str) -> ReplicaKey:
-    """The key of an observer by a name that it keeps: one that starts again with its name goes on as itself."""
+    """Return the key of an observer from its name: a restart with the same name continues as the same observer."""
     digest = hashlib.sha256(name.encode()).digest()
     return ReplicaKey(_FIRST_OBSERVER_ID + int.from_bytes(digest[16:20], "big") % _FIRST_OBSERVER_ID, digest[:16])
 
 
 class MetadataLog:
-    """One cluster's metadata log. A context manager, or call `close`. Not thread-safe.
+    """One cluster's metadata log. Use as a context manager, or call `close`. Not thread-safe.
 
-    `bootstrap_servers` are gRPC endpoints of any nodes. `timeout_ms` bounds each call, with its retries.
+    `bootstrap_servers` are gRPC endpoints of any nodes. `timeout_ms` limits each call with its retries.
     """
 
     def __init__(
@@ -124,38 +123,38 @@ class MetadataLog:
 
     @property
     def cluster_id(self) -> str:
-        """ClusterUnreachable, ApiError."""
+        """The cluster's id. ClusterUnreachable, ApiError."""
         if not self._cluster_id:
             self._cluster_id = self._quorum().cluster_id
         return self._cluster_id
 
     def state(self) -> LogState:
-        """How far the log is committed. ClusterUnreachable, ApiError."""
+        """Return the range of the log. ClusterUnreachable, ApiError."""
         quorum = self._quorum()
         return LogState(quorum.high_watermark, quorum.log_start_offset)
 
     def _quorum(self) -> pb.DescribeQuorumResponse:
-        """As a node describes it. One that answers that no controller can be asked is as good as none: ClusterUnreachable."""
+        """Describe the quorum. ClusterUnreachable also if a node answers that it cannot reach a controller."""
         try:
             return self._admin.describe_quorum()
         except ApiError as error:
             if error.code in _NOBODY_LEADS:
-                raise ClusterUnreachable(f"no active controller can be asked: {error}") from error
+                raise ClusterUnreachable(f"no active controller answers: {error}") from error
             raise
 
     def acknowledge(self, position: OffsetAndEpoch) -> LogState:
-        """Says that everything below the position is held durably here. SnapshotInstead, HistoryChanged."""
+        """Acknowledge that this observer stores all records below the position durably. SnapshotInstead, HistoryChanged."""
         return self._fetch(position, self._observer, 1).state
 
     def fetch(self, position: OffsetAndEpoch, max_bytes: int = FETCH_BYTES) -> Chunk:
-        """The batches from a position on: where a batch begins, and the epoch of the record before it. At least one if there is
-        any; none if the position is the log's end. SnapshotInstead, HistoryChanged, ApiError, ClusterUnreachable.
+        """Return the batches from a position: the offset of a batch, and the epoch of the record before it. There is at least one
+        batch unless the position is the log's end. SnapshotInstead, HistoryChanged, ApiError, ClusterUnreachable.
         """
         return self._fetch(position, ANONYMOUS, max_bytes)
 
     def snapshot(self, snapshot: OffsetAndEpoch) -> Iterator[bytes]:
-        """The bytes of a snapshot's file, in order. ApiError SNAPSHOT_NOT_FOUND if it is gone. All come from one leader: the same
-        snapshot made by another node need not have the same bytes, so a new leader's is copied from its beginning.
+        """Yield the bytes of a snapshot's file, in order. ApiError SNAPSHOT_NOT_FOUND for a deleted snapshot. All bytes are from
+        one leader: another node's file of the same snapshot may differ, so the copy starts over at a new leader.
         """
         parts: list[bytes] = []
         position, source = 0, None
@@ -182,7 +181,7 @@ class MetadataLog:
         if isinstance(outcome, Diverging):
             raise HistoryChanged(
                 f"offset {position.offset} after epoch {position.epoch} is not in the log of the active controller, which agrees "
-                f"up to {outcome.end_offset} at most; take what it holds into a new lake"
+                f"up to {outcome.end_offset} at most; read the log into a new lake"
             )
         assert isinstance(outcome, Records)
         return Chunk(outcome.data, LogState(answer.high_watermark, answer.log_start_offset))
@@ -190,8 +189,8 @@ class MetadataLog:
     def _ask(
         self, request: FetchRequest | FetchSnapshotRequest, kind: type[Response], source: Endpoint | None = None
     ) -> Response:
-        """Asks whoever leads, for as long as it takes to find it. A leader that knows no high watermark yet is asked again.
-        _AnotherLeads if it is not the `source` that was given.
+        """Send a request to the leader, with retries until the timeout. A leader without a high watermark is asked again.
+        _AnotherLeads if the leader is not `source`.
         """
         deadline = time.monotonic() + self._timeout_s
         pause_s = _PAUSE_S
@@ -244,7 +243,7 @@ class MetadataLog:
                         self._epoch = quorum.leader_epoch
                         self._connection = PeerConnection(Endpoint(at.host, at.port), quorum.cluster_id)
                         return self._connection
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "nobody says where the active controller listens for its peers")
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no node names the peer listener of the active controller")
         return self._connection
 
     def _drop(self) -> None:

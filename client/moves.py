@@ -1,4 +1,4 @@
-"""What a caller may say about the moves that a request starts."""
+"""Options of the moves that a request starts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import msgspec
 
 
 class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Left out: as Kafka does. Times in milliseconds, `throttle` in bytes per second that each broker takes in.
+    """Options of moves; the defaults are Kafka's behaviour. Times are in milliseconds, `throttle` is in bytes per second into
+    each broker.
 
-    `validate_only`: answer as if, and do nothing. `initiator`: the principal that asks if left out. `plan_id`: remember what
-    was before under that name, for `rollback_reassignment`. `queued`: wait for a free slot; higher `priority` starts first.
-    `throttle` belongs to these moves and ends with them, or `throttle_expires_ms` after their start. `force`: cancel although
-    that takes the leader away; roll back although partitions moved on since.
+    `validate_only`: answer without changes. `initiator`: by default the principal of the request. `plan_id`: remember the current
+    replicas under this name, for `rollback_reassignment`. `queued`: wait for a free slot; higher `priority` starts first.
+    `throttle` belongs to these moves and ends with them, or `throttle_expires_ms` after their start. `force`: cancel even if a
+    partition loses its leader; roll back even partitions that moved again since.
     """
 
     validate_only: bool = False
@@ -25,7 +26,7 @@ class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
 
     def fill(self, request: object) -> None:
-        """Writes what is given into a request that has these fields."""
+        """Copy the options that differ from their defaults into a request with these fields."""
         for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)
             if value != field.default:

@@ -1,4 +1,4 @@
-"""Calls about partitions of topics that exist: how many, who leads them, where their logs begin.
+"""Calls about partitions of existing topics: their number, their leaders, the start of their logs.
 
 Functions over `AdminClient`, which has a method for each.
 """
@@ -35,14 +35,16 @@ class BrokerCaller(Protocol):
 
 
 class NewPartitions(msgspec.Struct, frozen=True):
-    """How many partitions a topic is to have, and the replicas of each new one in order (None: placed by the controller)."""
+    """New number of partitions of a topic, and the replicas of each new partition in order; None for a placement by the
+    controller.
+    """
 
     count: int
     assignments: Sequence[Sequence[int]] | None = None
 
 
 class DeletedRecords(NamedTuple):
-    """Where the logs of all live replicas of a partition begin at the earliest now, or why not."""
+    """Smallest log start offset of the live replicas of a partition, or the error."""
 
     low_watermark: int
     error: ApiError | None = None
@@ -52,7 +54,7 @@ def describe_whole(
     request: pb.DescribeTopicPartitionsRequest,
     ask: Callable[[pb.DescribeTopicPartitionsRequest], pb.DescribeTopicPartitionsResponse],
 ) -> pb.DescribeTopicPartitionsResponse:
-    """The answers put together, as many as it takes to tell everything."""
+    """Return all parts of a large answer as one."""
     whole = ask(request)
     while whole.HasField("next_cursor"):
         request.cursor.CopyFrom(whole.next_cursor)
@@ -62,7 +64,7 @@ def describe_whole(
         if topics and whole.topics and topics[0].name == whole.topics[-1].name:
             begun = whole.topics[-1]
             if topics[0].topic_id != begun.topic_id:
-                # It was deleted meanwhile, and may have been created anew: it is told from its beginning.
+                # The topic was deleted meanwhile, and perhaps created again: describe it from its beginning.
                 del whole.topics[-1]
                 whole.next_cursor.partition_index = 0
                 continue
@@ -101,7 +103,7 @@ def elect_leaders_request(election_type: int, partitions: Iterable[TopicPartitio
 def delete_records(
     client: BrokerCaller, offsets: Mapping[TopicPartition, int], timeout_ms: int | None
 ) -> dict[TopicPartition, DeletedRecords]:
-    """Asks each leader for its partitions; who does not lead any more is looked for once again."""
+    """Delete records at the leaders. Partitions whose leader has moved are tried once again."""
     done: dict[TopicPartition, DeletedRecords] = {}
     left = dict(offsets)
     for _ in range(2):

@@ -1,7 +1,7 @@
 """Pipelined admin calls: many in flight over one gRPC stream, each a future.
 
-gRPC asks for the next message when it has sent the last one; it gets all calls that were submitted meanwhile. So a call never
-waits for others, and calls that come fast share the cost of a message.
+gRPC requests the next message when it has sent the last one, and gets all calls that were submitted meanwhile. So a call never
+waits for others, and frequent calls share the cost of a message.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .channels import Channels, authentication_error
 from .errors import ClusterUnreachable, header_error
 
 _MESSAGE_BYTES = 256 * 1024
-"""A message takes no more calls once it is this large."""
+"""Size at which a message takes no further calls."""
 
 
 class CallStream:
     """One stream to one node. `submit` returns at once; answers come in any order, as the node finishes.
 
-    When the stream breaks, every future that has no answer fails with ClusterUnreachable: those calls may or may not have taken
-    effect. It does not follow NOT_CONTROLLER: open it where the active controller is (`AdminClient.open_stream`) and open another
-    one when futures say that it has moved. Use as a context manager, or call `close`.
+    When the stream breaks, every future without an answer fails with ClusterUnreachable: those calls may have taken effect. The
+    stream does not follow NOT_CONTROLLER: open it at the active controller (`AdminClient.open_stream`), and open another stream
+    when futures fail with that error. Use as a context manager, or call `close`.
     """
 
     def __init__(self, channels: Channels, endpoint: Endpoint) -> None:
@@ -46,10 +46,10 @@ class CallStream:
         self._reader.start()
 
     def submit(self, api: str, request: Message) -> Future[Message]:
-        """Starts a call. The future gives the response, or raises ApiError of the header's error (OutcomeUnknown if the call may
-        have taken effect), or ClusterUnreachable.
+        """Start a call. The future returns the response, or raises the header's ApiError (OutcomeUnknown if the call may have
+        taken effect), or ClusterUnreachable.
 
-        What broke the stream is raised at once if it has broken already. A call that is on its way cannot be cancelled.
+        A broken stream raises its error at once. A submitted call cannot be cancelled.
         """
         future: Future[Message] = Future()
         future.set_running_or_notify_cancel()
@@ -64,7 +64,7 @@ class CallStream:
         return future
 
     def _messages(self) -> Iterator[admin_pb2.CallRequests]:
-        """What was submitted, until the end is: each message as much as there is."""
+        """Yield messages with all calls that are submitted so far, until the stream ends."""
         ended = False
         while not ended:
             call = self._requests.get()
@@ -85,7 +85,7 @@ class CallStream:
 
     def _read(self, answers: Iterator[admin_pb2.CallResponses]) -> None:
         refusal: Exception | None = None
-        reason = f"the stream to {self.endpoint} was closed before the answer came; whether the call took effect is not known"
+        reason = f"the stream to {self.endpoint} was closed before the answer came; the call may have taken effect"
         try:
             for message in answers:
                 for answer in message.calls:
@@ -93,7 +93,7 @@ class CallStream:
         except grpc.RpcError as error:
             refusal = authentication_error(error)
             detail = error.details() if isinstance(error, grpc.Call) else str(error)
-            reason = f"the stream to {self.endpoint} broke ({detail}); whether the call took effect is not known"
+            reason = f"the stream to {self.endpoint} broke ({detail}); the call may have taken effect"
         with self._lock:
             self._broken = refusal or ClusterUnreachable(reason)
             pending, self._pending = self._pending, {}
@@ -114,7 +114,7 @@ class CallStream:
             future.set_result(response)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Waits for the answers of what was submitted, then ends the stream."""
+        """Wait for the answers of submitted calls, then end the stream."""
         self._requests.put(None)
         self._reader.join(timeout_s)
         if self._reader.is_alive():

@@ -1,4 +1,4 @@
-"""The metadata as it was, from the disk of one node, in as many requests as it takes. Secrets are masked by the node."""
+"""Past metadata from the disk of one node, in several requests if it is large. The node masks secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .admin import AdminClient
 def describe_image(
     client: AdminClient, endpoint: Endpoint, *, offset: int | None = None, time_ms: int | None = None
 ) -> tuple[pb.DescribeImageResponse, list[bytes]]:
-    """The image of that offset or time, or the newest: where it stands, and the bodies of records that make it.
+    """Return the image of an offset or time, by default the newest: its position, and the bodies of its records.
 
     ApiError, ClusterUnreachable.
     """
@@ -30,7 +30,7 @@ def describe_image(
 def list_metadata_records(
     client: AdminClient, endpoint: Endpoint, from_offset: int, to_offset: int
 ) -> Iterator[pb.MetadataBatch]:
-    """The batches of the metadata log between two offsets. ApiError, ClusterUnreachable."""
+    """Yield the batches of the metadata log between two offsets. ApiError, ClusterUnreachable."""
     while from_offset < to_offset:
         request = pb.ListMetadataRecordsRequest(from_offset=from_offset, to_offset=to_offset)
         answer = client.call_at(endpoint, pb.ListMetadataRecordsResponse, request)

@@ -1,8 +1,8 @@
-"""What the consoles do between lines and partitions: records gathered into batches, and batches followed as they come.
+"""Producer and consumer of the consoles: records gathered into batches, and batches fetched as they arrive.
 
-A producer keeps a batch per partition until it is full or is told to flush. Keys decide on partitions as in Kafka's producers;
-records without key stay on one partition for a batch and then go on to the next. A consumer asks the leaders of its partitions
-one after the other, and waits a while at one of them, in turn, when none had anything.
+A producer keeps one batch for each partition until the batch is full or a flush. The partition follows from the key as in Kafka's
+producers; records without a key stay on one partition for a batch, then the next partition follows. A consumer asks the leaders
+of its partitions one after the other. If none has records, it waits at one of them, in turn.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RECORD_OVERHEAD_BYTES = 20
 
 
 class Lines:
-    """The lines of a file, a pipe or a terminal as they arrive. `ended` once the last was taken."""
+    """Lines of a file, a pipe or a terminal as they arrive. `ended` is set after the last line."""
 
     def __init__(self, descriptor: int) -> None:
         self.ended = False
@@ -37,7 +37,7 @@ class Lines:
         self._begun = b""
 
     def take(self, wait_s: float | None) -> list[bytes]:
-        """Lines without their ends, none if there are none in time. None waits for the next."""
+        """Return lines without their ends, none if none arrives within `wait_s`. None waits without a limit."""
         if not select.select([self._descriptor], [], [], None if wait_s is None else min(wait_s, _LONGEST_SELECT_S))[0]:
             return []
         data = os.read(self._descriptor, _READ_BYTES)
@@ -50,7 +50,7 @@ class Lines:
 
 
 class Written(msgspec.Struct):
-    """What a producer has put into one partition. `end_offset` is that after the last batch of its own."""
+    """Records of a producer in one partition. `end_offset` follows the last batch of this producer."""
 
     partition: int
     records: int
@@ -59,8 +59,8 @@ class Written(msgspec.Struct):
 
 
 class Producer:
-    """`written` says what the leaders have acknowledged, by partition. ApiError and ClusterUnreachable as of
-    `DataClient.produce`, ValueError if a record is too large.
+    """A producer for one topic. `written` has the acknowledged records by partition. ApiError and ClusterUnreachable as in
+    `DataClient.produce`, ValueError for a record that is too large.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Producer:
 
     @property
     def is_waiting(self) -> bool:
-        """There are records that were not sent."""
+        """True if there are records that were not sent."""
         return bool(self._pending)
 
     def add(self, record: Record) -> None:
@@ -116,7 +116,7 @@ class Consumed(NamedTuple):
 
 
 class Consumer:
-    """`positions`: partition → the offset it goes on from. `warn` hears of what is skipped."""
+    """A consumer of one topic. `positions`: partition → next offset. `warn` gets a line for skipped records."""
 
     def __init__(self, data: DataClient, topic: str, positions: dict[int, int], warn: Callable[[str], None]) -> None:
         self.positions = positions
@@ -125,8 +125,8 @@ class Consumer:
         self._warn = warn
 
     def records(self, timeout_ms: int | None) -> Iterator[list[Consumed]]:
-        """What comes, fetch by fetch, the records of a partition in order. It ends when nothing came for `timeout_ms`."""
-        heard_at = time.monotonic()
+        """Yield the records of each fetch, in order within a partition, until no record arrives for `timeout_ms`."""
+        received_at = time.monotonic()
         wait_ms = turn = 0
         while True:
             is_quiet = True
@@ -135,11 +135,11 @@ class Consumer:
                 if found:
                     is_quiet = False
                     yield found
-                    heard_at = time.monotonic()
+                    received_at = time.monotonic()
             turn += 1
             wait_ms = _LONGEST_WAIT_MS if is_quiet else 0
             if timeout_ms is not None:
-                left_ms = timeout_ms - int((time.monotonic() - heard_at) * 1000)
+                left_ms = timeout_ms - int((time.monotonic() - received_at) * 1000)
                 if left_ms <= 0:
                     return
                 wait_ms = min(wait_ms, left_ms)
@@ -151,7 +151,7 @@ class Consumer:
         except ApiError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            self._find_place(partition)
+            self._move_to_existing_offset(partition)
             return []
         found: list[Consumed] = []
         for start, header in validate(fetched):
@@ -164,11 +164,11 @@ class Consumer:
             self.positions[partition] = max(header.end_offset, position)
         return found
 
-    def _find_place(self, partition: int) -> None:
-        """Goes on at the nearest offset that there is."""
+    def _move_to_existing_offset(self, partition: int) -> None:
+        """Continue at the nearest existing offset."""
         wanted = self.positions[partition]
         first, end = self._data.bounds(self._topic, partition)
         self.positions[partition] = min(max(wanted, first), end)
         self._warn(
-            f"{self._topic}-{partition} has offsets {first} to {end - 1}, not {wanted}; it goes on at {self.positions[partition]}"
+            f"{self._topic}-{partition} has offsets {first} to {end - 1}, not {wanted}; continuing at {self.positions[partition]}"
         )

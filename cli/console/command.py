@@ -1,4 +1,4 @@
-"""`kraftlab console-producer` and `kraftlab console-consumer`: lines into a topic, and records out of it."""
+"""`kraftlab console-producer` and `kraftlab console-consumer`: write lines to a topic, and print its records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _topic_option = click.option("--topic", required=True, metavar="NAME", shell_com
 
 
 def _partitions(admin: AdminClient, topic: str, partition: int | None) -> list[int]:
-    """The partitions that are meant, sorted."""
+    """Return the partition of the option, or all partitions of the topic, sorted."""
     from kraftlab.client.errors import api_error
     from kraftlab.metadata.errors import ErrorCode
 
@@ -60,7 +60,7 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
 )
 @bootstrap_option
 @_topic_option
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this one, whatever the keys are.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition, whatever the keys are.")
 @click.option("--property", "--reader-property", "properties", multiple=True, metavar="KEY=VALUE", help="See below.")
 @click.option(
     "--request-required-acks",
@@ -68,10 +68,10 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
     type=click.Choice(list(_ACKS)),
     default="all",
     show_default=True,
-    help="Who must have a record: every replica in sync, or the leader.",
+    help="Replicas that must have a record before the next: all in sync, or the leader.",
 )
 @click.option(
-    "--batch-size", type=_AT_LEAST_ONE, default=16384, show_default=True, metavar="BYTES", help="Send this much at once."
+    "--batch-size", type=_AT_LEAST_ONE, default=16384, show_default=True, metavar="BYTES", help="Size at which a batch is sent."
 )
 @click.option(
     "--timeout",
@@ -80,7 +80,7 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
     default=1000,
     show_default=True,
     metavar="MS",
-    help="…and what there is after this time.",
+    help="Time after which a smaller batch is sent.",
 )
 @click.option(
     "--request-timeout-ms",
@@ -89,7 +89,7 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
     default=30_000,
     show_default=True,
     metavar="MS",
-    help="How long to try to write a batch.",
+    help="Time limit to write a batch.",
 )
 @caller_options
 @json_option
@@ -105,7 +105,7 @@ def console_producer(
 ) -> int:
     """Read lines from standard input and write each to a topic, until the input ends.
 
-    A connection that breaks while a batch is written may leave that batch twice in the log.
+    If a connection breaks while a batch is written, the batch may be in the log twice.
     """
     from kraftlab.client import ClusterUnreachable, DataClient
     from kraftlab.metadata.errors import ApiError
@@ -126,8 +126,10 @@ def console_producer(
         except (ApiError, ClusterUnreachable, ValueError) as error:
             if isinstance(error, BadLine):
                 producer.flush()
-            told = "; ".join(f"{topic}-{each.partition} up to offset {each.end_offset - 1}" for each in _written(producer))
-            raise CommandFailed(f"Error: {error}; written before: {told or 'nothing'}") from None
+            acknowledged = "; ".join(
+                f"{topic}-{each.partition} up to offset {each.end_offset - 1}" for each in _written(producer)
+            )
+            raise CommandFailed(f"Error: {error}; written before: {acknowledged or 'nothing'}") from None
     written = _written(producer)
     out.lines(
         f"{each.records} {'record' if each.records == 1 else 'records'} to {topic}-{each.partition}, "
@@ -185,11 +187,11 @@ key.separator=TAB, line.separator=NEWLINE, headers.separator=",", null.literal=n
 )
 @bootstrap_option
 @_topic_option
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
-@click.option("--from-beginning", is_flag=True, help="All there is, not only what comes from now on.")
-@click.option("--offset", metavar="N|earliest|latest", help="Where to begin; needs --partition. Default: latest.")
-@click.option("--max-messages", type=_AT_LEAST_ONE, metavar="N", help="End after so many records.")
-@click.option("--timeout-ms", type=_AT_LEAST_ONE, metavar="MS", help="End when nothing came for this long.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition.")
+@click.option("--from-beginning", is_flag=True, help="Start at the earliest record instead of the next.")
+@click.option("--offset", metavar="N|earliest|latest", help="First offset; needs --partition. Default: latest.")
+@click.option("--max-messages", type=_AT_LEAST_ONE, metavar="N", help="End after N records.")
+@click.option("--timeout-ms", type=_AT_LEAST_ONE, metavar="MS", help="End when no record arrives for this time.")
 @click.option("--property", "--formatter-property", "properties", multiple=True, metavar="KEY=VALUE", help="See below.")
 @caller_options
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
@@ -203,9 +205,9 @@ def console_consumer(
     properties: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Print committed records, in order within each partition, until it is interrupted or told to end.
+    """Print committed records, in order within each partition, until an interrupt or the limit of an option.
 
-    There are no consumer groups: where it stands is remembered by nobody.
+    There are no consumer groups, and offsets are not stored.
     """
     from kraftlab.client import DataClient
 
@@ -234,7 +236,7 @@ def console_consumer(
 
 
 def _start(partition: int | None, from_beginning: bool, offset: str | None) -> int | str:
-    """An offset, or one of the words for it."""
+    """Return the first offset, or earliest or latest. CommandFailed."""
     if offset is None:
         return _EARLIEST if from_beginning else _LATEST
     if partition is None:

@@ -1,6 +1,6 @@
-"""Records as lines of text, and lines as records: what the consoles read and print, with Kafka's properties and their defaults.
+"""Conversion between records and lines of text for the consoles, with Kafka's properties and their defaults.
 
-Pure functions of bytes: a line need not be UTF-8, and what is printed is what was stored.
+Pure functions of bytes: a line need not be UTF-8, and stored bytes are printed unchanged.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ReaderProperties(msgspec.Struct, frozen=True, rename=lambda name: name.replace("_", ".")):
-    """How a line becomes a record: `[header:value,…⇥][key⇥]value`."""
+    """Properties that turn a line into a record: `[header:value,…⇥][key⇥]value`."""
 
     parse_key: bool = False
     parse_headers: bool = False
     ignore_error: bool = False
-    """A line that lacks a separator becomes a value as it is, rather than an error."""
+    """A line without a separator becomes a value, instead of an error."""
     key_separator: str = "\t"
     headers_delimiter: str = "\t"
     headers_separator: str = ","
     headers_key_separator: str = ":"
     null_marker: str | None = None
-    """What stands for no key, no value, or a header without value."""
+    """Text for a missing key, a missing value, or a header without a value."""
 
 
 class FormatterProperties(msgspec.Struct, frozen=True, rename=lambda name: name.replace("_", ".")):
-    """What of a record is printed, in the order of the fields, with `key_separator` between."""
+    """Parts of a record to print, in the order of the fields, with `key_separator` between them."""
 
     print_timestamp: bool = False
     print_partition: bool = False
@@ -47,14 +47,14 @@ class FormatterProperties(msgspec.Struct, frozen=True, rename=lambda name: name.
 
 
 class BadLine(ValueError):
-    """A line that is no record; the text says what it lacks."""
+    """A line that is not a record. The text names the missing part."""
 
 
 P = TypeVar("P", ReaderProperties, FormatterProperties)
 
 
 def properties_from(kind: type[P], texts: Iterable[str]) -> P:
-    """`key=value` texts; ValueError names the one that is none, or that nobody knows."""
+    """Parse `key=value` texts. ValueError names an invalid or unknown property."""
     known = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     values: dict[str, str] = {}
     for text in texts:
@@ -70,7 +70,7 @@ def properties_from(kind: type[P], texts: Iterable[str]) -> P:
 
 
 def parse_line(line: bytes, number: int, properties: ReaderProperties) -> Record:
-    """The record of a line, given without its end; it gets the time of now. BadLine names the line's number."""
+    """Return the record of a line without its end, with the current time. BadLine names the line's number."""
     rest, key = line, None
     headers: Headers = ()
     if properties.parse_headers:
@@ -108,7 +108,7 @@ def _or_null(text: bytes | None, properties: ReaderProperties) -> bytes | None:
 
 
 def format_record(record: StoredRecord, partition: int, properties: FormatterProperties) -> bytes:
-    """A record as Kafka's console prints it, its end included."""
+    """Return a record in the format of Kafka's console, with the line separator."""
     null = properties.null_literal.encode()
     headers = [name.encode() + b":" + (null if value is None else value) for name, value in record.headers]
     parts = (
@@ -124,7 +124,7 @@ def format_record(record: StoredRecord, partition: int, properties: FormatterPro
 
 
 def record_document(record: StoredRecord, topic: str, partition: int) -> dict[str, object]:
-    """A record for scripts. Bytes that are not UTF-8 stand as base64 under `key_base64`, `value_base64`."""
+    """Return a record as a JSON document. Bytes that are not UTF-8 become base64 in `key_base64`, `value_base64`."""
     document: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
@@ -146,7 +146,7 @@ def _text(name: str, value: bytes | None) -> dict[str, str | bytes | None]:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where Kafka's producers put a key: murmur2, its sign dropped, modulo the number of partitions."""
+    """Return the partition of a key as in Kafka's producers: murmur2 without its sign, modulo the number of partitions."""
     return (_murmur2(key) & 0x7FFFFFFF) % partition_count
 
 

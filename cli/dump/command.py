@@ -1,4 +1,4 @@
-"""`kraftlab dump-log`: what is in log files, batch by batch: of the metadata log, its snapshots, and partitions' logs."""
+"""`kraftlab dump-log`: print the batches of the metadata log, of its snapshots, and of partitions' logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KAFKAS_MAGIC_AT = 16
 
 
 class Wanted(NamedTuple):
-    """What of each batch is shown."""
+    """Parts of each batch to show."""
 
     records: bool
     payload: bool
@@ -36,8 +36,8 @@ Examples:
   kraftlab dump-log --files d0/orders-0/00000000000000000000.log,d0/orders-0/00000000000000000000.index --print-data-log
 
 \b
-Every crc is checked, and that each batch follows the one before it. Broken places are named with their position, and reading
-goes on behind them; the exit code is 1 then. Secrets in metadata records are not shown. Nothing is changed, whoever runs.""",
+Every crc and the order of the batches are checked. Damage is reported with its position, and reading continues after it; the
+exit code is 1 then. Secrets in metadata records are not shown. The files are not changed; nodes may run.""",
 )
 @click.option(
     "--files",
@@ -48,11 +48,11 @@ goes on behind them; the exit code is 1 then. Secrets in metadata records are no
     help="Segments, snapshots and offset indexes.",
 )
 @click.option("--cluster-metadata-decoder", "decode_metadata", is_flag=True, help="Show the metadata records, as JSON.")
-@click.option("--print-data-log", is_flag=True, help="Show what the records hold.")
+@click.option("--print-data-log", is_flag=True, help="Show keys and values of records.")
 @click.option("--deep-iteration", is_flag=True, help="Show each record of a batch, not only the batch.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of records show only what they hold.")
-@click.option("--max-bytes", type=click.IntRange(min=1), metavar="N", help="Read at most so many bytes of each file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document for each batch, a line each.")
+@click.option("--skip-record-metadata", is_flag=True, help="Omit offsets, times and sizes of records.")
+@click.option("--max-bytes", type=click.IntRange(min=1), metavar="N", help="Read at most N bytes of each file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each batch, one per line.")
 def dump_log(
     files: tuple[str, ...],
     decode_metadata: bool,
@@ -62,7 +62,7 @@ def dump_log(
     max_bytes: int | None,
     as_json: bool,
 ) -> int:
-    """Show what is in log files, whole or damaged, of a node that runs, is stopped or broken."""
+    """Show the contents of log files, whole or damaged, of a running, stopped or broken node."""
     paths = [path for given in files for path in given.split(",") if path]
     payload = decode_metadata or print_data_log
     wanted = Wanted(payload or deep_iteration, payload, not skip_record_metadata, max_bytes, as_json)
@@ -74,29 +74,29 @@ def dump_log(
 
 
 def _dump(path: str, wanted: Wanted) -> bool:
-    """Shows one file. Whether it is sound."""
+    """Show one file; return True if it is valid."""
     kinds: dict[str, Callable[[str, Wanted], bool]] = {".log": _dump_log, ".checkpoint": _dump_metadata, ".index": _dump_index}
     suffix = Path(path).suffix
     if suffix not in kinds:
-        raise CommandFailed(f"Error: {path} ends in none of {', '.join(kinds)}; give segments, snapshots or offset indexes")
+        raise CommandFailed(f"Error: {path} does not end in {', '.join(kinds)}; give segments, snapshots or offset indexes")
     if not Path(path).is_file():
-        raise CommandFailed(f"Error: {path} is no file; give the path of a segment, snapshot or offset index")
+        raise CommandFailed(f"Error: {path} is not a file; give the path of a segment, snapshot or offset index")
     _line(wanted, f"Dumping {path}")
     return kinds[suffix](path, wanted)
 
 
-def _say(text: str) -> None:
-    """A line of the dump. There may be millions: they are not flushed one by one."""
+def _print(text: str) -> None:
+    """Print a line of the dump without a flush: there may be millions of lines."""
     sys.stdout.write(text + "\n")
 
 
-def _say_json(document: dict[str, Any]) -> None:
-    _say(msgspec.json.encode(document).decode())
+def _print_json(document: dict[str, Any]) -> None:
+    _print(msgspec.json.encode(document).decode())
 
 
 def _line(wanted: Wanted, text: str) -> None:
     if not wanted.as_json:
-        _say(text)
+        _print(text)
 
 
 def _dump_log(path: str, wanted: Wanted) -> bool:
@@ -104,7 +104,7 @@ def _dump_log(path: str, wanted: Wanted) -> bool:
 
     with open(path, "rb") as file:
         start = file.read(_KAFKAS_MAGIC_AT + 1)
-    # In a directory of that name lies our log, its header page perhaps damaged, or Kafka's, which consists of record batches.
+    # A directory of that name has our log, perhaps with a damaged header page, or Kafka's, which consists of record batches.
     is_kafkas = start[_KAFKAS_MAGIC_AT:] == b"\2"
     is_metadata = start.startswith(_METADATA_MAGIC) or (
         not is_kafkas and Path(path).absolute().parent.name == PARTITION_DIRECTORY
@@ -115,18 +115,18 @@ def _dump_log(path: str, wanted: Wanted) -> bool:
 def _show(
     path: str, wanted: Wanted, document: dict[str, Any], records: Iterator[dict[str, Any]], line: Callable[..., str]
 ) -> bool:
-    """One batch with its records. Whether all of them can be read."""
+    """Show one batch with its records; return True if all records are readable."""
     from .text import batch_line
 
     if wanted.as_json:
-        told = list(records) if wanted.records else []
-        _say_json({"file": path, **document, **({"records": told} if wanted.records else {})})
-        return not any("error" in record for record in told)
-    _say(batch_line(document))
+        shown = list(records) if wanted.records else []
+        _print_json({"file": path, **document, **({"records": shown} if wanted.records else {})})
+        return not any("error" in record for record in shown)
+    _print(batch_line(document))
     is_sound = True
     for record in records if wanted.records else ():
         is_sound &= "error" not in record
-        _say(line(record))
+        _print(line(record))
     return is_sound
 
 
@@ -163,9 +163,11 @@ def _dump_metadata(path: str, wanted: Wanted) -> bool:
 
 def _broken(path: str, wanted: Wanted, document: dict[str, Any], line: str | None = None) -> None:
     if wanted.as_json:
-        _say_json({"file": path, **document})
+        _print_json({"file": path, **document})
     else:
-        _say(line or f"Found {document['size']} invalid bytes at position {document['position']} of {path}: {document['error']}")
+        _print(
+            line or f"Found {document['size']} invalid bytes at position {document['position']} of {path}: {document['error']}"
+        )
 
 
 def _dump_data(path: str, wanted: Wanted) -> bool:
@@ -197,15 +199,15 @@ def _dump_data(path: str, wanted: Wanted) -> bool:
 
 
 def _base_offset(path: str) -> int:
-    """What a segment's or index's name says. CommandFailed if it is no such name."""
+    """Return the base offset in the name of a segment or index. CommandFailed for other names."""
     stem = Path(path).stem
     if not (len(stem) == 20 and stem.isdigit()):
-        raise CommandFailed(f"Error: {path} is not named by a base offset of 20 digits; name the file as it was in its partition")
+        raise CommandFailed(f"Error: {path} is not named by a base offset of 20 digits; give the file its name in the partition")
     return int(stem)
 
 
 def _data_batches(data: bytes, file_bytes: int) -> Iterator[tuple[int, Any, str]]:
-    """(position, header, what is wrong with it); without a header what follows cannot be read."""
+    """Yield (position, header, fault). Without a header the rest of the file is unreadable."""
     from kraftlab.broker.log.errors import CorruptBatch
     from kraftlab.broker.log.record_batch import check_crc, read_header
 
@@ -232,25 +234,27 @@ def _data_batches(data: bytes, file_bytes: int) -> Iterator[tuple[int, Any, str]
 
 
 def _dump_index(path: str, wanted: Wanted) -> bool:
-    """Each entry must name a batch of the log beside it: where it begins, and its last offset."""
+    """Show an index, and check that each entry has the position and the last offset of a batch in the log beside it."""
     from kraftlab.broker.log.segment import INDEX_ENTRY
 
     base, log = _base_offset(path), Path(path).with_suffix(".log")
     if not log.is_file():
-        raise CommandFailed(f"Error: {path} belongs to {log}, which is not there; put the two side by side")
+        raise CommandFailed(f"Error: {path} belongs to {log}, which is missing; put both into one directory")
     content = log.read_bytes()
     last_offsets = {at: header.last_offset for at, header, _ in _data_batches(content, len(content)) if header is not None}
     data = Path(path).read_bytes()[: wanted.max_bytes]
     is_sound = len(data) % INDEX_ENTRY.size == 0 or wanted.max_bytes is not None
     if not is_sound:
-        click.echo(f"{path}: {len(data) % INDEX_ENTRY.size} bytes at its end are no entry", err=True)
+        click.echo(f"{path}: {len(data) % INDEX_ENTRY.size} bytes at its end are not an entry", err=True)
     for relative, position in INDEX_ENTRY.iter_unpack(data[: len(data) - len(data) % INDEX_ENTRY.size]):
         found = last_offsets.get(position)
         fits = found == base + relative
         if wanted.as_json:
-            _say_json({"file": path, "offset": base + relative, "position": position, "isvalid": fits, "batchLastOffset": found})
+            _print_json(
+                {"file": path, "offset": base + relative, "position": position, "isvalid": fits, "batchLastOffset": found}
+            )
         else:
-            _say(f"offset: {base + relative} position: {position}")
+            _print(f"offset: {base + relative} position: {position}")
         if not fits:
             is_sound = False
             there = "no batch begins there" if found is None else f"the batch there ends with offset {found}"

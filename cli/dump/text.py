@@ -1,4 +1,4 @@
-"""What `dump-log` says about one batch: pure functions, lines in the shape of Kafka's tool and documents for scripts."""
+"""Text of `dump-log` for one batch: pure functions, lines in the format of Kafka's tool, and JSON documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"
 
 
 def batch_line(document: dict[str, object]) -> str:
-    """A batch's line from its document: `baseOffset: 0 lastOffset: 2 count: 3 …`."""
+    """Return the line of a batch from its document: `baseOffset: 0 lastOffset: 2 count: 3 …`."""
     shown = {"CreateTime" if name == "createTime" else name: value for name, value in document.items()}
     return " ".join(f"{name}: {_word(value)}" for name, value in shown.items() if name not in ("file", "records"))
 
@@ -36,7 +36,7 @@ def _word(value: Any) -> str:
 
 
 def broken_line(position: int, size_bytes: int, path: str, file_bytes: int, reason: str) -> str:
-    """Kafka's words for a damaged tail, and the like for a place in the middle."""
+    """Return Kafka's line for a damaged tail, and a similar line for damage in the middle."""
     where = "the end" if position + size_bytes >= file_bytes else f"position {position}"
     at = f" from position {position} on" if where == "the end" else ""
     return f"Found {size_bytes} invalid bytes at {where} of {path}{at}: {reason}"
@@ -46,7 +46,7 @@ def broken_line(position: int, size_bytes: int, path: str, file_bytes: int, reas
 
 
 def metadata_batch(found: FoundBatch) -> dict[str, object]:
-    """The facts of a batch of the metadata log, named and ordered as Kafka's tool prints them."""
+    """Return the fields of a batch of the metadata log, with the names and order of Kafka's tool."""
     header = found.header
     return {
         "baseOffset": header.base_offset,
@@ -73,30 +73,30 @@ def metadata_batch(found: FoundBatch) -> dict[str, object]:
 
 
 def metadata_records(found: FoundBatch, is_secret: IsSecret) -> list[dict[str, object]]:
-    """A batch's records: `offset`, `createTime`, and `type`, `version`, `data`, or `control` and `data`; `error` if it has none
-    that this program knows.
+    """Return the records of a batch: `offset`, `createTime`, and `type`, `version`, `data`, or `control` and `data`; `error` for
+    an unknown record.
     """
     header = found.header
     place = {"offset": header.base_offset, "createTime": header.append_time_ms}
     try:
         if header.is_control:
             control = batch.decode_control(found.body)
-            told: list[dict[str, Any]] = [{"valueSize": _size(record), **control_document(record)} for record in control]
+            shown: list[dict[str, Any]] = [{"valueSize": _size(record), **control_document(record)} for record in control]
         else:
             records = codec.decode(found.body, header.base_offset)
-            told = [{"valueSize": _size(record), **record_document(record, is_secret)} for record in records]
+            shown = [{"valueSize": _size(record), **record_document(record, is_secret)} for record in records]
     except (CorruptMetadata, UnreadableRecords) as error:
         return [{**place, "error": str(error)}]
-    return [{**place, "offset": offset, **document} for offset, document in enumerate(told, header.base_offset)]
+    return [{**place, "offset": offset, **document} for offset, document in enumerate(shown, header.base_offset)]
 
 
 def _size(record: object) -> int:
-    """Bytes that a record takes in its batch."""
+    """Return the size of a record in its batch."""
     return len(msgspec.msgpack.encode(record))
 
 
 def control_document(record: ControlRecord) -> dict[str, object]:
-    """`{"control", "data"}` of a record that consensus writes."""
+    """Return `{"control", "data"}` of a record of consensus."""
     data: dict[str, Any] = {}
     for field in record.__struct_fields__:
         value = getattr(record, field)
@@ -127,7 +127,7 @@ def _voters(voters: VoterSet) -> list[dict[str, Any]]:
 
 
 def metadata_record_line(document: dict[str, object], *, with_place: bool) -> str:
-    """`| offset: 4 CreateTime: … payload: {…}`; without the place only what the record says."""
+    """Return `| offset: 4 CreateTime: … payload: {…}`; without the place only the record's content."""
     if "error" in document:
         return f"| unreadable: {document['error']}"
     place = f"offset: {document['offset']} CreateTime: {document['createTime']} keySize: -1 valueSize: {document['valueSize']} "
@@ -149,7 +149,7 @@ def broken_document(found: BrokenPlace) -> dict[str, object]:
 
 
 def data_batch(position: int, header: BatchHeader, fault: str) -> dict[str, object]:
-    """The facts of a batch of a partition's log."""
+    """Return the fields of a batch of a partition's log."""
     has_sequence = header.base_sequence >= 0
     return {
         "baseOffset": header.base_offset,
@@ -174,7 +174,7 @@ def data_batch(position: int, header: BatchHeader, fault: str) -> dict[str, obje
 
 
 def data_records(header: BatchHeader, data: bytes) -> Iterator[dict[str, object]]:
-    """A batch's records; one document with `error` if they cannot be read, or decompressed without more libraries."""
+    """Yield the records of a batch; a document with `error` if they cannot be read or decompressed."""
     try:
         for record in stored_records(header, data):
             yield _data_record(header, record)
@@ -206,7 +206,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def data_record_line(document: dict[str, Any], *, with_place: bool, with_payload: bool) -> str:
-    """`| offset: 4 CreateTime: … keySize: 3 valueSize: 5 sequence: -1 headerKeys: [] key: k payload: v`."""
+    """Return `| offset: 4 CreateTime: … keySize: 3 valueSize: 5 sequence: -1 headerKeys: [] key: k payload: v`."""
     if "error" in document:
         return f"| {document['error']}"
     words = []

@@ -238,7 +238,7 @@ def test_an_offset_that_is_not_there_is_said_and_the_nearest_one_taken(wanted: i
     leaders.logs = {0: [record(b"x")] * 5}
     found, warnings = consumed(leaders, {0: wanted})
     assert [offset for _, offset in found] == list(range(goes_on, 5))
-    assert warnings == [f"t-0 has offsets 2 to 4, not {wanted}; it goes on at {goes_on}"]
+    assert warnings == [f"t-0 has offsets 2 to 4, not {wanted}; continuing at {goes_on}"]
 
 
 def test_a_batch_that_cannot_be_read_is_said_and_passed_over() -> None:

@@ -67,6 +67,9 @@ class RolledBackBrokers(Brokers):
             topic.partitions.add(partition_index=number).directory_moves.add(broker_id=1, directory_id=directory)
         return response
 
+    def describe_topics(self, topics: object) -> pb.DescribeTopicPartitionsResponse:
+        return pb.DescribeTopicPartitionsResponse()
+
     def describe_log_dirs(self, broker: int, partitions: object) -> pb.DescribeLogDirsResponse:
         response = pb.DescribeLogDirsResponse()
         response.results.add(log_dir="/d1", directory_id="here")

@@ -274,7 +274,7 @@ def test_an_index_is_checked_against_its_log(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("x.txt", "ends in none of .log, .checkpoint, .index"), ("none.log", "is no file")],
+    [("x.txt", "does not end in .log, .checkpoint, .index"), ("none.log", "is not a file")],
 )
 def test_what_is_no_log_file_is_refused(run: Run, tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "x.txt").write_text("")

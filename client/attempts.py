@@ -1,7 +1,7 @@
-"""What became of the sendings of one request: which node said what, and whether one of them may have carried it out.
+"""Attempts of one request: the answers of nodes, and whether an attempt may have taken effect.
 
-A request goes to one node after the other until one gives an answer that counts. Whoever is told in the end that it failed has to
-know of all sendings: a timeout of the last one says nothing of the first, whose answer may have been lost.
+A request goes to one node after the other until an answer is final. The error of a failed request covers all attempts: a timeout
+of the last attempt does not exclude that the first took effect and lost its answer.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ from .errors import OutcomeUnknown
 
 _REFUSED = "connection refused"
 _NO_ANSWER = "no answer in time"
-_HUNG_UP = "it hangs up before a word is said; is this the port of its GRPC listener?"
+_HUNG_UP = "it closes connections at once; is this the port of its GRPC listener?"
 _UNKNOWN_NAME = "the host name cannot be resolved"
 _NOBODY_THERE = (_REFUSED, _HUNG_UP, _UNKNOWN_NAME)
 _NOT_RESOLVED = ("errors resolving", "DNS resolution failed")
 _NOT_CONNECTED = ("failed to connect", *_NOT_RESOLVED)
-"""How gRPC begins what it says about a request that it could not send at all."""
+"""Beginnings of gRPC's messages for a request that it could not send."""
 
 
-class Sendings:
-    """Of one request of that api. `once`: it may not be sent again if a node may have carried it out."""
+class Attempts:
+    """The attempts of one request. `once`: no further attempt after one that may have taken effect."""
 
     def __init__(self, api: str, *, once: bool) -> None:
         self._api = api
         self._once = once
         self._faults: dict[Endpoint, str] = {}
         self._doubt: str | None = None
-        """Why it may have been carried out, None if it certainly was not."""
+        """Why the request may have taken effect, None if it did not."""
 
-    def had_no_answer(self, endpoint: Endpoint, error: grpc.RpcError, *, had_time: bool) -> None:
-        """A node did not answer. `had_time`: it had as long as any. ApiError NETWORK_EXCEPTION if nobody else may be asked."""
+    def add_no_answer(self, endpoint: Endpoint, error: grpc.RpcError, *, had_time: bool) -> None:
+        """Note that a node did not answer. `had_time`: it had the full time. ApiError NETWORK_EXCEPTION if no other node may be
+        asked.
+        """
         fault = fault_of(error)
         if fault != _NO_ANSWER or had_time:
             self._faults[endpoint] = fault
         else:
-            self._faults.setdefault(endpoint, fault)  # It had little time; what it said before tells more.
+            self._faults.setdefault(endpoint, fault)  # it had little time; its earlier fault is more precise
         if was_never_sent(fault):
             return
-        self._doubt = f"{endpoint} was asked before and did not answer; it may have carried it out."
+        self._doubt = f"{endpoint} was asked before and did not answer; the request may have taken effect."
         if self._once:
             raise ApiError(
                 ErrorCode.NETWORK_EXCEPTION,
-                f"{endpoint} did not answer {self._api} ({fault}); whether it was carried out is unknown, see: "
+                f"{endpoint} did not answer {self._api} ({fault}); the request may have taken effect, see: "
                 "kraftlab metadata-quorum describe",
             ) from error
 
-    def was_sent_on(self, endpoint: Endpoint, error: ApiError) -> None:
-        """A node refused, and another one may not. OutcomeUnknown if nobody else may be asked."""
+    def add_refusal(self, endpoint: Endpoint, error: ApiError) -> None:
+        """Note a refusal that another node may not repeat. OutcomeUnknown if no other node may be asked."""
         if isinstance(error, OutcomeUnknown):
             self._doubt = f"{endpoint} was asked before: {error.message}"
             if self._once:
                 raise error
         self._faults[endpoint] = str(error)
 
-    def was_refused(self, error: ApiError) -> None:
-        """A refusal that counts. OutcomeUnknown if it says of one sending that nothing was done in time, and another one may have
-        been carried out.
-        """
+    def end_with(self, error: ApiError) -> None:
+        """Note a final refusal. OutcomeUnknown for a timeout without effect if an earlier attempt may have taken effect."""
         if self._doubt is not None and error.code is ErrorCode.REQUEST_TIMED_OUT:
             offset = error.offset if isinstance(error, OutcomeUnknown) else 0
             raise OutcomeUnknown(error.code, f"{error.message} But {self._doubt}", offset) from error
@@ -72,26 +72,26 @@ class Sendings:
         return endpoint in self._faults
 
     @property
-    def found_nobody(self) -> bool:
-        """Whether no admin API is at any of the addresses."""
+    def found_no_api(self) -> bool:
+        """True if no address has an admin API."""
         return all(fault in _NOBODY_THERE for fault in self._faults.values())
 
     @property
-    def knows_no_name(self) -> bool:
-        """Whether no host of any address exists: a failed look-up is final."""
+    def found_no_host(self) -> bool:
+        """True if no host name can be resolved: a failed look-up is final."""
         return bool(self._faults) and all(fault == _UNKNOWN_NAME for fault in self._faults.values())
 
     def so_far(self) -> str:
-        """The nodes that have not answered, and why."""
+        """Return the nodes that have not answered, with their faults."""
         return _tried(self._faults)
 
     def summary(self, seconds: float) -> str:
-        """For people, when nobody could answer."""
+        """Return the text of ClusterUnreachable for all attempts."""
         return unreachable(self._api, self._faults, seconds)
 
 
 def fault_of(error: grpc.RpcError) -> str:
-    """Why there was no answer."""
+    """Return why there was no answer."""
     if not isinstance(error, grpc.Call):
         return str(error)
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -106,7 +106,7 @@ def fault_of(error: grpc.RpcError) -> str:
 
 
 def was_never_sent(fault: str) -> bool:
-    """Whether the request cannot have reached the node: there was no connection."""
+    """Return whether there was no connection: the request cannot have reached the node."""
     return fault in _NOBODY_THERE or fault.startswith(_NOT_CONNECTED)
 
 
@@ -115,6 +115,6 @@ def _tried(faults: Mapping[Endpoint, str]) -> str:
 
 
 def unreachable(api: str, faults: Mapping[Endpoint, str], seconds: float) -> str:
-    """The text of ClusterUnreachable."""
+    """Return the text of ClusterUnreachable."""
     tried = _tried(faults)
     return f"no node could answer {api} within {seconds:.1f} s ({tried}); check the addresses and that the nodes run"
