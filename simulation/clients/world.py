@@ -36,7 +36,7 @@ from ..metadata.coroutines import Signal, Task, sleep
 from ..metadata.simulated_broker import Habits
 from ..metadata.simulated_controller import SimulatedController
 from ..metadata.stage import TargetController
-from ..metadata.world import FIRST_BROKER_ID, MetadataWorld, People
+from ..metadata.world import FIRST_BROKER_ID, Callers, MetadataWorld
 
 READY_MS = 20_000
 """Time for the election of a leader and the registration of all brokers."""
@@ -64,7 +64,7 @@ class ClientWorld(MetadataWorld):
         super().__init__(
             options,
             transcript,
-            People(False, brokers, habits),
+            Callers(False, brokers, habits),
             properties={"reassignment.max.moves.per.broker": "100"} | properties,
         )
         self.is_judged = is_judged
@@ -100,7 +100,7 @@ class ClientWorld(MetadataWorld):
 
     def _make_known(self, target: SimulatedController, request: ControllerRegistrationRequest) -> None:
         """Ask the active controller to register this one, until the registration is committed."""
-        if target.is_still(self._make_known, target, request):
+        if target.postponed(self._make_known, target, request):
             return
         known = target.controller.committed.image.cluster.controllers.get(target.node_id)
         if known is not None and known.incarnation_id == request.incarnation_id:

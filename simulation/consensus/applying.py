@@ -90,7 +90,7 @@ class Applying(ApplyOrder):
             process.world.after(int(process.machine.disk_random.random() * 2 * delay_us), self._apply_late)
 
     def _apply_late(self) -> None:
-        if self._process.is_still(self._apply_late):
+        if self._process.postponed(self._apply_late):
             return
         self._is_late = False
         self.go_on()

@@ -226,7 +226,7 @@ class SimulatedProcess:
         if trace.move is not None and trace.move.source:
             self.world.moved(trace.move.source, trace.move.target)
 
-    def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
+    def postponed(self, action: Callable[..., object], *arguments: object) -> bool:
         """Return True if the process is dead, or paused: then the action runs when the pause ends.
 
         Callers on hot paths check first if the machine was ever paused.
@@ -257,7 +257,7 @@ class SimulatedProcess:
     def _timer(self, due_us: int) -> None:
         if self._timer_us != due_us or self._timer_ms == NEVER_MS or self.dead:
             return
-        if self.machine.paused_until_us and self.is_still(self._timer, due_us):
+        if self.machine.paused_until_us and self.postponed(self._timer, due_us):
             return
         self._timer_ms = NEVER_MS
         now_ms = self.machine.now_ms()
@@ -276,7 +276,7 @@ class SimulatedProcess:
     # Messages
 
     def receive(self, inbound: Inbound) -> None:
-        if self.dead or (self.machine.paused_until_us and self.is_still(self.receive, inbound)):
+        if self.dead or (self.machine.paused_until_us and self.postponed(self.receive, inbound)):
             return
         token = self._next_token
         self._next_token += 1
@@ -285,19 +285,19 @@ class SimulatedProcess:
 
     def answered(self, correlation: int, source: int, response: Response, again: bool = False) -> None:
         """Receive an answer. A repeated answer (`again`) reaches the core as well, which must ignore it."""
-        if self.dead or (self.machine.paused_until_us and self.is_still(self.answered, correlation, source, response, again)):
+        if self.dead or (self.machine.paused_until_us and self.postponed(self.answered, correlation, source, response, again)):
             return
         if self._outstanding.pop(correlation, None) is not None or again:
             self.step(ResponseReceived(correlation, source, response))
 
     def fail(self, event: RequestFailed) -> None:
-        if self.dead or (self.machine.paused_until_us and self.is_still(self.fail, event)):
+        if self.dead or (self.machine.paused_until_us and self.postponed(self.fail, event)):
             return
         if self._outstanding.pop(event.correlation, None) is not None:
             self.step(event)
 
     def abandoned(self, event: RequestAbandoned) -> None:
-        if self.is_still(self.abandoned, event):
+        if self.postponed(self.abandoned, event):
             return
         if self.inbound.pop(event.correlation, None) is not None:
             self.step(event)
@@ -317,7 +317,7 @@ class SimulatedProcess:
 
     def _time_out(self, timeout_ms: int) -> None:
         """Fail the oldest request with this timeout if it is overdue. Answered requests are dropped here."""
-        if self.dead or (self.machine.paused_until_us and self.is_still(self._time_out, timeout_ms)):
+        if self.dead or (self.machine.paused_until_us and self.postponed(self._time_out, timeout_ms)):
             return
         waiting = self._timeouts[timeout_ms]
         while waiting and not self.dead:
@@ -394,7 +394,7 @@ class SimulatedProcess:
                 self.world.after(1, self.machine.crash_process, self, "while it flushes")
 
     def _end_flush(self) -> None:
-        if self.flush is None or self.dead or (self.machine.paused_until_us and self.is_still(self._end_flush)):
+        if self.flush is None or self.dead or (self.machine.paused_until_us and self.postponed(self._end_flush)):
             return
         taken, append_id = self.flush
         self.flush = None
@@ -434,7 +434,7 @@ class SimulatedProcess:
                 self.world.after(1, self.machine.crash_process, self, "while it stores an election state")
 
     def _end_store(self) -> None:
-        if self.is_still(self._end_store) or self.storing is None:
+        if self.postponed(self._end_store) or self.storing is None:
             return
         storing = self.storing
         try:
@@ -473,7 +473,7 @@ class SimulatedProcess:
             self.world.after(self.latency_us(), self._read_done, RecordsRead(effect.read_id, data))
 
     def _read_done(self, event: RecordsRead) -> None:
-        if not self.is_still(self._read_done, event):
+        if not self.postponed(self._read_done, event):
             self.step(event)
 
     # Requests
@@ -502,7 +502,7 @@ class SimulatedProcess:
         """Ask for a linearizable read. The process can be wrong about its leadership, or paused. `then` is called with True when
         the state machine has applied enough, with False if the read is refused, and never if the process ends.
         """
-        if self.is_still(self.read, then):
+        if self.postponed(self.read, then):
             return
         token = self._next_token
         self._next_token += 1
@@ -523,7 +523,7 @@ class SimulatedProcess:
     def shut_down(self, linger_us: int, down_us: int) -> None:
         """Stop gracefully: notify the other nodes, wait for `linger_us`, end, and start again after `down_us`."""
         self.is_stopping = True
-        if not self.is_still(self.shut_down, linger_us, down_us):
+        if not self.postponed(self.shut_down, linger_us, down_us):
             self.step(ShutdownAsked())
             self.world.after(linger_us, self._stop, down_us)
 

@@ -108,7 +108,7 @@ class SnapshotWork:
     def _replace(self) -> None:
         """Take a snapshot, and try again until one replaces the unreadable one."""
         process = self._process
-        if process.is_still(self._replace):
+        if process.postponed(self._replace):
             return
         if self._to_replace is not None and self._to_replace == process.raft.snapshots[-1]:
             self.take()
@@ -125,7 +125,7 @@ class SnapshotWork:
             machine.found_sound()
 
     def _take_now_and_then(self) -> None:
-        if self._process.is_still(self._take_now_and_then):
+        if self._process.postponed(self._take_now_and_then):
             return
         self.take()
         if not self._world.is_healed:
@@ -153,7 +153,7 @@ class SnapshotWork:
 
     def _write(self) -> None:
         process, writing = self._process, self._writing
-        if writing is None or process.is_still(self._write):
+        if writing is None or process.postponed(self._write):
             return
         try:
             writing.go_on()
@@ -192,7 +192,7 @@ class SnapshotWork:
 
     def _read_done(self, effect: ReadSnapshot) -> None:
         process = self._process
-        if process.is_still(self._read_done, effect):
+        if process.postponed(self._read_done, effect):
             return
         if effect.position == 0 and effect.max_bytes > 0 and self._store.snapshots.is_sound(effect.id):
             self._check(effect.id)
@@ -221,7 +221,7 @@ class SnapshotWork:
 
     def _end_copy(self) -> None:
         process, effect = self._process, self._copying
-        if effect is None or process.is_still(self._end_copy):
+        if effect is None or process.postponed(self._end_copy):
             return
         try:
             event: Event = self._store.snapshots.carry_out(effect)
@@ -253,7 +253,7 @@ class SnapshotWork:
 
     def _load(self, snapshot: OffsetAndEpoch) -> None:
         process = self._process
-        if process.is_still(self._load, snapshot):
+        if process.postponed(self._load, snapshot):
             return
         self.is_loading = False
         try:
@@ -278,7 +278,7 @@ class SnapshotWork:
 
     def _end_repair(self) -> None:
         process = self._process
-        if process.is_still(self._end_repair):
+        if process.postponed(self._end_repair):
             return
         try:
             self._store.end_repair()

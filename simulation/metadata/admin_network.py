@@ -3,7 +3,7 @@
 Theory of operation. A call is one request over one connection, as with gRPC: it arrives once or not at all, after a while, and so
 does its answer. A node without a process refuses the connection, which proves that nothing was sent. A node that dies during the
 request breaks the connection; the client notices, or waits until its timeout. A paused process answers when it goes on.
-Controllers serve a call themselves (`simulated_door.py`). A broker passes the call on to the active controller that its home
+Controllers serve a call themselves (`simulated_service.py`). A broker passes the call on to the active controller that its home
 knows, and looks for another one until the call's deadline, as real brokers do.
 
 When a call begins, everything that will happen to it is drawn from the caller's generator.
@@ -24,7 +24,7 @@ from kraftlab.rpc.server import Call
 
 from .coroutines import Error, Outcome, Resume, Task, Value, first_of, sleep, waiting
 from .simulated_controller import SimulatedController
-from .simulated_door import is_not_controller
+from .simulated_service import is_not_controller
 from .stage import MetadataStage, TargetBroker
 
 PRINCIPAL = "User:ANONYMOUS"
@@ -84,9 +84,9 @@ class _Attempt:
         if not isinstance(target, SimulatedController):
             text = f"connection refused by node {self._node_id}"
             self._answer(Error(Unanswered("UNAVAILABLE", text, was_sent=False)))
-        elif not target.is_still(self._arrive):
+        elif not target.postponed(self._arrive):
             self._network.in_hand.setdefault(target, []).append(self)
-            Task(self._world, target.service.dispatch(self._call), partial(self._served, target), target.is_still).start()
+            Task(self._world, target.service.dispatch(self._call), partial(self._served, target), target.postponed).start()
             target.check()
 
     def _served(self, target: SimulatedController, result: Outcome[Message]) -> None:

@@ -57,13 +57,13 @@ def waiting(begin: Begin[T]) -> Generator[Begin[T], T, T]:
     return (yield begin)
 
 
-def never_still(action: Callable[..., object], *arguments: object) -> bool:
+def never_postponed(action: Callable[..., object], *arguments: object) -> bool:
     """Return False: the coroutine belongs to no process."""
     return False
 
 
 class Task(Generic[T]):
-    """A coroutine that runs from `start` on. `is_still(action, …)` returns True if its process is dead or paused; after a pause
+    """A coroutine that runs from `start` on. `postponed(action, …)` returns True if its process is dead or paused; after a pause
     the action runs. `ended` gets the result, once.
     """
 
@@ -72,12 +72,12 @@ class Task(Generic[T]):
         heap: Heap,
         coroutine: Coroutine[Any, Any, T],
         ended: Callable[[Outcome[T]], object] | None = None,
-        is_still: Callable[..., bool] = never_still,
+        postponed: Callable[..., bool] = never_postponed,
     ) -> None:
         self._heap = heap
         self._coroutine = coroutine
         self._ended = ended
-        self._is_still = is_still
+        self._postponed = postponed
         self._turn = 0
         self.is_over = False
 
@@ -93,7 +93,7 @@ class Task(Generic[T]):
             self._coroutine.close()
 
     def _go_on(self, turn: int, result: Outcome[Any]) -> None:
-        if self.is_over or turn != self._turn or (turn and self._is_still(self._go_on, turn, result)):
+        if self.is_over or turn != self._turn or (turn and self._postponed(self._go_on, turn, result)):
             return
         self._turn = next_turn = turn + 1
         coroutine = self._coroutine
@@ -146,12 +146,12 @@ def sleep(delay_us: int) -> Generator[int, None, None]:
 
 
 async def first_of(
-    heap: Heap, wait: Callable[[], Coroutine[object, object, T]], delay_us: int, is_still: Callable[..., bool] = never_still
+    heap: Heap, wait: Callable[[], Coroutine[object, object, T]], delay_us: int, postponed: Callable[..., bool] = never_postponed
 ) -> T | None:
     """Return the result of `wait`, or cancel it after `delay_us` and return None."""
 
     def begin(resume: Resume[T | None]) -> None:
-        heap.after(delay_us, _Patience(Task(heap, wait(), resume, is_still).start(), resume, is_still).ends)
+        heap.after(delay_us, _Patience(Task(heap, wait(), resume, postponed).start(), resume, postponed).ends)
 
     return await waiting(begin)
 
@@ -159,14 +159,14 @@ async def first_of(
 class _Patience(Generic[T]):
     """The timeout of a wait for a task. It has no reference cycle, so that it is freed with its last user."""
 
-    __slots__ = ("_is_still", "_resume", "_task")
+    __slots__ = ("_postponed", "_resume", "_task")
 
-    def __init__(self, task: Task[T], resume: Resume[T | None], is_still: Callable[..., bool]) -> None:
+    def __init__(self, task: Task[T], resume: Resume[T | None], postponed: Callable[..., bool]) -> None:
         self._task = task
         self._resume = resume
-        self._is_still = is_still
+        self._postponed = postponed
 
     def ends(self) -> None:
-        if not self._task.is_over and not self._is_still(self.ends):
+        if not self._task.is_over and not self._postponed(self.ends):
             self._task.cancel()
             self._resume(Value(None))

@@ -29,8 +29,8 @@ from kraftlab.quorum.state_machine import CommittedBatch, FrozenState
 from ..consensus.process import SimulatedProcess
 from ..consensus.state_machine import HashingStateMachine, run_at_once
 from .coroutines import Resume, Signal, Value, waiting
-from .simulated_door import SimulatedService
 from .simulated_past import SimulatedPast
+from .simulated_service import SimulatedService
 from .stage import MetadataStage
 
 CLUSTER_ID = "simulated"
@@ -202,7 +202,7 @@ class SimulatedController:
             self.world.after(self._random.choice(NOTICE_DELAYS_US), self._drain)
 
     def _drain(self) -> None:
-        if self.is_still(self._drain):
+        if self.postponed(self._drain):
             return
         run_at_once(self._notices.popleft()())
         self.check()
@@ -251,13 +251,13 @@ class SimulatedController:
             self.world.after(due_us - self.world.now_us, self._fire, due_us)
 
     def _fire(self, due_us: int) -> None:
-        if self._timer_us != due_us or self.is_still(self._fire, due_us):
+        if self._timer_us != due_us or self.postponed(self._fire, due_us):
             return
         self._timer_us = None
         self.controller.queue.run_due()
         self._arm_timer()
 
-    def is_still(self, action: Callable[..., object], *arguments: object) -> bool:
+    def postponed(self, action: Callable[..., object], *arguments: object) -> bool:
         """Return True if the process is dead, or paused: then the action runs when the pause ends."""
         if not self.is_alive:
             return True

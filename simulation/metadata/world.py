@@ -70,7 +70,7 @@ def milder(options: SimulationOptions) -> SimulationOptions:
     )
 
 
-class People(NamedTuple):
+class Callers(NamedTuple):
     """The simulated clients of the controllers: an administrator and brokers with their habits."""
 
     administrator: bool = True
@@ -167,7 +167,7 @@ class MetadataWorld(World):
         self,
         options: SimulationOptions,
         transcript: Transcript,
-        people: People = People(),
+        callers: Callers = Callers(),
         properties: Mapping[str, str] = immutables.Map(),
     ) -> None:
         self.is_judged = True
@@ -180,10 +180,10 @@ class MetadataWorld(World):
         """All operations so far."""
         super().__init__(milder(options), transcript, self._make_controller)
         self.admin_network = AdminNetwork(self)
-        self._administrator = Administrator(self) if people.administrator else None
+        self._administrator = Administrator(self) if callers.administrator else None
         self._brokers = {
-            broker_id: SimulatedBroker(self, broker_id, people.habits)
-            for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + people.brokers)
+            broker_id: SimulatedBroker(self, broker_id, callers.habits)
+            for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + callers.brokers)
         }
         self._unexpected = _Unexpected()
 

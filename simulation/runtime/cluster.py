@@ -45,7 +45,6 @@ from ..consensus.simulated_file_system import SimulatedFileSystem
 from ..metadata.admin_network import PRINCIPAL, Unanswered
 from .clock import MachineClocks
 from .committed import CommittedTail
-from .copies import needed_for
 from .held_tasks import HeldTasks
 from .inline_disk import InlineDisk, Medium
 from .life import Life
@@ -53,6 +52,7 @@ from .log_dirs import LogDirDisks
 from .machine import SHOWN, WALL_S
 from .memory_network import MemoryNetwork, Pair, Place
 from .nodes import RuntimeBroker, RuntimeController, RuntimeNode
+from .replica_damage import needed_for
 
 HOST = "127.0.0.1"
 GRPC_PORT = 20_000
@@ -171,7 +171,7 @@ class RuntimeCluster:
         life = self._lives[node_id]
         life.kill()
         if node_id in self.broker_ids:
-            self.log_dir_disks.by_broker[node_id].is_still = True
+            self.log_dir_disks.by_broker[node_id].is_dead = True
         self._release(life)
         life.break_calls()
 

@@ -38,7 +38,7 @@ class LogDirDisk:
         self.fsync_fails = False
         self.operations_left: int | None = None
         """Number of changes that a dying node still makes; None: it lives."""
-        self.is_still = False
+        self.is_dead = False
         """True after the node on this disk has died."""
         self.is_laid_out = False
 
@@ -51,13 +51,13 @@ class LogDirDisk:
             self.is_laid_out = False
         else:
             self._close(self)
-            self.is_still, self.operations_left = False, None
+            self.is_dead, self.operations_left = False, None
 
     def may(self, change: Change) -> None:
         """Check that the node can make the change. PowerCut, OSError."""
         if self.is_laid_out:
             return
-        if self.is_still:
+        if self.is_dead:
             raise PowerCut(self.name)
         if self.operations_left is not None:
             if self.operations_left <= 0:
@@ -103,7 +103,7 @@ class LogDirDisks(WatchedDisks):
         """Write the data, or only its beginning if the process dies during the call."""
         inode = self._descriptors.get(descriptor)
         disk = None if inode is None else self._media[self._disk_name(inode)]
-        if disk is None or disk.operations_left != 0 or disk.is_still:
+        if disk is None or disk.operations_left != 0 or disk.is_dead:
             return super().call_pwrite(descriptor, data, position)
         disk.operations_left = 1
         super().call_pwrite(descriptor, memoryview(data)[: self._chance.randrange(len(data) + 1)], position)

@@ -10,7 +10,7 @@ from random import Random
 import trio
 
 from kraftlab.quorum.storage.errors import StorageError
-from kraftlab.simulation.runtime import copies
+from kraftlab.simulation.runtime import replica_damage
 from kraftlab.simulation.runtime.clock import Skew
 from kraftlab.simulation.runtime.cluster import LEFT_WITHIN_S
 
@@ -25,7 +25,7 @@ BROKERS_RATE = 0.4
 """Share of the strikes on disks that hit a broker's disk."""
 
 Fault = Callable[[ClusterUnderFaults, Hit], AbstractAsyncContextManager[None]]
-Choose = Callable[[Mapping[Path, bytes], Random], copies.Patch | None]
+Choose = Callable[[Mapping[Path, bytes], Random], replica_damage.Patch | None]
 
 
 def _or_broker(draw: Callable[[Random, Shape], list[Draft]]) -> Callable[[Random, Shape], list[Draft]]:
@@ -65,7 +65,7 @@ async def _bit_rot(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     (node,) = hit.nodes
     async with victim.kept_down([node]):
         await _until_not_needed(victim, node)
-        await victim.while_down(node, lambda node: _inflict(victim, node, copies.rot, hit))
+        await victim.while_down(node, lambda node: _inflict(victim, node, replica_damage.rot, hit))
         yield
 
 
@@ -77,7 +77,7 @@ async def _torn(victim: ClusterUnderFaults, hit: Hit) -> AsyncIterator[None]:
     (node,) = hit.nodes
     async with victim.kept_down([node]):
         await victim.cluster.until_ended(node)
-        await victim.while_down(node, lambda node: _inflict(victim, node, copies.torn, hit))
+        await victim.while_down(node, lambda node: _inflict(victim, node, replica_damage.torn, hit))
         yield
 
 
@@ -88,7 +88,7 @@ async def _until_not_needed(victim: ClusterUnderFaults, node: int) -> None:
 
 
 def _inflict(victim: ClusterUnderFaults, node: int, choose: Choose, hit: Hit) -> None:
-    chosen = choose(copies.newest_segments(victim.cluster.log_dirs(node)), hit.random)
+    chosen = choose(replica_damage.newest_segments(victim.cluster.log_dirs(node)), hit.random)
     if chosen is None:
         raise CannotStrike(f"broker {node} has no data yet that could be damaged")
     try:

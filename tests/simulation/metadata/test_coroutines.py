@@ -84,7 +84,7 @@ def test_a_coroutine_of_a_process_pauses_and_ends_with_it():
     heap, seen = Heap(), list[int]()
     until_us = {"still": 0, "dead": 1 << 40}
 
-    def is_still(action: Callable[..., object], *arguments: object) -> bool:
+    def postponed(action: Callable[..., object], *arguments: object) -> bool:
         if heap.now_us >= until_us["dead"]:
             return True
         wait_us = until_us["still"] - heap.now_us
@@ -97,7 +97,7 @@ def test_a_coroutine_of_a_process_pauses_and_ends_with_it():
             await sleep(10)
             seen.append(heap.now_us)
 
-    Task(heap, works(), None, is_still).start()
+    Task(heap, works(), None, postponed).start()
     heap.after(15, until_us.update, {"still": 50})
     heap.after(55, until_us.update, {"dead": 55})
     heap.run()

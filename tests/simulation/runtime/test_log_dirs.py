@@ -15,7 +15,7 @@ import pytest
 from kraftlab.broker.crash_images.watched_disks import NotRecorded
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.simulation.consensus.simulated_file_system import PowerCut
-from kraftlab.simulation.runtime import copies
+from kraftlab.simulation.runtime import replica_damage
 from kraftlab.simulation.runtime.log_dirs import LogDirDisk, LogDirDisks
 
 SYNCED, LATER = b"synced" * 300, b"later." * 300
@@ -86,7 +86,7 @@ def test_a_death_loses_only_unwritten_data(tmp_path: Path) -> None:
             disk.operations_left = 0
             with pytest.raises(PowerCut):
                 appended(directory / "x", LATER, synced=False)
-            disk.is_still = True
+            disk.is_dead = True
             with pytest.raises(PowerCut):
                 (directory / "x").unlink()
             disk.crash(power_cut=False)
@@ -150,14 +150,14 @@ def a_log(tmp_path: Path) -> Path:
 
 def test_rot_is_where_a_checksum_shows_it_and_a_torn_batch_at_the_end_of_a_log(tmp_path: Path) -> None:
     newest = a_log(tmp_path)
-    segments = copies.newest_segments([tmp_path])
+    segments = replica_damage.newest_segments([tmp_path])
     assert list(segments) == [newest]
     begins = {0, len(BATCHES[0]), len(BATCHES[0]) + len(BATCHES[1])}
     for seed in range(30):
-        rotten, torn = (choose(segments, Random(seed)) for choose in (copies.rot, copies.torn))
+        rotten, torn = (choose(segments, Random(seed)) for choose in (replica_damage.rot, replica_damage.torn))
         assert rotten is not None and rotten.position in begins and rotten.before in BATCHES
-        assert rotten.after[: copies.CHECKED_FROM] == rotten.before[: copies.CHECKED_FROM]
+        assert rotten.after[: replica_damage.CHECKED_FROM] == rotten.before[: replica_damage.CHECKED_FROM]
         assert rotten.after != rotten.before
         assert torn is not None and torn.position == sum(map(len, BATCHES))
         assert BATCHES[-1].startswith(torn.after) and 0 < len(torn.after) < len(BATCHES[-1])
-    assert copies.rot({newest: b""}, Random(1)) is None
+    assert replica_damage.rot({newest: b""}, Random(1)) is None

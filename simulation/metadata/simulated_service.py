@@ -39,7 +39,7 @@ class SimulatedWaits:
             await wait()
             return True
 
-        return bool(await first_of(target.world, come, max(0, due_us - target.world.now_us), target.is_still))
+        return bool(await first_of(target.world, come, max(0, due_us - target.world.now_us), target.postponed))
 
     async def answered(self, answer: Answer[T]) -> T:
         def begin(resume: Resume[T]) -> None:
