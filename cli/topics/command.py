@@ -129,7 +129,10 @@ Examples:
 @click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan without starting it.")
 @click.option("--queue", is_flag=True, help="With --alter --replication-factor: let moves wait for free slots.")
 @click.option(
-    "--throttle", type=int, metavar="B/s", help="With --alter --replication-factor: limit the copying; ends with the moves."
+    "--throttle",
+    type=click.IntRange(min=0),
+    metavar="B/s",
+    help="With --alter --replication-factor: limit the copying; ends with the moves.",
 )
 @click.option(
     "--plan-id",

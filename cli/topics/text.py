@@ -147,6 +147,12 @@ def parse_configs(items: Sequence[str]) -> Mapping[str, str]:
     return configs
 
 
+NOT_THE_LAST = (
+    "Where another replica than the last is dropped, it is out of sync, its broker is down, its rack has more replicas, or the "
+    "last is the leader."
+)
+
+
 def factor_lines(plan: Mapping[tuple[str, int], tuple[Sequence[int], Sequence[int], bool]], is_preview: bool) -> list[str]:
     """Return the lines of a change of the replication factor. `plan`: partition → (replicas, target replicas, is queued)."""
     if not plan:
@@ -155,6 +161,8 @@ def factor_lines(plan: Mapping[tuple[str, int], tuple[Sequence[int], Sequence[in
     for (topic, partition), (before, after, queued) in sorted(plan.items()):
         waits = " (waits for a free slot)" if queued else ""
         lines.append(f"{topic}-{partition}: {','.join(map(str, before))} -> {','.join(map(str, after))}{waits}")
+    if any(len(after) < len(before) and tuple(after) != tuple(before)[: len(after)] for before, after, _ in plan.values()):
+        lines.append(NOT_THE_LAST)
     if is_preview:
         return ["This is the plan; nothing was changed:", *lines]
     return [*lines, f"Successfully started the change of the replication factor for {len(plan)} partition{'s' * (len(plan) > 1)}"]

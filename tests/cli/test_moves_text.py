@@ -8,7 +8,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.cli.reassign import moves_text, text
 from kraftlab.cli.reassign.moves_text import DirectoryMove, bytes_text, time_text
 from kraftlab.cli.reassign.text import Ongoing, Progress, ReplicaState
-from kraftlab.cli.topics.text import factor_lines
+from kraftlab.cli.topics.text import NOT_THE_LAST, factor_lines
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,7 @@ def test_factors_are_shown_as_a_plan_or_as_done() -> None:
         "t-1: 2 -> 2,3 (waits for a free slot)",
         "Successfully started the change of the replication factor for 2 partitions",
     ]
+    shrinks = {("t", 0): ((1, 2, 3), (1, 2), False), ("t", 1): ((1, 2, 3), (1, 3), False)}
+    assert factor_lines({("t", 0): shrinks["t", 0]}, True)[-1] == "t-0: 1,2,3 -> 1,2"
+    assert factor_lines(shrinks, True)[-1] == NOT_THE_LAST
     assert factor_lines({}, False) == ["Every partition has this replication factor already."]
