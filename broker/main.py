@@ -362,9 +362,7 @@ class BrokerNode:
             self._failures_in.send_nowait(error)
 
     async def handle_failed_directories(self) -> None:
-        """Handle each failed directory once. The report to the controller comes first: everything else may have to wait for a
-        disk that hangs.
-        """
+        """Handle each failed directory once; report it first, since the rest may wait for a disk that hangs."""
         async with trio.open_nursery() as nursery:
             async for error in self._failures:
                 directory_id = self.logs.directory_id_of(error.log_dir)

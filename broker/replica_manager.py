@@ -65,9 +65,7 @@ LOGGED_INDIVIDUALLY_MAX = 100
 
 
 def is_counted_on(state: PartitionImage, broker_id: int) -> bool:
-    """Return True if other nodes believe that the broker's replica has the acknowledged records. Not in a new partition, which
-    has no records yet.
-    """
+    """Return True if other nodes rely on the records of the broker's replica. A new partition has none yet."""
     return state.partition_epoch > 0 and broker_id in (*state.isr, *state.elr, *state.last_known_elr)
 
 

@@ -37,9 +37,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Fork a node, in the network namespace of that path and with the clock of that file, if given. `request` comes back in the
-    answer.
-    """
+    """Fork a node, in that network namespace and with that clock file, if given. `request` comes back in the answer."""
 
     request: int
     role: str

@@ -197,9 +197,7 @@ def _new_plan(controllers: int, brokers: int, log_dirs: int, *, voters_in_log: b
 
 
 def free_ports(count: int, reserved: Collection[int] = ()) -> Iterator[int]:
-    """Return `count` unused ports in a row that are neither claimed by another cluster nor reserved. ClusterError if there is no
-    such row.
-    """
+    """Return `count` ports in a row that are not in use, claimed or reserved. ClusterError if there is no such row."""
     for _ in range(_PORT_ATTEMPTS):
         first = random.choice(_PORTS[: len(_PORTS) - count])
         if all(port not in reserved and _is_free(port) for port in range(first, first + count)):

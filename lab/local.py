@@ -351,9 +351,7 @@ class LocalCluster(ProxiedLinks):
         self._reap(node_id, _STOP_TIMEOUT_S)
 
     def lose_power(self, node_ids: Iterable[int]) -> None:
-        """Kill these nodes, and drop all writes that their disks had not synced. ClusterError if one has no disk of its own: then
-        nothing was done.
-        """
+        """Kill these nodes and drop all unsynced writes. ClusterError, with nothing done, if one has no disk of its own."""
         disks = {node_id: self._powered(node_id) for node_id in node_ids}
         try:
             for disk in disks.values():

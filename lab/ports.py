@@ -33,9 +33,7 @@ class PortClaims:
         self._held: dict[int, IO[bytes]] = {}
 
     def take(self, ports: Iterable[int]) -> int | None:
-        """Claim all ports, or none: then return the first that another cluster has. Ports that this cluster has already count as
-        claimed.
-        """
+        """Claim all ports, or none: then return the first that another cluster has. Its own ports count as free."""
         taken: dict[int, IO[bytes]] = {}
         for port in ports:
             if port in self._held or port in taken:

@@ -25,9 +25,7 @@ _POLL_S = 0.02
 
 
 class PoweredDisk:
-    """An ext4 in the file `image`, mounted at `path` while it has power. The process that mounts it inherits these `descriptors`.
-    Not thread-safe.
-    """
+    """An ext4 in a file, mounted at `path` while it has power. Its mounting process inherits `descriptors`. Not thread-safe."""
 
     def __init__(self, image: Path, path: Path, descriptors: Collection[int] = ()) -> None:
         self.image, self.path = image, path
@@ -35,9 +33,7 @@ class PoweredDisk:
         self._is_shut_down = False
 
     def format(self, size_mib: int) -> None:
-        """Make an empty disk and mount it. The file takes as much space as is written; it gets its name once it can be mounted.
-        ClusterError.
-        """
+        """Make an empty disk in a sparse file and mount it. The file gets its name once it can be mounted. ClusterError."""
         self.path.mkdir(parents=True, exist_ok=True)
         new = self.image.with_suffix(".new")
         try:

@@ -50,9 +50,7 @@ class NodeProcess:
 
 
 class ForkServerProcess:
-    """The server, started when made; it and all nodes inherit these `descriptors`. Thread-safe. `close` ends it with every node
-    that still runs.
-    """
+    """The running server; it and all nodes inherit these `descriptors`. Thread-safe. `close` ends it with every node."""
 
     def __init__(self, descriptors: Collection[int] = ()) -> None:
         self.process = subprocess.Popen(

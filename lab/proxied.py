@@ -33,9 +33,7 @@ class ProxiedLinks:
         return all(node.listen_port is not None for node in self.plan.nodes)
 
     def cut(self, source: int, target: int, *, reset: bool = False) -> None:
-        """Hold every message from `source` to `target` from now on, requests and answers; with `reset`, break its
-        connections.
-        """
+        """Hold every message from `source` to `target`, requests and answers; with `reset`, break their connections."""
         self.cut_all([(source, target)], reset=reset)
 
     def heal(self, source: int, target: int, *, drop: bool = False) -> None:

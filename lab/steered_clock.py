@@ -65,9 +65,7 @@ class ClockFile:
         self._since_s = now_s
 
     def _write(self) -> None:
-        """Write from the end: a reader begins at the start, so equal counts at both ends show that the fields between are of one
-        write.
-        """
+        """Write from the end. A reader begins at the start: equal counts at both ends show fields of one write."""
         self._writes += 1
         count = self._writes.to_bytes(8, "little")
         self.mapped[32:] = count

@@ -178,9 +178,7 @@ class AdminService:
         )
 
     async def _describe_cluster(self, call: Call, method: Method, deadline: float) -> Message:
-        """Answer as a broker endpoint. The controller is an endpoint of the other type, so the request's endpoint type is not
-        passed on.
-        """
+        """Answer as a broker endpoint. The controller has the other endpoint type, so that field is not passed on."""
         request: Any = call.request
         is_typed = request.HasField("endpoint_type")
         try:

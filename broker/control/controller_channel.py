@@ -101,9 +101,7 @@ class ControllerChannel:
         return endpoint
 
     async def request(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:
-        """Send the broker's own request. PeerUnreachable, PeerTimeout or PeerError; NoController if no leader is known
-        in time.
-        """
+        """Send the broker's own request. PeerUnreachable, PeerTimeout or PeerError; NoController without a leader."""
         return await self._request(self._own, api, body, timeout_ms)
 
     async def pass_on(self, api: int, body: bytes, *, timeout_ms: int) -> bytes:

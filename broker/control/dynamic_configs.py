@@ -68,9 +68,7 @@ class DynamicConfigs:
         )
 
     def min_insync_replicas(self, topic: str) -> int:
-        """The topic's value. With eligible leader replicas, only configs that the controller sees too count, not this broker's
-        file.
-        """
+        """The topic's value. With eligible leader replicas, this broker's file does not count."""
         if eligible_leaders.are_on(self._image):
             return eligible_leaders.min_insync_replicas(self._image, topic)
         return int(self.topic(topic, "min.insync.replicas"))

@@ -100,9 +100,7 @@ _FINAL = (
 
 
 class Lifecycle:
-    """`run` registers and heartbeats until the broker may stop. The registration is fixed but for directories and the previous
-    epoch.
-    """
+    """Registers and heartbeats. The registration is fixed but for directories and the previous epoch."""
 
     def __init__(
         self,

@@ -38,9 +38,7 @@ IN_THE_RUN = "the run itself"
 
 
 class Images(NamedTuple):
-    """Scripts in whose images the bug is looked for, in this order. `masked_by`: why the bug does no harm alone, "" if
-    it does.
-    """
+    """Scripts in whose images to look for the bug, in this order. `masked_by`: why it does no harm alone, "" if it does."""
 
     scripts: tuple[str, ...] = ("idle", "dead-source", "changed-mind", "busy")
     masked_by: str = ""

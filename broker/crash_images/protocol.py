@@ -162,9 +162,7 @@ class Script:
 
 
 async def _busy(script: Script) -> None:
-    """Records are appended before, during and after the move; leader epochs begin; the old copy's files are removed in
-    the end.
-    """
+    """Records are appended before, during and after the move; leader epochs begin; the old copy's files are removed."""
     broker = script.broker
     await script.produce(2)
     await broker.new_leader_epoch()

@@ -137,9 +137,7 @@ def _images(model: DiskModel, crashes: Sequence[str]) -> Iterator[tuple[str, Tre
 
 
 def judge(recorded: Recorded, wanted: dict[Case, Demand], *, thorough: bool = False, limit: int | None = None) -> list[Judged]:
-    """Return the cases that break a rule, at most `limit`. `thorough`: a whole broker settles on every image, not only on those
-    of kills.
-    """
+    """Return the cases that break a rule, at most `limit`. `thorough`: a whole broker settles on every image."""
     broken: list[Judged] = []
     with own_directory() as root, quiet():
         judge_one = _Judge(Path(root), recorded, thorough)

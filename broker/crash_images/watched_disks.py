@@ -165,9 +165,7 @@ class WatchedDisks:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note every change of the disks inside the block, and check the result at its end. File systems are not synced as a
-        whole meanwhile.
-        """
+        """Note every change of the disks inside the block; check at its end. File systems are not synced as a whole."""
         self._real = {name: getattr(os, name) for name in self._wrapped}
         for name in self._wrapped:
             setattr(os, name, getattr(self, f"call_{name}"))

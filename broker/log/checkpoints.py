@@ -53,9 +53,7 @@ def parse_offsets(path: Path, text: str) -> dict[TopicPartition, int]:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Return the offsets at `path`. None are returned if the file is missing, or, with a warning, if it is corrupt. OSError if
-    the disk fails.
-    """
+    """Return the offsets at `path`; {} if the file is missing or, with a warning, corrupt. OSError if the disk fails."""
     try:
         return parse_offsets(path, path.read_text(encoding="utf-8"))
     except FileNotFoundError:

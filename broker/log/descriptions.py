@@ -37,9 +37,7 @@ class StrayDescription(msgspec.Struct, frozen=True):
 
 
 class DirDescription(msgspec.Struct, frozen=True):
-    """A configured log directory (KIP-113, KIP-827). If it is offline, `error` gives the reason, the sizes are -1 and nothing is
-    listed.
-    """
+    """A configured log directory. If it is offline, `error` gives the reason and the sizes are -1."""
 
     path: Path
     directory_id: Uuid | None

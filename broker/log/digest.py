@@ -16,9 +16,7 @@ from .segment import Batches
 
 
 class LogDigest(msgspec.Struct, frozen=True):
-    """`crc32c` and `sha256` over the masked bytes; counts from the headers. `records` includes `control_records` (attribute bit
-    5).
-    """
+    """Checksums over the masked bytes; counts from the headers. `records` includes `control_records` (attribute bit 5)."""
 
     crc32c: int
     sha256: bytes

@@ -27,9 +27,7 @@ class CorruptBatch(LogError):
 
 
 class CorruptLog(LogError):
-    """A segment that was valid when it was opened is no longer valid. Stop the broker; the next start scans and truncates the
-    log.
-    """
+    """A segment is no longer valid. Stop the broker; the next start scans and truncates the log."""
 
 
 class CorruptFile(LogError):

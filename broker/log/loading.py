@@ -38,9 +38,7 @@ class LoadedDir(msgspec.Struct, frozen=True):
 
 
 def load_log_dir(log_dir: LogDir, config: LogConfig, before_truncation: Callable[[], None]) -> list[LoadedDir]:
-    """Open the logs in `log_dir`. OSError or LogError mean that the whole directory is offline, TooManyOpenFiles that the disk is
-    not at fault.
-    """
+    """Open the logs in `log_dir`. OSError, LogError: the whole directory is offline. TooManyOpenFiles: it is not at fault."""
     loaded: list[LoadedDir] = []
     for path, name in log_dir.scan():
         topic = _topic(path, name)

@@ -108,9 +108,7 @@ class LogDir:
         fsync_directory(self.path)
 
     def scan(self) -> list[tuple[Path, DirName]]:
-        """Return replicas' directories, by name. Directories that a crash left half created are removed; unknown directories
-        stay, with a warning.
-        """
+        """Return replicas' directories, by name. Half created ones are removed; unknown directories stay, with a warning."""
         found: list[tuple[Path, DirName]] = []
         for path in sorted(self.path.iterdir()):
             if not path.is_dir() or path.name == METADATA_LOG_DIR:
@@ -161,9 +159,7 @@ class LogDir:
             self._written[name] = frozenset(by_partition)
 
     def forget_checkpoints(self, replica: TopicPartition, logs: Logs) -> None:
-        """Remove the offsets of a former replica of that name, before a replica is created: after a crash they would count as the
-        new replica's own.
-        """
+        """Remove the offsets of a deleted replica before one of its name is created, which would inherit them."""
         with self._checkpoint_lock:
             is_written = any(replica in written for written in self._written.values())
         if is_written:

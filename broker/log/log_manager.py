@@ -247,9 +247,7 @@ class LogManager:
                 raise AssertionError(f"no way to carry out {action!r}")
 
     def _end_move(self, key: ReplicaId, current: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
-        """End a move as planned. If the target fails, the current log stays the replica's; if the target is only full, the move
-        goes on later.
-        """
+        """End a move as planned. If the target fails, the current log stays; if it is full, the move goes on later."""
         if current is not None:
             self._currents[key] = current
             try:
@@ -547,9 +545,7 @@ class LogManager:
             return future
 
     def _inherit(self, current: PartitionLog, future: PartitionLog) -> None:
-        """Copy the log start and the high watermark, which are not in the records. Both are durable before the future log
-        replaces the current one.
-        """
+        """Copy the log start and the high watermark, which are not in the records, and make them durable."""
         future.advance_log_start(current.log_start_offset)
         future.high_watermark = current.high_watermark
         future.flush()
@@ -602,9 +598,7 @@ class LogManager:
     def _prepare_together(
         self, log_dir: LogDir, replicas: Iterable[NewReplica], refused: list[LogError]
     ) -> list[tuple[NewReplica, LogDir, Path]]:
-        """Make durable directories under temporary names; note the errors of those that could not be made. LogError: none of them
-        is durable.
-        """
+        """Make durable directories under temporary names; note errors. LogError: none of them is durable."""
         made: list[tuple[NewReplica, LogDir, Path]] = []
         for replica in replicas:
             with _noting(refused):
@@ -615,9 +609,7 @@ class LogManager:
         return made
 
     def _make_directory(self, log_dir: LogDir, topic: str, topic_id: Uuid) -> Path:
-        """Make a directory under a temporary name, with the files that a replica's directory has from the start. Not durable yet.
-        Needs no lock.
-        """
+        """Make a replica's directory, with its first files, under a temporary name. Not durable yet. Needs no lock."""
         directory = log_dir.path / f"{CREATING_PREFIX}{uuid.uuid4().hex}"
         with _removing_on_error([directory]), disk_errors(log_dir.path):
             os.mkdir(directory)
@@ -674,9 +666,7 @@ class LogManager:
     # Upkeep
 
     def remove_expired(self, now_ms: int) -> int:
-        """Remove directories whose delay is over, and set aside replicas that were not claimed since the start; return their
-        number.
-        """
+        """Remove directories whose delay is over; set aside replicas that were not claimed. Return their number."""
         with self._lock:
             overdue = [key for key, (deadline_ms, _) in self._unclaimed.items() if deadline_ms <= now_ms]
             for key in overdue:
@@ -717,9 +707,7 @@ class LogManager:
             raise failure
 
     def write_log_start_offsets(self, path: Path) -> None:
-        """Make the log start offsets of one directory durable. LogDirFailed, TooManyOpenFiles. Does nothing if the directory is
-        offline.
-        """
+        """Make the log start offsets of one directory durable, unless it is offline. LogDirFailed, TooManyOpenFiles."""
         log_dir = self._online.get(path)
         if log_dir is not None:
             log_dir.write_log_start_offsets(partial(self._logs_in, path))

@@ -207,9 +207,7 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in self._segments)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """Return (largest epoch <= `epoch` in this log, its end offset); (-1, start of the known epochs) if there is none
-        (KIP-101, KIP-279).
-        """
+        """Return (largest epoch <= `epoch`, its end offset); (-1, start of the known epochs) if there is none."""
         return self._epochs.end_offset_for(epoch, log_start_offset=self._log_start_offset, log_end_offset=self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
@@ -367,9 +365,7 @@ class PartitionLog:
         self._log_end_offset = next_offset
 
     def _run(self, headers: Sequence[BatchHeader], first: int) -> tuple[int, int]:
-        """Return (count, bytes) of the batches from `first` that fit into the active segment, which is rolled if it has no room
-        for one.
-        """
+        """Return (count, bytes) of the batches from `first` for the active segment, which is rolled if it is full."""
         active = self._segments[-1]
         relative = headers[first].last_offset - active.base_offset
         if relative > MAX_RELATIVE_OFFSET or (
@@ -745,8 +741,8 @@ class PartitionLog:
 
 
 def _batches_from(view: LogView, offset: int) -> tuple[int, bytes, Batches] | None:
-    """Return position, bytes and headers of some batches, the first of which holds `offset` or is the first after it; None if
-    there are none.
+    """Return position, bytes and headers of some batches, from the first that reaches beyond `offset` on; None if there
+    is none.
     """
     for segment in view.segments_from(offset):
         size_bytes = view.size_of(segment)

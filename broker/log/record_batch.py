@@ -102,9 +102,7 @@ class StoredRecord(NamedTuple):
 
 
 def read_header(data: bytes | bytearray | memoryview, position: int = 0, *, origin: int = 0) -> BatchHeader:
-    """Read the header at `position` without a check of its CRC. `origin` is the position of `data` in its file, for the message
-    of CorruptBatch.
-    """
+    """Read the header at `position`, without its CRC check. CorruptBatch; `origin` is the position of `data` in its file."""
     at = origin + position
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatch(at, f"{len(data) - position} bytes are too few for a header of {HEADER_BYTES}")
@@ -143,9 +141,7 @@ def check_crc(data: bytes | bytearray | memoryview, position: int, header: Batch
 
 
 def validate(data: bytes | bytearray | memoryview, *, origin: int = 0) -> list[tuple[int, BatchHeader]]:
-    """Return (position, header) of each batch in `data`. CorruptBatch unless `data` holds whole batches with valid CRCs and
-    nothing else.
-    """
+    """Return (position, header) of each batch in `data`. CorruptBatch unless it holds whole valid batches only."""
     batches = []
     for position, header in iterate(data, origin=origin):
         check_crc(data, position, header, origin=origin)
@@ -175,9 +171,7 @@ def build_batch(
     base_sequence: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """Build an uncompressed batch of `records` at consecutive offsets. ValueError if there are none or the batch is over the
-    limit.
-    """
+    """Build an uncompressed batch of `records` at consecutive offsets. ValueError if it is empty or too large."""
     if not records:
         raise ValueError("a batch needs at least one record")
     first_ms = records[0].timestamp_ms
@@ -226,9 +220,7 @@ def decode_records(data: bytes | bytearray | memoryview) -> Iterator[StoredRecor
 
 
 def records_of(header: BatchHeader, records: bytes, position: int = 0) -> Iterator[StoredRecord]:
-    """Yield the records of one data batch, without its header and decompressed. CorruptBatch, which names `position`, if they
-    cannot be read.
-    """
+    """Yield the records of one data batch, without its header and decompressed. CorruptBatch names `position`."""
     at = 0
     try:
         for _ in range(header.record_count):

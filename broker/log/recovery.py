@@ -88,9 +88,7 @@ def open_segments(directory: Path, *, recovery_point: int, clean: bool, start_of
 
 
 def tidy(directory: Path) -> None:
-    """Finish or undo work that a crash left half done: remove junk and lone indexes, take in `.swap` files of a finished
-    cleaning.
-    """
+    """Finish or undo work that a crash left half done: junk, lone indexes, `.swap` files of a finished cleaning."""
     cleaned = [base for path in directory.glob("*.cleaned") if (base := base_offset_of(path.name)) is not None]
     for path in list(directory.iterdir()):
         if path.suffix in JUNK_SUFFIXES:

@@ -204,9 +204,7 @@ class Segment:
             position += used
 
     def locate(self, offset: int, end: int | None = None) -> tuple[int, BatchHeader] | None:
-        """Return (position, header) of the first batch whose last offset is `offset` or later, None if there is none below
-        position `end`.
-        """
+        """Return (position, header) of the first batch, below position `end`, whose last offset is `offset` or later."""
         index = bisect_right(self._index_offsets, offset)
         start = self._index_positions[index - 1] if index else 0
         for position, header in self.headers(start, end):
@@ -236,9 +234,7 @@ class Segment:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The largest record timestamp, -1 for an empty segment. Reads all headers once if the segment was opened without
-        recovery.
-        """
+        """The largest record timestamp, -1 for an empty segment. May read all headers, once."""
         if self._max_timestamp_ms is None:
             self._max_timestamp_ms = max((header.max_timestamp_ms for _, header in self.headers()), default=-1)
         return self._max_timestamp_ms
@@ -246,9 +242,7 @@ class Segment:
     # Changing
 
     def append(self, data: bytes | memoryview, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches at the end. On OSError the file is as before, unless the rollback fails too: then the OSError is of
-        the rollback.
-        """
+        """Write whole batches at the end. On OSError the file is as before, unless the rollback fails with that error."""
         start = self.size_bytes
         try:
             write_all(self._descriptor, data, start)
@@ -261,9 +255,7 @@ class Segment:
             position += header.size_bytes
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Cut the file at `position`, where `end_offset` is the end of what stays. The index is cut first: it never points
-        beyond.
-        """
+        """Truncate the file at `position`, where the end offset is `end_offset`; first the index, which never points beyond."""
         count = bisect_right(self._index_positions, position - 1)
         del self._index_offsets[count:], self._index_positions[count:]
         if self._index_entries_on_disk > count:

@@ -214,9 +214,7 @@ def is_prefix(shorter: FoundDir, longer: FoundDir) -> bool:
 
 
 def _choose_current(currents: list[FoundDir], replica: AssignedReplica, actions: list[Action]) -> FoundDir | None:
-    """Choose the current directory where the metadata places the replica, otherwise the one with the most progress; the others
-    must be prefixes of it.
-    """
+    """Choose the assigned current directory, otherwise the longest one; the others must be prefixes of it."""
     if not currents:
         return None
     chosen = max(currents, key=lambda item: (item.log_dir == replica.directory, item.progress))
@@ -239,9 +237,7 @@ def _choose_current(currents: list[FoundDir], replica: AssignedReplica, actions:
 def _choose_future(
     futures: list[FoundDir], replica: AssignedReplica, current: FoundDir | None, actions: list[Action]
 ) -> FoundDir | None:
-    """Choose the future directory where the metadata places the replica, otherwise the one with the most progress; never one
-    beside the current directory.
-    """
+    """Choose the assigned future directory, otherwise the longest one; never one beside the current directory."""
     if current is not None:
         actions += [_about(Verb.DELETE, item, "beside its source") for item in futures if item.log_dir == current.log_dir]
         futures = [item for item in futures if item.log_dir != current.log_dir]

@@ -211,9 +211,7 @@ class FetchService:
         return readable
 
     def _claim_key(self, request: ReplicaFetchRequest, visit: _Visit) -> Hashable:
-        """The follower's key, so that its share is kept from fetch to fetch; a separate one while a fetch that was given up has
-        not ended.
-        """
+        """The follower's key, which keeps its share; a separate one while an abandoned fetch still has that key."""
         key = (request.replica_id, request.lane)
         return (key, visit) if self._gate.is_waiting(key) else key
 
@@ -252,9 +250,7 @@ class FetchService:
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     async def _read(self, request: ReplicaFetchRequest, readable: list[_Readable], claim: Claim | None) -> list[FetchedPartition]:
-        """Read records in the order of the request until the response is full; throttled partitions as far as the
-        budget goes.
-        """
+        """Read records in the order of the request until the response is full, within the budget of throttled partitions."""
         found: list[FetchedPartition] = []
         remaining = min(request.max_bytes, RESPONSE_BYTES_MAX)
         for part in readable:

@@ -88,9 +88,7 @@ class FetchContext(Protocol):
 
 
 class _Source:
-    """One leader epoch of one followed partition. `retry_at`, `backoff_s`: its pause after an error. `answered`: the leader's
-    last error.
-    """
+    """One leader epoch of one followed partition. `answered`: the leader's last error."""
 
     def __init__(self, partition: Partition, leader_epoch: int) -> None:
         self.partition = partition
@@ -235,9 +233,7 @@ class _LeaderFetcher:
             self.mark_changed(source)
 
     def mark_changed(self, source: _Source) -> None:
-        """Note that a source may have a new position, or be in the wrong lane. A lane that handles an answer sorts its sources
-        afterwards.
-        """
+        """Note that a source may have a new position or be in the wrong lane. A busy lane sorts it afterwards."""
         self._changed[source] = None
         lane = source.lane
         if lane is None or not lane.is_asking or lane.in_flight is not None:

@@ -280,9 +280,7 @@ class Partition:
                 role.progress[member] = msgspec.structs.replace(progress, last_caught_up_s=last_fetch_s)
 
     def follower_fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int) -> None:
-        """Note that a follower holds all records below `fetch_offset`; raise the high watermark, and propose the follower for the
-        ISR if it may join.
-        """
+        """Note that a follower holds all records below `fetch_offset`; propose it for the ISR if it may join."""
         role = self.leader_role()
         log = self.online_log()
         before = role.progress.get(follower_id, FollowerProgress())
@@ -323,9 +321,7 @@ class Partition:
         return min((self.online_log().log_start_offset, *starts))
 
     async def delete_old_segments(self) -> int:
-        """Apply retention; return the number of deleted segments. ReplicaError if the log is not there, LogError of the
-        storage.
-        """
+        """Apply retention; return the number of deleted segments. ReplicaError without a log, LogError."""
         async with self.move_lock, self.lock:
             log = self.online_log()
             count: int = await self._around.disks.run(log.log_dir, log.delete_old_segments)
@@ -340,9 +336,7 @@ class Partition:
             self.notify()
 
     def check_lag(self) -> None:
-        """Propose to drop members that have not kept up, and stop waiting for other followers that have not (every half of
-        replica.lag.time.max.ms).
-        """
+        """Propose to drop lagging members, and stop waiting for other lagging followers."""
         self._raise_high_watermark()
         if not isinstance(self.role, LeaderRole) or self.log is None or self.role.pending_isr is not None:
             return
@@ -388,9 +382,7 @@ class Partition:
         return result.partition_epoch > self.state.partition_epoch and not set(self.state.isr) <= set(result.isr)
 
     def is_below_min_isr(self) -> bool:
-        """Return True if the committed ISR is smaller than min.insync.replicas (or than the replica set, if that is
-        smaller).
-        """
+        """Return True if the committed ISR is smaller than min.insync.replicas, and than the replica set."""
         return len(self.state.isr) < self._min_isr()
 
     def _min_isr(self) -> int:
@@ -452,9 +444,7 @@ class Partition:
             self.role.filling = Filling()
 
     async def append_fetched(self, leader_epoch: int, fetched: FetchedPartition) -> None:
-        """Append a fetched answer of the leader of `leader_epoch`; do nothing if the role has changed meanwhile. LogError of the
-        storage.
-        """
+        """Append a fetched answer of the leader of `leader_epoch`, unless the role has changed. LogError."""
         async with self.lock:
             role, log = self.role, self.log
             if not isinstance(role, FollowerRole) or log is None or role.epoch != leader_epoch:

@@ -83,9 +83,7 @@ class ByteBudget:
         return now_s + max(0.0, self._quantum() - self._balance) / self.rate
 
     def take(self, key: Hashable, wanted_bytes: int, now_s: float) -> int:
-        """Return the bytes granted, charged at once, at most `wanted_bytes` (> 0); 0: not yet, or it is another
-        claimant's turn.
-        """
+        """Return the bytes granted, charged at once, at most `wanted_bytes`; 0: not yet, or another claimant's turn."""
         self._earn(now_s)
         if self.rate is None:
             return wanted_bytes

@@ -46,9 +46,7 @@ class ActiveFaults:
             raise
 
     def end(self, orders: Iterable[InForce], *, drop: bool = False) -> None:
-        """Undo these orders. `drop`: messages that their links held are lost. ClusterError as `forget`; their time is over all
-        the same.
-        """
+        """Undo these orders, whose time is over. `drop`: messages that their links held are lost. ClusterError as `forget`."""
         ended = {order: self.holds.held_by(order) for order in orders}
         for order in ended:
             order.until = None

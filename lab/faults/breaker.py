@@ -38,9 +38,7 @@ Links = list[Link]
 
 
 class Breaker:
-    """Breaks `cluster` as ordered, and heals it. Thread-safe. `notify` gets a line about each order that ends later, by
-    itself.
-    """
+    """Breaks `cluster` as ordered, and heals it. Thread-safe. `notify` gets a line when an order ends by itself."""
 
     def __init__(self, cluster: LocalCluster, notify: Callable[[str], None]) -> None:
         self._cluster = cluster

@@ -14,9 +14,7 @@ _ADDRESS_BYTES_MAX = 100
 
 @contextmanager
 def address(path: Path) -> Iterator[str]:
-    """Yield the address to bind or connect to; it is valid inside the block. ClusterError if the path is too long for this
-    system.
-    """
+    """Yield the address to bind or connect to, valid inside the block. ClusterError if this system allows no such path."""
     if len(os.fsencode(path)) <= _ADDRESS_BYTES_MAX:
         yield str(path)
         return

@@ -65,9 +65,7 @@ short_turns = ShortTurns()
 
 
 class LinkProxies:
-    """The proxies and their thread, which runs until `close`. Each link draws its random numbers from a generator of its own,
-    seeded with `seed`.
-    """
+    """The proxies and their thread, which runs until `close`. Each link has a random generator of its own, from `seed`."""
 
     def __init__(self, host: str, seed: int = 0) -> None:
         self._host = host

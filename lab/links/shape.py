@@ -48,9 +48,7 @@ class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
         return self == PLAIN
 
     def deliveries(self, chance: random.Random, now_s: float, not_before_s: float) -> tuple[list[float], float]:
-        """Return (due times of the copies of a message that comes now, the time before which later messages are not
-        delivered).
-        """
+        """Return (due times of the copies of a message that comes now, earliest delivery of later messages)."""
         lost, doubled, overtaken, jitter, late, later = (chance.random() for _ in range(6))
         if lost < self.loss:
             return [], not_before_s
