@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import trio
 
 from kraftlab.metadata.errors import ErrorCode
-from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.peer_rpc import (
     Api,
     LogDigestRequest,
@@ -24,8 +22,8 @@ from kraftlab.metadata.snapshot import image_digest
 from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.wire.transport import PeerRequest
 
-from ..log.disks import Disks
 from ..log.errors import LogClosed, LogError
+from ..replica_manager import ReplicaManager
 from ..replication.fetch_service import FetchService
 from ..replication.partition import LeaderRole, Partition, ReplicaId
 from ..replication.replica_errors import ReplicaError, code_of
@@ -43,24 +41,10 @@ _fetch = Decoder(ReplicaFetchRequest)
 _digest = Decoder(LogDigestRequest)
 
 
-class Replicas(Protocol):
-    """Replicas of this broker, and the image that they follow."""
-
-    disks: Disks
-
-    @property
-    def partitions(self) -> Mapping[ReplicaId, Partition]: ...
-
-    @property
-    def image(self) -> MetadataImage: ...
-
-    def hosted(self, replica: ReplicaId) -> Partition: ...
-
-
 class DataPlane:
     """Handlers for the broker's PeerServer. Errors travel in the bodies of answers."""
 
-    def __init__(self, replicas: Replicas, fetches: FetchService) -> None:
+    def __init__(self, replicas: ReplicaManager, fetches: FetchService) -> None:
         self._replicas = replicas
         self._fetches = fetches
 

@@ -126,11 +126,6 @@ class Lifecycle:
         self._changed = trio.Event()
         self._shutdown_deadline = float("inf")
 
-    @property
-    def is_fenced(self) -> bool:
-        """The controller's last answer."""
-        return self._is_fenced
-
     def ready(self) -> None:
         """Allow the broker to be unfenced: the first image is published and the logs are loaded."""
         self._is_ready = True

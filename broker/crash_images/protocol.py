@@ -136,6 +136,14 @@ class Script:
         if code:
             self.faults.append(f"the move to {disk.name} was refused with error {code}")
 
+    async def begin_slow_move(self) -> None:
+        """Produce some records, and begin to move them to the second disk."""
+        await self.produce(4)
+        self.checkpoint()
+        await self.broker.limit_moves(_SLOW)
+        await self.move(self.second)
+        await trio.sleep(_PAUSE_S)
+
     def fail_writes(self, disk: Path, number: int | None) -> None:
         self._recorder.fail_with(disk, number)
 
@@ -206,11 +214,7 @@ async def _idle(script: Script) -> None:
 async def _changed_mind(script: Script) -> None:
     """A move is cancelled half-way, requested again, and cancelled when the controller has been asked."""
     broker = script.broker
-    await script.produce(4)
-    script.checkpoint()
-    await broker.limit_moves(_SLOW)
-    await script.move(script.second)
-    await trio.sleep(_PAUSE_S)
+    await script.begin_slow_move()
     await script.produce(1)
     await script.move(script.first)
     broker.logs.remove_expired(1 << 60)
@@ -227,11 +231,7 @@ async def _changed_mind(script: Script) -> None:
 async def _full_target(script: Script) -> None:
     """The target is full for a while; then the move goes on."""
     broker = script.broker
-    await script.produce(4)
-    script.checkpoint()
-    await broker.limit_moves(_SLOW)
-    await script.move(script.second)
-    await trio.sleep(_PAUSE_S)
+    await script.begin_slow_move()
     script.fail_writes(script.second, errno.ENOSPC)
     await script.produce(2)
     await trio.sleep(5)
@@ -247,11 +247,7 @@ async def _full_target(script: Script) -> None:
 async def _dead_target(script: Script) -> None:
     """The target dies during the copy; the replica stays in service."""
     broker = script.broker
-    await script.produce(4)
-    script.checkpoint()
-    await broker.limit_moves(_SLOW)
-    await script.move(script.second)
-    await trio.sleep(_PAUSE_S)
+    await script.begin_slow_move()
     script.fail_writes(script.second, errno.EIO)
     await trio.sleep(_PAUSE_S)
     await script.produce(1)

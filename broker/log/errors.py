@@ -35,8 +35,6 @@ class CorruptFile(LogError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path = path
-        self.reason = reason
 
 
 class OffsetOutOfRange(LogError):
@@ -44,9 +42,6 @@ class OffsetOutOfRange(LogError):
 
     def __init__(self, name: str, offset: int, start: int, end: int) -> None:
         super().__init__(f"offset {offset} is not in {name}, which spans {start} to {end}")
-        self.offset = offset
-        self.start = start
-        self.end = end
 
 
 class UnexpectedOffset(LogError):
@@ -65,7 +60,6 @@ class LogDirFailed(LogError):
             f"log directory {log_dir} failed: {cause}; it is offline until its disk is repaired and the broker restarts"
         )
         self.log_dir = log_dir
-        self.cause = cause
 
 
 class NoSpace(LogError):
@@ -76,7 +70,6 @@ class NoSpace(LogError):
             f"no space left in {log_dir} ({free_bytes} bytes free); the append was rolled back. Free space or move replicas away"
         )
         self.log_dir = log_dir
-        self.free_bytes = free_bytes
 
 
 class TooManyOpenFiles(LogError):

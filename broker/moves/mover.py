@@ -20,7 +20,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol
 
 import trio
 
@@ -28,6 +27,7 @@ from kraftlab.metadata.uuids import Uuid
 
 from ..log.disks import Disks
 from ..log.errors import LogError, OffsetOutOfRange
+from ..log.log_manager import LogManager
 from ..log.partition_log import PartitionLog
 from ..replication.byte_gate import ByteGate
 from ..replication.divergence import leader_answer, truncation_offset
@@ -40,15 +40,6 @@ logger = logging.getLogger("kraftlab.broker.mover")
 CHUNK_BYTES = 1024 * 1024
 BACKOFF_S = 1.0
 BACKOFF_MAX_S = 30.0
-
-
-class FutureLogs(Protocol):
-    """The part of the log manager that moves use; all of it blocks."""
-
-    def swap(self, topic_id: Uuid, partition: int, now_ms: int) -> PartitionLog:
-        """Make the future log the current one; the old one's directory is set aside for deletion."""
-
-    def drop_future(self, topic_id: Uuid, partition: int, now_ms: int) -> bool: ...
 
 
 class Move:
@@ -80,7 +71,7 @@ class Mover:
     """All moves of a broker. `assign` reports a replica's directory to the controller, some time later."""
 
     def __init__(
-        self, disks: Disks, logs: FutureLogs, gate: ByteGate, assign: Callable[[Uuid, int, Uuid], None], threads: int
+        self, disks: Disks, logs: LogManager, gate: ByteGate, assign: Callable[[Uuid, int, Uuid], None], threads: int
     ) -> None:
         self.moves: dict[ReplicaId, Move] = {}
         self._disks = disks

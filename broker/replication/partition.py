@@ -361,7 +361,14 @@ class Partition:
             case Reaction.ADOPT:
                 if result.leader_epoch == role.epoch and not self._is_shrunk_ahead(result):
                     if result.partition_epoch >= self.state.partition_epoch:
-                        self._set_state(_with_isr(self.state, result))
+                        self._set_state(
+                            msgspec.structs.replace(
+                                self.state,
+                                isr=result.isr,
+                                partition_epoch=result.partition_epoch,
+                                leader_recovery_state=result.leader_recovery_state,
+                            )
+                        )
                     role.pending_isr = None
                 # Otherwise wait for the metadata: a reassignment was completed and a leader epoch began, or the set is smaller.
             case Reaction.RESET:
@@ -451,17 +458,12 @@ class Partition:
                 return
             if fetched.records:
                 await self._around.disks.run(log.log_dir, log.append_as_follower, fetched.records)
-            self._follow_high_watermark(log, fetched.high_watermark)
+            log.high_watermark = max(log.high_watermark, min(fetched.high_watermark, log.log_end_offset))
             if log.log_start_offset < fetched.log_start_offset <= log.log_end_offset:
                 await self._around.disks.run(log.log_dir, log.advance_log_start, fetched.log_start_offset)
             if role.filling is not None and (fetched.records or fetched.bytes_left >= 0):
                 role.filling.record(len(fetched.records), fetched.bytes_left)
             self.notify()
-
-    def _follow_high_watermark(self, log: PartitionLog, leader_high_watermark: int) -> None:
-        reached = min(leader_high_watermark, log.log_end_offset)
-        if reached > log.high_watermark:
-            log.high_watermark = reached
 
     async def truncate(self, leader_epoch: int, offset: int) -> None:
         """Truncate the log (and a future log) to `offset`, if this replica still follows `leader_epoch`."""
@@ -499,21 +501,3 @@ class Partition:
     @property
     def log_dir(self) -> Path | None:
         return self.log.log_dir if self.log is not None else None
-
-
-def _with_isr(state: PartitionImage, result: IsrChangeResult) -> PartitionImage:
-    return PartitionImage(
-        replicas=state.replicas,
-        directories=state.directories,
-        isr=result.isr,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=result.partition_epoch,
-        adding=state.adding,
-        removing=state.removing,
-        original=state.original,
-        target=state.target,
-        leader_recovery_state=result.leader_recovery_state,
-        elr=state.elr,
-        last_known_elr=state.last_known_elr,
-    )
