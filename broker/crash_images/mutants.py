@@ -201,7 +201,7 @@ async def X3_cut(_: object, self: Partition, leader_epoch: int, offset: int) -> 
     async with self.move_lock, self.lock:
         log = self._following_log(leader_epoch)
         if log is not None:
-            await self._around.disks.run(log.log_dir, log.truncate_to, offset)
+            await self._context.disks.run(log.log_dir, log.truncate_to, offset)
             self.notify()
 
 

@@ -410,11 +410,11 @@ class LogManager:
             self._counts()
             for replica in wanted:
                 if self._claim(replica.key) is None:
-                    with _noting(refused):
+                    with _collecting(refused):
                         placed.append((replica, self._place(replica)))
         prepared: list[tuple[NewReplica, LogDir, Path]] = []
         for log_dir in {id(log_dir): log_dir for _, log_dir in placed}.values():
-            with _noting(refused):
+            with _collecting(refused):
                 prepared += self._prepare_together(log_dir, [replica for replica, there in placed if there is log_dir], refused)
         with self._lock:
             for replica, log_dir, directory in prepared:
@@ -422,12 +422,12 @@ class LogManager:
                     shutil.rmtree(directory, ignore_errors=True)
                     continue
                 name = current_name(replica.topic, replica.partition)
-                with _noting(refused):
-                    self._make_way(log_dir.path / name)
+                with _collecting(refused):
+                    self._free_name(log_dir.path / name)
                     self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
                     self._destinations.pop((replica.topic, replica.partition), None)
         for path in {log_dir.path for _, log_dir, _ in prepared}:
-            with _noting(refused), disk_errors(path):
+            with _collecting(refused), disk_errors(path):
                 fsync_directory(path)
         return refused
 
@@ -440,11 +440,11 @@ class LogManager:
 
     def _place(self, replica: NewReplica) -> LogDir:
         """Choose the directory of a new log, and count the log there."""
-        log_dir = self._chosen(replica)
+        log_dir = self._choose(replica)
         self._count(log_dir)
         return log_dir
 
-    def _chosen(self, replica: NewReplica) -> LogDir:
+    def _choose(self, replica: NewReplica) -> LogDir:
         topic, partition, directory_id = replica.topic, replica.partition, replica.directory_id
         if not replica.is_new and any((log.topic_id, log.partition) == replica.key for log in self._kept):
             raise ReplicaOffline(f"{topic}-{partition} is not created: {MAY_BE_OFFLINE}")
@@ -494,7 +494,7 @@ class LogManager:
             name = transient_name(current.topic, partition, DirKind.FUTURE)
             self._count(target)
             # In checkpoints, both would have the same name.
-            self._make_way(log_dir / current_name(current.topic, partition))
+            self._free_name(log_dir / current_name(current.topic, partition))
             refused: list[LogError] = []
             made = self._prepare_together(target, [replica], refused)
             if refused:
@@ -505,7 +505,7 @@ class LogManager:
                 with disk_errors(log_dir):
                     fsync_directory(log_dir)
             except LogError:
-                _unmake(log, prepared)
+                _remove_new(log, prepared)
                 raise
             self._futures[topic_id, partition] = log
             return log
@@ -530,7 +530,7 @@ class LogManager:
                         f"{current.name} has not caught up: {future!r} in {future.log_dir}, {current!r} in {current.log_dir}"
                     )
                 plain = future.log_dir / current_name(future.topic, future.partition)
-                self._make_way(plain)
+                self._free_name(plain)
                 if os.path.exists(plain):
                     raise ReplicaConflict(f"{plain} exists already and was not made by this broker; move it away")
                 self._inherit(current, future)
@@ -555,7 +555,7 @@ class LogManager:
     def _promote(self, old: PartitionLog | None, future: PartitionLog, now_ms: int) -> None:
         """Make the two renames at the end of a move, in KIP-113's order."""
         plain = future.log_dir / current_name(future.topic, future.partition)
-        self._make_way(plain)
+        self._free_name(plain)
         if old is None:
             future.rename(plain)
             return
@@ -601,7 +601,7 @@ class LogManager:
         """Make durable directories under temporary names; note errors. LogError: none of them is durable."""
         made: list[tuple[NewReplica, LogDir, Path]] = []
         for replica in replicas:
-            with _noting(refused):
+            with _collecting(refused):
                 made.append((replica, log_dir, self._make_directory(log_dir, replica.topic, replica.topic_id)))
         directories = [directory for _, _, directory in made]
         with _removing_on_error(directories), disk_errors(log_dir.path):
@@ -650,7 +650,7 @@ class LogManager:
         self._counted = None
         self._deletions.append(_Deletion(now_ms + self.delete_delay_ms, log.directory))
 
-    def _make_way(self, plain: Path) -> None:
+    def _free_name(self, plain: Path) -> None:
         """Set an unclaimed replica aside that has the name, for instance of a deleted topic of the same name."""
         for other, (_, unclaimed) in list(self._unclaimed.items()):
             if unclaimed.directory == plain:
@@ -758,7 +758,7 @@ def _removing_on_error(directories: Sequence[Path]) -> Iterator[None]:
         raise
 
 
-def _unmake(log: PartitionLog, passing: Path) -> None:
+def _remove_new(log: PartitionLog, passing: Path) -> None:
     """Remove a new log. If its files cannot be removed now, the next start does it, by the temporary name."""
     log.close()
     with suppress(OSError):
@@ -767,7 +767,7 @@ def _unmake(log: PartitionLog, passing: Path) -> None:
 
 
 @contextmanager
-def _noting(refused: list[LogError]) -> Iterator[None]:
+def _collecting(refused: list[LogError]) -> Iterator[None]:
     """Note the error of one replica; the others go on."""
     try:
         yield

@@ -356,7 +356,7 @@ class PartitionLog:
                 first, position = first + count, position + run_bytes
             self._pass_gaps(self._segments[len(segments) - 1 :])
         except (OSError, LogError) as error:
-            self._take_back(segments, size_bytes, end_offset)
+            self._roll_back(segments, size_bytes, end_offset)
             self._epochs.restore(epochs)
             self._recovery_point = min(self._recovery_point, end_offset)
             if isinstance(error, LogError):
@@ -410,7 +410,7 @@ class PartitionLog:
             if self._before_truncation is not None:
                 self._before_truncation()
 
-    def _take_back(self, segments: tuple[Segment, ...], size_bytes: int, end_offset: int) -> None:
+    def _roll_back(self, segments: tuple[Segment, ...], size_bytes: int, end_offset: int) -> None:
         """Roll back a failed append: only `segments` remain, the last with its former size."""
         try:
             for segment in self._segments[len(segments) :]:

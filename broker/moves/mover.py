@@ -98,7 +98,7 @@ class Mover:
         partition.future = future
         self.moves[partition.id] = move
         logger.info("%s: moving from %s to %s", partition, partition.log_dir, future.log_dir)
-        self._start_soon(self._carry, move)
+        self._start_soon(self._run_move, move)
         return move
 
     def directory_named(self, replica: ReplicaId, directory_id: Uuid) -> bool:
@@ -179,7 +179,7 @@ class Mover:
 
     # --- one move ------------------------------------------------------------------------------------------------------------
 
-    async def _carry(self, move: Move) -> None:
+    async def _run_move(self, move: Move) -> None:
         backoff_s = BACKOFF_S
         try:
             with move.scope:

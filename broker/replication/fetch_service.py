@@ -70,17 +70,17 @@ class _Readable(NamedTuple):
     is_filling: bool
 
 
-class _Visit:
+class _OpenFetch:
     """A fetch that is being answered."""
 
     def __init__(self, session: FetchSession, deadline: float) -> None:
         self.session = session
         self.deadline = deadline
-        self.is_over = False
+        self.is_abandoned = False
 
-    def end(self) -> None:
+    def abandon(self) -> None:
         """End the fetch: a newer one has come."""
-        self.is_over = True
+        self.is_abandoned = True
         self.session.changed.set()
 
 
@@ -91,7 +91,7 @@ class FetchService:
         self._replicas = replicas
         self._gate = gate
         self.sessions = FetchSessions()
-        self._visits: dict[tuple[int, int], _Visit] = {}
+        self._open_fetches: dict[tuple[int, int], _OpenFetch] = {}
 
     async def fetch(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         """Wait up to `max_wait_ms` for an answer. Errors are in the partitions' answers, except those of the session."""
@@ -99,43 +99,43 @@ class FetchService:
         key = (request.replica_id, request.lane)
         if request.replica_id >= 0:
             self._replicas.note_fetch(request.replica_id)
-            if key in self._visits:
-                self._visits.pop(key).end()
+            if key in self._open_fetches:
+                self._open_fetches.pop(key).abandon()
         try:
             session = self.sessions.session_of(request, now)
         except SessionRefused as error:
             return ReplicaFetchResponse(error.code, str(error))
-        visit = _Visit(session, now + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)
+        open_fetch = _OpenFetch(session, now + min(max(request.max_wait_ms, 0), WAIT_MAX_MS) / 1000)
         if request.replica_id >= 0:
-            self._visits[key] = visit
+            self._open_fetches[key] = open_fetch
         try:
-            answers = await self._answer(request, visit)
+            answers = await self._answer(request, open_fetch)
             return ReplicaFetchResponse(ErrorCode.NONE, partitions=tuple(answers.values()), session_id=session.id)
         finally:
-            if self._visits.get(key) is visit:
-                del self._visits[key]
+            if self._open_fetches.get(key) is open_fetch:
+                del self._open_fetches[key]
             if session.id == NO_SESSION:
                 session.close()
 
-    async def _answer(self, request: ReplicaFetchRequest, visit: _Visit) -> dict[ReplicaId, FetchedPartition]:
-        session = visit.session
+    async def _answer(self, request: ReplicaFetchRequest, open_fetch: _OpenFetch) -> dict[ReplicaId, FetchedPartition]:
+        session = open_fetch.session
         answers = self._note_positions(request, session)
         with ExitStack() as claims:
             claim: Claim | None = None
-            while not visit.is_over:
+            while not open_fetch.is_abandoned:
                 changed = session.changed = trio.Event()
                 readable = self._look(request, session, answers)
                 throttled = sum(part.is_throttled for part in readable)
                 if throttled and claim is None:
-                    claim = claims.enter_context(self._gate.claim(self._claim_key(request, visit), throttled))
+                    claim = claims.enter_context(self._gate.claim(self._claim_key(request, open_fetch), throttled))
                 for part in await self._read(request, readable, claim):
                     answers[part.topic_id, part.partition] = part
                     session.serve_last((part.topic_id, part.partition))
                 now = trio.current_time()
-                if answers or now >= visit.deadline or request.min_bytes <= 0:
+                if answers or now >= open_fetch.deadline or request.min_bytes <= 0:
                     break
-                wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else visit.deadline
-                with trio.move_on_at(min(visit.deadline, wake_at)):
+                wake_at = max(self._gate.ready_at(), now + BUDGET_PAUSE_S) if throttled else open_fetch.deadline
+                with trio.move_on_at(min(open_fetch.deadline, wake_at)):
                     await changed.wait()
         if request.replica_id < 0:
             self._complete(request, answers)
@@ -210,10 +210,10 @@ class FetchService:
                 session.rest(key)
         return readable
 
-    def _claim_key(self, request: ReplicaFetchRequest, visit: _Visit) -> Hashable:
+    def _claim_key(self, request: ReplicaFetchRequest, open_fetch: _OpenFetch) -> Hashable:
         """The follower's key, which keeps its share; a separate one while an abandoned fetch still has that key."""
         key = (request.replica_id, request.lane)
-        return (key, visit) if self._gate.is_waiting(key) else key
+        return (key, open_fetch) if self._gate.is_waiting(key) else key
 
     def _complete(self, request: ReplicaFetchRequest, answers: dict[ReplicaId, FetchedPartition]) -> None:
         """Add the offsets of every partition without news to a consumer's answer."""

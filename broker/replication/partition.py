@@ -60,7 +60,7 @@ ReplicaId = tuple[Uuid, int]
 """Topic id and partition number."""
 
 
-class Surroundings(Protocol):
+class BrokerContext(Protocol):
     """The part of the broker that a partition uses."""
 
     broker_id: int
@@ -112,7 +112,7 @@ class FollowerRole:
 class Partition:
     """All methods belong to the event loop."""
 
-    def __init__(self, topic: str, topic_id: Uuid, number: int, state: PartitionImage, surroundings: Surroundings) -> None:
+    def __init__(self, topic: str, topic_id: Uuid, number: int, state: PartitionImage, context: BrokerContext) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.number = number
@@ -122,7 +122,7 @@ class Partition:
         self.role: LeaderRole | FollowerRole | None = None
         self.lock = trio.Lock()
         self.move_lock = trio.Lock()
-        self._around = surroundings
+        self._context = context
         self._watchers: set[Watcher] = set()
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class Partition:
         async with self.lock:
             log = self.online_log()
             if self._is_new_epoch(state):
-                await self._around.disks.run(log.log_dir, log.start_epoch, state.leader_epoch)
+                await self._context.disks.run(log.log_dir, log.start_epoch, state.leader_epoch)
             return self._lead(state, log)
 
     def lead_now(self, state: PartitionImage) -> bool | None:
@@ -198,7 +198,7 @@ class Partition:
             now_s = trio.current_time()
             # Members of the ISR count as caught up at the beginning of this epoch.
             self.role.progress = {
-                member: FollowerProgress(last_caught_up_s=now_s) for member in state.isr if member != self._around.broker_id
+                member: FollowerProgress(last_caught_up_s=now_s) for member in state.isr if member != self._context.broker_id
             }
         self._raise_high_watermark()
         self.notify()
@@ -255,7 +255,7 @@ class Partition:
     def _drop_pending_isr(self) -> None:
         if isinstance(self.role, LeaderRole) and self.role.pending_isr is not None:
             self.role.pending_isr = None
-            self._around.withdraw_isr(self)
+            self._context.withdraw_isr(self)
 
     # --- leading -------------------------------------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class Partition:
             role = self.leader_role()
             log = self.online_log()
             self._note_caught_up(role, log.log_end_offset)
-            base_offset, end_offset = await self._around.disks.run(
+            base_offset, end_offset = await self._context.disks.run(
                 log.log_dir, log.append_as_leader, batches, role.epoch, keep_offsets=keep_offsets
             )
             self._raise_high_watermark()
@@ -275,7 +275,7 @@ class Partition:
     def _note_caught_up(self, role: LeaderRole, end_offset: int) -> None:
         """Note followers at the log's end as caught up at their last fetch."""
         for member, progress in role.progress.items():
-            last_fetch_s = self._around.last_fetch_s(member)
+            last_fetch_s = self._context.last_fetch_s(member)
             if progress.log_end_offset == end_offset and last_fetch_s > progress.last_caught_up_s:
                 role.progress[member] = msgspec.structs.replace(progress, last_caught_up_s=last_fetch_s)
 
@@ -308,7 +308,7 @@ class Partition:
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"offset {offset} is not within 0 and the high watermark {log.high_watermark} of {self}",
                 )
-            await self._around.disks.run(log.log_dir, log.advance_log_start, wanted)
+            await self._context.disks.run(log.log_dir, log.advance_log_start, wanted)
             self.notify()
             return wanted
 
@@ -316,15 +316,15 @@ class Partition:
         """The lowest log start offset of a live replica, as far as the leader knows; -1 if one is unknown."""
         role = self.leader_role()
         nothing = FollowerProgress()
-        others = (member for member in self.state.replicas if member != self._around.broker_id)
-        starts = [role.progress.get(member, nothing).log_start_offset for member in others if self._around.is_active(member)]
+        others = (member for member in self.state.replicas if member != self._context.broker_id)
+        starts = [role.progress.get(member, nothing).log_start_offset for member in others if self._context.is_active(member)]
         return min((self.online_log().log_start_offset, *starts))
 
     async def delete_old_segments(self) -> int:
         """Apply retention; return the number of deleted segments. ReplicaError without a log, LogError."""
         async with self.move_lock, self.lock:
             log = self.online_log()
-            count: int = await self._around.disks.run(log.log_dir, log.delete_old_segments)
+            count: int = await self._context.disks.run(log.log_dir, log.delete_old_segments)
             if count:
                 self.notify()
             return count
@@ -342,11 +342,11 @@ class Partition:
             return
         lagging = lagging_members(
             self.state.isr,
-            self._around.broker_id,
+            self._context.broker_id,
             self.role.progress,
             self.log.log_end_offset,
             trio.current_time(),
-            self._around.lag_time_max_s,
+            self._context.lag_time_max_s,
         )
         if lagging:
             logger.info("%s: %s fell behind the leader's end %d", self, lagging, self.log.log_end_offset)
@@ -393,15 +393,15 @@ class Partition:
         return len(self.state.isr) < self._min_isr()
 
     def _min_isr(self) -> int:
-        return partition_min_isr(self.state, self._around.min_insync_replicas(self.topic))
+        return partition_min_isr(self.state, self._context.min_insync_replicas(self.topic))
 
     def _may_join(self, role: LeaderRole, log: PartitionLog, follower_id: int, progress: FollowerProgress) -> bool:
         return follower_id in self.state.replicas and may_join(
             progress,
             log.high_watermark,
             role.epoch_start_offset,
-            self._around.registered_epoch(follower_id),
-            self._around.is_active(follower_id),
+            self._context.registered_epoch(follower_id),
+            self._context.is_active(follower_id),
         )
 
     def _propose(self, role: LeaderRole, isr: tuple[int, ...]) -> None:
@@ -410,10 +410,10 @@ class Partition:
         for member in isr:
             progress = role.progress.get(member)
             known = progress.broker_epoch if progress is not None and progress.broker_epoch >= 0 else None
-            epoch = known if known is not None and member not in self.state.isr else self._around.registered_epoch(member)
+            epoch = known if known is not None and member not in self.state.isr else self._context.registered_epoch(member)
             members.append((member, -1 if epoch is None else epoch))
         change = IsrChange(self.topic_id, self.number, role.epoch, tuple(members), RECOVERED, self.state.partition_epoch)
-        self._around.propose_isr(self, change)
+        self._context.propose_isr(self, change)
 
     def _raise_high_watermark(self) -> None:
         role, log = self.role, self.log
@@ -422,10 +422,10 @@ class Partition:
         now_s = trio.current_time()
         counting = set(maximal_isr(self.state.isr, role.pending_isr))
         for follower_id, progress in role.progress.items():
-            level = progress.is_caught_up(log.log_end_offset, now_s, self._around.lag_time_max_s)
+            level = progress.is_caught_up(log.log_end_offset, now_s, self._context.lag_time_max_s)
             if level and self._may_join(role, log, follower_id, progress):
                 counting.add(follower_id)
-        counting.discard(self._around.broker_id)
+        counting.discard(self._context.broker_id)
         nothing = FollowerProgress()
         raised = advance_high_watermark(
             log.high_watermark,
@@ -445,7 +445,7 @@ class Partition:
         """Keep the progress of an out-of-sync replica; drop it once the replica is in sync."""
         if not isinstance(self.role, FollowerRole):
             return
-        if self._around.broker_id in self.state.isr or self.role.leader_id < 0:
+        if self._context.broker_id in self.state.isr or self.role.leader_id < 0:
             self.role.filling = None
         elif self.role.filling is None:
             self.role.filling = Filling()
@@ -457,10 +457,10 @@ class Partition:
             if not isinstance(role, FollowerRole) or log is None or role.epoch != leader_epoch:
                 return
             if fetched.records:
-                await self._around.disks.run(log.log_dir, log.append_as_follower, fetched.records)
+                await self._context.disks.run(log.log_dir, log.append_as_follower, fetched.records)
             log.high_watermark = max(log.high_watermark, min(fetched.high_watermark, log.log_end_offset))
             if log.log_start_offset < fetched.log_start_offset <= log.log_end_offset:
-                await self._around.disks.run(log.log_dir, log.advance_log_start, fetched.log_start_offset)
+                await self._context.disks.run(log.log_dir, log.advance_log_start, fetched.log_start_offset)
             if role.filling is not None and (fetched.records or fetched.bytes_left >= 0):
                 role.filling.record(len(fetched.records), fetched.bytes_left)
             self.notify()
@@ -474,9 +474,9 @@ class Partition:
             if offset < log.log_end_offset:
                 logger.info("%s: truncated from %d to %d", self, log.log_end_offset, offset)
             # Even without records to remove: an epoch that this replica began as leader, without a record, is removed.
-            await self._around.disks.run(log.log_dir, log.truncate_to, offset)
+            await self._context.disks.run(log.log_dir, log.truncate_to, offset)
             if self.future is not None and self.future.log_end_offset > offset:
-                await self._around.disks.run(self.future.log_dir, self.future.truncate_to, offset)
+                await self._context.disks.run(self.future.log_dir, self.future.truncate_to, offset)
             self.notify()
 
     async def start_over_at(self, leader_epoch: int, offset: int) -> None:
@@ -488,9 +488,9 @@ class Partition:
             logger.warning(
                 "%s: the leader's log begins at %d, this log ended at %d; starting over", self, offset, log.log_end_offset
             )
-            await self._around.disks.run(log.log_dir, log.truncate_fully_and_start_at, offset)
+            await self._context.disks.run(log.log_dir, log.truncate_fully_and_start_at, offset)
             if self.future is not None:
-                await self._around.disks.run(self.future.log_dir, self.future.truncate_fully_and_start_at, offset)
+                await self._context.disks.run(self.future.log_dir, self.future.truncate_fully_and_start_at, offset)
             self.notify()
 
     def _following_log(self, leader_epoch: int) -> PartitionLog | None:

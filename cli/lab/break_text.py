@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kraftlab.lab.faults.orders import Standing, Status
+    from kraftlab.lab.faults.orders import OrderState, Status
 
 
 def status_lines(status: Status) -> list[str]:
@@ -27,5 +27,5 @@ def status_lines(status: Status) -> list[str]:
     return lines
 
 
-def _until(order: Standing) -> str:
+def _until(order: OrderState) -> str:
     return "until it is healed" if order.left_ms is None else f"for another {order.left_ms / 1000:.1f} s"

@@ -25,7 +25,7 @@ from . import full_disk
 from .active_faults import ActiveFaults, InForce
 from .holds import CUT, DARK, DOWN, FULL, LINK_FAULTS, LOSSY, NODE_FAULTS, OFF, PAUSED, SLOW, WRONG_CLOCK, Fault, Link
 from .names import leader_of, resolve
-from .orders import Done, LinkState, NodeState, Order, Standing, Status
+from .orders import Done, LinkState, NodeState, Order, OrderState, Status
 
 if TYPE_CHECKING:
     from ..local import LocalCluster
@@ -56,10 +56,10 @@ class Breaker:
             raise ClusterError(f"there is no order {order.order!r}; there are {', '.join(ORDERS)}")
         if not kind.least <= len(order.names) <= kind.most:
             raise ClusterError(f"{order.order} takes {kind.takes}, not {len(order.names)}")
-        if order.for_ms is not None and (not kind.stands or not 0 < order.for_ms <= 86_400_000):
+        if order.for_ms is not None and (not kind.stays or not 0 < order.for_ms <= 86_400_000):
             raise ClusterError(
                 f"{order.order} for {order.for_ms:g} ms: "
-                + ("expected more than 0 and at most a day" if kind.stands else "it is over at once, so leave the time out")
+                + ("expected more than 0 and at most a day" if kind.stays else "it is over at once, so leave the time out")
             )
         with self._lock:
             if self._closed:
@@ -89,20 +89,20 @@ class Breaker:
         """Cut links between two groups, or between one and all others."""
         links = self._links(order, groups)
         how = self._cluster.what_cuts_do(reset=order.reset)
-        return self._stand(order, f"cut {self._shown(order, groups)}: {how}", CUT, links)
+        return self._put_in_force(order, f"cut {self._shown(order, groups)}: {how}", CUT, links)
 
     def slow(self, order: Order, groups: tuple[Group, ...]) -> Done:
         shape = _shape(delay_ms=order.delay_ms, jitter_ms=order.jitter_ms)
         jitter = f" and up to {order.jitter_ms:g} ms more" if order.jitter_ms else ""
         text = f"slow {self._shown(order, groups)}: {order.delay_ms:g} ms{jitter}"
-        return self._stand(order, text, SLOW, self._links(order, groups), shape)
+        return self._put_in_force(order, text, SLOW, self._links(order, groups), shape)
 
     def lossy(self, order: Order, groups: tuple[Group, ...]) -> Done:
         shape = _shape(loss=order.loss, duplicate=order.duplicate, reorder=order.reorder)
         chances = {"lost": order.loss, "doubled": order.duplicate, "reordered": order.reorder}
         parts = ", ".join(f"{100 * chance:g}% {what}" for what, chance in chances.items() if chance)
         text = f"lossy {self._shown(order, groups)}: {parts}"
-        return self._stand(order, text, LOSSY, self._links(order, groups), shape)
+        return self._put_in_force(order, text, LOSSY, self._links(order, groups), shape)
 
     def partition(self, order: Order, groups: tuple[Group, ...]) -> Done:
         links: Links = []
@@ -111,7 +111,7 @@ class Breaker:
                 raise ClusterError(f"{self._names(sorted(both))}: on two sides of the partition; name each node only once")
             links += self._between(one, other)
         shown = " | ".join(self._names(group) for group in groups)
-        return self._stand(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)
+        return self._put_in_force(order, f"partition {shown}: {self._cluster.what_cuts_do()}", CUT, links)
 
     def kill(self, order: Order, groups: tuple[Group, ...]) -> Done:
         return self._of_nodes(order, groups[0], "killed (kill -9)", DOWN)
@@ -130,17 +130,17 @@ class Breaker:
         return self._of_nodes(order, groups[0], f"clocks run at {order.rate:g} times the rate", WRONG_CLOCK)
 
     def _of_nodes(self, order: Order, nodes: Group, what: str, kind: str) -> Done:
-        return self._stand(order, f"{self._names(nodes)}: {what}", kind, [], nodes=nodes)
+        return self._put_in_force(order, f"{self._names(nodes)}: {what}", kind, [], nodes=nodes)
 
-    def _stand(
+    def _put_in_force(
         self, order: Order, text: str, kind: str, links: Links, shape: LinkShape | None = None, *, nodes: Group = ()
     ) -> Done:
         """Put an order in force, and start its timer."""
         number = next(self._numbers)
         faults = frozenset([*(Fault(kind, *link) for link in links), *(Fault(kind, node_id) for node_id in nodes)])
         until = None if order.for_ms is None else time.monotonic() + order.for_ms / 1000
-        standing = InForce(number=number, text=text, shape=shape or LinkShape(), reset=order.reset, rate=order.rate, until=until)
-        self._faults.add(standing, faults)
+        in_force = InForce(number=number, text=text, shape=shape or LinkShape(), reset=order.reset, rate=order.rate, until=until)
+        self._faults.add(in_force, faults)
         if order.for_ms is not None:
             self._timers[number] = timer = threading.Timer(order.for_ms / 1000, self._expire, (number, order.drop))
             timer.daemon = True
@@ -173,9 +173,9 @@ class Breaker:
             healed = {fault for fault in everything if fault.concerns(groups[0])}
         else:
             healed = everything
-        concerned = [standing for standing in self._faults.orders if self._faults.holds.held_by(standing) & healed]
+        concerned = [in_force for in_force in self._faults.orders if self._faults.holds.held_by(in_force) & healed]
         self._faults.forget(healed, drop=order.drop)
-        still = {standing.number for standing in self._faults.orders}
+        still = {in_force.number for in_force in self._faults.orders}
         outcomes = {True: "still in force elsewhere", False: "over"}
         said = "; ".join(f"#{one.number} {one.text} ({outcomes[one.number in still]})" for one in concerned)
         return Done(f"healed {self._shown(order, groups) if groups else 'everything'}: {said or 'nothing was broken'}")
@@ -228,7 +228,7 @@ class Breaker:
             for node in self._cluster.plan.nodes
         )
         orders = tuple(
-            Standing(each.number, each.text, None if each.until is None else max(0, round(1000 * (each.until - now))))
+            OrderState(each.number, each.text, None if each.until is None else max(0, round(1000 * (each.until - now))))
             for each in self._faults.orders
         )
         links = tuple(
@@ -307,13 +307,13 @@ def _shape(**amounts: float) -> LinkShape:
 
 
 class Kind(NamedTuple):
-    """`least` to `most` groups of names, described by `takes`; `stands`: in force until it is undone."""
+    """`least` to `most` groups of names, described by `takes`; `stays`: in force until it is undone."""
 
     carry_out: Callable[[Breaker, Order, tuple[Group, ...]], Done]
     least: int
     most: int
     takes: str
-    stands: bool = True
+    stays: bool = True
 
 
 ORDERS: dict[str, Kind] = {
@@ -327,10 +327,10 @@ ORDERS: dict[str, Kind] = {
     "pause": Kind(Breaker.pause, 1, 1, "one group of names"),
     "fill-disk": Kind(Breaker.fill_disk, 1, 1, "one group of names"),
     "clock": Kind(Breaker.clock, 1, 1, "one group of names"),
-    "clock-jump": Kind(Breaker.clock_jump, 1, 1, "one group of names", stands=False),
-    "heal": Kind(Breaker.heal, 0, 2, "no names, or one group, or two", stands=False),
-    "resume": Kind(Breaker.resume, 1, 1, "one group of names", stands=False),
-    "free-disk": Kind(Breaker.free_disk, 1, 1, "one group of names", stands=False),
-    "restart": Kind(Breaker.restart, 1, 1, "one group of names", stands=False),
-    "status": Kind(Breaker.status, 0, 0, "no names", stands=False),
+    "clock-jump": Kind(Breaker.clock_jump, 1, 1, "one group of names", stays=False),
+    "heal": Kind(Breaker.heal, 0, 2, "no names, or one group, or two", stays=False),
+    "resume": Kind(Breaker.resume, 1, 1, "one group of names", stays=False),
+    "free-disk": Kind(Breaker.free_disk, 1, 1, "one group of names", stays=False),
+    "restart": Kind(Breaker.restart, 1, 1, "one group of names", stays=False),
+    "status": Kind(Breaker.status, 0, 0, "no names", stays=False),
 }

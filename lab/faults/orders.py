@@ -38,7 +38,7 @@ class NodeState(msgspec.Struct, frozen=True):
     ended: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class OrderState(msgspec.Struct, frozen=True):
     """An order in force; `left_ms` until it is undone, None if it has no time."""
 
     number: int
@@ -64,7 +64,7 @@ class Status(msgspec.Struct, frozen=True):
     """State of a cluster."""
 
     nodes: tuple[NodeState, ...]
-    orders: tuple[Standing, ...]
+    orders: tuple[OrderState, ...]
     links: tuple[LinkState, ...]
 
 

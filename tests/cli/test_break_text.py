@@ -6,7 +6,7 @@ import pytest
 
 from kraftlab.cli import main
 from kraftlab.cli.lab.break_text import status_lines
-from kraftlab.lab.faults.orders import LinkState, NodeState, Standing, Status
+from kraftlab.lab.faults.orders import LinkState, NodeState, OrderState, Status
 
 NODES = (NodeState("controller-3000", 4711, "running", True), NodeState("broker-1", None, "down", False))
 
@@ -40,7 +40,7 @@ def test_a_node_that_was_killed_from_outside_is_broken() -> None:
 
 
 def test_a_broken_one_says_what_for_how_long_and_what_waits() -> None:
-    orders = (Standing(3, "broker-1: killed (kill -9)", None), Standing(4, "cut a ↔ b: messages wait", 1250))
+    orders = (OrderState(3, "broker-1: killed (kill -9)", None), OrderState(4, "cut a ↔ b: messages wait", 1250))
     links = (
         LinkState("broker-1", "controller-3000", "hold", 0, 0, 0, 0, 0, 512),
         LinkState("controller-3000", "broker-1", "hold", 0, 0, 0, 0, 0, 0),
