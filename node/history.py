@@ -84,10 +84,9 @@ class History:
         return while_files_vanish(lambda: self._at(moment))
 
     def steps(self, start: Moment, end: Moment) -> Iterator[Step | str]:
-        """Yield the batches between two moments, in order, then a text if the log cannot be followed that far. NoHistory,
-        OSError.
+        """Yield the batches between two moments, in order, then a text if the log cannot be followed that far.
 
-        A caller that takes them all at once can repeat it (`while_files_vanish`).
+        NoHistory, OSError. A caller that takes them all at once can repeat it (`while_files_vanish`).
         """
         image, crc, _ = self._start(start)
         for step in self._follow(image, crc, end):

@@ -25,10 +25,10 @@ REREAD_PATIENCE_S = 2.0
 
 
 class MetadataDigests:
-    """Answers for one node. `newest` returns the end offset it has published; `image_at` the image it keeps of an offset, or
-    None.
+    """Answers for one node.
 
-    `threads` run slow work; `files` are this machine's by default.
+    `newest` returns the end offset it has published; `image_at` the image it keeps of an offset, or None. `threads` run slow
+    work; `files` are this machine's by default.
     """
 
     def __init__(

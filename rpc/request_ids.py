@@ -55,10 +55,9 @@ ONCE = frozenset(
         "UnregisterBroker",
     }
 )
-"""Requests whose repetition without an id answers wrongly: the topic, voter or broker exists by then, or is gone, and nothing
-moves.
+"""Requests that answer wrongly if they are repeated without an id.
 
-Nodes that forward calls do not repeat these.
+The topic, voter or broker exists by then, or is gone, and nothing moves. Nodes that forward calls do not repeat these.
 """
 
 

@@ -57,10 +57,9 @@ class StoreElectionState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """Write whole batches `[base_offset, end_offset)` at the end of the log. Report `StorageCompleted(append_id)` once they are
-    durable.
+    """Write whole batches `[base_offset, end_offset)` at the end of the log.
 
-    ReadLog and Apply see them at once, durable or not.
+    Report `StorageCompleted(append_id)` once they are durable. ReadLog and Apply see them at once, durable or not.
     """
 
     append_id: int
@@ -205,8 +204,9 @@ class ReadIndexReady(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadIndexRefused(msgspec.Struct, frozen=True, gc=False):
-    """Answer ReadIndexAsked: this node does not lead, lost the leadership before a majority confirmed it, or is `overloaded` with
-    reads.
+    """Answer ReadIndexAsked: this node does not lead, or lost the leadership before a majority confirmed it.
+
+    `overloaded`: too many reads wait.
     """
 
     token: int

@@ -32,8 +32,7 @@ from .types import EPOCH_MAX, NEVER_MS, NODE_ID_MAX, UUID_BYTES, ReplicaKey, are
 
 
 def end_quorum_epoch_delay_ms(position: int, count: int, backoff_max_ms: int) -> int:
-    """Return the delay of the successor at `position` of `count`: none for the first, twice the previous one for each further
-    one.
+    """Return the delay of the successor at `position` of `count`: none for the first, and twice as long for each further one.
 
     `position` -1: not among the successors, so the last of all.
     """

@@ -52,8 +52,9 @@ class ReadIndex:
         self.waiting.append(WaitingRead(self.round, token, high_watermark))
 
     def take_confirmed(self, echoed_round: int, high_watermark: int) -> list[tuple[int, int]]:
-        """Remove and return (token, offset) of the confirmed reads: a majority has echoed `echoed_round`, and this epoch has
-        committed.
+        """Remove and return (token, offset) of the confirmed reads.
+
+        A majority has echoed `echoed_round`. Nothing is confirmed before this epoch has committed.
         """
         done: list[tuple[int, int]] = []
         while high_watermark > UNKNOWN_OFFSET and self.waiting and self.waiting[0].round <= echoed_round:

@@ -41,10 +41,10 @@ def tame_interpreter() -> None:
 
 @contextmanager
 def loading_state() -> Iterator[None]:
-    """Turn collections off while a large state is built, in any thread. Objects that are alive at the end are exempt from later
-    ones.
+    """Turn collections off while a large state is built, in any thread.
 
-    Cyclic garbage that other threads make in that time stays for good; it should be little.
+    Objects that are alive at the end are exempt from later collections. Cyclic garbage that other threads make in that time stays
+    for good; it should be little.
     """
     global _loading
     with _lock:

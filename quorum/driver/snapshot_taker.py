@@ -121,8 +121,9 @@ class SnapshotTaker:
         self._work.set()
 
     def _hindered_by(self, reason: str) -> None:
-        """Log, once for each reason, why the unreadable snapshot cannot be replaced: followers that need it get nothing until
-        then.
+        """Log, once for each reason, why the unreadable snapshot cannot be replaced.
+
+        Followers that need it get nothing until then.
         """
         if self._to_replace is not None and reason != self._hindrance:
             logger.error("snapshot %s cannot be read, and none can be written in its place so far: %s", self._to_replace, reason)

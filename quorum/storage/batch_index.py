@@ -119,8 +119,9 @@ class BatchIndex:
         )
 
     def columns_from(self, first: int, start_position: int) -> list[tuple[int, int, int, int, int]]:
-        """Return (position counted from `start_position`, base offset, high watermark, epoch, crc) of batch `first` and all after
-        it.
+        """Return the columns of batch `first` and all after it.
+
+        They are (position counted from `start_position`, base offset, high watermark, epoch, crc).
         """
         positions, offsets, marks, epochs, crcs = self._main_columns
         return [
@@ -151,9 +152,7 @@ class BatchIndex:
         return bisect_left(self.positions, position)
 
     def range(self, start_offset: int, max_bytes: int, end_offset: int | None) -> tuple[int, int]:
-        """Return the batches `[first, last)` from `start_offset` on: whole, at most `max_bytes` but at least one, none beyond
-        `end_offset`.
-        """
+        """Return the batches `[first, last)` from `start_offset` on that fit into `max_bytes`, at least one, up to `end_offset`."""
         if start_offset < self.start_offset:
             return 0, 0
         first = self.number_at(start_offset)

@@ -179,11 +179,11 @@ class MetadataLog:
                 self._staged_cut = position if self._staged_cut is None else min(position, self._staged_cut)
 
     def install(self, position: OffsetAndEpoch, last_crc: int) -> None:
-        """Stage the replacement of the log by the verified copy of snapshot `position`. The log is empty and starts there at
-        once.
+        """Stage the replacement of the log by the verified copy of snapshot `position`.
 
-        `last_crc` comes from `SnapshotStore.verify_part`. In order with appends and truncations; everything staged before is
-        dropped. The flush durably names the snapshot and removes older ones and every segment.
+        The log is empty and starts there at once. `last_crc` comes from `SnapshotStore.verify_part`. In order with appends and
+        truncations; everything staged before is dropped. The flush durably names the snapshot and removes older ones and every
+        segment.
         """
         if position.offset < self._stamp:
             raise InvariantViolation(f"install of snapshot {position}, below the committed offset {self._stamp}")
@@ -230,7 +230,7 @@ class MetadataLog:
             return number >= len(self._index) or self._index.positions[number] >= self._cache.start_position
 
     def read(self, start_offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
-        """Return whole batches from `start_offset` on, flushed or not: up to `max_bytes` but at least one, none across
+        """Return whole batches from `start_offset` on, flushed or not, that fit into `max_bytes`, at least one, up to
         `end_offset`.
 
         b"" at the log's end, or below its start. LogCorrupt if the disk no longer holds the written bytes.
