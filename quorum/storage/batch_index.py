@@ -152,7 +152,10 @@ class BatchIndex:
         return bisect_left(self.positions, position)
 
     def range(self, start_offset: int, max_bytes: int, end_offset: int | None) -> tuple[int, int]:
-        """Return the batches `[first, last)` from `start_offset` on that fit into `max_bytes`, at least one, up to `end_offset`."""
+        """Return the batches `[first, last)` from `start_offset` on.
+
+        They are whole, at most `max_bytes` but at least one, none beyond `end_offset`.
+        """
         if start_offset < self.start_offset:
             return 0, 0
         first = self.number_at(start_offset)

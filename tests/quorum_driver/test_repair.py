@@ -29,7 +29,7 @@ async def commit(c: Any, count: int) -> int:
     return end_offset  # type: ignore[no-any-return]
 
 
-def rot(node: Any, suffix: str, at: float = 0.5) -> Path:
+def damage(node: Any, suffix: str, at: float = 0.5) -> Path:
     """Flip a bit in the node's only file of that kind, at that part of the written bytes."""
     [path] = [path for path in Path(partition_directory(node.directory)).iterdir() if path.name.endswith(suffix)]
     data = bytearray(path.read_bytes())
@@ -47,7 +47,7 @@ async def test_a_voter_repairs_its_log_from_the_others_and_votes_again(
         leader = await c.leader()
         node = next(node for node in c.nodes if node is not leader)
         await node.crash()
-        rot(node, ".log")
+        damage(node, ".log")
         await node.start()
         await c.committed(end_offset, node)
         await eventually(lambda: not node.driver.describe().is_repairing, "the repair ends")
@@ -69,7 +69,7 @@ async def test_a_node_whose_snapshot_has_rotted_gets_the_state_from_the_others(c
             await each.driver.take_snapshot()
         end_offset = await commit(c, 3)
         await node.crash()
-        rot(node, ".checkpoint")
+        damage(node, ".checkpoint")
         await node.start()
         await c.committed(end_offset, node)
         assert node.journal.records == leader.journal.records
@@ -81,7 +81,7 @@ async def test_while_most_voters_repair_nobody_is_elected(cluster: Clusters, eve
         for node in c.nodes:
             await node.crash()
         for node in c.nodes[:2]:
-            rot(node, ".log")
+            damage(node, ".log")
             await node.start()
         whole = c.nodes[2]
         whole.options["raft"] = {"election_timeout_ms": 50}
@@ -105,7 +105,7 @@ async def test_a_sole_voter_with_rot_does_not_start(cluster: Clusters, dynamic: 
         for number in range(20):
             await c.committed(c.propose(await c.leader(), f"record {number}"), only)
         await only.crash()
-        path = rot(only, ".log", 0.8)
+        path = damage(only, ".log", 0.8)
         before = path.read_bytes()
         await only.start_in_vain()
         assert isinstance(only.failure, LogCorrupt)

@@ -135,7 +135,7 @@ async def test_a_snapshot_that_can_not_be_read_is_due_at_once_without_anything_n
 
 
 @pytest.mark.parametrize(("loaded", "taken"), [(9, []), (8, [8])])
-async def test_a_rotten_snapshot_is_replaced_unless_a_newer_one_was_loaded(tmp_path: Any, loaded: int, taken: list[int]) -> None:
+async def test_a_damaged_snapshot_is_replaced_unless_a_newer_one_was_loaded(tmp_path: Any, loaded: int, taken: list[int]) -> None:
     taking = Taking(tmp_path, 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(taking.taker.run)

@@ -25,7 +25,7 @@ Eventually = Callable[..., Awaitable[None]]
 OPTIONS = {"snapshot_max_new_bytes": 1 << 40, "snapshot_max_interval_ms": 0, "raft": {"snapshots_kept": 1}}
 
 
-def rot(node: Any, taken: Any) -> Path:
+def damage(node: Any, taken: Any) -> Path:
     path = Path(partition_directory(node.directory)) / snapshot_name(taken)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
@@ -55,8 +55,8 @@ async def test_a_damaged_snapshot_is_not_served_but_written_again_at_its_positio
     cluster: Clusters, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(cluster) as (c, leader, observer, taken):
-        path = rot(leader, taken)
-        rotten = path.read_bytes()
+        path = damage(leader, taken)
+        damaged = path.read_bytes()
         caplog.set_level(logging.INFO)
         await observer.start()
         await c.committed(taken.offset, observer)
@@ -67,7 +67,7 @@ async def test_a_damaged_snapshot_is_not_served_but_written_again_at_its_positio
         assert observer.journal.loaded == [taken]
         assert observer.journal.records == leader.journal.records
         assert [info.id for info in leader.driver.snapshots()] == [taken]
-        assert path.read_bytes() != rotten
+        assert path.read_bytes() != damaged
         assert verify_file(RealFileSystem(), str(path)).id == taken
         assert len(said(caplog, "is given up")) < 10, "no hot loop"
         assert leader.failure is None
@@ -80,7 +80,7 @@ async def test_repeated_damage_to_a_snapshot_is_found_and_repaired_each_time(
     monkeypatch.setattr(snapshot_copies, "CHECK_AGAIN_S", 0.0)
     async with served(cluster) as (c, leader, observer, taken):
         for times in (1, 2):
-            rot(leader, taken)
+            damage(leader, taken)
             await observer.start()
             await c.committed(taken.offset, observer)
             assert len(said(caplog, "is damaged on its disk")) == times
@@ -93,7 +93,7 @@ async def test_a_leader_without_space_to_replace_a_damaged_snapshot_resigns(
 ) -> None:
     async with served(cluster) as (c, leader, observer, taken):
         await c.committed(taken.offset)
-        rot(leader, taken)
+        damage(leader, taken)
         leader.disk.full_for = ".checkpoint"
         await observer.start()
         await c.committed(taken.offset, observer)
@@ -104,7 +104,7 @@ async def test_a_leader_without_space_to_replace_a_damaged_snapshot_resigns(
 
 async def test_a_newer_snapshot_replaces_a_damaged_one_if_more_was_applied(cluster: Clusters) -> None:
     async with served(cluster) as (c, leader, observer, taken):
-        rot(leader, taken)
+        damage(leader, taken)
         end_offset = await c.fill(10)
         await observer.start()
         await c.committed(end_offset, observer)
@@ -122,7 +122,7 @@ async def test_a_wiped_voter_that_every_commit_needs_starts_although_the_only_sn
         wipe(wiped)
         await node.start()
         await c.committed(taken.offset, node)
-        rot(node, taken)
+        damage(node, taken)
         await wiped.start()
         leader = await c.leader()
         assert leader is node
@@ -135,7 +135,7 @@ async def test_the_obstacle_to_replacing_a_damaged_snapshot_is_logged_once(
     cluster: Clusters, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(cluster) as (c, leader, observer, taken):
-        rot(leader, taken)
+        damage(leader, taken)
         leader.journal.may_freeze = False
         await observer.start()
         await eventually(lambda: said(caplog, "none can be written in its place"), "the open transaction is told of")
@@ -153,14 +153,14 @@ async def test_a_damaged_snapshot_is_written_again_when_a_full_disk_has_space(
 ) -> None:
     monkeypatch.setattr(snapshot_taker, "FULL_DISK_RETRY_S", 0.05)
     async with served(cluster) as (c, leader, observer, taken):
-        rot(leader, taken)
+        damage(leader, taken)
         leader.disk.full_for = ".checkpoint"
         await observer.start()
         await eventually(lambda: said(caplog, "cannot be written, trying again"), "the full disk is told of")
         leader.disk.full_for = ""
         await c.committed(taken.offset, observer)
         await eventually(lambda: said(caplog, f"takes the place of {taken}"), "it is written again, by whoever leads now or not")
-        await eventually(lambda: len(leader.driver.snapshots()) == 1, "the rotten one is removed")
+        await eventually(lambda: len(leader.driver.snapshots()) == 1, "the damaged one is removed")
         (written,) = (info.id for info in leader.driver.snapshots())
         assert written >= taken
         path = Path(partition_directory(leader.directory)) / snapshot_name(written)
