@@ -26,7 +26,7 @@ from jepsen_lite.generators import (
     until_ok,
 )
 from jepsen_lite.scheduler import GeneratorStuck
-from jepsen_lite.workloads.admin import asked_until_ok
+from jepsen_lite.workloads.admin import repeated_until_ok
 
 READ, WRITE, LIST = Invocation("read"), Invocation("write"), Invocation("list")
 
@@ -101,9 +101,9 @@ def test_nothing_begins_after_the_time_limit(played, seconds, workers):
 
 def test_in_the_end_each_is_asked_until_ok_and_all_are_given_up_together(played):
     outcomes = iter(["fail", "ok", "ok"])
-    ops = played(asked_until_ok(READ, WRITE), workers=1, outcome=lambda _: next(outcomes))
+    ops = played(repeated_until_ok(READ, WRITE), workers=1, outcome=lambda _: next(outcomes))
     assert functions(ops) == ["read", "read", "write"]
-    ops = played(asked_until_ok(READ, WRITE), workers=1, outcome=lambda _: "fail")
+    ops = played(repeated_until_ok(READ, WRITE), workers=1, outcome=lambda _: "fail")
     assert set(functions(ops)) == {"read"}
     assert ops[-1].invoked_ns <= 30e9
 

@@ -12,7 +12,7 @@ from jepsen_lite.fault_plan import Action
 from jepsen_lite.faults import splits
 from jepsen_lite.faults.kinds import KINDS
 from jepsen_lite.faults.plan_generator import NoSuchNemesis, chosen_kinds, draw_plan
-from jepsen_lite.faults.targets import NobodyMeant, View, nodes_meant
+from jepsen_lite.faults.targets import NoSuchTarget, View, target_nodes
 from jepsen_lite.workload import Options
 
 names = st.sets(st.sampled_from(sorted(KINDS)), min_size=1)
@@ -84,7 +84,7 @@ def test_actions_have_known_kinds_and_targets() -> None:
     view = View((3000, 3001, 3002), (0, 1, 2), frozenset({3000, 3001, 3002, 0, 1, 2}), 3001)
     for seed in range(20):
         plan = draw_plan(Options(seed=str(seed), time_s=60), KINDS)
-        assert all(nodes_meant(action.target, view, Random(0)) for action in plan.actions)
+        assert all(target_nodes(action.target, view, Random(0)) for action in plan.actions)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_actions_have_known_kinds_and_targets() -> None:
 @given(views, st.integers())
 def test_words_mean_nodes_of_their_role(view: View, seed: int) -> None:
     def meant(word: str) -> tuple[int, ...]:
-        return nodes_meant(word, view, Random(seed))
+        return target_nodes(word, view, Random(seed))
 
     assert meant("all") == tuple(sorted(view.nodes))
     assert len(meant("majority")) > len(view.controllers) / 2
@@ -110,14 +110,14 @@ def test_words_mean_nodes_of_their_role(view: View, seed: int) -> None:
 @given(views, st.integers())
 def test_words_for_one_node_mean_one_that_runs_if_any_does(view: View, seed: int) -> None:
     for word, nodes in (("controller", view.controllers), ("broker", view.brokers), ("node", view.nodes)):
-        (node,) = nodes_meant(word, view, Random(seed))
+        (node,) = target_nodes(word, view, Random(seed))
         assert node in view.up or not view.up & set(nodes)
 
 
 @pytest.mark.parametrize("word", ["controller:7", "broker:x", "boss", "boss:1"])
 def test_a_target_without_nodes_is_refused(word: str) -> None:
-    with pytest.raises(NobodyMeant, match=word):
-        nodes_meant(word, View((3000,), (0,), frozenset()), Random(0))
+    with pytest.raises(NoSuchTarget, match=word):
+        target_nodes(word, View((3000,), (0,), frozenset()), Random(0))
 
 
 # -- splits ------------------------------------------------------------------------------------------------------------

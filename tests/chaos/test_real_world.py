@@ -70,18 +70,18 @@ async def test_one_whose_node_has_ended_is_not_waited_for_any_longer(cluster):
 
 def test_nodes_that_ended_by_themselves_are_noted(exits, cluster):
     cluster.codes = {0: 1, 3000: -9}
-    exits.look(at_rest=False)
+    exits.collect(at_rest=False)
     assert own_exits(exits.found, []) == {0: "exit code 1: node 0 says why"}, "a kill -9 may be one of ours, still under way"
-    exits.look(at_rest=True)
+    exits.collect(at_rest=True)
     assert set(own_exits(exits.found, [])) == {0, 3000}
 
 
 def test_a_fault_that_ended_a_node_excuses_its_end_once(exits, cluster):
     for cluster.now_ns, cluster.codes in ((60, {3000: 1, 0: 1}), (70, {3000: 1, 0: 1}), (80, {0: 1})):
-        exits.look(at_rest=False)
+        exits.collect(at_rest=False)
     assert set(own_exits(exits.found, [STRIKE])) == {0}
     cluster.now_ns, cluster.codes = ENDS_WITHIN_NS + 91, {3000: 1}  # it was started again
-    exits.look(at_rest=False)
+    exits.collect(at_rest=False)
     assert [at_ns for node, at_ns, _ in exits.found if node == 3000] == [60, ENDS_WITHIN_NS + 91]
     assert set(own_exits(exits.found, [STRIKE])) == {0, 3000}
 

@@ -173,12 +173,12 @@ def test_a_kept_trace_does_not_change_the_run():
     watched = run_simulated(workload_named("registers"), 5, QUICK, trace=lines.append)
     alone = run_simulated(workload_named("registers"), 5, QUICK)
     assert (watched.trace_hash, watched.history_hash) == (alone.trace_hash, alone.history_hash)
-    happenings = from_trace(line.encode() for line in lines)
-    assert {each.kind for each in happenings} >= {"boot", "state", "sent", "commit"}
-    arrived = [each for each in happenings if each.kind == "sent" and each.arrived_us is not None]
+    events = from_trace(line.encode() for line in lines)
+    assert {each.kind for each in events} >= {"boot", "state", "sent", "commit"}
+    arrived = [each for each in events if each.kind == "sent" and each.arrived_us is not None]
     assert len(arrived) > 100
     assert all(each.arrived_us > each.at_us for each in arrived)
-    elected = {(each.node, each.epoch) for each in happenings if each.state == "leader" and each.kind == "state"}
+    elected = {(each.node, each.epoch) for each in events if each.state == "leader" and each.kind == "state"}
     seen = {(each.node, each.epoch) for each in watched.run.observations if each.is_up and each.leader == each.node}
     assert elected >= seen
     assert seen

@@ -82,7 +82,7 @@ class Graph:
         """Return the shortest cycle of each class, worst class first. A cycle that already counts for a worse class is not
         repeated, and real time is used only if there is no cycle without it.
         """
-        left = self._knots()
+        left = self._components()
         found: list[Cycle] = []
         for name, kinds, closes in CLASSES if left else ():
             if found and REALTIME in kinds and not found[-1].name.endswith("realtime"):
@@ -92,7 +92,7 @@ class Graph:
                 found.append(cycle)
         return found
 
-    def _knots(self) -> dict[int, list[int]]:
+    def _components(self) -> dict[int, list[int]]:
         """Return the nodes on cycles, with their edges on cycles."""
         edges, before = self._edges, self._before.copy()
         work = [node for node, count in enumerate(before) if not count]
@@ -108,7 +108,7 @@ class Graph:
         if peeled == len(edges):
             return {}
         kept = {node: [edge for edge in edges[node] if before[edge >> _BITS]] for node, count in enumerate(before) if count}
-        return _on_circles(kept)
+        return _on_cycles(kept)
 
     def _shortest(self, name: str, left: dict[int, list[int]], kinds: frozenset[int], closes: bool) -> Cycle | None:
         best: tuple[Edge, ...] | None = None
@@ -118,9 +118,9 @@ class Graph:
             way = _way(edge >> _BITS, source, left, kinds | {RELAY}, len(best) if best else None)
             if way is None:
                 continue
-            circle = self._without_relays([(source, edge), *way])
-            if best is None or len(circle) < len(best):
-                best = circle
+            cycle = self._without_relays([(source, edge), *way])
+            if best is None or len(cycle) < len(best):
+                best = cycle
         return None if best is None else Cycle(name, best)
 
     def _without_relays(self, steps: Sequence[tuple[int, int]]) -> tuple[Edge, ...]:
@@ -134,7 +134,7 @@ class Graph:
         return tuple(merged)
 
 
-def _on_circles(edges: dict[int, list[int]]) -> dict[int, list[int]]:
+def _on_cycles(edges: dict[int, list[int]]) -> dict[int, list[int]]:
     """Return the nodes on cycles, with their edges on cycles: the edges within strongly connected components (Tarjan 1972). Edges
     that only lead from one cycle to another would use up the starts.
     """

@@ -171,7 +171,7 @@ class _Lists:
             writer = self.writers.get((key, value))
             if writer is None:
                 self.findings.add(
-                    "unexpected", f"operation {op.index} read {value!r} in {key}, which nobody appended", [op.index]
+                    "unexpected", f"operation {op.index} read {value!r} in {key}, which no operation appended", [op.index]
                 )
             elif writer.outcome == FAIL:
                 text = f"operation {op.index} read {value!r} in {key}, which the failed operation {writer.index} appended"

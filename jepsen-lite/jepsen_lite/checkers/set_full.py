@@ -151,7 +151,7 @@ class _Sweep:
         for element in new:
             addition = self.additions.get(element)
             if addition is None or addition.failed:
-                why = "which nobody added" if addition is None else f"whose addition (operation {addition.op}) failed"
+                why = "which no operation added" if addition is None else f"whose addition (operation {addition.op}) failed"
                 self.findings.add("unexpected", f"operation {op.index} ({op.f}) shows {element!r}, {why}", [op.index])
                 continue
             if op.ended_ns < addition.invoked_ns:

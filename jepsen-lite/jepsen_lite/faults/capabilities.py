@@ -116,7 +116,7 @@ def _power() -> str:
 
 def _network(name: str) -> Callable[[], str]:
     def probe() -> str:
-        done = _ended(sys.executable, "-m", f"{__package__}.networks.probe", name)
+        done = _completed(sys.executable, "-m", f"{__package__}.networks.probe", name)
         if done.returncode != 0:
             raise Refused((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
         return done.stdout.strip()
@@ -156,13 +156,13 @@ def _require(program: str) -> None:
 
 def _output_of(*command: str) -> str:
     """Return the output of a command. Refused if it fails."""
-    done = _ended(*command)
+    done = _completed(*command)
     if done.returncode != 0:
         raise Refused(f"`{' '.join(command)}`: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
 
 
-def _ended(*command: str) -> subprocess.CompletedProcess[str]:
+def _completed(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end. Refused if it takes too long."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)

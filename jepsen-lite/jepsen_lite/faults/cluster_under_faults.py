@@ -153,9 +153,9 @@ class ClusterUnderFaults:
             await each(self._settle, faults)
             yield
         finally:
-            await undo_each(partial(self._let_go, hold), faults)
+            await undo_each(partial(self._release, hold), faults)
 
-    async def _let_go(self, hold: Hold, fault: Fault) -> None:
+    async def _release(self, hold: Hold, fault: Fault) -> None:
         """End a fault with its last holder. A disk whose power cannot be restored stays dark, so that its node is not started."""
         if not self._holds.drop(hold, [fault]):
             return

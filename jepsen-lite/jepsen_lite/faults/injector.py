@@ -21,14 +21,14 @@ from .errors import CLUSTER_FAULTS, CannotStrike, CannotUndo
 from .kind import Hit, Kind
 from .kinds import KINDS
 from .plan_generator import chance_of
-from .targets import NEW_LEADER, OF_LEADER, NobodyMeant, nodes_meant
+from .targets import NEW_LEADER, OF_LEADER, NoSuchTarget, target_nodes
 
 _POLL_S = 0.02
 _PATIENCE_S = 5.0
 """A strike at the next leader waits so long for an election."""
 _LEAST_PART = 0.25
 """A strike that had to wait for its target lasts at least this part of its duration."""
-_EXPECTED = (CannotStrike, CannotUndo, NobodyMeant, *CLUSTER_FAULTS)
+_EXPECTED = (CannotStrike, CannotUndo, NoSuchTarget, *CLUSTER_FAULTS)
 
 
 async def carry_out(
@@ -94,10 +94,10 @@ async def _strike(
 
 
 async def _aim(victim: ClusterUnderFaults, action: Action, random: Random) -> tuple[int, ...]:
-    """Return the nodes that the action's target means now. CannotStrike, NobodyMeant."""
+    """Return the nodes that the action's target means now. CannotStrike, NoSuchTarget."""
     if action.target == NEW_LEADER:
         return (await _next_leader(victim),)
-    return nodes_meant(action.target, await victim.view(with_leader=action.target in OF_LEADER), random)
+    return target_nodes(action.target, await victim.view(with_leader=action.target in OF_LEADER), random)
 
 
 async def _next_leader(victim: ClusterUnderFaults) -> int:

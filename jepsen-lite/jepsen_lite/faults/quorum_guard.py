@@ -107,7 +107,7 @@ class QuorumGuard:
             weak = self._weak()
             if node in weak:
                 raise CannotStrike(f"the log of node {node} is already damaged")
-            _demand((voters for voters in sets if node in voters), {*weak, node}, f"without the log of node {node}")
+            _require_majorities((voters for voters in sets if node in voters), {*weak, node}, f"without the log of node {node}")
             self._held[node] += 1
         try:
             yield
@@ -131,7 +131,7 @@ class QuorumGuard:
             if not leaves and node not in self._damage:
                 weak.discard(node)
             after = {voters - {node} if leaves else voters | {node} for voters in sets} - {frozenset()}
-            _demand(after, weak, f"{'without' if leaves else 'with'} node {node} among the voters")
+            _require_majorities(after, weak, f"{'without' if leaves else 'with'} node {node} among the voters")
             change = self._voters.begin(node, leaves=leaves)
         try:
             yield
@@ -154,7 +154,7 @@ class QuorumGuard:
         return {*self._damage, *(node for node, holds in self._held.items() if holds)}
 
 
-def _demand(sets: Iterable[VoterIds], weak: Collection[int], what: str) -> None:
+def _require_majorities(sets: Iterable[VoterIds], weak: Collection[int], what: str) -> None:
     """Raise CannotStrike unless each of the voter sets has a majority of whole voters."""
     for voters in sorted(sets, key=lambda voters: (len(voters), sorted(voters))):
         if not has_whole_majority(voters, weak):

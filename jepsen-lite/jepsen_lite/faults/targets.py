@@ -40,18 +40,18 @@ class View(NamedTuple):
         return (*self.controllers, *self.brokers)
 
 
-class NobodyMeant(Exception):
+class NoSuchTarget(Exception):
     """No node matches the target; the text names the target and the nodes."""
 
 
-def nodes_meant(word: str, view: View, random: Random) -> tuple[int, ...]:
-    """Return the nodes that `word` means now, by id. NobodyMeant."""
+def target_nodes(word: str, view: View, random: Random) -> tuple[int, ...]:
+    """Return the nodes that `word` means now, by id. NoSuchTarget."""
     role, colon, number = word.partition(":")
     if colon:
         return (_placed(word, role, number, view),)
     found = tuple(sorted(_of_word(word, view, random)))
     if not found:
-        raise NobodyMeant(f"the target {word!r} matches none of {_text(view.nodes)}")
+        raise NoSuchTarget(f"the target {word!r} matches none of {_text(view.nodes)}")
     return found
 
 
@@ -77,7 +77,7 @@ def _of_word(word: str, view: View, random: Random) -> Sequence[int]:
             return random.sample(view.controllers, (len(view.controllers) - 1) // 2)
         case "majority":
             return random.sample(view.controllers, len(view.controllers) // 2 + 1)
-    raise NobodyMeant(f"unknown target {word!r}; known: {', '.join(WORDS)}, controller:N, broker:N")
+    raise NoSuchTarget(f"unknown target {word!r}; known: {', '.join(WORDS)}, controller:N, broker:N")
 
 
 def _one_of(nodes: Sequence[int], view: View, random: Random) -> Sequence[int]:
@@ -92,7 +92,7 @@ def _placed(word: str, role: str, number: str, view: View) -> int:
             return int(number)
         if int(number) < len(nodes):
             return nodes[int(number)]
-    raise NobodyMeant(f"the target {word!r} matches none of {_text(view.nodes)}")
+    raise NoSuchTarget(f"the target {word!r} matches none of {_text(view.nodes)}")
 
 
 def _text(nodes: Sequence[int]) -> str:

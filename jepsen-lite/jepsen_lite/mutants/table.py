@@ -107,7 +107,7 @@ _ROWS = (
     ("M2", "future files not fsynced before the swap", "M2"),
     ("M3", "no directory fsync after rename", "M3"),
     ("M4", "source deleted before the rename is durable", "M4"),
-    ("M5", "controller told before the data are durable", "M5+M7"),
+    ("M5", "controller notified before the data are durable", "M5+M7"),
     ("M6", "recovery promotes an incomplete copy", "M6"),
     ("M7", "recovery creates an empty log", "M7"),
     ("M8", "epoch cache or checkpoints not carried along", "M8-epochs", "M8-checkpoints"),

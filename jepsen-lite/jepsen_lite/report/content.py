@@ -127,9 +127,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     point_step: int
     timeline: tuple[int, int]
     overall: dict[str, Quantiles]
-    struck: int
+    injected: int
     effects: tuple[Effect, ...]
-    not_done: tuple[Strike, ...]
+    failed: tuple[Strike, ...]
     cycles: tuple[ShownCycle, ...]
     minimal: Minimal | None
     damaged: dict[str, str]
@@ -177,9 +177,9 @@ def gather(directory: RunDirectory) -> Report:
         point_step=points.step,
         timeline=(first, last),
         overall={f: overall(ops) for f, ops in by_function.items()},
-        struck=len(done),
+        injected=len(done),
         effects=_effects(run.history, done, span_ns),
-        not_done=tuple(strike for strike in run.strikes if strike.error),
+        failed=tuple(strike for strike in run.strikes if strike.error),
         cycles=cycles,
         minimal=_minimal(directory),
         damaged=damaged,
@@ -239,13 +239,13 @@ def _transcript(directory: RunDirectory) -> tuple[str, ...]:
 
 def _space_time(directory: RunDirectory, record: RunRecord, run: Run, names: dict[int, str]) -> SpaceTime:
     """Read the trace, or if there is none the logs of the nodes."""
-    happenings = from_trace(directory.trace())
-    has_both_ends = bool(happenings)
+    events = from_trace(directory.trace())
+    has_both_ends = bool(events)
     if not has_both_ends and record.started_at_ms:
         logs = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(directory.nodes.glob("*.log"))]
-        happenings = from_logs(logs, record.started_at_ms)
+        events = from_logs(logs, record.started_at_ms)
     violation_us, ops = _violation(record, run)
-    return space_time(happenings, names, has_both_ends=has_both_ends, violation_us=violation_us, named=ops, strikes=run.strikes)
+    return space_time(events, names, has_both_ends=has_both_ends, violation_us=violation_us, named=ops, strikes=run.strikes)
 
 
 def _violation(record: RunRecord, run: Run) -> tuple[int | None, Sequence[Op]]:

@@ -2,7 +2,7 @@
 
 Pure, and computed from data that every run keeps. The state of a struck node is its last observation before the strike; nodes are
 observed a few times a second, so a strike right after a change counts for the state before. Strikes at links count for both ends.
-A pair that was never met is a hole only if it is possible; which pairs are possible is not known here, so holes are shown and not
+A pair that never occurred is a hole only if it is possible. The possible pairs are not known here, so holes are shown and not
 counted.
 """
 
@@ -25,8 +25,8 @@ Pair = tuple[str, str]
 WIDTH, HEIGHT = 720, 140
 
 
-class Met(msgspec.Struct, frozen=True):
-    """The pairs that one run met: (fault, state) and (function, outcome), each with its count."""
+class RunPairs(msgspec.Struct, frozen=True):
+    """The pairs that one run covers: (fault, state) and (function, outcome), each with its count."""
 
     strikes: dict[Pair, int]
     outcomes: dict[Pair, int]
@@ -49,7 +49,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """Counts over all runs. `pairs`: after each run, oldest first, the number of pairs of both kinds met so far."""
+    """Counts over all runs. `pairs`: after each run, oldest first, the number of pairs of both kinds covered so far."""
 
     strikes: Table
     outcomes: Table
@@ -63,13 +63,13 @@ def states_struck(strikes: Iterable[Strike], observations: Iterable[Observation]
         by_node.setdefault(seen.node, []).append(seen)
     voters = {seen.node for node in by_node.values() for seen in node if seen.is_up and seen.leader >= 0}
     times = {node: [seen.at_ns for seen in states] for node, states in by_node.items()}
-    met: Counter[Pair] = Counter()
+    counts: Counter[Pair] = Counter()
     for strike in strikes:
         if not strike.error:
             for node in {*strike.nodes, *(end for link in strike.links for end in link)}:
                 place = bisect_left(times.get(node, []), strike.begin_ns)
-                met[strike.kind, _state(by_node[node][place - 1], node in voters) if place else UNSEEN] += 1
-    return dict(met)
+                counts[strike.kind, _state(by_node[node][place - 1], node in voters) if place else UNSEEN] += 1
+    return dict(counts)
 
 
 def _state(seen: Observation, speaks_of_leaders: bool) -> str:
@@ -82,18 +82,18 @@ def _state(seen: Observation, speaks_of_leaders: bool) -> str:
     return SEEKS if speaks_of_leaders else BROKER
 
 
-def coverage(runs: Sequence[Met]) -> Coverage:
+def coverage(runs: Sequence[RunPairs]) -> Coverage:
     """Combine these runs, oldest first."""
     pairs: set[tuple[str, Pair]] = set()
     grown = []
-    for met in runs:
-        pairs |= {("strike", pair) for pair in met.strikes} | {("outcome", pair) for pair in met.outcomes}
+    for run in runs:
+        pairs |= {("strike", pair) for pair in run.strikes} | {("outcome", pair) for pair in run.outcomes}
         grown.append(len(pairs))
-    return Coverage(_table((met.strikes for met in runs), STATES), _table((met.outcomes for met in runs), OUTCOMES), tuple(grown))
+    return Coverage(_table((run.strikes for run in runs), STATES), _table((run.outcomes for run in runs), OUTCOMES), tuple(grown))
 
 
 def growth(pairs: Sequence[int]) -> Growth:
-    """Return a curve with a step up at each run that met a new pair."""
+    """Return a curve with a step up at each run that covers a new pair."""
     left, top, bottom = 44, 10, HEIGHT - 20
     most = max(*pairs, 1)
     step = (WIDTH - left) / max(len(pairs) - 1, 1)
@@ -105,7 +105,7 @@ def growth(pairs: Sequence[int]) -> Growth:
 
 
 def _table(counts: Iterable[dict[Pair, int]], columns: Sequence[str]) -> Table:
-    """Return a table without columns that no run met; columns of outcomes always stay."""
+    """Return a table without columns that no run covers; columns of outcomes always stay."""
     total: Counter[Pair] = Counter()
     for each in counts:
         total.update(each)

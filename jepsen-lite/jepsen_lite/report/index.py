@@ -1,7 +1,7 @@
 """The page over all runs of a store: `index.html`, with links to the pages of the runs.
 
 The data of a run come from its record, except the outcomes of operations, which come from two columns of its history, and the
-pairs that its faults met. All are cached by the time of the record, so a store of thousands of runs is read once. The grid has a
+pairs of faults and states. All are cached by the time of the record, so a store of thousands of runs is read once. The grid has a
 row per workload and a column per set of nemeses; a cell lists the runs of both, newest first.
 """
 
@@ -18,7 +18,7 @@ from .. import store
 from ..store import RunDirectory, RunRecord, StoreError, replace_file
 from ..verdicts import exit_code, worst
 from . import words
-from .coverage import OUTCOMES, Met, coverage, growth, states_struck
+from .coverage import OUTCOMES, RunPairs, coverage, growth, states_struck
 from .page import PAGE, template, write_assets
 from .words import Word
 
@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True):
 
     name: str
     record: RunRecord
-    met: Met
+    pairs: RunPairs
     counts: dict[str, int]
     word: Word
     reason: str
@@ -65,7 +65,7 @@ class Index:
     def __init__(self, place: Path, *, builds_pages: bool = False) -> None:
         self._place = place
         self._builds_pages = builds_pages
-        self._read: dict[Path, tuple[int, RunRecord, Met]] = {}
+        self._read: dict[Path, tuple[int, RunRecord, RunPairs]] = {}
 
     def write(self) -> Path:
         """Write the index. StoreError, OSError."""
@@ -87,14 +87,14 @@ class Index:
         version = self.version()  # first, so that changes during the reading count as news
         rows, unreadable = self.rows()
         names = {row.name for row in rows}
-        met = coverage([row.met for row in reversed(rows)])
+        total = coverage([row.pairs for row in reversed(rows)])
         counted = Counter(row.word for row in rows)
         return template("index.html.j2").render(
             store=self._place,
             rows=rows,
             grid=grid(rows),
-            coverage=met,
-            growth=growth(met.pairs) if len(rows) > 1 else None,
+            coverage=total,
+            growth=growth(total.pairs) if len(rows) > 1 else None,
             unreadable=unreadable,
             unfinished=[name for name in unfinished(self._place) if name not in names],
             counts={word.name: (word, count) for word, count in sorted(counted.items())},
@@ -120,14 +120,14 @@ class Index:
         written = (directory.path / "run.json").stat().st_mtime_ns
         known = self._read.get(directory.path)
         if known is None or known[0] != written:
-            known = self._read[directory.path] = (written, directory.record(), met_by(directory))
-        _, record, met = known
+            known = self._read[directory.path] = (written, directory.record(), pairs_of(directory))
+        _, record, pairs = known
         counts: dict[str, int] = {
-            outcome: sum(met.outcomes[pair] for pair in met.outcomes if pair[1] == outcome) for outcome in OUTCOMES
+            outcome: sum(pairs.outcomes[pair] for pair in pairs.outcomes if pair[1] == outcome) for outcome in OUTCOMES
         }
         verdicts = record.verdicts
         has_page = self._builds_pages or (directory.report / PAGE).is_file()
-        return Row(directory.name, record, met, counts, words.word(verdicts), words.short_reason(verdicts), has_page)
+        return Row(directory.name, record, pairs, counts, words.word(verdicts), words.short_reason(verdicts), has_page)
 
 
 def grid(rows: Sequence[Row]) -> Grid:
@@ -146,12 +146,12 @@ def _cell(rows: Sequence[Row]) -> Cell:
     return Cell(tuple(rows), words.WORDS[worst(judged)] if judged else words.NOT_JUDGED if rows else None)
 
 
-def met_by(directory: RunDirectory) -> Met:
-    """Return the pairs that a run met, from its strikes, its observations, and two columns of its history. StoreError."""
+def pairs_of(directory: RunDirectory) -> RunPairs:
+    """Return the pairs that a run covers, from its strikes, its observations, and two columns of its history. StoreError."""
     table = store.history_columns(directory, ("f", "outcome"))
     counted = table.group_by(["f", "outcome"]).aggregate([([], "count_all")]).to_pylist()
     outcomes = {(row["f"], row["outcome"]): row["count_all"] for row in counted}
-    return Met(states_struck(directory.strikes(), directory.observations()), outcomes)
+    return RunPairs(states_struck(directory.strikes(), directory.observations()), outcomes)
 
 
 def unfinished(place: Path) -> list[str]:

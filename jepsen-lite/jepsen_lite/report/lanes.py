@@ -92,27 +92,27 @@ def node_lanes(observations: Iterable[Observation], names: dict[int, str], span_
     for node in sorted(by_node, reverse=True):
         changes: list[Observation] = []
         for seen in by_node[node]:
-            if not changes or _opinion(seen) != _opinion(changes[-1]):
+            if not changes or _reported(seen) != _reported(changes[-1]):
                 changes.append(seen)
         ends = [seen.at_ns for seen in changes[1:]] + [max(span_ns, changes[-1].at_ns)]
-        speaks_of_leaders = any(seen.leader >= 0 for seen in changes)
-        spans = tuple(_span_of_opinion(seen, end_ns, speaks_of_leaders) for seen, end_ns in zip(changes, ends, strict=True))
+        reports_leaders = any(seen.leader >= 0 for seen in changes)
+        spans = tuple(_span_of_report(seen, end_ns, reports_leaders) for seen, end_ns in zip(changes, ends, strict=True))
         lanes.append(Lane(names.get(node, f"node {node}"), spans))
     return tuple(lanes)
 
 
-def _opinion(seen: Observation) -> tuple[bool, int, int]:
+def _reported(seen: Observation) -> tuple[bool, int, int]:
     return (True, seen.leader, seen.epoch) if seen.is_up else (False, -1, -1)
 
 
-def _span_of_opinion(seen: Observation, end_ns: int, speaks_of_leaders: bool) -> Span:
+def _span_of_report(seen: Observation, end_ns: int, reports_leaders: bool) -> Span:
     if not seen.is_up:
         about, text, short = "down", "does not answer", "down"
     elif seen.leader == seen.node:
         about, text, short = str(seen.leader), f"leads in epoch {seen.epoch}", f"★ {seen.epoch}"
     elif seen.leader >= 0:
         about, text, short = str(seen.leader), f"follows {seen.leader} in epoch {seen.epoch}", str(seen.epoch)
-    elif speaks_of_leaders:
+    elif reports_leaders:
         about, text, short = "", f"knows no leader in epoch {seen.epoch}", f"? {seen.epoch}"
     else:
         about, text, short = "up", f"answers, in epoch {seen.epoch}", str(seen.epoch)

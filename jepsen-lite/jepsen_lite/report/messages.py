@@ -33,7 +33,7 @@ _NAMED = (
 _OF_THE_LEADER = frozenset({"BeginQuorumEpoch", "EndQuorumEpoch", "the leader has resigned"})
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event in the records of a node. `kind` is one of the words above. A message (`SENT`) goes to `peer` (-1: any node) and
     arrives at `arrived_us` at `target`, None if no arrival is recorded; `AGAIN` is a repeated arrival from `peer`. A change of
     `STATE` may name the `peer` whose message caused it. `state` is the state after the event.
@@ -73,13 +73,13 @@ class _Line(msgspec.Struct, frozen=True):
     """The state before; a node that starts has none and boots instead."""
 
 
-def from_trace(lines: Iterable[bytes]) -> list[Happening]:
+def from_trace(lines: Iterable[bytes]) -> list[Event]:
     """Return the events of all nodes by time. Lines that cannot be decoded are skipped: a node may have died while
     writing one.
     """
     decode = msgspec.json.Decoder(_Line).decode
-    found: list[Happening] = []
-    on_their_way: dict[tuple[int, int, str], list[int]] = {}
+    found: list[Event] = []
+    in_transit: dict[tuple[int, int, str], list[int]] = {}
     read: list[_Line] = []
     for text in lines:
         try:
@@ -89,11 +89,11 @@ def from_trace(lines: Iterable[bytes]) -> list[Happening]:
     read.sort(key=lambda line: line.time_us)
     for line in read:
         if line.event in OUTWARDS:
-            on_their_way.setdefault((line.node, line.peer, line.about), []).append(len(found))
+            in_transit.setdefault((line.node, line.peer, line.about), []).append(len(found))
             found.append(_message(line, SENT))
         elif line.event in INWARDS:
             ways = ((line.peer, line.node, line.about), (line.peer, -1, line.about))
-            waiting = next((on_their_way[way] for way in ways if on_their_way.get(way)), None)
+            waiting = next((in_transit[way] for way in ways if in_transit.get(way)), None)
             if waiting is None:
                 found.append(_message(line, AGAIN))
             else:
@@ -115,15 +115,15 @@ def _state_text(line: _Line) -> str:
     return f"{line.state} e{line.epoch}{f', votes for {line.voted}' if has_voted else ''}"
 
 
-def _of_node(line: _Line, kind: str, text: str) -> Happening:
-    return Happening(at_us=line.time_us, node=line.node, kind=kind, text=text, state=line.state, epoch=line.epoch)
+def _of_node(line: _Line, kind: str, text: str) -> Event:
+    return Event(at_us=line.time_us, node=line.node, kind=kind, text=text, state=line.state, epoch=line.epoch)
 
 
-def _message(line: _Line, kind: str) -> Happening:
+def _message(line: _Line, kind: str) -> Event:
     return msgspec.structs.replace(_of_node(line, kind, line.about), peer=line.peer, message=line.message)
 
 
-def from_logs(logs: Iterable[str], started_at_ms: int) -> list[Happening]:
+def from_logs(logs: Iterable[str], started_at_ms: int) -> list[Event]:
     """Return the changes of state in the logs of nodes, by time since the run began.
 
     Logs have local times. The first line, which is about as old as the run, shows the time zone.
@@ -137,7 +137,7 @@ def from_logs(logs: Iterable[str], started_at_ms: int) -> list[Happening]:
     return sorted(moved, key=lambda happening: happening.at_us)
 
 
-def _changes(log: str) -> Iterator[Happening]:
+def _changes(log: str) -> Iterator[Event]:
     for line in log.splitlines():
         seen = _STATE.match(line)
         if seen is None:
@@ -148,7 +148,7 @@ def _changes(log: str) -> Iterator[Happening]:
         if named is None and reason in _OF_THE_LEADER:
             named = leader
         at_us = int(datetime.strptime(clock, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1_000_000
-        yield Happening(
+        yield Event(
             at_us=at_us + int(ms) * 1000,
             node=int(node),
             kind=BOOT if reason == BOOT else STATE,

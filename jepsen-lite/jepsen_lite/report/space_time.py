@@ -17,7 +17,7 @@ from kraftlab.checking.facts import Strike
 from ..history import Op
 from . import words
 from .lanes import text_of
-from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Happening
+from .messages import AGAIN, COMMIT, LEADER, SENT, STATE, Event
 
 BEFORE_VIOLATION = 200
 """Events in the diagram of a violation."""
@@ -87,7 +87,7 @@ class SpaceTime(msgspec.Struct, frozen=True):
 
 
 def space_time(
-    happenings: Sequence[Happening],
+    events: Sequence[Event],
     names: dict[int, str],
     *,
     has_both_ends: bool,
@@ -101,7 +101,7 @@ def space_time(
     struck = _faults(strikes)
     diagrams = []
     if violation_us is not None:
-        before = [each for each in happenings if each.at_us <= violation_us]
+        before = [each for each in events if each.at_us <= violation_us]
         if before:
             request = [row for op in named for row in _request_rows(op)]
             drawn = before[-BEFORE_VIOLATION:]
@@ -111,22 +111,20 @@ def space_time(
                     f"Before the violation at {violation_us / 1e6:.3f} s", drawn, extra, names, len(before), violation_us, True
                 )
             )
-    elected = [each for each in happenings if each.kind == STATE and each.state == LEADER]
+    elected = [each for each in events if each.kind == STATE and each.state == LEADER]
     chosen = _chosen(elected, violation_us)
-    diagrams += [_election(leader, happenings, struck, names) for leader in chosen]
+    diagrams += [_election(leader, events, struck, names) for leader in chosen]
     return SpaceTime(tuple(diagrams), has_both_ends, len(elected))
 
 
-def _chosen(elected: Sequence[Happening], violation_us: int | None) -> Sequence[Happening]:
+def _chosen(elected: Sequence[Event], violation_us: int | None) -> Sequence[Event]:
     if violation_us is not None:
         return [each for each in elected if each.at_us <= violation_us][-LEADERS:]
     return ([each for each in elected if each.at_us >= 0] or elected)[:LEADERS]
 
 
-def _election(leader: Happening, happenings: Sequence[Happening], struck: Sequence[Happening], names: dict[int, str]) -> Diagram:
-    near = [
-        each for each in happenings if each.is_of_an_election and -LEADER_FROM_US <= each.at_us - leader.at_us <= LEADER_UNTIL_US
-    ]
+def _election(leader: Event, events: Sequence[Event], struck: Sequence[Event], names: dict[int, str]) -> Diagram:
+    near = [each for each in events if each.is_of_an_election and -LEADER_FROM_US <= each.at_us - leader.at_us <= LEADER_UNTIL_US]
     place = next(place for place, each in enumerate(near) if each is leader)
     drawn = near[max(place - BEFORE_LEADER, 0) : place + 1 + AFTER_LEADER]
     extra = [row for row in struck if drawn[0].at_us <= row.at_us <= drawn[-1].at_us]
@@ -135,27 +133,27 @@ def _election(leader: Happening, happenings: Sequence[Happening], struck: Sequen
     return _diagram(title, drawn, extra, names, len(near), drawn[-1].at_us + LEADER_UNTIL_US)
 
 
-def _faults(strikes: Iterable[Strike]) -> list[Happening]:
+def _faults(strikes: Iterable[Strike]) -> list[Event]:
     rows = []
     for strike in strikes:
         if not strike.error:
             text = text_of(strike)
-            rows.append(Happening(at_us=strike.begin_ns // 1000, node=-1, kind=FAULT, text=text))
+            rows.append(Event(at_us=strike.begin_ns // 1000, node=-1, kind=FAULT, text=text))
             if strike.end_ns is not None and strike.end_ns > strike.begin_ns:
-                rows.append(Happening(at_us=strike.end_ns // 1000, node=-1, kind=FAULT, text=f"over: {text}"))
+                rows.append(Event(at_us=strike.end_ns // 1000, node=-1, kind=FAULT, text=f"over: {text}"))
     return rows
 
 
-def _request_rows(op: Op) -> Iterable[Happening]:
+def _request_rows(op: Op) -> Iterable[Event]:
     name = f"operation {op.index}, process {op.process}"
-    yield Happening(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{name} begins: {words.request(op)}")
-    yield Happening(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{name} ends: {words.operation(op)}")
+    yield Event(at_us=op.invoked_ns // 1000, node=-1, kind=OPERATION, text=f"{name} begins: {words.request(op)}")
+    yield Event(at_us=op.ended_ns // 1000, node=-1, kind=OPERATION, text=f"{name} ends: {words.operation(op)}")
 
 
 def _diagram(
     title: str,
-    drawn: Sequence[Happening],
-    extra: Iterable[Happening],
+    drawn: Sequence[Event],
+    extra: Iterable[Event],
     names: dict[int, str],
     total: int,
     until_us: int,
@@ -205,7 +203,7 @@ def _without_repeats(moments: Sequence[tuple[int, int, int]]) -> Iterable[tuple[
     return [moment for place, moment in enumerate(moments) if place == 0 or moments[place - 1][0] != moment[0]]
 
 
-def _arrow(each: Happening, x_of: dict[int, int], y: int, arrives_y: int | None) -> Arrow:
+def _arrow(each: Event, x_of: dict[int, int], y: int, arrives_y: int | None) -> Arrow:
     target = each.target if each.target >= 0 else each.peer
     to = "any node" if target < 0 else f"node {target}"
     x = x_of[each.node]
@@ -218,7 +216,7 @@ def _arrow(each: Happening, x_of: dict[int, int], y: int, arrives_y: int | None)
     return Arrow(x, y, x_of[target], arrives_y, words.cut(each.text, LABEL), whole, "sent")
 
 
-def _mark(each: Happening, x_of: dict[int, int], y: int) -> Mark:
+def _mark(each: Event, x_of: dict[int, int], y: int) -> Mark:
     if each.kind in (FAULT, OPERATION):
         return Mark(GUTTER, y, words.cut(each.text, 90), each.text, each.kind)
     look = LEADER if each.kind == STATE and each.state == LEADER else each.kind

@@ -168,7 +168,7 @@ def length_of(options: Options, key: str) -> int:
     return max(1, int(options.ops_per_key * options.random(f"length/{key}").uniform(0.8, 1.2)))
 
 
-def asked_until_ok(*invocations: Invocation) -> Source:
+def repeated_until_ok(*invocations: Invocation) -> Source:
     """Repeat each invocation until it succeeds, one after the other, for the final phase: the cluster may still be electing a
     leader. All are given up together after half a minute.
     """

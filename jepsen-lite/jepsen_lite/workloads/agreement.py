@@ -19,7 +19,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source, mix
 from ..workload import Checker, Completion, Options, Port, Workload
 from . import registers
-from .admin import Caller, asked_until_ok, ended
+from .admin import Caller, ended, repeated_until_ok
 from .snapshot_reads import SNAPSHOTS
 
 ASKED = ("digest", "digest-at", "reread")
@@ -51,7 +51,7 @@ def final_digests_of(options: Options, count: int) -> Source:
     """Check that every node has everything, in memory and on its disk. A node that is gone is given up once, not for each
     question.
     """
-    asked = [asked_until_ok(*(Invocation(f, str(place)) for f in ASKED)) for place in range(count)]
+    asked = [repeated_until_ok(*(Invocation(f, str(place)) for f in ASKED)) for place in range(count)]
     return [registers.final_of_mixed(options), asked]
 
 

@@ -21,7 +21,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source, mix, repeat
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, SeenBrokers, asked_until_ok, create_topics, ended
+from .admin import Caller, SeenBrokers, create_topics, ended, repeated_until_ok
 from .broker_lives import BrokerLives
 from .partition_lives import PartitionLives
 from .tables import Tables
@@ -55,7 +55,7 @@ def _generator(options: Options) -> Source:
 
 def _final(options: Options) -> Source:
     every = (Invocation("brokers"), Invocation("glance"), Invocation("unregister", "0"), Invocation("allocate", "1"))
-    return [*(asked_until_ok(invocation) for invocation in every), Invocation("brokers")]
+    return [*(repeated_until_ok(invocation) for invocation in every), Invocation("brokers")]
 
 
 async def _setup(options: Options, port: Port) -> None:

@@ -13,7 +13,7 @@ from ..generators import Context, Invocation, Source, mix
 from ..history import OK
 from ..workload import Checker, Completion, Options, Port, Workload
 from . import registers
-from .admin import Caller, asked_until_ok, ended, nodes
+from .admin import Caller, ended, nodes, repeated_until_ok
 from .quorum_lives import QuorumLives
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -39,7 +39,7 @@ def _generator(options: Options) -> Source:
 
 
 def _final(options: Options) -> Source:
-    return [asked_until_ok(Invocation("who")), [Invocation("who")] * 10, registers.final_of_values(options)]
+    return [repeated_until_ok(Invocation("who")), [Invocation("who")] * 10, registers.final_of_values(options)]
 
 
 class ElectionsClient:

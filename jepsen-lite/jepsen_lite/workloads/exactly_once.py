@@ -22,7 +22,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, asked_until_ok, ended, need_brokers, nodes
+from .admin import Caller, ended, need_brokers, nodes, repeated_until_ok
 from .tables import Tables
 
 PREFIX = "once-"
@@ -67,7 +67,7 @@ def _generator(options: Options) -> Source:
 def _final(options: Options) -> Source:
     """One request of each kind with a new id, and all topics."""
     requests = [Invocation(f, _key(number), "now") for number, f in enumerate(("create", "allocate"), _LAST)]
-    return [asked_until_ok(invocation) for invocation in (*requests, Invocation("list"))]
+    return [repeated_until_ok(invocation) for invocation in (*requests, Invocation("list"))]
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------------

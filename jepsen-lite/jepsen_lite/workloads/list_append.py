@@ -20,11 +20,11 @@ from ..workload import Checker, Completion, Options, Port, Workload
 from .admin import (
     APPEND,
     Caller,
-    asked_until_ok,
     create_single_topics,
     ended,
     in_turn,
     length_of,
+    repeated_until_ok,
     topics_wanted,
 )
 from .tables import Tables
@@ -82,7 +82,7 @@ def _item(context: Context) -> str:
 
 def _final(options: Options) -> Source:
     reads = [Invocation("txn", pool, [["r", key, None] for key in _lists(pool)]) for pool in _pools(options)]
-    return [asked_until_ok(reads[0]), reads]
+    return [repeated_until_ok(reads[0]), reads]
 
 
 async def _setup(options: Options, port: Port) -> None:

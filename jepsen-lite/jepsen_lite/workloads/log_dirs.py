@@ -36,7 +36,7 @@ from ..history import FAIL, INFO, OK, Op
 from ..outcomes import error_name
 from ..verdicts import Verdict
 from ..workload import CallFailed, Completion, DataPort, Options, Port, Run, Workload
-from .admin import Caller, asked_until_ok, create_topics, ended, placed_on, topic_on
+from .admin import Caller, create_topics, ended, placed_on, repeated_until_ok, topic_on
 
 KEYS = 4
 REPLICAS = 2
@@ -51,7 +51,7 @@ def workload() -> Workload:
         "log-dirs",
         MovingClient,
         _generator,
-        lambda _: [asked_until_ok(Invocation("get", key)) for key in _keys()],
+        lambda _: [repeated_until_ok(Invocation("get", key)) for key in _keys()],
         lambda _: (Stats(), MovedData()),
         setup=_setup,
         collect=_collect,

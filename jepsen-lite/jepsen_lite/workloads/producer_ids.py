@@ -17,7 +17,7 @@ from ..checkers.witness import Witness
 from ..generators import Invocation, Source
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, asked_until_ok, ended, need_brokers
+from .admin import Caller, ended, need_brokers, repeated_until_ok
 from .tables import Tables
 
 STALE = "STALE_BROKER_EPOCH"
@@ -28,7 +28,7 @@ def workload() -> Workload:
         "producer-ids",
         AllocatingClient,
         _generator,
-        lambda _: asked_until_ok(Invocation("allocate", "0")),
+        lambda _: repeated_until_ok(Invocation("allocate", "0")),
         _checkers,
         need_brokers,
         summary="blocks of producer ids: disjoint, rising, never assigned twice",

@@ -19,7 +19,7 @@ from ..checkers.witness import Witness
 from ..generators import Context, Invocation, Source, delay, independent, limit, mix, repeat, until_ok
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
-from .admin import Caller, asked_until_ok, create_topics, ended, in_turn, length_of, placed_on, topic_on, topics_wanted
+from .admin import Caller, create_topics, ended, in_turn, length_of, placed_on, repeated_until_ok, topic_on, topics_wanted
 from .partition_lives import PartitionLives
 from .tables import Partition, Tables
 
@@ -71,7 +71,7 @@ def _final(options: Options) -> Source:
     changes = [Invocation(f, topics[0], [0]) for f in ("describe", "alter", "peek", "moving")]
     settling = until_ok(limit(int(SETTLE_S / _SETTLE_PAUSE_S), delay(_SETTLE_PAUSE_S, repeat(Invocation("settled")))))
     reads = [Invocation("describe", topic) for topic in topics]
-    return [*(asked_until_ok(each) for each in changes), settling, reads]
+    return [*(repeated_until_ok(each) for each in changes), settling, reads]
 
 
 async def _setup(options: Options, port: Port) -> None:

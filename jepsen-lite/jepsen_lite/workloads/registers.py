@@ -34,12 +34,12 @@ from .admin import (
     SET,
     SUBTRACT,
     Caller,
-    asked_until_ok,
     create_topics,
     ended,
     in_turn,
     length_of,
     placed_on,
+    repeated_until_ok,
     topic_on,
     topics_wanted,
 )
@@ -107,7 +107,7 @@ def values(options: Options) -> Source:
 def final_of_values(options: Options) -> Source:
     """The final phase of `values`."""
     first, *others = _value_keys(options)
-    return [asked_until_ok(Invocation(f, first, 1 if f == "set" else None)) for f in ("set", "get", "peek")] + [
+    return [repeated_until_ok(Invocation(f, first, 1 if f == "set" else None)) for f in ("set", "get", "peek")] + [
         [Invocation("get", key) for key in others]
     ]
 
@@ -162,7 +162,7 @@ def final_of_mixed(options: Options) -> Source:
     order = _few_orders(options)[0]
     exchanges = [] if replicas is None else [Invocation("set", replicas, order), Invocation("cas", replicas, [order, order])]
     changes = [Invocation(f, last, "0:0") for f in ("append", "remove")]
-    every = [asked_until_ok(each) for each in (first, *exchanges, *changes, Invocation("peek", first.key))]
+    every = [repeated_until_ok(each) for each in (first, *exchanges, *changes, Invocation("peek", first.key))]
     return [*every, others]
 
 

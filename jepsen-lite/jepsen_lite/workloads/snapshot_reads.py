@@ -27,12 +27,12 @@ from .admin import (
     RESOURCE_TOPIC,
     SET,
     Caller,
-    asked_until_ok,
     create_single_topics,
     ended,
     in_turn,
     length_of,
     nodes,
+    repeated_until_ok,
     topics_wanted,
 )
 from .scoped_checkers import ScopedChecker
@@ -88,7 +88,7 @@ def _generator(options: Options) -> Source:
 def _final(options: Options) -> Source:
     first, *others = _pools(options)
     values = {"set": 1, "wait": 1}
-    every = [asked_until_ok(Invocation(f, first, values.get(f))) for f in ("set", "get", "peek", "wait", "past")]
+    every = [repeated_until_ok(Invocation(f, first, values.get(f))) for f in ("set", "get", "peek", "wait", "past")]
     return [*every, [Invocation("get", pool) for pool in others]]
 
 

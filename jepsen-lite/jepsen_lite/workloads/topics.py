@@ -23,7 +23,7 @@ from ..generators import Context, Invocation, Source, independent, limit, mix, r
 from ..history import FAIL, Op
 from ..verdicts import UNKNOWN, Verdict
 from ..workload import CallFailed, Checker, Completion, Options, Port, Run, Workload
-from .admin import Caller, asked_until_ok, ended, in_turn, keys_wanted, length_of, need_brokers
+from .admin import Caller, ended, in_turn, keys_wanted, length_of, need_brokers, repeated_until_ok
 from .tables import Tables
 
 PREFIX = "topics-"
@@ -81,9 +81,9 @@ def _final(options: Options) -> Source:
     last = f"{PREFIX}last"
     life = [Invocation("create", last, 1), Invocation("peek", last), Invocation("describe", last)]
     deaths = [Invocation("delete-id", last), Invocation("create", last, 2), Invocation("delete", last)]
-    lives = [asked_until_ok(invocation) for invocation in (*life, *deaths)]
+    lives = [repeated_until_ok(invocation) for invocation in (*life, *deaths)]
     names = [Invocation("describe", name) for name in _names(options)]
-    return [asked_until_ok(Invocation("list")), *lives, names, Invocation("list"), asked_until_ok(Invocation("glance"))]
+    return [repeated_until_ok(Invocation("list")), *lives, names, Invocation("list"), repeated_until_ok(Invocation("glance"))]
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------------

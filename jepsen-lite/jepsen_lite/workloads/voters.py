@@ -20,7 +20,7 @@ from ..generators import Invocation, Source, any_of, delay, limit, mix, repeat, 
 from ..history import FAIL, OK
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from . import registers
-from .admin import Caller, asked_until_ok, ended
+from .admin import Caller, ended, repeated_until_ok
 from .elections import who_leads
 from .quorum_lives import QuorumLives
 
@@ -61,7 +61,7 @@ def _final(options: Options) -> Source:
     """At least one voter leaves and joins, unless none can."""
     leaving = until_ok(limit(_REMOVALS, delay(0.25, repeat(Invocation("remove", value=0)))))
     restoring = until_ok(limit(_RESTORES, delay(0.25, repeat(Invocation("restore")))))
-    asked = [asked_until_ok(Invocation(f)) for f in ("voters", "who")]
+    asked = [repeated_until_ok(Invocation(f)) for f in ("voters", "who")]
     return [*asked, leaving, restoring, registers.final_of_values(options), Invocation("voters")]
 
 

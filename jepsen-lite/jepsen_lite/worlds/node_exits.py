@@ -53,7 +53,7 @@ class NodeExits:
         self.found: list[tuple[int, int, str]] = []
         """(node, time, last words)."""
 
-    def look(self, *, at_rest: bool) -> None:
+    def collect(self, *, at_rest: bool) -> None:
         """Note the nodes that have ended. While faults strike, a node killed by a fault looks as if it had ended by kill -9."""
         exited = self._cluster.exited()
         self._noted &= exited.keys()

@@ -276,7 +276,7 @@ class RealRun(PhasedRun):
 
     async def start_dead(self) -> None:
         """Note nodes that ended by themselves, and start them again."""
-        self.exits.look(at_rest=True)
+        self.exits.collect(at_rest=True)
         for node_id in (*self._cluster.controller_ids, *self._cluster.broker_ids):
             if self._cluster.pid(node_id) is None:
                 await _in_thread(self._cluster.start_node, node_id)
@@ -284,7 +284,7 @@ class RealRun(PhasedRun):
     async def wait_ready(self, within_s: float) -> None:
         self.not_ready = await lacking(self._cluster, within_s)
         if self.not_ready:
-            self.exits.look(at_rest=True)
+            self.exits.collect(at_rest=True)
 
     async def wind_up(self) -> CommittedLog | None:
         """Read the log to its end; return None if the end is unknown, because then nothing can be called missing. The end is
@@ -336,7 +336,7 @@ class RealRun(PhasedRun):
 
     async def _watch(self) -> None:
         while True:
-            self.exits.look(at_rest=False)
+            self.exits.collect(at_rest=False)
             self.report_status()
             await trio.sleep(_STANDING_S)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from jepsen_lite.history import Op
-from jepsen_lite.report.coverage import Met, coverage, growth, states_struck
-from jepsen_lite.report.index import Index, met_by
+from jepsen_lite.report.coverage import RunPairs, coverage, growth, states_struck
+from jepsen_lite.report.index import Index, pairs_of
 from jepsen_lite.verdicts import Verdict
 from kraftlab.checking.facts import Observation, Strike
 
@@ -46,8 +46,8 @@ def test_faults_that_failed_cover_nothing() -> None:
     assert states_struck([strike("kill", 20, 3000, error="it was gone")], OBSERVATIONS) == {}
 
 
-FIRST = Met({("kill", "leads"): 2}, {("get", "ok"): 5})
-SECOND = Met({("kill", "leads"): 1, ("pause", "follows"): 1}, {("get", "ok"): 4, ("get", "info"): 1})
+FIRST = RunPairs({("kill", "leads"): 2}, {("get", "ok"): 5})
+SECOND = RunPairs({("kill", "leads"): 1, ("pause", "follows"): 1}, {("get", "ok"): 4, ("get", "info"): 1})
 
 
 def test_counts_of_runs_add_up_and_what_was_never_met_is_nought() -> None:
@@ -76,7 +76,7 @@ OPS = [
 
 def test_the_coverage_of_a_run_comes_from_its_files(new_run) -> None:
     directory = new_run(OPS)
-    assert met_by(directory) == Met(
+    assert pairs_of(directory) == RunPairs(
         {("kill", "follows"): 1, ("partition", "leads"): 1, ("partition", "not seen yet"): 1},
         {("get", "ok"): 1, ("get", "info"): 1},
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from jepsen_lite.history import Op
 from jepsen_lite.report import content, page
-from jepsen_lite.report.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Happening, from_logs, from_trace
+from jepsen_lite.report.messages import AGAIN, BOOT, COMMIT, SENT, STATE, Event, from_logs, from_trace
 from jepsen_lite.report.space_time import BEFORE_VIOLATION, LEADERS, Diagram, space_time
 from jepsen_lite.store import RunDirectory
 from jepsen_lite.verdicts import Verdict
@@ -91,21 +91,21 @@ def test_logs_of_any_time_zone_give_the_same_times() -> None:
     assert from_logs([LOG.format(hour=17)], NOON_MS) == from_logs([LOG.format(hour=12)], NOON_MS)
 
 
-def happening(at_us: int, node: int, kind: str = COMMIT, **others: Any) -> Happening:
-    return Happening(at_us=at_us, node=node, kind=kind, text=others.pop("text", "so"), **others)
+def event(at_us: int, node: int, kind: str = COMMIT, **others: Any) -> Event:
+    return Event(at_us=at_us, node=node, kind=kind, text=others.pop("text", "so"), **others)
 
 
-def leader(at_us: int, node: int, epoch: int) -> Happening:
-    return happening(at_us, node, STATE, state="leader", epoch=epoch)
+def leader(at_us: int, node: int, epoch: int) -> Event:
+    return event(at_us, node, STATE, state="leader", epoch=epoch)
 
 
-def drawn(*happenings: Happening, **others: Any) -> list[Diagram]:
-    return list(space_time(happenings, NAMES, has_both_ends=True, **others).diagrams)
+def drawn(*events: Event, **others: Any) -> list[Diagram]:
+    return list(space_time(events, NAMES, has_both_ends=True, **others).diagrams)
 
 
 def test_every_happening_and_every_arrival_has_a_row_of_its_own_in_order_of_time() -> None:
-    sent = happening(20, 3000, SENT, message="VoteRequest", peer=3001, target=3001, arrived_us=40)
-    (diagram,) = drawn(happening(10, 3000, STATE), sent, happening(30, 3001, STATE), leader(50, 3000, 2))
+    sent = event(20, 3000, SENT, message="VoteRequest", peer=3001, target=3001, arrived_us=40)
+    (diagram,) = drawn(event(10, 3000, STATE), sent, event(30, 3001, STATE), leader(50, 3000, 2))
     (arrow,) = diagram.arrows
     before, between, elected = diagram.marks
     assert before.y < arrow.y1 < between.y < arrow.y2 < elected.y
@@ -116,34 +116,34 @@ def test_every_happening_and_every_arrival_has_a_row_of_its_own_in_order_of_time
 
 
 def test_controllers_are_left_of_brokers() -> None:
-    (diagram,) = drawn(happening(1, 0, STATE), happening(2, 3001, STATE), leader(3, 3000, 2))
+    (diagram,) = drawn(event(1, 0, STATE), event(2, 3001, STATE), leader(3, 3000, 2))
     assert [name for _, name in diagram.lanes] == ["controller-3000", "controller-3001", "broker-0"]
 
 
 def test_lost_messages_end_between_lanes_and_later_ones_are_not_lost() -> None:
-    lost = happening(1, 3000, SENT, message="VoteRequest", peer=3001)
-    late = happening(2, 3000, SENT, message="VoteRequest", peer=3001, target=3001, arrived_us=9_000_000)
+    lost = event(1, 3000, SENT, message="VoteRequest", peer=3001)
+    late = event(2, 3000, SENT, message="VoteRequest", peer=3001, target=3001, arrived_us=9_000_000)
     (diagram,) = drawn(lost, late, leader(3, 3001, 2))
     assert [arrow.look for arrow in diagram.arrows] == ["lost", "later"]
     assert all(arrow.x1 < arrow.x2 < diagram.lanes[1][0] for arrow in diagram.arrows)
 
 
 def test_an_arrow_from_a_log_has_no_time_of_sending() -> None:
-    named = happening(5, 3000, STATE, peer=3001, state="follower", epoch=2)
+    named = event(5, 3000, STATE, peer=3001, state="follower", epoch=2)
     (diagram,) = drawn(named, leader(9, 3001, 2))
     (arrow,) = diagram.arrows
     assert (arrow.look, arrow.y1) == ("inferred", arrow.y2)
 
 
 def test_all_events_are_drawn_before_a_violation_and_only_election_events_elsewhere() -> None:
-    fetched = happening(5, 3000, SENT, message="FetchRequest", peer=3001, target=3001, arrived_us=6)
-    wrong, elected = drawn(leader(1, 3001, 2), fetched, happening(8, 3000), violation_us=7)
+    fetched = event(5, 3000, SENT, message="FetchRequest", peer=3001, target=3001, arrived_us=6)
+    wrong, elected = drawn(leader(1, 3001, 2), fetched, event(8, 3000), violation_us=7)
     assert (wrong.title, wrong.shown, len(wrong.arrows)) == ("Before the violation at 0.000 s", 2, 1)
     assert (elected.title, len(elected.arrows)) == ("controller-3001 leads epoch 2 at 0.000 s", 0)
 
 
 def test_the_last_events_before_a_violation_are_drawn_with_their_total() -> None:
-    (wrong,) = drawn(*(happening(at_us, 3000) for at_us in range(500)), violation_us=10_000)
+    (wrong,) = drawn(*(event(at_us, 3000) for at_us in range(500)), violation_us=10_000)
     assert (wrong.shown, wrong.total, len(wrong.marks)) == (BEFORE_VIOLATION, 500, BEFORE_VIOLATION)
 
 
@@ -162,7 +162,7 @@ def test_faults_and_named_operations_span_the_diagram() -> None:
         Strike(kind="pause", begin_ns=3_000, end_ns=3_500, error="there was none"),
     )
     op = Op(index=7, process=1, f="get", key="x", outcome="ok", result=1, invoked_ns=3_000, ended_ns=5_000)
-    (wrong,) = drawn(happening(1, 3000), happening(6, 3000), violation_us=6, strikes=strikes, named=(op,))
+    (wrong,) = drawn(event(1, 3000), event(6, 3000), violation_us=6, strikes=strikes, named=(op,))
     assert [(mark.look, mark.text) for mark in wrong.marks[1:-1]] == [
         ("fault", "kill 3000"),
         ("operation", "operation 7, process 1 begins: get x"),
