@@ -106,6 +106,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
         Step("elect", (), 0, (84,)),
         move(TARGET),
     ),
+    "another target, without the adder that is unregistered": (
+        *(CREATE, move(TARGET), in_sync(0, 1, 2, 3), fence(4), unregister(4), move((2, 3, 0))),
+    ),
+    "another target, without the adder whose directory fails": (
+        *(CREATE, move(TARGET), in_sync(0, 1, 2, 3), Step("fail_directory", (4,)), move((2, 3, 0))),
+    ),
 }
 
 FAULTS: dict[str, tuple[tuple[Step, ...], tuple[Step, ...]]] = {
@@ -357,6 +363,8 @@ def test_stories_end_where_they_should(tools: Any) -> None:
     assert replicas("partitions are added while it moves") == (TARGET, False)
     assert replicas("the number of replicas may not change") == ((3, 4, 1), False)
     assert all(replicas(name) == (TARGET, False) for name in STORIES if name.endswith("for a while"))
+    assert all(replicas(name) == (ORIGINAL, False) for name in STORIES if name.endswith("then cancelled"))
+    assert all(replicas(name) == ((2, 3, 0), False) for name in STORIES if name.startswith("another target"))
 
 
 @pytest.mark.parametrize("by", ["log", "snapshot"])

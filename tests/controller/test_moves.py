@@ -203,6 +203,7 @@ async def test_the_moves_of_named_topics_are_cancelled(five: Any) -> None:
         {"cancel_all": True, "throttle": -1},
         {"cancel_all": True, "throttle_expires_ms": 5},
         {"cancel_all": True, "throttle": 5, "throttle_expires_ms": 0},
+        {"cancel_all": True, "throttle": 5, "throttle_expires_ms": 10**12},
         {"cancel_all": True, "plan_id": ""},
         {"cancel_all": True, "reason": "x" * 1001},
         {"cancel_all": True, "initiator": "x" * 250},

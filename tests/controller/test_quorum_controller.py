@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import msgspec
@@ -12,10 +11,9 @@ import trio.testing
 
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.metadata import codec
-from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import bootstrap_records
-from kraftlab.metadata.image import EMPTY, Provenance
+from kraftlab.metadata.image import Provenance
 from kraftlab.metadata.index import index_of
 from kraftlab.metadata.records import Config, NoOp, RemoveTopic
 from kraftlab.metadata.snapshot import image_digest
@@ -266,16 +264,6 @@ async def test_a_standby_reaches_the_same_image_as_the_active_controller(five: A
     assert standby.controller.applied_offset == five.quorum.end_offset
 
 
-async def test_the_log_in_one_delta_gives_the_same_image_as_batch_by_batch(five: Any) -> None:
-    await five.create("t", (0, 1, 2))
-    await five.stop_broker(0)
-    delta = MetadataDelta(EMPTY)
-    for batch in five.quorum.batches:
-        if batch.body:
-            delta.replay_all(codec.decode(batch.body), batch.base_offset)
-    assert image_digest(delta.apply(Provenance())) == image_digest(five.controller.committed.image)
-
-
 async def test_images_at_earlier_offsets_are_remembered(cluster: Any) -> None:
     offsets = []
     for number in range(3):
@@ -393,40 +381,3 @@ async def test_a_wait_that_is_given_up_leaves_nothing_behind(cluster: Any, nurse
     with trio.move_on_after(1):
         await cluster.controller.wait_applied(1 << 50)
     assert cluster.controller.statistics().offset_waiters == 0
-
-
-# --- any history ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(12))
-async def test_random_histories_keep_every_invariant_through_failovers(tools: Any, seed: int) -> None:
-    """Moves, cancels, ISR changes, stops and failovers in any order. The fixture's `check` runs after every commit."""
-    source = random.Random(seed)
-    cluster = tools.Cluster()
-    await cluster.lead()
-    await cluster.start_brokers(0, 1, 2, 3, 4)
-    await cluster.create("t", (0, 1, 2), (1, 2, 3), (2, 3, 4))
-    for _ in range(60):
-        index = source.randrange(3)
-        partition = cluster.partition("t", index)
-        match source.randrange(7):
-            case 0:
-                await cluster.reassign("t", tuple(source.sample(range(5), source.randint(1, 4))), index)
-            case 1:
-                await cluster.reassign("t", None, index)
-            case 2 | 3 if partition.leader >= 0:
-                live = [b for b in partition.replicas if cluster.broker(b).is_active and b != partition.leader]
-                await cluster.set_isr("t", (partition.leader, *source.sample(live, source.randint(0, len(live)))), index)
-            case 4:
-                await cluster.heartbeat(source.randrange(5), want_fence=True)
-            case 5:
-                await cluster.heartbeat(source.randrange(5))
-            case 6 if source.random() < 0.3:
-                survives = source.random() < 0.5
-                cluster.controller.write("set", set_key("x"))
-                await cluster.lose_leadership(survives=survives)
-                await cluster.lead()
-    assert cluster.controller.committed.index == index_of(cluster.controller.committed.image)
-    for broker_id in range(5):
-        if cluster.broker(broker_id).fenced:
-            assert not cluster.controller.committed.index.leads_any(broker_id)

@@ -94,6 +94,10 @@ PEER_APIS: dict[int, tuple[type[Any], type[Any]]] = {
     Api.ALLOCATE_PRODUCER_IDS: (peer_rpc.AllocateProducerIdsRequest, peer_rpc.AllocateProducerIdsResponse),
     Api.ENVELOPE: (peer_rpc.EnvelopeRequest, peer_rpc.EnvelopeResponse),
 }
+MOVE_CALLS = (
+    *["AlterPartitionReassignments"] * 5,
+    *("AlterReplicationFactors", "AlterPartitionCounts", "AlterInterBrokerThrottle", "ListPartitionReassignments"),
+)
 INTEGER_BITS = {FieldDescriptor.TYPE_INT32: 31, FieldDescriptor.TYPE_INT64: 63, FieldDescriptor.TYPE_UINT64: 64}
 
 
@@ -363,8 +367,8 @@ def check(cluster: Any) -> None:
     assert image_digest(image_from(body for body, _ in ImageSnapshot(image).batches())) == image_digest(image)
 
 
-async def ask_admin(clients: Clients, maker: Maker) -> None:
-    api = maker.random.choice(sorted(APIS))
+async def ask_admin(clients: Clients, maker: Maker, calls: tuple[str, ...]) -> None:
+    api = maker.random.choice(calls)
     request = maker.admin(api)
     asked = type(request).FromString(request.SerializeToString())
     before = clients.cluster.controller.newest.image
@@ -407,7 +411,7 @@ class Unexpected(logging.Handler):
         raise AssertionError(record.getMessage()) from (record.exc_info and record.exc_info[1])
 
 
-async def play(tools: Any, seed: int) -> Counter[str]:
+async def play(tools: Any, seed: int, calls: tuple[str, ...]) -> Counter[str]:
     is_guarded = seed % 3 > 0
     static = {AUTHORIZER: "AclAuthorizer"} if is_guarded else {}
     cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, max_idle_interval_ms=0, static=static))
@@ -418,7 +422,7 @@ async def play(tools: Any, seed: int) -> Counter[str]:
     access = AccessSettings(is_enabled=is_guarded, super_users=frozenset({"User:ANONYMOUS"}))
     clients, maker = Clients(tools.ServedController(cluster, local=LOCAL, access=access)), Maker(cluster, seed)
     for _ in range(REQUESTS):
-        await (ask_admin if maker.maybe(0.7) else ask_as_a_peer)(clients, maker)
+        await (ask_admin(clients, maker, calls) if maker.maybe(0.7) else ask_as_a_peer(clients, maker))
         check(cluster)
         if maker.maybe(0.1):
             await cluster.pass_time(maker.random.choice((10, 1_000, 20_000)))
@@ -433,12 +437,12 @@ async def play(tools: Any, seed: int) -> Counter[str]:
 
 
 @cache
-def played(tools: Any, seed: int) -> Counter[str]:
-    """Play one seed and return the carried out calls."""
+def played(tools: Any, seed: int, calls: tuple[str, ...] = tuple(sorted(APIS))) -> Counter[str]:
+    """Play one seed with requests of these calls. Return the carried out ones."""
     handler, logger = Unexpected(logging.ERROR), logging.getLogger("kraftlab")
     logger.addHandler(handler)
     try:
-        return trio.run(play, tools, seed, clock=trio.testing.MockClock(autojump_threshold=0))
+        return trio.run(play, tools, seed, calls, clock=trio.testing.MockClock(autojump_threshold=0))
     finally:
         logger.removeHandler(handler)
 
@@ -446,6 +450,11 @@ def played(tools: Any, seed: int) -> Counter[str]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_request_is_answered_from_the_table_and_the_image_holds(tools: Any, seed: int) -> None:
     assert played(tools, seed).total() > REQUESTS // 8, "hardly anything was carried out"
+
+
+@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 20))
+def test_any_request_about_moves_is_answered_from_the_table_and_the_image_holds(tools: Any, seed: int) -> None:
+    assert played(tools, seed, MOVE_CALLS).total() > REQUESTS // 8, "hardly anything was carried out"
 
 
 def test_every_call_is_carried_out_now_and_then(tools: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 import trio
 import trio.testing
@@ -13,11 +12,9 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers, producer_ids
-from kraftlab.controller.configs import configs
 from kraftlab.controller.engine.state import Context, ControllerState, Outcome
 from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec
-from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.features import bootstrap_records
 from kraftlab.metadata.image import EMPTY, Provenance
@@ -34,7 +31,6 @@ from kraftlab.metadata.records import (
     UnregisterBroker,
 )
 from kraftlab.metadata.replay_error import ReplayError
-from kraftlab.metadata.snapshot import image_digest, image_from, image_records
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.rpc.methods import METHODS
 from kraftlab.rpc.server import Call
@@ -77,38 +73,6 @@ async def test_a_history_writes_these_records_and_no_others(cluster: Any) -> Non
         UnregisterBroker,
         RemoveTopic,
     ]
-
-
-async def test_the_image_is_the_same_by_the_log_by_every_step_and_by_a_snapshot(five: Any) -> None:
-    await five.create("t", (0, 1, 2), (3, 4, 0), min_insync_replicas="2")
-    await five.reassign("t", (2, 3, 4))
-    await five.stop_broker(1)
-    await five.register(2, 2)
-    await five.write(producer_ids.allocate, pb.AllocateProducerIdsRequest(broker_id=3, broker_epoch=five.broker(3).epoch))
-    await five.heartbeat(4, cordoned_log_dirs=five.broker(4).log_dirs)
-    await five.write(brokers.unregister, pb.UnregisterBrokerRequest(broker_id=0))
-    image = five.controller.committed.image
-    at_once = MetadataDelta(EMPTY)
-    for batch in five.quorum.batches:
-        if batch.body:
-            at_once.replay_all(codec.decode(batch.body), batch.base_offset)
-    assert at_once.apply(image.provenance) == image
-    standby = image_from(body for body, _ in five.controller.freeze().batches())
-    assert msgspec.structs.replace(standby, provenance=image.provenance) == image
-    assert list(image_records(standby)) == list(image_records(image))
-    assert image_digest(standby) == image_digest(image)
-
-
-async def test_uncommitted_changes_are_not_described(cluster: Any) -> None:
-    await cluster.configure(4, "", ("log.retention.ms", 0, "1"))
-    request = pb.IncrementalAlterConfigsRequest()
-    resource = request.resources.add(resource_type=4, resource_name="")
-    resource.configs.add(name="log.retention.ms", config_operation=0, value="2")
-    answer = cluster.controller.write("alter", lambda state, context: configs.alter(state, request, context))
-    assert cluster.controller.committed.image.config(4, "", "log.retention.ms") == "1"
-    assert not answer.done
-    await cluster.done(answer)
-    assert cluster.controller.committed.image.config(4, "", "log.retention.ms") == "2"
 
 
 async def test_a_batch_that_cannot_be_replayed_ends_a_standby_and_is_not_published(tools: Any) -> None:
