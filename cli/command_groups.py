@@ -1,4 +1,4 @@
-"""Groups of commands: loaded when they are called, with a suggestion for a mistyped name, and with exit codes of their own."""
+"""Groups of commands, loaded on demand, with suggestions for mistyped names and with their own exit codes."""
 
 from __future__ import annotations
 

@@ -710,7 +710,7 @@ class AdminClient:
         configs: Mapping[str, str] | None = None,
         timeout_ms: int | None = None,
     ) -> str:
-        """Create a topic, with the cluster's defaults for what is left out, and return its id. ApiError."""
+        """Create a topic, by default with the cluster's defaults, and return its id. ApiError."""
         topic = pb.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor)
         for key, value in (configs or {}).items():
             topic.configs.add(name=key, value=value)
@@ -738,7 +738,7 @@ class AdminClient:
         linearizable: bool | None = None,
         timeout_ms: int | None = None,
     ) -> Reassignments:
-        """Return what runs and waits, of all partitions or the named ones, and which plans can be rolled back. ApiError."""
+        """Return running and queued reassignments, of all partitions or of these, and the plans for rollbacks. ApiError."""
         return reassignments_of(self.list_partition_reassignments(partitions, linearizable=linearizable, timeout_ms=timeout_ms))
 
     def log_dirs(

@@ -50,8 +50,8 @@ class Channels:
         for what, value in (("user", user), ("password", password), ("client id", client_id)):
             if value is not None and not (value.isascii() and value.isprintable()):
                 raise ValueError(f"the {what} has characters that are not printable ASCII; no node accepts such a {what}")
-        who = () if user is None else ((USER_HEADER, user), (PASSWORD_HEADER, password or ""))
-        self.metadata = (*who, (CLIENT_ID_HEADER, client_id)) if client_id else who
+        credentials = () if user is None else ((USER_HEADER, user), (PASSWORD_HEADER, password or ""))
+        self.metadata = (*credentials, (CLIENT_ID_HEADER, client_id)) if client_id else credentials
         self._lock = threading.Lock()
         self._channels: dict[Endpoint, grpc.Channel] = {}
         self._calls: dict[tuple[Endpoint, str], _UnaryCall] = {}

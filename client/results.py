@@ -24,7 +24,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Config(Result, frozen=True):
-    """A dynamic config; the value of a sensitive one is None."""
+    """A dynamic config. A sensitive config has no value."""
 
     name: str
     value: str | None
@@ -180,7 +180,7 @@ class LogDirReplica(Result, frozen=True):
 
 
 class LogDir(Result, frozen=True):
-    """A log directory of a broker. The sizes of an offline one are None."""
+    """A log directory of a broker. An offline directory has no sizes."""
 
     log_dir: str
     directory_id: str

@@ -141,7 +141,7 @@ def entities_of(types: Sequence[str], names: Sequence[str], defaults: Defaults, 
     nameless: list[str | None] = [None] * defaults.times
     named = [*nameless, *names] if defaults.are_first else [*names, *nameless]
     if len(named) > len(types):
-        raise _usage("Each --entity-name and --entity-default needs an --entity-type of its own")
+        raise _usage("Each --entity-name and --entity-default needs its own --entity-type")
     entities += [Entity(KINDS[plural], name) for plural, name in zip(types, named, strict=False)]
     entities += [Entity(KINDS[plural], None, is_any=True) for plural in types[len(named) :]]
     if not entities:

@@ -79,7 +79,9 @@ def parse_added(text: str) -> dict[str, str]:
     for item in split_outside_brackets(text):
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise BadInput(f'{item!r} is no config: all configs to be added must be in the format "key=val" or "key=[val,val]".')
+            raise BadInput(
+                f'{item!r} is not a config: all configs to be added must be in the format "key=val" or "key=[val,val]".'
+            )
         value = value.strip()
         if value.startswith("[") and value.endswith("]"):
             value = value[1:-1]
@@ -94,7 +96,7 @@ def parse_quotas(configs: Mapping[str, str]) -> dict[str, float]:
         try:
             quotas[key] = float(value)
         except ValueError:
-            raise BadInput(f"Cannot parse quota configuration value for {key}: {value!r} is no number.") from None
+            raise BadInput(f"Cannot parse quota configuration value for {key}: {value!r} is not a number.") from None
     return quotas
 
 

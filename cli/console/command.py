@@ -60,7 +60,7 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
 )
 @bootstrap_option
 @_topic_option
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition, whatever the keys are.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition for all keys.")
 @click.option("--property", "--reader-property", "properties", multiple=True, metavar="KEY=VALUE", help="See below.")
 @click.option(
     "--request-required-acks",

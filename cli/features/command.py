@@ -100,7 +100,7 @@ _levels_option = click.option(
     multiple=True,
     metavar="NAME=LEVEL",
     shell_complete=complete_features,
-    help="A feature and its level; may be given again.",
+    help="A feature and its level; repeatable.",
 )
 _metadata_option = click.option("--metadata", metavar="VERSION", help="A metadata.version by name or release, for example 4.3.")
 _unsafe_option = click.option("--unsafe", is_flag=True, help="Lower levels even if metadata may be lost.")
@@ -139,7 +139,7 @@ Examples:
 )
 @_levels_option
 @_metadata_option
-@click.option("--release-version", metavar="RELEASE", help="All levels that are above those of new clusters of a release.")
+@click.option("--release-version", metavar="RELEASE", help="All levels above the levels of new clusters of a release.")
 @_unsafe_option
 @_change_options
 def downgrade(
@@ -181,7 +181,7 @@ Example:
     required=True,
     metavar="NAME",
     shell_complete=complete_features,
-    help="A feature; may be given again.",
+    help="A feature; repeatable.",
 )
 @_unsafe_option
 @_change_options

@@ -54,7 +54,7 @@ def parse_levels(features: Iterable[str], metadata: str | None, release: str | N
 
 
 def levels_above(wanted: Mapping[str, int], finalized: Mapping[str, int]) -> dict[str, int]:
-    """Return the wanted levels of features that are above them now; a feature that is not wanted at all goes to 0."""
+    """Return the wanted levels of features that are above them now; a feature without a wanted level goes to 0."""
     return {
         name: wanted.get(name, 0) for name, level in finalized.items() if level > wanted.get(name, 0) and name != KRAFT_VERSION
     }

@@ -70,7 +70,7 @@ With controller.quorum.voters, which are static, none of them is given.""",
     "features",
     multiple=True,
     metavar="NAME=LEVEL",
-    help="Start a new cluster with this level; may be given again.",
+    help="Start a new cluster with this level; repeatable.",
 )
 @json_option
 def format_directories(

@@ -34,7 +34,7 @@ Examples:
 @click.option("--controllers", type=click.IntRange(1, 99), metavar="N", help="Controllers of a new cluster (3).")
 @click.option("--brokers", type=click.IntRange(0, 999), metavar="N", help="Brokers of a new cluster (4).")
 @click.option("--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories of each broker of a new cluster (2).")
-@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of all nodes; may be given again.")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of all nodes; repeatable.")
 @click.option(
     "--allow-chaos",
     is_flag=True,

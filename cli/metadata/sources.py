@@ -102,7 +102,7 @@ class SnapshotSource:
         if moment != NEWEST:
             raise CommandFailed(f"Error: {self.name} is one snapshot and has no other moment; leave --offset and --time out")
         found = read_snapshot(self.name)
-        assert found is not None, "every snapshot lies before the newest moment"
+        assert found is not None, "every snapshot is older than the newest moment"
         return Found(found[0], None, ())
 
     def batches(self, start: int, end: int) -> Iterator[LoggedBatch | str]:

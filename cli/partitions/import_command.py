@@ -31,7 +31,7 @@ The topics must exist. A partition must be empty, or end where its files begin."
     multiple=True,
     metavar="NAME",
     shell_complete=complete_topics,
-    help="Only this topic; may be given again.",
+    help="Only this topic; repeatable.",
 )
 @json_option
 def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> int:

@@ -34,7 +34,7 @@ class ForcingView(msgspec.Struct, frozen=True):
 
 def plan_lines(view: ForcingView) -> list[str]:
     """Return the consequences, which the user should know before."""
-    head = f"Controller {view.controller_id} becomes the only voter of cluster {view.cluster_id}, whatever other voters hold."
+    head = f"Controller {view.controller_id} becomes the only voter of cluster {view.cluster_id}, without other voters' records."
     if view.was_interrupted:
         head = f"Forcing controller {view.controller_id} of cluster {view.cluster_id} was interrupted; this finishes it."
     rows = (

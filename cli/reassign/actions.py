@@ -1,4 +1,4 @@
-"""Actions of `reassign-partitions`: they read and change the cluster, and pass states to `text.py`, which has the words.
+"""Actions of `reassign-partitions`: they read and change the cluster, and pass states to `text.py` for the output.
 
 Differences from Kafka's tool: a broker learns the log directory of an adding replica before the reassignment starts, and creates
 the replica there (KIP-113's intent; Kafka copies it twice). The rollback of a running partition names its original replicas. A

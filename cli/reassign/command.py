@@ -139,7 +139,7 @@ def check_usage(given: Collection[str]) -> str:
         if option not in allowed:
             _refuse(f'Option "[{option}]" can\'t be used with action "[{action}]"')
     if action == "cancel" and sum(option in given for option in ("reassignment-json-file", "all", "topic")) > 1:
-        _refuse("Cancel what is in a file, in topics, or all: give one of --reassignment-json-file, --topic, --all")
+        _refuse("Give one of --reassignment-json-file, --topic, --all")
     if "throttle" not in given and ("throttle-ends-with-move" in given or "throttle-expires" in given):
         _refuse("--throttle-ends-with-move and --throttle-expires need --throttle")
     return action
@@ -205,7 +205,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
     multiple=True,
     metavar="NAME",
     shell_complete=complete_topics,
-    help="With --cancel: cancel the reassignments of a topic; may be given again.",
+    help="With --cancel: cancel the reassignments of a topic; repeatable.",
 )
 @click.option(
     "--force", is_flag=True, help="Cancel even if a partition loses its leader; roll back even partitions that moved again since."
@@ -325,7 +325,7 @@ def _forget(client: AdminClient, out: Output, options: Options) -> int:
         client.forget_plans([plan_id])
     except ApiError as error:
         raise CommandFailed(f"Error: {error.message or error}", on_stdout=True) from None
-    out.lines([f"Plan {plan_id} is forgotten; moves that it started go on."])
+    out.lines([f"Plan {plan_id} is forgotten; its moves go on."])
     out.result({"forgotten": plan_id})
     return DONE
 

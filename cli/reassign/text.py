@@ -62,8 +62,8 @@ class PartitionState(msgspec.Struct, frozen=True):
 
 
 class LogDirMoveState(msgspec.Struct, frozen=True):
-    """A planned move between log directories. `current` and `future` are None without such a replica. `answered`: the broker
-    described its directories. `to_come`: a running or queued reassignment will add the replica."""
+    """A planned move between log directories. `current` and `future` are the directories of existing replicas. `answered`: the
+    broker described its directories. `to_come`: a running or queued reassignment will add the replica."""
 
     target: str
     current: str | None = None
@@ -125,8 +125,8 @@ def to_come_lines(replicas: Mapping[TopicPartitionReplica, str]) -> list[str]:
 
 def own_throttle_line(rate: int) -> str:
     if not rate:
-        return "These moves have no throttle of their own any more."
-    return f"These moves are limited to {rate} B/s into each broker; that ends with them, nothing has to be removed."
+        return "These moves have no throttle any more."
+    return f"These moves are limited to {rate} B/s into each broker; the throttle ends with the moves."
 
 
 def preview_lines(after: Mapping[TopicPartition, Ongoing]) -> list[str]:

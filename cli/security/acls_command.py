@@ -55,7 +55,7 @@ def check_usage(given: Collection[str], pattern_type: str) -> str:
     if action == "list":
         for option in ("allow-principal", "deny-principal", "allow-host", "deny-host", "operation", "producer", "consumer"):
             if option in given:
-                _refuse(f'Option "[{option}]" can\'t be used with option "[list]"; --principal chooses what is listed')
+                _refuse(f'Option "[{option}]" can\'t be used with option "[list]"; use --principal')
     elif "principal" in given:
         _refuse("The --principal option is only available if --list is set")
     if "idempotent" in given and "producer" not in given:
@@ -90,7 +90,7 @@ Examples:
 @click.option("--list", "list_", is_flag=True, help="List the rules of the given resources, or all.")
 @click.option("--add", is_flag=True, help="Add rules.")
 @click.option("--remove", is_flag=True, help="Remove rules; without principals, all rules of the given resources.")
-@click.option("--topic", **_names, help="A topic, or * for all; may be given again.")  # type: ignore[arg-type]
+@click.option("--topic", **_names, help="A topic, or * for all; repeatable.")  # type: ignore[arg-type]
 @click.option("--group", **_names, help="A consumer group, or *.")  # type: ignore[arg-type]
 @click.option("--transactional-id", **_names, help="A transactional id, or *.")  # type: ignore[arg-type]
 @click.option("--delegation-token", **_names, help="A delegation token, or *.")  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ Examples:
     multiple=True,
     metavar="NAME",
     callback=_operations,
-    help=f"Operation to allow or deny (default: All); may be given again. One of {', '.join(_OPERATIONS)}.",
+    help=f"Operation to allow or deny (default: All); repeatable. One of {', '.join(_OPERATIONS)}.",
 )
 @click.option("--principal", **_principals, help="With --list: only rules of this principal.")  # type: ignore[arg-type]
 @click.option("--producer", is_flag=True, help="The operations of a producer on the topics and transactional ids.")
@@ -121,9 +121,9 @@ Examples:
 @click.option("--force", is_flag=True, help="Remove without asking.")
 @json_option
 def acls(as_json: bool, **values: object) -> int:
-    """Add, remove or list access rules. They count only where nodes have an authorizer (authorizer.class.name).
+    """Add, remove or list access rules. Rules take effect on nodes with an authorizer (authorizer.class.name).
 
-    Users are those of listener.name.grpc.users in server.properties; no listener checks SCRAM credentials yet."""
+    listener.name.grpc.users in server.properties names the users; no listener checks SCRAM credentials yet."""
     options = msgspec.convert(values, Options)
     action = check_usage(given_options(values), options.resource_pattern_type)
 

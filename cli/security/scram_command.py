@@ -95,8 +95,8 @@ def find(client: AdminClient, entities: Sequence[Entity]) -> list[Credential]:
 
 def lines(credentials: Sequence[Credential]) -> list[str]:
     """Return one line for each user, and a note that no listener checks the credentials."""
-    said: dict[str, list[str]] = {}
+    mechanisms: dict[str, list[str]] = {}
     for credential in credentials:
-        said.setdefault(credential.user, []).append(f"{credential.mechanism}=iterations={credential.iterations}")
-    shown = [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in said.items()]
+        mechanisms.setdefault(credential.user, []).append(f"{credential.mechanism}=iterations={credential.iterations}")
+    shown = [f"SCRAM credential configs for user-principal '{user}' are {', '.join(each)}" for user, each in mechanisms.items()]
     return [*shown, NOT_USED] if shown else []

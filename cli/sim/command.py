@@ -257,7 +257,7 @@ def _play_plan(plan: Plan, replay: str, out: Output, with_coverage: bool, trace:
 
     mutants = _mutants_of(plan.world)
     if plan.mutant is not None and plan.mutant not in mutants:
-        raise CommandFailed(f"Error: of what the plan plants, {unknown_name('mutant', plan.mutant, mutants)}")
+        raise CommandFailed(f"Error in the plan: {unknown_name('mutant', plan.mutant, mutants)}")
     with _trace(ndjson, trace and not out.as_json) as arguments:
         result = run_plan(plan, **arguments)
     return _report_one(result, replay, out, with_coverage, trace, *rest)
@@ -341,7 +341,7 @@ Examples:
     multiple=True,
     metavar="NAME",
     shell_complete=offer_words(_mutants),
-    help="Only this bug; may be given again.",
+    help="Only this bug; repeatable.",
 )
 @click.option(
     "--seeds-max", type=click.IntRange(min=1), metavar="N", help="Give up after N seeds (default: the limit of each bug)."

@@ -124,7 +124,7 @@ Examples:
     metavar="0:1,1:2,…",
     help="Replicas of each partition, preferred leader first; with --alter existing partitions are listed too and keep theirs.",
 )
-@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; may be given again.")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")
 @click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan without starting it.")
 @click.option("--queue", is_flag=True, help="With --alter --replication-factor: let moves wait for free slots.")
@@ -144,7 +144,7 @@ Examples:
 @click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a live leader.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
 @click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions exactly at min.insync.replicas.")
-@click.option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with their own configs.")
 @click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @caller_options
 @linearizable_option

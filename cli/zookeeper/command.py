@@ -49,7 +49,7 @@ contact ZooKeeper, and copies no data.""",
 )
 @click.option("--directory", type=click.Path(), metavar="DIR", help="Directory that mirrors the znodes.")
 @click.option(
-    "--topic-znode", "topic_files", multiple=True, metavar="TOPIC=FILE", help="Data of /brokers/topics/TOPIC; may be given again."
+    "--topic-znode", "topic_files", multiple=True, metavar="TOPIC=FILE", help="Data of /brokers/topics/TOPIC; repeatable."
 )
 @click.option("--reassign-znode", "reassign_file", type=click.Path(), metavar="FILE", help="Data of /admin/reassign_partitions.")
 @server_option()
@@ -180,7 +180,7 @@ def create_topics(client: AdminClient, plan: Sequence[PartitionImport], validate
     if refused:
         raise CommandFailed(
             f"Error: {len(refused)} of {len(creations)} topics were refused, {refused[0].name}: {refused[0].error_message}. "
-            "Start the brokers that its znode names, or correct it, and run the import again: what exists stays as it is"
+            "Start the brokers that its znode names, or correct it, and run the import again: existing topics are not changed"
         )
 
 

@@ -63,7 +63,7 @@ class Override(NamedTuple):
 
 
 class PartitionImport(NamedTuple):
-    """The import of one partition: created with `original`, then moved to `target` unless that is None.
+    """The import of one partition: created with `original`, then moved to `target`, if there is one.
 
     `reason` names the znode that decides. `log_dirs`: broker → directory, for target replicas with a fixed directory.
     """
@@ -90,10 +90,10 @@ def decode(source: str, data: bytes) -> dict[str, Any]:
     except BadJson as error:
         line = next((line for line in data.splitlines() if line.lstrip().startswith(b"{")), None)
         if line is None or line.strip() == data.strip():
-            raise BadInput(f"{source}: it is {error}; give the znode's data as it is stored") from None
+            raise BadInput(f"{source}: it is {error}; give the znode's stored data") from None
         return decode(source, line)
     if not isinstance(document, dict):
-        raise BadInput(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's data as it is stored")
+        raise BadInput(f"{source}: it is {_kind(document)}, not a JSON object; give the znode's stored data")
     return document
 
 
@@ -148,7 +148,7 @@ def _check_moves(znode: TopicZnode) -> None:
             raise BadInput(f"{znode.source}: broker {min(both)} is both added to and removed from partition {partition}")
         if not znode.original(partition) or not znode.target(partition):
             what = "added" if not znode.original(partition) else "removed"
-            raise BadInput(f"{znode.source}: every replica of partition {partition} is {what}; at least one has to stay")
+            raise BadInput(f"{znode.source}: every replica of partition {partition} is {what}; at least one must stay")
 
 
 def parse_reassignments(source: str, data: bytes) -> dict[TopicPartition, Override]:
@@ -265,7 +265,7 @@ def plan_import(topics: Sequence[TopicZnode], overrides: Mapping[TopicPartition,
     ids: dict[str, TopicZnode] = {}
     for znode in topics:
         if znode.topic in by_name:
-            raise BadInput(f"{znode.source}: topic {znode.topic} stands in {by_name[znode.topic].source} as well")
+            raise BadInput(f"{znode.source}: topic {znode.topic} is in {by_name[znode.topic].source} as well")
         by_name[znode.topic] = znode
         if znode.topic_id is not None:
             if znode.topic_id in ids:
@@ -290,7 +290,7 @@ def _planned(znode: TopicZnode, partition: int, override: Override | None) -> Pa
         return PartitionImport(znode.topic, partition, original, running if is_moving else None, reason, {})
     log_dirs = {broker: path for broker, path in zip(override.replicas, override.log_dirs, strict=False) if path != ANY}
     if not override.replicas or override.replicas == original:
-        reason = f"/{REASSIGN_PATH} cancels it" if is_moving else f"/{REASSIGN_PATH} asks for what it has"
+        reason = f"/{REASSIGN_PATH} cancels it" if is_moving else f"/{REASSIGN_PATH} asks for the current replicas"
         return PartitionImport(znode.topic, partition, original, None, reason, log_dirs)
     reason = f"/{REASSIGN_PATH} asks for it"
     if is_moving:

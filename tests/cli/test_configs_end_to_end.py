@@ -124,7 +124,7 @@ def test_quotas_are_set_shown_and_removed(run: Run) -> None:
         (("--alter", "--topic", "t"), "At least one of --add-config"),
         (("--alter", "--entity-type", "topics", "--add-config", "a=b"), "--alter of topics needs --entity-name"),
         (("--describe", "--topic", "t", "--broker", "1"), "can be given together"),
-        (("--alter", "--user", "u", "--add-config", "a=b"), "'b' is no number"),
+        (("--alter", "--user", "u", "--add-config", "a=b"), "'b' is not a number"),
     ],
 )
 def test_what_makes_no_command_is_told(run: Run, arguments: tuple[str, ...], error: str) -> None:

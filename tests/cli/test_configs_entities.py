@@ -43,8 +43,8 @@ def test_names_and_defaults_belong_to_the_types_in_their_order(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ((*USERS, *NAME, *DEFAULT), "needs an --entity-type of its own"),
-        ((*USERS, *DEFAULT, *NAME), "needs an --entity-type of its own"),
+        ((*USERS, *NAME, *DEFAULT), "needs its own --entity-type"),
+        ((*USERS, *DEFAULT, *NAME), "needs its own --entity-type"),
         ((*USERS, *NAME, *CLIENTS, *NAME, *USERS, *NAME), "Only '--entity-type users --entity-type clients'"),
         (("--user", "u", "--user-defaults", "--client", "c"), "Only '--entity-type users --entity-type clients'"),
         ((*USERS, *USERS, *CLIENTS), "Only '--entity-type users --entity-type clients'"),

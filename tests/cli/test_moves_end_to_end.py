@@ -158,7 +158,7 @@ def test_a_plan_is_rolled_back_by_its_name_order_and_directories_included(
     wait_for(lambda: replicas(admin, "plan") == [[0, 1], [1, 0]] and where(1) == [before], "all is as before")
     again = reassign("--rollback", "friday", "--force")
     assert (again.code, again.out.startswith("Nothing to roll back: all partitions of plan friday are as they were")) == (0, True)
-    assert reassign("--forget", "friday").out == "Plan friday is forgotten; moves that it started go on.\n"
+    assert reassign("--forget", "friday").out == "Plan friday is forgotten; its moves go on.\n"
     assert "friday" not in reassign("--list", "--details").out
     gone = reassign("--forget", "friday")
     assert (gone.code, gone.out) == (1, "Error: There is no plan 'friday' to forget; the plans that are kept: none.\n")

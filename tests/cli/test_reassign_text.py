@@ -177,7 +177,7 @@ def test_generate_frames_its_two_plans(transcript) -> None:
             {"generate": True, "bootstrap-server": "h:1", "broker-list": "1"},
             'Missing required argument "[topics-to-move-json-file]"',
         ),
-        ({"cancel", "bootstrap-server", "all", "topic"}, "Cancel what is in a file, in topics, or all: give one of"),
+        ({"cancel", "bootstrap-server", "all", "topic"}, "Give one of"),
         ({"execute", "bootstrap-server", "reassignment-json-file", "throttle-expires"}, "--throttle-ends-with-move and"),
         (
             {"execute", "bootstrap-server", "reassignment-json-file", "watch"},

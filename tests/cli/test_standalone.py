@@ -36,7 +36,7 @@ VIEW = ForcingView(
 
 def test_the_plan_says_what_is_kept_and_what_may_be_lost() -> None:
     assert plan_lines(VIEW) == [
-        "Controller 3000 becomes the only voter of cluster lab, whatever other voters hold.",
+        "Controller 3000 becomes the only voter of cluster lab, without other voters' records.",
         "",
         "Given up:               3001 (directory id pMTZEsB7QmCgsDzRHlrVcQ), 3002",
         "Committed:              offsets below 4690, for certain",

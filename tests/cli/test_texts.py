@@ -241,13 +241,13 @@ def test_quotas_are_shown_with_whom_they_limit(parts: list[tuple[str, str | None
 
 def test_quotas_are_numbers() -> None:
     assert configs_text.parse_quotas({"a": "1", "b": "2.5"}) == {"a": 1.0, "b": 2.5}
-    with pytest.raises(BadInput, match="'x' is no number"):
+    with pytest.raises(BadInput, match="'x' is not a number"):
         configs_text.parse_quotas({"a": "x"})
 
 
 def test_added_configs_keep_lists_in_brackets() -> None:
     assert configs_text.parse_added("a=1,b=[x,y],c=") == {"a": "1", "b": "x,y", "c": ""}
-    with pytest.raises(BadInput, match="'b' is no config"):
+    with pytest.raises(BadInput, match="'b' is not a config"):
         configs_text.parse_added("a=1,b")
 
 

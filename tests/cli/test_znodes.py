@@ -154,7 +154,7 @@ def test_contradictions_between_znodes_are_refused() -> None:
     one, other = parse_topic("a", "t", MOVING), parse_topic("b", "u", MOVING)
     with pytest.raises(BadInput, match=r"b: \.topic_id .* is that of a as well"):
         plan_import([one, other], {})
-    with pytest.raises(BadInput, match="a: topic t stands in a as well"):
+    with pytest.raises(BadInput, match="a: topic t is in a as well"):
         plan_import([one, one], {})
     for key, said in ((("t", 9), "topic t has no partition 9"), (("x", 0), "there is no topic x")):
         with pytest.raises(BadInput, match=f"but {said}; take that entry out, or give its znode"):
