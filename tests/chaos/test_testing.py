@@ -19,7 +19,7 @@ from jepsen_lite.testing import Check, Nemesis, Story, Violated
 from kraftlab.checking.models import Register
 from kraftlab.lab import ClusterError, LocalCluster
 
-DOCS = Path(__file__).parents[2] / "docs" / "chaos.md"
+DOCS = Path(__file__).parents[2] / "docs" / "test-your-tool.md"
 
 
 @pytest.fixture
