@@ -31,7 +31,8 @@ Examples:
   kraftlab pipeline report --lake /tmp/lake --json | jq .statuses
 
 \b
-Exit codes: 0 clean, 1 findings (drift, log dirs over the band, damage, divergence).""",
+Exit codes: 0 clean, 1 findings (drift, log dirs over the band, damage, divergence), 2 wrong use, 3 tables
+are missing and there is no Java to build them.""",
 )
 @click.argument("logs", metavar="[LOGDIR...]", nargs=-1)
 @click.option("--lake", "place", metavar="URI", help="Lake with the gold tables; LOGDIRs are ingested into it.")
