@@ -213,9 +213,7 @@ Names = dict[int, dict[str, int]]
 
 
 class DiskModel:
-    """The disks of a run, by the names of their roots, which are directories that exist at first. `apply` takes operations in
-    order.
-    """
+    """The disks of a run, by the names of their roots, which are empty at first. `apply` takes operations in order."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self.roots = {name: number for number, name in enumerate(roots)}
@@ -302,9 +300,7 @@ class DiskModel:
         yield from self._with_data(self._orders())
 
     def in_any_order(self) -> Iterator[Tree]:
-        """Yield images of power cuts in which changes of names are kept or lost one by one. They include nearly all images in
-        order.
-        """
+        """Yield images of power cuts in which each change of a name is kept or lost: nearly all images in order, and others."""
         yield from self._with_data(self._subsets())
 
     def _orders(self) -> Iterator[Sequence[_Pending]]:

@@ -71,9 +71,7 @@ class Table(dict[str, Mutant[Limits]]):
 
 
 def _calling(patch: Callable[..., Any], original: Any) -> Any:
-    """Return a function or property that calls `patch` with the original first. For an original value, return
-    the patched value.
-    """
+    """Return a function or property that calls `patch` with the original first, or the patched value of a value."""
     if isinstance(original, property):
         return property(_calling(patch, original.fget))
     if not callable(original):

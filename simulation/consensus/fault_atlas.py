@@ -27,9 +27,7 @@ from .process import SimulatedProcess
 
 
 class Target(NamedTuple):
-    """Bytes `[start, end)` of a file that can rot. The records at `unreadable` are lost with them, of a log that is committed
-    below `until`.
-    """
+    """Bytes `[start, end)` of a file that can rot, and the records lost with them. The log is committed below `until`."""
 
     path: str
     start: int

@@ -33,9 +33,7 @@ class SimulatedNetwork:
         self._last_arrival_us: dict[tuple[int, int], int] = {}
 
     def be(self, options: NetworkOptions) -> None:
-        """Set the quality of all links; cuts and held messages stay. Fractions are floats, like the draws they
-        are compared with.
-        """
+        """Set the quality of all links. Cuts and held messages stay. Fractions are floats, since draws are floats."""
         self._twice_delay_us = 2.0 * options.delay_us
         self._loss, self._response_loss = float(options.loss), float(options.response_loss)
         self._duplicates, self._replays = float(options.duplicates), float(options.replays)

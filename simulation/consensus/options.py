@@ -12,9 +12,7 @@ import msgspec
 
 
 class NetworkOptions(msgspec.Struct, frozen=True):
-    """Quality of the network. Probabilities are per thousand messages. `delay_us` is the mean; one message in fifty takes ten
-    times as long.
-    """
+    """Quality of the network. Probabilities are per thousand; one message in fifty takes ten times the mean `delay_us`."""
 
     delay_us: int = 500
     loss: int = 0
@@ -49,9 +47,7 @@ class RaftTuning(msgspec.Struct, frozen=True):
 
 
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a run, in virtual time. `faults` are names in faults.FAULTS. Intervals of most faults are multiplied by
-    `fault_pace` %.
-    """
+    """The options of a run, in virtual time. `faults` are names in FAULTS; `fault_pace` % stretches most intervals."""
 
     seed: str
     voters: int

@@ -479,9 +479,7 @@ class SimulatedProcess:
     # Requests
 
     def ask(self, request: VoterChangeRequest, then: Answered) -> None:
-        """Ask this process for a change of the voters, as the driver's `ask` does. `then` gets the answer, unless the process
-        dies.
-        """
+        """Ask this process for a change of the voters, like the driver's `ask`. `then` gets the answer if there is one."""
         token = self._next_token
         self._next_token += 1
         self.voter_changes[token] = then

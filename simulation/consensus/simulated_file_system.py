@@ -90,9 +90,7 @@ class SimulatedFileSystem:
         self.operations_left: int | None = None
         """Number of operations that still succeed before power goes; None: power stays."""
         self.syncs_left: int | None = None
-        """Number of calls of fdatasync that still succeed before power goes; data written since the last one is half-way to the
-        disk then.
-        """
+        """Number of calls of fdatasync that succeed before power goes. Later data is half-way to the disk then."""
         self.full = False
         self.fsync_fails = False
         self.broken = False

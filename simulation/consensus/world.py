@@ -147,9 +147,7 @@ class World:
         return machine if machine.key.matches(key) else None
 
     def has_held(self, key: ReplicaKey, offset: int, crc: int | None) -> bool:
-        """Return True if the voter's disk holds the committed batch that ends at `offset`, or did before it was
-        lost or rotted.
-        """
+        """Return True if the voter's disk holds that committed batch, or did before it was lost or rotted."""
         machine = self.machine_of(key)
         held = machine.held if machine is not None else self.lost_disks[key]
         return any(log.holds(offset, crc) for log in held)
@@ -313,9 +311,7 @@ class World:
         process.propose(*self._body())
 
     def _read(self) -> None:
-        """Ask each leader for a linearizable read. Reads stop at the heal, and all must be answered for the
-        cluster to converge.
-        """
+        """Ask each leader for a linearizable read, until the heal. All must be answered for the cluster to converge."""
         if self.liveness.healed_at_us is not None:
             return
         for process in self.leaders:

@@ -38,9 +38,7 @@ MUTANTS: Table[Seeds] = Table()
 FOR_CLIENTS: Table[Seeds] = Table()
 """Bugs that show only to clients of the API, not to the world's own administrator."""
 FOR_TWO_PROCESSES: Table[Seeds] = Table()
-"""Bugs that make nodes differ if their hashes of strings differ. A seed is played in two processes, since one
-has one hash seed.
-"""
+"""Bugs that show if nodes hash strings differently. One process has one hash seed, so a seed is played in two."""
 WALL_CLOCK_SET_EVERY_MS, WALL_CLOCK_WRONG_BY_MS = 2_000, 3_600_000
 """Period and amount by which the time of day is set back and right again."""
 

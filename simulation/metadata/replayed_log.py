@@ -139,8 +139,8 @@ def is_equal(image: MetadataImage, other: MetadataImage, known: tuple[MetadataIm
 
 
 def _are_equal_fields(one: Struct, other: Struct, older: Struct, older_other: Struct, names: tuple[str, ...]) -> bool:
-    """Return True if two values are equal in these fields. The older values are equal, and objects that are the same as there are
-    skipped.
+    """Return True if two values are equal in these fields. Objects that are the same as in the older, equal
+    values are skipped.
     """
     for name in names:
         value, found = getattr(one, name), getattr(other, name)

@@ -159,9 +159,7 @@ class _Unexpected(logging.Handler):
 
 
 class MetadataWorld(World):
-    """`simulation/consensus`'s world with controllers as state machines, and requests of administrators and
-    brokers as workload.
-    """
+    """The consensus world with controllers as state machines, and requests of administrators and brokers as workload."""
 
     def __init__(
         self,

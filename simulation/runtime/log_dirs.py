@@ -27,9 +27,7 @@ from ..consensus.simulated_file_system import PowerCut
 
 
 class LogDirDisk:
-    """One broker's disk (`inline_disk.Medium`). `lay_out` replaces its content by an image after a power cut; `close` closes open
-    files.
-    """
+    """One broker's disk, an `inline_disk.Medium`. `lay_out` lays out an image after a power cut; `close` closes open files."""
 
     def __init__(self, name: str, lay_out: Callable[[LogDirDisk], None], close: Callable[[LogDirDisk], None]) -> None:
         self.name = name

@@ -603,9 +603,7 @@ def above(batches: list[bytes], offset: int) -> list[bytes]:
 
 
 def batches_of_epochs(epochs: Iterable[int]) -> list[bytes]:
-    """Return a log with one record per batch, of these epochs. The same (offset, epoch) after the same prefix
-    has the same bytes.
-    """
+    """Return a log of these epochs, one record per batch. Equal epochs up to an offset give equal bytes."""
     batches: list[bytes] = []
     crc = 0
     for offset, epoch in enumerate(epochs):

@@ -269,9 +269,7 @@ def test_nobody_asks_anybody_while_the_leader_answers(quorum) -> None:
 
 @pytest.fixture
 def asked_by_2(driven, key_of):
-    """Let node 2 ask for a vote and name its endpoints. Return node 2's endpoints in node 1's view, before and after, and the
-    answer.
-    """
+    """Let node 2 ask for a vote with its endpoints. Return node 1's view of them before and after, and the answer."""
 
     def ask(endpoints):
         node = driven(dynamic=True, log=((1, 3),))

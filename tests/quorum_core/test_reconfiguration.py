@@ -1,6 +1,4 @@
-"""Changes of voters while the quorum runs: one at a time, with overlapping majorities, and with a way back from
-every accident.
-"""
+"""Changes of voters in a running quorum: one at a time, with overlapping majorities, and safe in every accident."""
 
 from collections.abc import Callable
 
@@ -130,9 +128,7 @@ def test_observers_without_auto_join_do_not_join(quorum) -> None:
 
 
 def test_a_change_outlives_the_leader_that_began_it(quorum) -> None:
-    """The record has reached one follower, and the leader is gone for good. The next leader commits it with a
-    record of its own.
-    """
+    """One follower has the record, and the leader is gone for good. The next leader commits it with a record of its own."""
     nodes = quorum(3, 1, dynamic=True)
     assert nodes.settle() == 1
     token = nodes.ask(1, add(4), "node 4 is added")

@@ -241,9 +241,7 @@ def with_a_lost_tail(quorum, records=20):
 
 @pytest.mark.parametrize("removed", [2, 3], ids=["the leader", "the other"])
 def test_a_voter_is_not_removed_if_a_repair_would_then_prevent_elections(quorum, key_of, removed) -> None:
-    """Voters {1,2,3} elect a leader while one of them repairs. Of two voters both must vote, and a node in
-    repair does not vote.
-    """
+    """Voters {1,2,3} elect a leader while one of them repairs. Two voters must both vote, and a repairing node does not."""
     nodes = with_a_lost_tail(quorum)
     request = RemoveVoterRequest(-1, key_of(removed), 1_000)
     refused = nodes.change(request)

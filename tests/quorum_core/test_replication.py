@@ -137,9 +137,7 @@ def test_a_fetch_is_parked_until_there_is_more_log(driven, key_of) -> None:
 
 
 def committed_one(driven, key_of):
-    """Return a leader of epoch 1 whose records 0 (leader change) and 1 are durable here. Voter 3 is about to acknowledge record
-    1.
-    """
+    """Return a leader of epoch 1 with records 0 (leader change) and 1 durable here. Voter 3 is about to acknowledge record 1."""
     node = driven()
     node.win()
     node.flush()
