@@ -28,7 +28,7 @@ ELSEWHERE = (
     ("ZooKeeper", "1.0 ms", "2,700/s"),
     ("Kafka", "35 ms", "–"),
 )
-"""System, serial p50, 64 in flight: measured on such a machine, three nodes on loopback, fsync on. Kafka lingers
+"""System, serial p50, 64 in flight: measured on a similar machine, three nodes on loopback, fsync on. Kafka lingers
 25 ms by design.
 """
 

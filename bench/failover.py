@@ -25,7 +25,7 @@ from .measure import NoResult, Report, measurement, percentile, table
 
 CAUGHT_UP_TIMEOUT_S = 20.0
 ELSEWHERE = {"ZooKeeper": "0.6–1.1 s", "etcd": "1.5–2.3 s", "Kafka": "2.0–3.5 s"}
-"""Measured on such a machine, three nodes on loopback, fsync on."""
+"""Measured on a similar machine, three nodes on loopback, fsync on."""
 
 
 class FailoverResult(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ ELSEWHERE = {
     "memory of a controller": "200 MiB",
     "memory of a broker": "570 MiB",
 }
-"""Kafka 4.3 on such a machine, 9 topics of 1,000 partitions, 3,000 of them moved."""
+"""Kafka 4.3 on a similar machine, 9 topics of 1,000 partitions, 3,000 of them moved."""
 
 
 class LargeClusterResult(msgspec.Struct, frozen=True):

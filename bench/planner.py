@@ -14,7 +14,7 @@ import click
 import msgspec
 import numpy as np
 
-from kraftlab.pipeline.planning.checks import Asked, Target, check
+from kraftlab.pipeline.planning.checks import Requested, Target, check
 from kraftlab.pipeline.planning.cluster import Cluster, Ints, capacities, racks_of
 from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, encode_cluster, parse_cluster
 from kraftlab.pipeline.planning.goals import DIRECTORY, DISK, LEADERS, RACK, REPLICAS, GoalState
@@ -178,7 +178,7 @@ def measure_plan(shape: Shape, runs: int) -> list[Planned]:
     whole = time.process_time() - started
     started = time.process_time()
     targets = [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in plan.moves]
-    findings = check(document, targets, Asked())
+    findings = check(document, targets, Requested())
     checked = time.process_time() - started
     total = float((cluster.size_bytes * shape.factor).sum())
     states = {goal.name: goal.after for goal in plan.goals}

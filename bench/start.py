@@ -17,7 +17,7 @@ from .measure import Report, measurement, percentile, table
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 4, 2
 ELSEWHERE = {"Kafka": "11.6 s"}
-"""Measured on such a machine."""
+"""Measured on a similar machine."""
 
 
 class StartResult(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ class CorruptInput(Fault):
 
 
 def fault_of_worker(error: Exception, faults: Mapping[type[Exception], type[Fault]]) -> Exception:
-    """Return the fault for an exception of a worker process, of which Spark passes on the text alone, or the error itself."""
+    """Return the fault for an exception of a worker process, whose text alone Spark passes on, or the error itself."""
     text = str(error)
     for kind, fault in faults.items():
         marker = f"{kind.__module__}.{kind.__name__}: "

@@ -146,7 +146,7 @@ def _damage(window: Window, position: int, end: int, is_tail: bool, status: str,
     size = end - position
     if end < window.end or not is_tail:
         status = "bad_length" if status == TORN else status
-        return Damage(position, size, status, f"{reason}; {size} bytes are skipped, reading goes on at {end}")
+        return Damage(position, size, status, f"{reason}; {size} bytes are skipped, reading continues at {end}")
     if _only_zeros(window, position):
         return Damage(position, size, UNWRITTEN, f"the file ends with {size} zero bytes, space that was not written yet")
     if status == TORN:

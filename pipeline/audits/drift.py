@@ -3,7 +3,7 @@
 A tool that reads a partition's replicas during a reassignment sees the old and the new replicas together. KIP-860 describes two
 ways to that reading: list the reassignments (none runs), one starts, describe the partition; or describe the partition while one
 runs, it ends, list the reassignments (none runs). The tool then requests a list that contains that union, and the partition keeps
-replicas that nobody wanted.
+unwanted replicas.
 
 *union_race*: a request for a list with all original and adding replicas of an earlier reassignment of the same partition that had
 replicas to remove, and that was running when the request came or had ended at most a window before. The confidence is high.

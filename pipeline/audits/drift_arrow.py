@@ -1,9 +1,10 @@
 """Replication factors that changed, found in tables of any size.
 
-Of a million reassignments few can be findings: those that end with another number of replicas than they began with, and those
-that request more replicas than there were. A few columns show which they are. Only the partitions with such a reassignment become
-rows for the rules of `drift`, with all their reassignments, some ten thousand at a time. Two columns show which partitions differ
-from their topic. So the audit reads its tables twice, keeps the columns of one file in memory, and needs no Spark job.
+Few of a million reassignments can be findings: a finding ends with another number of replicas than it began with, or requests
+more replicas than there were. A few columns are enough to find these reassignments. Only partitions with such a reassignment
+become rows for the rules of `drift`, with all their reassignments, some ten thousand at a time. Two columns are enough to find
+the partitions that differ from their topic. So the audit reads its tables twice, keeps the columns of one file in memory, and
+needs no Spark job.
 """
 
 from __future__ import annotations

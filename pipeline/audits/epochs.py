@@ -111,8 +111,8 @@ def leader_epochs(starts: Iterable[EpochStart]) -> list[LeaderEpoch]:
     numbers = [row[0] for row in rows]
     epochs = []
     for epoch, leader, start, end, first_ms, last_ms in rows:
-        behind = bisect_right(numbers, epoch)
-        following = rows[behind] if behind < len(rows) else None
+        after = bisect_right(numbers, epoch)
+        following = rows[after] if after < len(rows) else None
         until_ms = last_ms if following is None else following[4]
         epochs.append(LeaderEpoch(epoch, leader, start, end if following is None else following[2], max(0, until_ms - first_ms)))
     return epochs
@@ -153,7 +153,7 @@ def _pieces(batches: list[LogBatch]) -> Iterator[Divergence]:
         named = [members[controller] for controller in sorted(members)]
         epochs = tuple(each.epoch for each in named)
         differing = [(one, other) for one, other in combinations(named, 2) if one[1:5] != other[1:5]]
-        allowed = all(_may_go(one, other) for one, other in differing)
+        allowed = all(_will_be_truncated(one, other) for one, other in differing)
         yield Divergence(
             start,
             end,
@@ -165,7 +165,7 @@ def _pieces(batches: list[LogBatch]) -> Iterator[Divergence]:
         )
 
 
-def _may_go(one: LogBatch, other: LogBatch) -> bool:
+def _will_be_truncated(one: LogBatch, other: LogBatch) -> bool:
     """Return whether the batch of the lower epoch belongs to a log that never followed a later leader, and so
     will be truncated.
     """

@@ -450,7 +450,7 @@ class PartitionHistory:
         )
 
     def _write_unknown(self, change: Change, after: Replicas) -> None:
-        """Record the end of a reassignment that began before the log did, of which nothing else is known."""
+        """Record the end of a reassignment whose start is before the log. Nothing else is known of it."""
         target = after or None
         self.ended.append(
             Reassignment(

@@ -148,7 +148,7 @@ def _lists(column: pa.ListArray) -> Sequence[tuple[Any, ...] | None] | repeat[No
     if column.null_count == len(column):
         return repeat(None)
     offsets = column.offsets.to_numpy()
-    values = column.values[offsets[0] : offsets[-1]]  # of a slice, the values are those of the whole column
+    values = column.values[offsets[0] : offsets[-1]]  # a slice has the values of the whole column
     items = tuple(values.to_pylist() if pa.types.is_string(values.type) else values.to_numpy().tolist())
     edges = (offsets - offsets[0]).tolist()
     if not column.null_count:

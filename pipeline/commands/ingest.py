@@ -30,7 +30,7 @@ Examples:
   kraftlab pipeline ingest controller-0/metadata --lake lake --from 0 --to 5000
 
 \b
-Directories are those of controllers (or brokers) of one cluster, ours or Kafka's; give all of them in one run. Segments
+Give the directories of all controllers (or brokers) of one cluster, ours or Kafka's, in one run. Segments
 and snapshots are read. Without --from it continues after the last run; without --to it stops where the logs are known
 to be committed. A repeated range replaces the old one.
 

@@ -37,7 +37,7 @@ Exit codes: 0 everything decoded, 1 something could not be (or no such file), 4 
 @click.option("--file-names", is_flag=True, help='Begin each line with the key "file".')
 def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
     """Print segments and checkpoints of Kafka's __cluster_metadata-0, one JSON line per batch, as Kafka's own decoder shows them.
-    A directory stands for all its logs.
+    For a directory, all its logs are printed.
     """
     from ..kraft_log.errors import NoSuchLog
     from ..kraft_log.files import find_files
@@ -53,10 +53,10 @@ def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
 
 def _refuse_own(path: Path) -> None:
     """Refuse a log of kraftlab's own: to Kafka's decoder it is one long damage, which hides its contents."""
-    from ..sources.formats import begins_as_own
+    from ..sources.formats import is_own_format
 
     with path.open("rb") as file:
-        if begins_as_own(file.read(4)):
+        if is_own_format(file.read(4)):
             command = f"kraftlab dump-log --cluster-metadata-decoder --files {path}"
             raise CommandFailed(f"Error: {path} is a metadata log of kraftlab's own, not of Kafka's; read it with: {command}")
 

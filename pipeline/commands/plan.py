@@ -21,7 +21,7 @@ from ..errors import WrongUse
 from .options import cluster_to_ask
 
 if TYPE_CHECKING:
-    from ..planning.checks import Asked, Finding, Target
+    from ..planning.checks import Finding, Requested, Target
     from ..planning.documents import ClusterDocument
     from ..planning.options import PlanOptions
     from ..planning.plan import PartitionMove, Plan
@@ -50,7 +50,7 @@ class _Size(click.ParamType[int]):
 
 
 def source_options(command: F) -> F:
-    """Add the three sources of a cluster, of which one must be given."""
+    """Add the options of the three sources of a cluster."""
     command = caller_options(command)
     for option in (
         click.option("--lake", metavar="URI", help="The newest state and log directory samples in a lake."),
@@ -91,7 +91,7 @@ Examples:
   kraftlab pipeline plan propose --lake file:///lake --goals rack,disk,logdir --eps 0.05 --max-bytes 50TB
 
 \b
---drain, --replace, --rf and --drain-dir move what they name and nothing else; with --balance the rest is balanced, too.
+--drain, --replace, --rf and --drain-dir move only the named replicas; with --balance the rest is balanced, too.
 --add-brokers moves replicas onto these brokers only. Without any of these options everything is balanced.
 The same cluster and options give the same plan, byte for byte.
 
@@ -150,7 +150,7 @@ def propose(
         out.lines(["", *move_lines(made, made.moves[:SHOWN_MOVES]), *_more(made.moves)])
     if as_json:
         sys.stdout.write(encode_plan(made).decode() + "\n")
-    undone = made.leaves_behind or made.leaves_in_directories or made.misses_factors
+    undone = made.is_incomplete or made.leaves_in_directories or made.misses_factors
     return FINDINGS if made.breaks_hard_goals or undone else CLEAN
 
 
@@ -204,12 +204,12 @@ def _save(uri: str, made: Plan, ms: int) -> None:
     _note(f"saved into {uri}")
 
 
-def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
+def _judged_as(made: Plan) -> tuple[list[Target], Requested]:
     """Return a plan in the form that its checks take."""
-    from ..planning.checks import Asked, Target
+    from ..planning.checks import Requested, Target
 
     options = made.options
-    asked = Asked(
+    asked = Requested(
         eps=options.eps,
         rf=options.rf,
         empty=options.emptied,
@@ -221,11 +221,11 @@ def _judged_as(made: Plan) -> tuple[list[Target], Asked]:
     return [Target(move.topic, move.partition, move.after, move.dirs, move.before) for move in made.moves], asked
 
 
-def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
+def _to_check(file: str) -> tuple[list[Target], Requested, ClusterDocument | None]:
     """Return a file's targets, its options, and the cluster if the file has it: a plan does, Kafka's file does not."""
     from kraftlab.cli.reassign.plan import PlanError, parse_plan
 
-    from ..planning.checks import Asked, Target
+    from ..planning.checks import Requested, Target
     from ..planning.documents import read_bytes
     from ..planning.plan import FORMAT, read_plan
 
@@ -237,7 +237,7 @@ def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
         placements = parse_plan(data).partitions
     except PlanError as error:
         raise WrongUse(f"{file} is neither a plan nor a reassignment file: {error}") from None
-    return [Target(one.topic, one.partition, one.replicas, one.log_dirs) for one in placements], Asked(), None
+    return [Target(one.topic, one.partition, one.replicas, one.log_dirs) for one in placements], Requested(), None
 
 
 @plan.command(
@@ -245,7 +245,7 @@ def _to_check(file: str) -> tuple[list[Target], Asked, ClusterDocument | None]:
     short_help="Show the reason for each move, and the goals.",
     epilog="""\b
 Examples:
-  kraftlab pipeline plan explain                                        # the goals, and what is not done
+  kraftlab pipeline plan explain                                        # the goals, and the unsupported ones
   kraftlab pipeline plan explain plan.json --topic orders --partition 3
   kraftlab pipeline plan explain plan.json --all | less""",
 )
@@ -315,11 +315,11 @@ def waves(
     """Cut a plan into waves that are executed one after the other."""
     from ..planning.explain import duration, wave_lines
     from ..planning.plan import encode_plan
-    from ..planning.waves import Caps, rewaved, summaries
+    from ..planning.waves import Caps, summaries, with_waves
 
     if throttle == 0:
         raise WrongUse("--throttle 0 would stop all moves; give e.g. 50MB, or leave it out")
-    made = rewaved(_plan_of(file), Caps(per_broker, per_broker_intra, cluster, leaders))
+    made = with_waves(_plan_of(file), Caps(per_broker, per_broker_intra, cluster, leaders))
     if output is not None:
         output.write_bytes(encode_plan(made) + b"\n")
         _note(f"written to {output}")
@@ -424,7 +424,7 @@ def cluster(input_file: str | None, lake: str | None) -> int:
     return CLEAN
 
 
-# -- what the commands share ----------------------------------------------------------------------------------------------------
+# -- shared parts of the commands ----------------------------------------------------------------------------------------------
 
 
 def read_cluster_from(input_file: str | None, lake: str | None) -> ClusterDocument:

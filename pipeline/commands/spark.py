@@ -36,12 +36,12 @@ def spark_session() -> Iterator[SparkSession]:
                 spark = stack.enter_context(factory.session(master=options.master, conf=options.conf))
         else:
             spark = stack.enter_context(factory.session(master=options.master, conf=options.conf))
-        stack.enter_context(_alone_with_its_errors())
+        stack.enter_context(_quiet_interrupts())
         yield spark
 
 
 @contextlib.contextmanager
-def _alone_with_its_errors() -> Iterator[None]:
+def _quiet_interrupts() -> Iterator[None]:
     """Replace PySpark's handler of Ctrl-C, which calls the JVM wherever the signal interrupts the program, even within such a
     call; and silence what PySpark and Py4J log about errors that are raised as well.
     """

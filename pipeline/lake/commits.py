@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 COMMITS = "_commits"
 SCHEMA_VERSION = 1
 CONTENT, CHANGED = "content", "changed"
-"""Details of a manifest that stands for several: the oldest number among them, and the newest of those that gave the table other
+"""Details of a manifest that replaces several: the oldest of their numbers, and the newest number with a change of the table's
 rows. A manifest that removed all rows has the latter, too.
 """
 OFFSET_DIGITS = 20
 _HIDDEN = ("_", ".")
 
 Write = Callable[[str], None]
-"""Writes Parquet files into the directory with this URI (Spark's spelling), beside its other files."""
+"""Writes Parquet files into the directory with this URI (Spark's spelling), next to its other files."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -337,7 +337,7 @@ class Lake:
             if lo < each.hi and each.lo < hi and not (lo <= each.lo and each.hi <= hi):
                 raise RangeOverlap(
                     f"{table} has the range [{each.lo}, {each.hi}), which [{lo}, {hi}) covers only in part; "
-                    f"do [{min(lo, each.lo)}, {max(hi, each.hi)}) instead, or a range beside it"
+                    f"do [{min(lo, each.lo)}, {max(hi, each.hi)}) instead, or a range next to it"
                 )
 
     @contextlib.contextmanager

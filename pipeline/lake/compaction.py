@@ -29,7 +29,7 @@ def compact(lake: Lake, tables: Iterable[str]) -> int:
     made = 0
     for table in tables:
         while due := _due(lake.active(table)):
-            _put_together(lake, table, due)
+            _merge(lake, table, due)
             made += 1
     return made
 
@@ -55,7 +55,7 @@ def _kind(manifest: Manifest) -> tuple[object, ...]:
     return manifest.schema_version, "batch_id" in manifest.details, tuple(sorted(({TIER: "0"} | details).items()))
 
 
-def _put_together(lake: Lake, table: str, parts: Sequence[Manifest]) -> None:
+def _merge(lake: Lake, table: str, parts: Sequence[Manifest]) -> None:
     lo, hi = parts[0].lo, parts[-1].hi
     with TaskFiles(lake.uri, {table: lake.directory(table, lo, hi)}) as files:
         for part in parts:

@@ -42,7 +42,7 @@ class LakeLocked(WrongUse):
     """Another process writes this lake."""
 
 
-def _myself() -> bytes:
+def _own_holder() -> bytes:
     now_ms = time.time_ns() // 1_000_000
     return msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), now_ms, " ".join(sys.argv)[:200]))
 
@@ -78,7 +78,7 @@ def _hold_local(uri: str) -> Iterator[None]:
                 "give a place on a file system with locks"
             ) from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, _myself(), 0)
+        os.pwrite(descriptor, _own_holder(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -95,7 +95,7 @@ def _hold_remote(uri: str) -> Iterator[None]:
             holder = _holder(stream.read())
         raise LakeLocked(f"{uri} is being written by {holder}; if that process is gone, remove {uris.joined(uri, LOCK_NAME)}")
     with system.open_output_stream(path) as stream:
-        stream.write(_myself())
+        stream.write(_own_holder())
     try:
         yield
     finally:

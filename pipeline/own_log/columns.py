@@ -249,7 +249,7 @@ TYPES = tuple(_FORMS)
 def records_of(kind: type[AnyRecord], bodies: Bodies) -> Records | None:
     """Return the records of the bodies that hold only this type, in a supported form."""
     form = _FORMS[kind]
-    numbers, firsts, lanes = _guessed(form.start, bodies)
+    numbers, firsts, lanes = _candidate_places(form.start, bodies)
     while numbers.size:
         reader = _Reader(bodies.data, lanes + len(form.start))
         columns = {name: read(reader) for name, read in form.fields.items()}
@@ -265,7 +265,7 @@ def records_of(kind: type[AnyRecord], bodies: Bodies) -> Records | None:
     return None
 
 
-def _guessed(start: bytes, bodies: Bodies) -> tuple[Vector, Vector, Vector]:
+def _candidate_places(start: bytes, bodies: Bodies) -> tuple[Vector, Vector, Vector]:
     """Return (bodies in which as many places look like a record as there are records, the first one after the array's head; the
     number of each one's first place; places).
     """

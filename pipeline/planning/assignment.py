@@ -87,14 +87,14 @@ class Assignment:
         """Return whether each replica could move to each broker (all [N]), with the others of its partition in place."""
         return self._free(rows, slots, brokers) & self.scope.takes[brokers]
 
-    def was_here(self, rows: Ints, brokers: Ints) -> Flags:
+    def had_replica(self, rows: Ints, brokers: Ints) -> Flags:
         """Return whether the broker held the partition before the plan, so that a return costs nothing."""
         back: Flags = (self.original[rows] == brokers[:, None]).any(1)
         return back
 
     def legal_back(self, rows: Ints, slots: Ints, brokers: Ints) -> Flags:
         """Return the same as `legal`, but let a broker that takes nothing new keep its old replicas."""
-        returns = self.scope.counted[brokers] & self.was_here(rows, brokers)
+        returns = self.scope.counted[brokers] & self.had_replica(rows, brokers)
         return self._free(rows, slots, brokers) & (self.scope.takes[brokers] | returns)
 
     def move(self, rows: Ints, slots: Ints, brokers: Ints) -> None:

@@ -1,7 +1,7 @@
 """An independent check of plans: plain loops over the documents, which share nothing with the code that makes plans.
 
 The check accepts any reassignment, Kafka's own files included, and the cluster that it is for. It judges whether the reassignment
-is safe, does what was requested, and what the cluster would look like afterwards. An *error* is a broken rule, a *warning* a soft
+is safe and fulfils the request, and the state of the cluster afterwards. An *error* is a broken rule, a *warning* a soft
 goal that the plan leaves unmet. Not checked: enough network and time of the brokers.
 """
 
@@ -30,7 +30,7 @@ class Target(msgspec.Struct, frozen=True):
     before: tuple[int, ...] | None = None
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Requested(msgspec.Struct, frozen=True):
     """The plan's options that checks depend on."""
 
     eps: float = 0.1
@@ -56,15 +56,15 @@ CHECKS = (
     ("stale", ERROR, "partitions have the replicas that the plan took them to have"),
     ("under_way", ERROR, "no partition of the plan is being reassigned"),
     ("duplicate", ERROR, "no broker is twice in a replica list, no partition twice in the plan"),
-    ("replication_factor", ERROR, "the number of replicas is what it was, or what was asked for"),
+    ("replication_factor", ERROR, "the number of replicas is unchanged, or as requested"),
     ("unknown_broker", ERROR, "every broker of the plan is registered"),
     ("dead_broker", ERROR, "no partition of the plan is to be on a broker that is down"),
     ("rack", ERROR, "no partition has more replicas in a rack than it has to, and more than before"),
     ("not_empty", ERROR, "brokers and log directories that were to be emptied are empty"),
     ("excluded", ERROR, "excluded brokers get and lose nothing"),
     ("log_dir", ERROR, "log directories exist on their broker, are online and take replicas"),
-    ("disk_capacity", ERROR, "no broker is filled to more than 80 % by what it gets"),
-    ("log_dir_capacity", ERROR, "no log directory is filled to more than 80 % by what it gets"),
+    ("disk_capacity", ERROR, "no receiving broker is filled to more than 80 %"),
+    ("log_dir_capacity", ERROR, "no receiving log directory is filled to more than 80 %"),
     ("budget", ERROR, "no more bytes move than was allowed"),
     ("disk_band", WARNING, "every broker's bytes are in the band"),
     ("replica_band", WARNING, "every broker's number of replicas is in the band"),
@@ -73,7 +73,7 @@ CHECKS = (
 """(check, severity, rule), in the order of display."""
 
 
-def check(document: ClusterDocument, targets: Sequence[Target], asked: Asked) -> list[Finding]:
+def check(document: ClusterDocument, targets: Sequence[Target], asked: Requested) -> list[Finding]:
     """Return the violations by check; an empty list means none."""
     examples: dict[str, list[str]] = defaultdict(list)
     for name, example in _all(document, targets, asked):
@@ -81,7 +81,7 @@ def check(document: ClusterDocument, targets: Sequence[Target], asked: Asked) ->
     return [Finding(name, severity, len(examples[name]), examples[name][0]) for name, severity, _ in CHECKS if examples.get(name)]
 
 
-def _all(document: ClusterDocument, targets: Sequence[Target], asked: Asked) -> Iterator[tuple[str, str]]:
+def _all(document: ClusterDocument, targets: Sequence[Target], asked: Requested) -> Iterator[tuple[str, str]]:
     cluster = _Cluster(document)
     for (topic, partition), count in Counter((target.topic, target.partition) for target in targets).items():
         if count > 1:
@@ -144,7 +144,7 @@ class _Cluster:
         log_dirs = entry.log_dirs or (None,) * len(entry.replicas)
         return {broker: self.path(broker, path) for broker, path in zip(entry.replicas, log_dirs, strict=True)}
 
-    def crowd(self, replicas: Iterable[int]) -> int:
+    def most_in_a_rack(self, replicas: Iterable[int]) -> int:
         """Return the largest number of replicas in one rack."""
         return max(Counter(self.rack(broker) for broker in replicas).values(), default=0)
 
@@ -152,7 +152,7 @@ class _Cluster:
         return [broker.id for broker in self.brokers.values() if broker.alive]
 
 
-def _partition(cluster: _Cluster, target: Target, asked: Asked) -> Iterator[tuple[str, str]]:
+def _partition(cluster: _Cluster, target: Target, asked: Requested) -> Iterator[tuple[str, str]]:
     name = f"{target.topic}-{target.partition}"
     entry = cluster.partitions.get((target.topic, target.partition))
     if entry is None:
@@ -177,9 +177,9 @@ def _partition(cluster: _Cluster, target: Target, asked: Asked) -> Iterator[tupl
         elif not cluster.brokers[broker].alive:
             yield "dead_broker", f"{name} → {list(target.replicas)}: broker {broker} is down"
     racks = Counter(cluster.rack(broker) for broker in cluster.alive() if broker not in asked.empty)
-    allowed = max(_evenest(racks.values(), len(target.replicas)), min(cluster.crowd(now), len(now)))
-    if cluster.crowd(target.replicas) > allowed:
-        yield "rack", f"{name} → {list(target.replicas)}: {cluster.crowd(target.replicas)} in one rack"
+    allowed = max(_evenest(racks.values(), len(target.replicas)), min(cluster.most_in_a_rack(now), len(now)))
+    if cluster.most_in_a_rack(target.replicas) > allowed:
+        yield "rack", f"{name} → {list(target.replicas)}: {cluster.most_in_a_rack(target.replicas)} in one rack"
     for broker in set(now) ^ set(target.replicas):
         if broker in asked.untouched:
             yield "excluded", f"{name}: {list(now)} → {list(target.replicas)} changes what broker {broker} has"
@@ -224,14 +224,14 @@ def _held(cluster: _Cluster, placement: Mapping[NamedPartition, Sequence[int]]) 
     return held
 
 
-def _brokers(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: Asked) -> Iterator[tuple[str, str]]:
+def _brokers(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: Requested) -> Iterator[tuple[str, str]]:
     for (topic, partition), replicas in after.items():
         for broker in replicas:
             if broker in asked.empty:
                 yield "not_empty", f"{topic}-{partition} stays on broker {broker}"
 
 
-def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: Asked) -> Iterator[tuple[str, str]]:
+def _emptied_directories(cluster: _Cluster, targets: Iterable[Target], asked: Requested) -> Iterator[tuple[str, str]]:
     """Report replicas that stay in a directory to be emptied: the broker keeps them, and no other directory is named for them."""
     wanted = {(target.topic, target.partition): target for target in targets}
     for (topic, partition), entry in cluster.partitions.items():
@@ -284,7 +284,7 @@ def _capacities(
                 )
 
 
-def _bands(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: Asked) -> Iterator[tuple[str, str]]:
+def _bands(cluster: _Cluster, after: Mapping[NamedPartition, Sequence[int]], asked: Requested) -> Iterator[tuple[str, str]]:
     members = [id for id in cluster.alive() if id not in asked.empty and id not in asked.untouched]
     if not members:
         return

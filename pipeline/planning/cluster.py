@@ -80,11 +80,11 @@ def racks_of(brokers: tuple[Broker, ...]) -> tuple[Ints, tuple[str, ...]]:
 
 
 def cluster_of(document: ClusterDocument) -> Cluster:
-    """Return the arrays of a tidied document."""
+    """Return the arrays of a validated document."""
     brokers = document.brokers
     index_of = {broker.id: index for index, broker in enumerate(brokers)}
     paths = [{directory.path: at for at, directory in enumerate(broker.log_dirs)} for broker in brokers]
-    unsaid = [_unsaid_directory(broker) for broker in brokers]
+    unsaid = [_default_directory(broker) for broker in brokers]
     entries = [(at, entry) for at, topic in enumerate(document.topics) for entry in topic.partitions]
     width = max(len(entry.replicas) for _, entry in entries)
     replicas = np.full((len(entries), width), -1, dtype=np.int64)
@@ -123,7 +123,7 @@ def cluster_of(document: ClusterDocument) -> Cluster:
     )
 
 
-def _unsaid_directory(broker: Broker) -> int:
+def _default_directory(broker: Broker) -> int:
     """Return the directory of replicas without a known one: an offline directory, or the only one; -1 means unknown."""
     if len(broker.log_dirs) == 1:
         return 0

@@ -98,14 +98,14 @@ def parse_cluster(data: bytes, name: str) -> ClusterDocument:
         raise BadCluster(f"{name} is not a description of a cluster: {error}; an example: {EXAMPLE}") from None
     if document.version != 1:
         raise BadCluster(f"{name} has version {document.version}; this release knows version 1")
-    return tidied(document)
+    return validated(document)
 
 
 def encode_cluster(document: ClusterDocument) -> bytes:
     return msgspec.json.encode(document)
 
 
-def tidied(document: ClusterDocument) -> ClusterDocument:
+def validated(document: ClusterDocument) -> ClusterDocument:
     """Validate and sort the document, and add the brokers that only replicas name, which are down. BadCluster."""
     _refuse_twice("broker", (broker.id for broker in document.brokers))
     _refuse_twice("topic", (topic.name for topic in document.topics))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from kraftlab.cli.tables import aligned
 
 from .goals import DISK_CAPACITY_SHARE, GOALS, NOT_DONE, band_of_counts
-from .plan import BrokerLoad, PartitionMove, Plan, Why
+from .plan import BrokerLoad, PartitionMove, Plan, Reason
 from .scenarios import Summary
 from .waves import Wave
 
@@ -46,7 +46,7 @@ class Sentences:
         self.fewest, self.most = band_of_counts(mean_count, plan.options.eps)
         self.mean_leaders = sum(load.leaders_after for load in counted) / max(len(counted), 1)
 
-    def of(self, why: Why) -> str:
+    def of(self, why: Reason) -> str:
         """Return the sentence for a reason; the name of a reason that this release does not know."""
         if why.reason in OTHERS:
             return OTHERS[why.reason](self, why)
@@ -66,20 +66,20 @@ def _band(sentences: Sentences, high: bool) -> str:
     return f"{1 + eps if high else 1 - eps:.2f}"
 
 
-def _factor(_: Sentences, why: Why) -> str:
+def _factor(_: Sentences, why: Reason) -> str:
     if why.target < 0:
         return f"broker {why.source} gives its replica up: the topic is to have fewer"
     return f"broker {why.target} gets a new replica: the topic is to have more"
 
 
-def _within(_: Sentences, why: Why) -> str:
+def _within(_: Sentences, why: Reason) -> str:
     paths = f"broker {why.source}, {why.source_dir} → {why.target_dir}"
     if why.reason == "drain-dir":
         return f"{paths}: the directory is drained"
     return f"{paths}: IntraBrokerDiskUsageDistributionGoal: the directories of broker {why.source} are uneven"
 
 
-def _leader(of: Sentences, why: Why) -> str:
+def _leader(of: Sentences, why: Reason) -> str:
     brokers = f"preferred leader {why.source} → {why.target}"
     if why.reason == "leader-leaves":
         return f"{brokers}: broker {why.source} has no replica any more"
@@ -87,7 +87,7 @@ def _leader(of: Sentences, why: Why) -> str:
     return f"{brokers}: LeaderReplicaDistributionGoal: {has}; no data moves"
 
 
-MOVED: dict[str, Callable[[Sentences, Why], str]] = {
+MOVED: dict[str, Callable[[Sentences, Reason], str]] = {
     "drain": lambda of, why: f"broker {why.source} is drained",
     "replace": lambda of, why: f"broker {why.source} is replaced",
     "rack": lambda of, why: (
@@ -114,7 +114,7 @@ MOVED: dict[str, Callable[[Sentences, Why], str]] = {
 }
 """Reason of a replica's move between brokers → the sentence after `broker A → B`."""
 
-OTHERS: dict[str, Callable[[Sentences, Why], str]] = {
+OTHERS: dict[str, Callable[[Sentences, Reason], str]] = {
     "rf": _factor,
     "leader": _leader,
     "leader-leaves": _leader,

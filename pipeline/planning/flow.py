@@ -3,8 +3,8 @@
 Loads do not depend on which broker gives to which, only on the numbers of each class. So this is a linear program with three
 columns per broker and class (taken, given from the old replicas, given from the plan's replicas) rather than one per pair of
 brokers: 9,000 for 300 brokers, which HiGHS solves at once. Bounds are soft: excess costs far more than any move, so an impossible
-bound costs its impossible part and nothing else. Two families of rows add what the classes hide: a rack can hold no more of a
-class than its partitions allow, and a broker no more than there are partitions.
+bound costs its impossible part and nothing else. Two families of rows add bounds that classes alone do not have: of a rack, by
+the partitions of a class, and of a broker, by the number of partitions.
 """
 
 from __future__ import annotations

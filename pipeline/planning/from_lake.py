@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import WrongUse
-from .documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from .documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 
 if TYPE_CHECKING:
     from ..lake.commits import Lake
@@ -70,7 +70,7 @@ def document_of(states: Iterable[Row], brokers: Iterable[Row], samples: Iterable
     topics: dict[str, list[Partition]] = {}
     for row in states:
         topics.setdefault(row["topic"], []).append(_partition(row, sizes, paths))
-    return tidied(
+    return validated(
         ClusterDocument(
             tuple(_brokers(brokers, directories)),
             tuple(Topic(name, tuple(partitions)) for name, partitions in topics.items()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from .documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
@@ -34,7 +34,7 @@ def read_live(client: AdminClient, warn: Callable[[str], None]) -> ClusterDocume
         if not topic.error_code
     )
     offset = int(response.header.metadata_offset)
-    return tidied(ClusterDocument(tuple(brokers), topics, cluster_id=described.cluster_id, as_of_offset=offset))
+    return validated(ClusterDocument(tuple(brokers), topics, cluster_id=described.cluster_id, as_of_offset=offset))
 
 
 def _directories(

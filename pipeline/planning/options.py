@@ -29,8 +29,8 @@ from .goals import (
 
 class PlanOptions(msgspec.Struct, frozen=True):
     """`replace`: (broker, the broker that takes its replicas). `rf`: topic → replication factor. `drain_dirs`: (broker, path).
-    `exclude_topics`: names, with `*` and `?`. Scenarios (drain, replace, rf, add_brokers, drain_dirs) move what they name and
-    nothing else, unless `balance` is set. Without a scenario everything is balanced.
+    `exclude_topics`: names, with `*` and `?`. Scenarios (drain, replace, rf, add_brokers, drain_dirs) move only the named
+    replicas, unless `balance` is set. Without a scenario everything is balanced.
     """
 
     goals: tuple[str, ...] = ALL

@@ -14,7 +14,7 @@ from .cluster import Cluster, Flags, Ints
 from .goals import RACK, TOPICS
 from .options import Scope
 from .realiser import place_homeless, realise
-from .repair import LEAST_GAIN, Excess, repair, spread_topics, take_back
+from .repair import LEAST_GAIN, Excess, repair, spread_topics, undo_needless_moves
 
 MARGINS = (0.004, 0.004, 0.006, 0.008, 0.008, 0.008)
 """Distance inside the bounds at which each round aims, as a part of the mean."""
@@ -29,8 +29,8 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     notes: list[str] = []
     budget = math.inf if scope.options.max_bytes is None else float(scope.options.max_bytes)
     _shrink(assignment)
-    _hand_over(assignment, budget)
-    _take_off(assignment)
+    _replace_brokers(assignment, budget)
+    _make_leaving_homeless(assignment)
     _afford(assignment, budget, notes)
     if not scope.options.balances:
         assignment.movable &= assignment.replicas < 0
@@ -38,12 +38,12 @@ def place(cluster: Cluster, scope: Scope) -> tuple[Assignment, str, list[str]]:
     classes = flow.size_classes(assignment.size, scope.factor)
     _flow(assignment, classes, budget, notes)
     solver = "flow"
-    if better is not None and _take_over(assignment, better.replicas):
+    if better is not None and _adopt(assignment, better.replicas):
         solver = "exact" if better.is_proved else "search"
     notes.extend(_impossible(assignment, solver, classes, budget))
     if TOPICS in scope.options.goals:
         spread_topics(assignment, budget - assignment.bytes_moved)
-    take_back(assignment)
+    undo_needless_moves(assignment)
     _leave_dead(assignment, notes)
     assignment.settle_slots()
     assignment.recount()
@@ -71,13 +71,13 @@ def _flow(assignment: Assignment, classes: Ints, budget: float, notes: list[str]
         planned = flow.solve(assignment, classes, margin=margin, budget_bytes=spare)
         made = realise(assignment, planned, classes, random, spare)
         if not number:
-            _strand(assignment, place_homeless(assignment), notes)
+            _note_stranded(assignment, place_homeless(assignment), notes)
         elif not made:
             break
     repair(assignment, budget - assignment.bytes_moved)
 
 
-def _take_over(assignment: Assignment, replicas: Ints) -> bool:
+def _adopt(assignment: Assignment, replicas: Ints) -> bool:
     """Take an exact placement unless it is worse than the current one."""
     ours = assignment.replicas
     rating = _rating(assignment)
@@ -133,7 +133,7 @@ def _shrink(assignment: Assignment) -> None:
         assignment.refresh()
 
 
-def _hand_over(assignment: Assignment, budget: float) -> None:
+def _replace_brokers(assignment: Assignment, budget: float) -> None:
     """Give the replicas of a replaced broker to its replacement, one for one, if no rule forbids it; the small ones first if a
     budget does not allow all.
     """
@@ -149,7 +149,7 @@ def _hand_over(assignment: Assignment, budget: float) -> None:
         assignment.movable[rows, slots] = False
 
 
-def _take_off(assignment: Assignment) -> None:
+def _make_leaving_homeless(assignment: Assignment) -> None:
     """Make replicas homeless that need another broker or are to be added."""
     scope = assignment.scope
     leaving = (assignment.replicas >= 0) & assignment.movable & scope.leaves[assignment.replicas]
@@ -190,8 +190,9 @@ def _afford(assignment: Assignment, budget: float, notes: list[str]) -> None:
     over = order[spent + np.cumsum(assignment.size[rows[order]]) > budget]
     if len(over):
         notes.append(
-            f"--max-bytes is less than what has to move: {len(over)} replicas with {assignment.size[rows[over]].sum():.0f} bytes "
-            "stay where they are; make another plan when this one is done"
+            f"--max-bytes is too small for the required moves: {len(over)} replicas with "
+            f"{assignment.size[rows[over]].sum():.0f} bytes "
+            "stay on their brokers; make another plan after this one"
         )
     for at in over.tolist():
         _put_back(assignment, int(rows[at]), int(slots[at]))
@@ -208,7 +209,7 @@ def _put_back(assignment: Assignment, row: int, slot: int) -> None:
 
 
 def _leave_dead(assignment: Assignment, notes: list[str]) -> None:
-    """Restore partitions of which a replica had to stay on a broker that is down."""
+    """Restore partitions with a replica that had to stay on a broker that is down."""
     alive = assignment.cluster.alive
     dead = ((assignment.replicas >= 0) & ~alive[assignment.replicas]).any(1)
     changed = dead & (assignment.replicas != assignment.original).any(1)
@@ -221,7 +222,7 @@ def _leave_dead(assignment: Assignment, notes: list[str]) -> None:
         )
 
 
-def _strand(assignment: Assignment, stranded: list[tuple[int, int]], notes: list[str]) -> None:
+def _note_stranded(assignment: Assignment, stranded: list[tuple[int, int]], notes: list[str]) -> None:
     if stranded:
         names = ", ".join(assignment.cluster.name(row) for row, _ in stranded[:3]) + (" …" if len(stranded) > 3 else "")
         notes.append(

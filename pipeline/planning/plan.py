@@ -22,7 +22,7 @@ FORMAT = "kraftlab-plan"
 ANY = "any"
 
 
-class Why(msgspec.Struct, frozen=True, omit_defaults=True):
+class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
     """One change and its reason, a key of `explain.MOVED` or `explain.OTHERS`. Broker ids are -1 for none; paths are given for
     a change of directory.
     """
@@ -48,7 +48,7 @@ class PartitionMove(msgspec.Struct, frozen=True, omit_defaults=True):
     intra_bytes: int
     size_bytes: int
     wave: int
-    why: tuple[Why, ...]
+    why: tuple[Reason, ...]
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ class Plan(msgspec.Struct, frozen=True):
         return any((goal.after.violations if self.options.balances else goal.worse) for goal in self.goals if goal.hard)
 
     @property
-    def leaves_behind(self) -> bool:
+    def is_incomplete(self) -> bool:
         """True if a broker to be emptied keeps replicas, for a reason in the notes."""
         return any(broker.replicas_after for broker in self.brokers if broker.id in self.options.emptied)
 

@@ -15,8 +15,8 @@ from .log_dirs import current_directories, place_in_directories
 from .measure import hard_excess, loads, lower_bound_bytes, measure, worse
 from .options import PlanOptions, Scope, scope_of
 from .placement import place
-from .plan import ANY, FORMAT, BrokerLoad, GoalReport, PartitionMove, Plan, Why, kept_in_directories, plan_id
-from .waves import Caps, rewaved
+from .plan import ANY, FORMAT, BrokerLoad, GoalReport, PartitionMove, Plan, Reason, kept_in_directories, plan_id
+from .waves import Caps, with_waves
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def solve(cluster: Cluster, options: PlanOptions) -> Solution:
 
 
 def propose(document: ClusterDocument, options: PlanOptions) -> Plan:
-    """Return the plan for a tidied document. WrongUse if the options do not fit it."""
-    return write_down(document, solve(cluster_of(document), options))
+    """Return the plan for a validated document. WrongUse if the options do not fit it."""
+    return to_plan(document, solve(cluster_of(document), options))
 
 
 def _unmet(cluster: Cluster, scope: Scope, after: dict[str, GoalState]) -> list[str]:
@@ -93,7 +93,7 @@ def _unmet(cluster: Cluster, scope: Scope, after: dict[str, GoalState]) -> list[
 # -- writing it down ----------------------------------------------------------------------------------------------------------
 
 
-def write_down(document: ClusterDocument, solution: Solution) -> Plan:
+def to_plan(document: ClusterDocument, solution: Solution) -> Plan:
     """Return the plan as a document, with waves by the usual caps."""
     cluster, work = solution.cluster, solution.assignment
     moves = _Writer(solution).moves()
@@ -122,7 +122,7 @@ def write_down(document: ClusterDocument, solution: Solution) -> Plan:
         moves=tuple(moves),
         cluster=document,
     )
-    return rewaved(plan, Caps())
+    return with_waves(plan, Caps())
 
 
 def _kept_notes(kept: dict[tuple[int, str], int]) -> list[str]:
@@ -190,7 +190,7 @@ class _Writer:
         size: int,
     ) -> PartitionMove:
         ids = self.ids
-        why: list[Why] = []
+        why: list[Reason] = []
         named: list[str] = []
         copied = intra = 0
         gone = [broker for broker in old if broker >= 0 and broker not in new]
@@ -202,21 +202,21 @@ class _Writer:
                 source = old[slot] if old[slot] in gone else left.pop(0) if left else -1
                 if source >= 0:
                     gone.remove(source)
-                why.append(Why(self.reasons.of(row, source, broker), ids[source] if source >= 0 else -1, ids[broker]))
+                why.append(Reason(self.reasons.of(row, source, broker), ids[source] if source >= 0 else -1, ids[broker]))
                 named.append(self.paths[broker][dirs[slot]] if dirs[slot] >= 0 else ANY)
                 copied += size
             elif 0 <= dirs_before[slot] != dirs[slot]:
                 paths = self.paths[broker]
                 leaving = paths[dirs_before[slot]]
                 reason = "drain-dir" if (ids[broker], leaving) in self.drained else "directory"
-                why.append(Why(reason, ids[broker], ids[broker], leaving, paths[dirs[slot]]))
+                why.append(Reason(reason, ids[broker], ids[broker], leaving, paths[dirs[slot]]))
                 named.append(paths[dirs[slot]])
                 intra += size
             else:
                 named.append(ANY)
-        why.extend(Why("rf", ids[broker], -1) for broker in gone)
+        why.extend(Reason("rf", ids[broker], -1) for broker in gone)
         if old[0] != new[0] and (old[0] in new or new[0] in old):
-            why.append(Why("leader" if old[0] in new else "leader-leaves", ids[old[0]], ids[new[0]]))
+            why.append(Reason("leader" if old[0] in new else "leader-leaves", ids[old[0]], ids[new[0]]))
         before = tuple(ids[broker] for broker in old if broker >= 0)
         after = tuple(ids[broker] for broker in new if broker >= 0)
         return PartitionMove(topic, partition, before, after, tuple(named), copied, intra, size, 0, tuple(why))

@@ -84,9 +84,9 @@ def _match(
         row, slot, broker = rows[items], slots[items], places[targets]
         good = assignment.legal(row, slot, broker) & _first_of_each(row)
         good &= _topics_fit(assignment, row, broker, good)
-        cost = np.where(assignment.was_here(row, broker), 0.0, assignment.size[row])
+        cost = np.where(assignment.had_replica(row, broker), 0.0, assignment.size[row])
         held = assignment.replicas[row, slot]
-        already = (held < 0) | ~assignment.was_here(row, held)
+        already = (held < 0) | ~assignment.had_replica(row, held)
         running = np.cumsum(np.where(good & ~already, cost, 0.0))
         good &= (running <= budget_bytes - spent) | already
         if not good.any():

@@ -206,8 +206,8 @@ class _Search:
         """
         work = self.assignment
         size = work.size[rows]
-        new_before = ~work.was_here(rows, work.replicas[rows, slots])
-        new_after = ~work.was_here(rows, targets)
+        new_before = ~work.had_replica(rows, work.replicas[rows, slots])
+        new_after = ~work.had_replica(rows, targets)
         return np.where(new_after, size, 0.0) - np.where(new_before, size, 0.0)
 
     def _promising(self, score: Floats, gain: Floats, cost: Floats) -> Ints:
@@ -222,8 +222,8 @@ class _Search:
         return fits
 
 
-def take_back(assignment: Assignment) -> None:
-    """Undo moves that are no longer needed, the largest first: those whose return adds no excess and no crowding."""
+def undo_needless_moves(assignment: Assignment) -> None:
+    """Undo moves that are no longer needed, the largest first, if the return adds no excess and no crowding."""
     excess = Excess(assignment)
     rows, slots = np.nonzero(assignment.moved & assignment.movable)
     order = np.argsort(-assignment.size[rows], kind="stable")
@@ -244,7 +244,7 @@ def _may_return(assignment: Assignment, excess: Excess, rows: Ints, slots: Ints,
     gain = excess.gain(assignment, sources, targets, assignment.size[rows])
     topic = assignment.cluster.topic[rows]
     roomy = assignment.topic_count[topic, targets] < assignment.scope.bounds.topic_limit[topic]
-    good: Flags = (targets >= 0) & ~assignment.was_here(rows, sources) & (gain >= -LEAST_GAIN) & roomy
+    good: Flags = (targets >= 0) & ~assignment.had_replica(rows, sources) & (gain >= -LEAST_GAIN) & roomy
     good &= assignment.legal_back(rows, slots, targets)
     return good
 

@@ -74,10 +74,10 @@ class _Slots:
         needs = self._needs(move)
         wave = max(self.begin[key] for key in needs)
         while True:
-            behind = max((self._from(key, wave, amount) for key, amount in needs.items()), default=wave)
-            if behind == wave:
+            after = max((self._from(key, wave, amount) for key, amount in needs.items()), default=wave)
+            if after == wave:
                 break
-            wave = behind
+            wave = after
         for key, amount in needs.items():
             taken = self.taken[key]
             taken.extend([0] * (wave + 1 - len(taken)))
@@ -166,7 +166,7 @@ def _free_bytes(cluster: ClusterDocument) -> dict[int, int]:
     return free
 
 
-def rewaved(plan: Plan, caps: Caps) -> Plan:
+def with_waves(plan: Plan, caps: Caps) -> Plan:
     """Return the plan with waves by other caps."""
     waves, count = assign_waves(plan.moves, caps)
     moves = tuple(msgspec.structs.replace(move, wave=wave) for move, wave in zip(plan.moves, waves, strict=True))

@@ -1,7 +1,7 @@
 """Gold tables of samples and of bronze: made in this process, file by file, by columns.
 
 Arrow reduces a log or the samples to a few rows, which the plain rules of `audits` decide. A Spark job would cost a tenth of a
-second before its first row, and a query of several joins ten such jobs. Batches and samples are so few beside changes that one
+second before its first row, and a query of several joins ten such jobs. Batches and samples are few compared with changes: one
 process makes the tables of any lake.
 """
 

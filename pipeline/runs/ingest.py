@@ -23,7 +23,7 @@ from ..lake.parts import Written, written
 from ..lake.schemas import arrow_schema
 from ..session.factory import master_of
 from ..sources.bronze_pass import BATCHES, QUARANTINE, take
-from ..sources.formats import FORMATS, KAFKA, KRAFTLAB, LogFormat, begins_as_own, format_named
+from ..sources.formats import FORMATS, KAFKA, KRAFTLAB, LogFormat, format_named, is_own_format
 from ..sources.options import FAILFAST, PERMISSIVE, Options
 from ..sources.pruning import Bounds
 from ..sources.reader import tasks_of
@@ -93,7 +93,7 @@ def detect(places: Iterable[str]) -> LogFormat:
     for file in sorted(files, key=lambda each: (each.kind != LOG, each.name)):
         read, size_bytes = reader_of(file.uri)
         start = read(0, min(size_bytes, 1 << 20))
-        if begins_as_own(start) or FORMATS[KRAFTLAB].form.magic in start:
+        if is_own_format(start) or FORMATS[KRAFTLAB].form.magic in start:
             return FORMATS[KRAFTLAB]
         if len(start) > _KAFKA_MAGIC_AT and start[_KAFKA_MAGIC_AT] == FORMATS[KAFKA].form.magic[0]:
             return FORMATS[KAFKA]
@@ -255,4 +255,4 @@ def _is_newest(file: LogFile) -> bool:
 def _refusal(damage: Damaged) -> CorruptInput:
     where = f"{damage.segment} of node {damage.controller_id}, position {damage.pos}"
     reason = f"{where}: {damage.status}: {damage.detail}"
-    return CorruptInput(f"{reason}. Nothing was taken in; --mode permissive goes around it")
+    return CorruptInput(f"{reason}. Nothing was ingested; --mode permissive skips the damage")

@@ -39,10 +39,10 @@ def states_at(
     at = end - 1 if offset is None else offset
     if not ranges[0].lo <= at < end:
         raise WrongUse(
-            f"{lake} holds offsets {ranges[0].lo} to {end - 1}, not {at}; ingest and build what is newer, or ask for these"
+            f"{lake} holds offsets {ranges[0].lo} to {end - 1}, not {at}; ingest and build newer offsets, or request one of these"
         )
     files = [file for manifest in ranges for file in manifest.files]
     states = histories.states_at(spark, files, lake.arrow(TOPICS, histories.TOPIC_COLUMNS), lake.uri, at)
     if topic is not None:
-        states = states.where(F.col("topic") == topic)  # of rows of silver not all know the name
+        states = states.where(F.col("topic") == topic)  # not all rows of silver have the name
     return at, states.orderBy("topic", "partition")

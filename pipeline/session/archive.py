@@ -47,7 +47,7 @@ class Archive:
 
     @property
     def stale(self) -> list[Path]:
-        """Archives of other Javas and Sparks beside it. Other environments of this user can need them."""
+        """Archives of other versions of Java and Spark in the same directory. Other environments of this user can need them."""
         return sorted(path.parent for path in self.directory.parent.glob("*/spark.jsa") if path != self.top)
 
 

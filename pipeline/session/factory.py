@@ -127,7 +127,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     if remote.startswith(REMOTE) and not any(name in os.environ for name in PROXIES):
-        knock(remote)
+        check_listening(remote)
     wanted = settings.wanted({Reach.ANY}, settings.processors()) | dict(conf)
     if settings.is_local(remote):
         _set_python(remote)
@@ -139,7 +139,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
         return built(SparkSession.builder.remote(remote), wanted, remote)
 
 
-def knock(remote: str) -> None:
+def check_listening(remote: str) -> None:
     """Raise EnvironmentFault if nothing listens there: PySpark would retry for many minutes without a message."""
     try:
         place = urlsplit(remote)

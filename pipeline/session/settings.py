@@ -47,12 +47,12 @@ SETTINGS = (
     Setting(
         "spark.sql.python.filterPushdown.enabled", "true", Reach.ANY, "the sources prune segments; off, their reads would fail"
     ),
-    Setting("spark.app.name", "kraftlab", Reach.CONTEXT, "what the cluster's list of applications shows"),
+    Setting("spark.app.name", "kraftlab", Reach.CONTEXT, "the name in the cluster's list of applications"),
     Setting("spark.driver.memory", DRIVER_MEMORY, Reach.JVM, "room for sorts over millions of changes; Spark's own is 1g"),
     Setting("spark.ui.enabled", "false", Reach.LOCAL, "no port is opened, and the start is faster"),
     Setting("spark.ui.showConsoleProgress", "false", Reach.CONTEXT, "its bar would be written into the command's own lines"),
     Setting("spark.driver.host", "127.0.0.1", Reach.LOCAL, "no look-up of this machine's name"),
-    Setting("spark.driver.bindAddress", "127.0.0.1", Reach.LOCAL, "nobody else on the network can connect"),
+    Setting("spark.driver.bindAddress", "127.0.0.1", Reach.LOCAL, "no other machine can connect"),
 )
 
 

@@ -95,7 +95,7 @@ FORMATS: Mapping[str, LogFormat] = {
 }
 
 
-def begins_as_own(start: bytes) -> bool:
+def is_own_format(start: bytes) -> bool:
     """Return whether a file with these first bytes is a segment (its header page) or a snapshot (its first batch) of kraftlab's
     own.
     """

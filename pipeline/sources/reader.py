@@ -114,12 +114,12 @@ def _within(files: Iterable[LogFile], form: LogFormat, bounds: Bounds, asked: Bo
     kept = []
     for file in found:
         mine = first_ms[file.uri]
-        behind = [
+        after = [
             first_ms[other.uri]
             for other in found
             if other.controller_id == file.controller_id and other.kind == LOG and other.base_offset == file.next_offset
         ]
-        following = behind[0] if behind and file.kind == LOG else None
+        following = after[0] if after and file.kind == LOG else None
         if mine is None or asked.may_have_times(mine, following):
             kept.append(file)
     return kept

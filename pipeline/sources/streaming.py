@@ -117,7 +117,7 @@ class QuorumStreamReader(_StreamReader):
         if format_name != KRAFTLAB:
             raise WrongUse(f"{QUORUM} speaks to clusters of kraftlab; read Kafka's logs from files")
         if options.rows == DAMAGES:
-            raise WrongUse(f"{QUORUM} has no damages: controllers check what they send")
+            raise WrongUse(f"{QUORUM} has no damages: controllers check records before they send them")
         if options.start_offset and options.start_epoch is None:
             raise WrongUse("a stream off a quorum that begins within the log needs startingEpoch, the epoch of the record before")
         self._log: MetadataLog | None = None
@@ -224,7 +224,7 @@ def _read_live(task: LiveTask, options: Options, schema: pa.Schema) -> Iterator[
                 file = _file(task, LOG, f"{task.start.offset:020d}.log")
             yield from ROW_MAKERS[options.rows](frames, file, form, bounds, schema)
     except SnapshotInstead as cleaned:
-        raise LogMoved(f"{_gone(task)}: {cleaned}; begin with a new checkpoint to go on behind it") from cleaned
+        raise LogMoved(f"{_gone(task)}: {cleaned}; use a new checkpoint to continue after it") from cleaned
 
 
 def _copied(log: MetadataLog, snapshot: OffsetAndEpoch) -> bytes:

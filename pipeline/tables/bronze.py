@@ -128,9 +128,9 @@ def disagreements(batches: pa.Table) -> int:
 
 
 def chosen(batches: pa.Table, is_wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Choose rows so that each wanted batch is taken once, of those that several controllers have: all batches of the log that
-    followed the latest leader (the longest if several did), and from the other logs, one after the other, the batches that fit
-    beside them. So batches that a deposed leader could not commit never count (`disagreements` counts the differences). Of a
+    """Choose rows so that each wanted batch is taken once if several controllers have it: all batches of the log that followed
+    the latest leader (the longest if several did), and from the other logs, one after the other, the batches that fit between
+    them. So batches that a deposed leader could not commit never count (`disagreements` counts the differences). Of a
     snapshot, the controller with most of its records is taken. `batches` has KEYS, `leader_epoch` and `n_records`.
     """
     is_snapshot = pc.ends_with(batches["segment"], SNAPSHOTS[1:]).to_numpy()

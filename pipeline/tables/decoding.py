@@ -309,7 +309,7 @@ STARTS: Mapping[str, tuple[bytes, ...]] = _starts()
 
 
 def with_marks(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batches that contain the beginning of such a record. Few others do."""
+    """Return the batches that contain such a beginning. Few batches do."""
     payloads = batch.column("payload").cast(pa.binary())
     ends = np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset : payloads.offset + len(payloads) + 1]
     data = np.frombuffer(payloads.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]

@@ -162,7 +162,7 @@ def _order(rows: pa.Table) -> Vector:
     keys = (topics << 32) + rows["partition"].to_numpy()
     offsets = rows["offset"].to_numpy()
     by_offset = np.argsort(offsets, kind="stable")
-    if (np.diff(offsets[by_offset]) == 0).any():  # what stands in a snapshot has one offset
+    if (np.diff(offsets[by_offset]) == 0).any():  # all records of a snapshot have one offset
         kinds = rows["kind"].combine_chunks().dictionary_encode()
         ranks = np.argsort(np.argsort(kinds.dictionary.to_numpy(zero_copy_only=False)))[kinds.indices.to_numpy()]
         by_offset = np.lexsort((rows["idx_in_batch"].to_numpy(), ranks, offsets))

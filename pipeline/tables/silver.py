@@ -102,8 +102,8 @@ def transactions(markers: Iterable[tuple[int, int]]) -> Transactions:
 
 
 def needed_snapshots(holes: Iterable[tuple[int, int]], found: Iterable[tuple[str, int]], has_segments: bool) -> set[str]:
-    """Return the snapshots (name, end offset) that the state needs beside the segments: after each hole the first one that
-    reflects it; the last one if there are no segments; always those of formatting.
+    """Return the snapshots (name, end offset) that the state needs in addition to the segments: after each hole the first
+    snapshot that reflects it; the last one if there are no segments; always the snapshots of formatting.
     """
     by_end = sorted((end, name) for name, end in found)
     needed = {name for end, name in by_end if end <= 0}

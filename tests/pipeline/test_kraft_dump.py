@@ -54,7 +54,7 @@ def test_a_directory_stands_for_its_logs_also_those_of_the_partition_within(
     assert list(entries[0])[:2] == ["file", "baseOffset"]
 
 
-def test_what_cannot_be_decoded_is_told_with_file_position_and_offset_and_the_rest_is_printed(
+def test_what_cannot_be_decoded_is_reported_with_file_position_and_offset_and_the_rest_is_printed(
     tmp_path: Path, batch: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / SEGMENT

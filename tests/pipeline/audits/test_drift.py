@@ -119,7 +119,7 @@ def test_a_cancel_that_brings_back_an_inflated_list_is_found_at_its_reassignment
     ]
 
 
-def test_a_topic_that_was_changed_as_a_whole_is_told_with_low_confidence():
+def test_a_topic_that_was_changed_as_a_whole_is_reported_with_low_confidence():
     grown = [Change(20, 1000, replicas=(1, 2, 3, 4), adding=(4,)), Change(21, 1100, isr=(1, 2, 3, 4), adding=())]
     found = drift_of({partition: [CREATED, *grown] for partition in range(3)})
     assert {(each.drift_class, each.rf, each.rf_mode_of_topic, each.confidence) for each in found} == {("rf_change", 4, 4, "low")}

@@ -127,7 +127,7 @@ def test_replicas_in_adding_and_removing_at_once_have_the_target_without_them():
     assert (second.status, second.target, second.adding, second.removing) == ("cancelled", (0, 1, 2), (3, 4), (3, 4))
 
 
-def test_a_target_asked_for_while_removing_is_left_over_is_told_from_what_becomes_of_it():
+def test_a_target_asked_for_while_removing_is_left_over_is_distinguished_from_what_becomes_of_it():
     """Kafka writes no empty removing, so that the old one stays: asked for were six replicas, it will end with four."""
     first, second = cycles(
         CREATED,
@@ -210,7 +210,7 @@ def test_directories_say_where_replicas_went_and_where_they_were():
     assert [(row.replica, row.dir_id) for row in cycle.replicas] == [(4, "final"), (1, "one")]
 
 
-def test_a_clock_that_steps_back_gives_no_negative_duration_and_is_told():
+def test_a_clock_that_steps_back_gives_no_negative_duration_and_is_reported():
     cycle = only(CREATED, MOVES, CAUGHT_UP._replace(ts_ms=1400))
     assert (cycle.duration_ms, cycle.replicas[0].lag_ms, cycle.clock_skew) == (0, 0, True)
 
@@ -245,7 +245,7 @@ def test_what_happened_wholly_in_a_gap_is_seen_by_its_result():
     assert (cycle.status, cycle.start_offset, cycle.end_offset, cycle.truncated_left) == ("instant", None, 500, True)
 
 
-def test_an_end_without_a_beginning_is_told_as_such():
+def test_an_end_without_a_beginning_is_reported_as_such():
     cycle = only(CAUGHT_UP)
     assert (cycle.status, cycle.end_offset, cycle.adding, cycle.target, cycle.truncated_left) == (
         "unknown",

@@ -52,7 +52,7 @@ def test_a_broker_is_compared_with_the_mean_of_the_brokers():
     assert measured(skew.BROKER, SAMPLES)[0].over_band
 
 
-def test_what_is_offline_is_told_and_no_part_of_the_mean():
+def test_what_is_offline_is_reported_and_no_part_of_the_mean():
     gone = sample(1, "e", None, topic=None, error="KAFKA_STORAGE_ERROR")
     rows = measured(skew.DIRECTORY, [sample(1, "a", 100), sample(1, "b", 100, partition=1), gone])
     assert [(row.path, row.mean_bytes, row.ratio, row.offline) for row in rows] == [

@@ -138,7 +138,7 @@ def test_that_rows_are_gone_is_a_change_whatever_a_vacuum_took_away(lake: Lake) 
     assert lake.changed(TABLE) == 3, "nothing came or went"
 
 
-def test_vacuum_keeps_as_many_states_as_it_is_told(lake: Lake) -> None:
+def test_vacuum_keeps_as_many_states_as_requested(lake: Lake) -> None:
     for hi in (3, 4, 5):
         _commit(lake, 0, hi)
     lake.vacuum(keep=2)
@@ -219,7 +219,7 @@ def test_a_killed_writer_leaves_all_or_nothing(lake: Lake, point: str, counts: b
     assert len(lake.files(TABLE)) == 1
 
 
-def test_one_process_writes_at_a_time_and_the_other_is_told_who(lake: Lake) -> None:
+def test_one_process_writes_at_a_time_and_the_other_learns_the_holder(lake: Lake) -> None:
     held = "    print('held', flush=True)\n    sys.stdin.read()"
     code = f"import sys\nfrom kraftlab.pipeline.lake import lock\nwith lock.writing(sys.argv[1]):\n{held}"
     with subprocess.Popen([sys.executable, "-c", code, lake.uri], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:

@@ -197,7 +197,7 @@ def _covered(path: Path) -> int:
     return position
 
 
-def test_whichever_byte_is_flipped_every_byte_is_told_of(own_log: Callable[..., Any], tmp_path: Path) -> None:
+def test_whichever_byte_is_flipped_every_byte_is_reported(own_log: Callable[..., Any], tmp_path: Path) -> None:
     path = own_log().segment([[r.Topic(0, "a", ID)], [r.PartitionChange(0, 1, ID, isr=(1, 2))], [r.NoOp(0)]], zeros=70)
     whole = path.read_bytes()
     other = tmp_path / path.name
@@ -208,7 +208,7 @@ def test_whichever_byte_is_flipped_every_byte_is_told_of(own_log: Callable[..., 
         assert _covered(other) == len(whole), at
 
 
-def test_wherever_it_is_cut_every_byte_is_told_of(own_log: Callable[..., Any], tmp_path: Path) -> None:
+def test_wherever_it_is_cut_every_byte_is_reported(own_log: Callable[..., Any], tmp_path: Path) -> None:
     path = own_log().segment([[r.Topic(0, "a", ID)], [r.NoOp(0)]], zeros=0)
     whole = path.read_bytes()
     other = tmp_path / path.name

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from kraftlab.cli import main
-from kraftlab.pipeline.planning.checks import Asked, Finding, Target, check
-from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from kraftlab.pipeline.planning.checks import Finding, Requested, Target, check
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 from kraftlab.pipeline.planning.plan import Plan
 
 MakeCluster = Callable[..., ClusterDocument]
@@ -42,7 +42,7 @@ def make_cluster() -> MakeCluster:
             size = lots.randint(largest // 100, largest)
             return Partition(number, replicas, replicas[0], size, ("/d0",) * factor if directories else ())
 
-        return tidied(
+        return validated(
             ClusterDocument(
                 tuple(Broker(id, f"r{id % racks}" if racks else None, True, log_dirs) for id in range(1, brokers + 1)),
                 tuple(Topic(f"t{at}", tuple(partition(number) for number in range(partitions))) for at in range(topics)),
@@ -63,7 +63,7 @@ def judge() -> Callable[[Plan], list[Finding]]:
     def judged(plan: Plan) -> list[Finding]:
         options = plan.options
         empty = (*options.drain, *(source for source, _ in options.replace))
-        asked = Asked(
+        asked = Requested(
             options.eps, options.rf, empty, options.drain_dirs, options.exclude_brokers, options.max_bytes, options.balances
         )
         return check(plan.cluster, _targets(plan), asked)

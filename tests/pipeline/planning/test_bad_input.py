@@ -19,7 +19,7 @@ from kraftlab.pipeline.planning.documents import (
     Partition,
     Topic,
     parse_cluster,
-    tidied,
+    validated,
 )
 from kraftlab.pipeline.planning.explain import Sentences, plan_lines
 from kraftlab.pipeline.planning.goals import RACK, parse_goals
@@ -108,7 +108,7 @@ def test_options_that_do_not_fit_are_refused(make_cluster: MakeCluster, options:
 )
 def test_a_directory_that_nothing_can_be_copied_out_of_is_not_drained(alive: bool, online: bool, said: str) -> None:
     brokers = (Broker(1, None, alive, (LogDir("/d", online=online), LogDir("/e"))), Broker(2))
-    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1,), log_dirs=(None,)),)),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", (Partition(0, (1,), log_dirs=(None,)),)),)))
 
     with pytest.raises(WrongUse) as refused:
         propose(document, PlanOptions(drain_dirs=((1, "/d"),)))
@@ -122,7 +122,7 @@ def test_a_directory_that_nothing_can_be_copied_out_of_is_not_drained(alive: boo
 )
 def test_a_broker_that_has_no_place_for_replicas_is_not_given_any(directory: LogDir, options: PlanOptions) -> None:
     partitions = tuple(Partition(at, (1,), 1, 10) for at in range(4))
-    document = tidied(ClusterDocument((Broker(1), Broker(2), Broker(3, log_dirs=(directory,))), (Topic("t", partitions),)))
+    document = validated(ClusterDocument((Broker(1), Broker(2), Broker(3, log_dirs=(directory,))), (Topic("t", partitions),)))
 
     with pytest.raises(WrongUse, match="broker 3 has no log directory that takes replicas"):
         propose(document, options)
@@ -185,7 +185,7 @@ def test_one_rack_is_no_rule_and_more_replicas_than_racks_are_spread_evenly(make
 def test_racks_with_few_brokers_hold_fewer_replicas(judge: Judge) -> None:
     """One broker in rack a, three in rack b: four replicas are on all four of them."""
     brokers = (Broker(1, "a"), Broker(2, "b"), Broker(3, "b"), Broker(4, "b"))
-    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (2, 1), 2, 10),)),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", (Partition(0, (2, 1), 2, 10),)),)))
 
     plan = propose(document, PlanOptions(rf={"t": 4}))
 
@@ -247,7 +247,7 @@ def test_a_replaced_broker_hands_over_no_more_than_the_budget(make_cluster: Make
     nothing = propose(document, PlanOptions(replace=((1, 6),), max_bytes=0))
     some = propose(document, PlanOptions(replace=((1, 6),), max_bytes=2 * 10**9))
 
-    assert nothing.bytes_moved == 0 and any("--max-bytes is less than what has to move" in note for note in nothing.notes)
+    assert nothing.bytes_moved == 0 and any("--max-bytes is too small for the required moves" in note for note in nothing.notes)
     assert 0 < some.bytes_moved <= 2 * 10**9
     assert "budget" not in _errors(judge(some))
 
@@ -255,7 +255,7 @@ def test_a_replaced_broker_hands_over_no_more_than_the_budget(make_cluster: Make
 def test_what_a_replaced_broker_hands_over_counts_in_the_budget_of_all_else(judge: Judge) -> None:
     rows = ((9, 700), *((4, 300) for _ in range(9)))
     topic = Topic("t", tuple(Partition(number, (broker,), broker, size) for number, (broker, size) in enumerate(rows)))
-    document = tidied(ClusterDocument(tuple(Broker(id) for id in (2, 4, 5, 9)), (topic,)))
+    document = validated(ClusterDocument(tuple(Broker(id) for id in (2, 4, 5, 9)), (topic,)))
 
     plan = propose(document, PlanOptions(replace=((9, 2),), balance=True, max_bytes=1000))
 
@@ -276,7 +276,9 @@ def test_a_smaller_replication_factor_takes_nothing_from_excluded_brokers(make_c
 def test_a_partition_that_cannot_leave_a_dead_broker_is_left_as_it_is(judge: Judge) -> None:
     full = Broker(4, log_dirs=(LogDir("/d", cordoned=True),))
     brokers = (Broker(1), Broker(2, alive=False), Broker(3), full, Broker(5))
-    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1, 2, 5), 1, 10), Partition(1, (1, 5, 2), 1, 10))),)))
+    document = validated(
+        ClusterDocument(brokers, (Topic("t", (Partition(0, (1, 2, 5), 1, 10), Partition(1, (1, 5, 2), 1, 10))),))
+    )
 
     plan = propose(document, PlanOptions(drain=(2, 5)))
 
@@ -285,7 +287,7 @@ def test_a_partition_that_cannot_leave_a_dead_broker_is_left_as_it_is(judge: Jud
     assert any("on a broker that is down and are left as they are" in note for note in plan.notes)
 
 
-def test_a_topic_that_is_excluded_on_a_broker_that_is_drained_is_told_of(make_cluster: MakeCluster) -> None:
+def test_a_topic_that_is_excluded_on_a_broker_that_is_drained_is_reported(make_cluster: MakeCluster) -> None:
     plan = propose(make_cluster(1), PlanOptions(drain=(1,), exclude_topics=("t0",)))
 
     assert any("partitions of excluded topics stay on brokers that are to be emptied" in note for note in plan.notes)
@@ -293,7 +295,7 @@ def test_a_topic_that_is_excluded_on_a_broker_that_is_drained_is_told_of(make_cl
 
 def test_one_broker_alone_is_planned_for() -> None:
     brokers = (Broker(1, log_dirs=(LogDir("/d", usable_bytes=1),)), Broker(2, alive=False))
-    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1,), 1, 1000), Partition(1, (1,), 1, 5))),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", (Partition(0, (1,), 1, 1000), Partition(1, (1,), 1, 5))),)))
 
     assert not propose(document, PlanOptions()).moves
 
@@ -316,7 +318,7 @@ def test_checks_count_unknown_sizes_as_plans_do(judge: Judge) -> None:
         Topic(name, (Partition(0, (1,), 1, None), *(Partition(at, (1,), 1, size) for at in range(1, 5))))
         for name, size in sizes.items()
     )
-    document = tidied(ClusterDocument((Broker(1), Broker(2)), topics))
+    document = validated(ClusterDocument((Broker(1), Broker(2)), topics))
 
     plan = propose(document, PlanOptions(rf={"small": 2}, max_bytes=50))
 

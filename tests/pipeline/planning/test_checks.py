@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from kraftlab.pipeline.planning.checks import CHECKS, Asked, Target, check
-from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from kraftlab.pipeline.planning.checks import CHECKS, Requested, Target, check
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import Plan
 from kraftlab.pipeline.planning.propose import propose
 
 MakeCluster = Callable[..., ClusterDocument]
-UNBANDED = Asked(banded=False)
+UNBANDED = Requested(banded=False)
 
 
 def cluster() -> ClusterDocument:
@@ -27,7 +27,7 @@ def cluster() -> ClusterDocument:
         Partition(1, (2, 3, 4), 2, 10, ("/d", "/d", "/d")),
         Partition(2, (1, 2, 3, 4), 1, 10, (None,) * 4, (4,), (1,)),
     )
-    return tidied(ClusterDocument((*brokers, last), (Topic("t", partitions),)))
+    return validated(ClusterDocument((*brokers, last), (Topic("t", partitions),)))
 
 
 @pytest.mark.parametrize(
@@ -38,22 +38,22 @@ def cluster() -> ClusterDocument:
         ("under_way", Target("t", 2, (2, 3, 4)), UNBANDED),
         ("duplicate", Target("t", 0, (1, 1, 2)), UNBANDED),
         ("replication_factor", Target("t", 0, (1, 2)), UNBANDED),
-        ("replication_factor", Target("t", 0, (1, 2, 3)), Asked(rf={"t": 2}, banded=False)),
+        ("replication_factor", Target("t", 0, (1, 2, 3)), Requested(rf={"t": 2}, banded=False)),
         ("unknown_broker", Target("t", 0, (1, 2, 77)), UNBANDED),
         ("dead_broker", Target("t", 0, (1, 3, 5)), UNBANDED),
         ("rack", Target("t", 0, (1, 4, 3)), UNBANDED),
-        ("not_empty", Target("t", 0, (1, 2, 3)), Asked(empty=(2,), banded=False)),
-        ("excluded", Target("t", 0, (4, 2, 3)), Asked(untouched=(4,), banded=False)),
+        ("not_empty", Target("t", 0, (1, 2, 3)), Requested(empty=(2,), banded=False)),
+        ("excluded", Target("t", 0, (4, 2, 3)), Requested(untouched=(4,), banded=False)),
         ("log_dir", Target("t", 0, (1, 2, 3), ("any", "/nowhere", "any")), UNBANDED),
         ("log_dir", Target("t", 0, (1, 2, 6), ("any", "any", "/off")), UNBANDED),
         ("log_dir", Target("t", 0, (1, 2, 6), ("any", "any", "/cordon")), UNBANDED),
-        ("budget", Target("t", 0, (4, 2, 3)), Asked(max_bytes=399, banded=False)),
-        ("disk_band", Target("t", 0, (4, 2, 3)), Asked()),
-        ("replica_band", Target("t", 0, (4, 2, 3)), Asked()),
-        ("leader_band", Target("t", 0, (2, 1, 3)), Asked()),
+        ("budget", Target("t", 0, (4, 2, 3)), Requested(max_bytes=399, banded=False)),
+        ("disk_band", Target("t", 0, (4, 2, 3)), Requested()),
+        ("replica_band", Target("t", 0, (4, 2, 3)), Requested()),
+        ("leader_band", Target("t", 0, (2, 1, 3)), Requested()),
     ],
 )
-def test_each_fault_is_found_by_name(name: str, target: Target, asked: Asked) -> None:
+def test_each_fault_is_found_by_name(name: str, target: Target, asked: Requested) -> None:
     found = {finding.check: finding for finding in check(cluster(), [target], asked)}
 
     assert name in found
@@ -105,6 +105,6 @@ def test_a_plan_that_was_tampered_with_is_found_out(make_cluster: MakeCluster, j
 def test_what_leaves_the_only_directory_of_a_broker_makes_room_in_it_though_nobody_says_where_it_is() -> None:
     brokers = (Broker(1, log_dirs=(LogDir("/d", usable_bytes=100),)), Broker(2))
     partitions = (Partition(0, (1,), 1, 300), Partition(1, (2,), 2, 250))
-    document = tidied(ClusterDocument(brokers, (Topic("t", partitions),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", partitions),)))
 
     assert check(document, [Target("t", 0, (2,)), Target("t", 1, (1,), ("/d",))], UNBANDED) == []

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.pipeline.planning.checks import Finding
-from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 from kraftlab.pipeline.planning.goals import DIRECTORY_CAPACITY, DISK, DISK_CAPACITY, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import GoalReport, Plan
@@ -23,7 +23,7 @@ def goal(plan: Plan, name: str) -> GoalReport:
 def cluster(free: Sequence[int], partitions: Sequence[Partition]) -> ClusterDocument:
     """Brokers from 1 on with one log directory each and so much free in it."""
     brokers = tuple(Broker(id, log_dirs=(LogDir("/d", usable_bytes=usable),)) for id, usable in enumerate(free, 1))
-    return tidied(ClusterDocument(brokers, (Topic("t", tuple(partitions)),)))
+    return validated(ClusterDocument(brokers, (Topic("t", tuple(partitions)),)))
 
 
 def on(number: int, size: int, *brokers: int) -> Partition:
@@ -79,7 +79,7 @@ def test_a_new_replica_is_born_where_it_has_room_not_where_the_share_in_use_is_l
         Partition(2, (2,), size_bytes=80),
     )
 
-    plan = propose(tidied(ClusterDocument(brokers, (Topic("t", partitions),))), options)
+    plan = propose(validated(ClusterDocument(brokers, (Topic("t", partitions),))), options)
 
     assert [(move.name, move.dirs) for move in plan.moves if move.added] == [("t-2", ("/large",))]
     assert goal(plan, DIRECTORY_CAPACITY).after.violations == 0

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, tidied
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, validated
 from kraftlab.pipeline.planning.explain import Sentences, duration, goals_known, move_lines, plan_lines, size
 from kraftlab.pipeline.planning.goals import DIRECTORY, LEADERS, band_of_counts, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import Plan, encode_plan, read_plan
 from kraftlab.pipeline.planning.propose import propose
-from kraftlab.pipeline.planning.waves import Caps, rewaved, summaries
+from kraftlab.pipeline.planning.waves import Caps, summaries, with_waves
 
 MakeCluster = Callable[..., ClusterDocument]
 After = Callable[[Plan], dict[tuple[str, int], tuple[int, ...]]]
@@ -55,7 +55,7 @@ def test_leaders_are_in_their_band_wherever_the_replicas_allow_it(data: st.DataO
     )
     skewed = [tuple(sorted(replicas)) for replicas in rows]
     partitions = tuple(Partition(at, replicas, size_bytes=1) for at, replicas in enumerate(skewed))
-    document = tidied(ClusterDocument(tuple(Broker(id) for id in range(brokers)), (Topic("t", partitions),)))
+    document = validated(ClusterDocument(tuple(Broker(id) for id in range(brokers)), (Topic("t", partitions),)))
     mean = len(rows) / brokers
     fewest, most = int(np.floor(mean * 0.9 + 1e-9)), int(np.ceil(mean * 1.1 - 1e-9))
 
@@ -98,10 +98,10 @@ def test_a_drained_directory_is_emptied_into_the_others(make_cluster: MakeCluste
 
 
 @pytest.mark.parametrize(("others", "excluded"), [((), ()), ((LogDir("/e", cordoned=True),), ()), ((LogDir("/e"),), ("t",))])
-def test_a_directory_that_cannot_be_drained_is_told_of(others: tuple[LogDir, ...], excluded: tuple[str, ...]) -> None:
+def test_a_directory_that_cannot_be_drained_is_reported(others: tuple[LogDir, ...], excluded: tuple[str, ...]) -> None:
     partitions = tuple(Partition(at, (1,), 1, 10, ("/d",)) for at in range(3))
     broker = Broker(1, log_dirs=(LogDir("/d"), *others))
-    document = tidied(ClusterDocument((broker, Broker(2)), (Topic("t", partitions),)))
+    document = validated(ClusterDocument((broker, Broker(2)), (Topic("t", partitions),)))
 
     plan = propose(document, PlanOptions(drain_dirs=((1, "/d"),), exclude_topics=excluded))
 
@@ -121,7 +121,7 @@ def test_directories_that_are_offline_or_cordoned_take_nothing(make_cluster: Mak
 
 def test_waves_keep_to_their_caps_and_mending_goes_first(make_cluster: MakeCluster) -> None:
     document = make_cluster(2, brokers=10, racks=5, topics=30, new=2)
-    plan = rewaved(propose(document, PlanOptions()), Caps(per_broker=3, per_broker_intra=1, cluster=8, leaders=4))
+    plan = with_waves(propose(document, PlanOptions()), Caps(per_broker=3, per_broker_intra=1, cluster=8, leaders=4))
 
     waves = defaultdict(list)
     for move in plan.moves:
@@ -142,7 +142,7 @@ def test_waves_keep_to_their_caps_and_mending_goes_first(make_cluster: MakeClust
 def test_a_wave_says_how_long_it_takes_and_whose_disk_it_would_overfill() -> None:
     brokers = (Broker(1, log_dirs=(LogDir("/d", usable_bytes=50),)), *(Broker(id) for id in (2, 3)))
     partitions = tuple(Partition(at, (2, 3), 2, 30, (None, None)) for at in range(3))
-    document = tidied(ClusterDocument(brokers, (Topic("t", partitions),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", partitions),)))
     plan = propose(document, PlanOptions(drain=(2,), goals=parse_goals(["count"])))
 
     (wave,) = summaries(plan, throttle=9.0)
@@ -193,7 +193,7 @@ def test_what_a_reason_says_of_brokers_is_true(
 
 def test_a_leader_that_gives_its_replica_up_is_not_said_to_lead_too_much() -> None:
     brokers = tuple(Broker(id) for id in (1, 2, 3))
-    document = tidied(ClusterDocument(brokers, (Topic("t", (Partition(0, (1, 3), 1, 10),)),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", (Partition(0, (1, 3), 1, 10),)),)))
 
     plan = propose(document, PlanOptions(rf={"t": 1}, exclude_brokers=(3,)))
 
@@ -210,7 +210,7 @@ def test_a_disk_that_is_too_full_is_the_reason_for_what_leaves_it() -> None:
     partitions = tuple(Partition(at, (1 + at % 2,), size_bytes=45 - 5 * (at % 2), log_dirs=("/d",)) for at in range(40))
     brokers = (Broker(1, log_dirs=(full,)), Broker(2, log_dirs=(roomy,)))
 
-    plan = propose(tidied(ClusterDocument(brokers, (Topic("t", partitions),))), PlanOptions(goals=parse_goals(["disk"])))
+    plan = propose(validated(ClusterDocument(brokers, (Topic("t", partitions),))), PlanOptions(goals=parse_goals(["disk"])))
 
     assert [why.reason for move in plan.moves for why in move.why] == ["disk-full"]
     assert "DiskCapacityGoal: the disks of broker 1 are more than 80% full" in "\n".join(move_lines(plan, plan.moves))

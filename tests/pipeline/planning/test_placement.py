@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlab.pipeline.planning.checks import ERROR, Finding
-from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, Partition, Topic, tidied
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, Partition, Topic, validated
 from kraftlab.pipeline.planning.goals import DISK, LEADERS, RACK, REPLICAS, parse_goals
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.plan import Plan, encode_plan
@@ -139,7 +139,7 @@ def test_tiny_clusters_get_the_fewest_bytes_there_can_be(data: st.DataObject) ->
         for number in range(data.draw(st.integers(2, 5)))
     ]
     brokers = tuple(Broker(id, f"r{id % 2 if factor == 2 else id}") for id in ids)
-    document = tidied(ClusterDocument(brokers, (Topic("t", tuple(partitions)),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", tuple(partitions)),)))
     eps = data.draw(st.sampled_from([0.3, 0.6]))
     optimum = cheapest(document, eps)
 
@@ -156,7 +156,7 @@ def test_tiny_clusters_get_the_fewest_bytes_there_can_be(data: st.DataObject) ->
 def uneven(*partitions: tuple[tuple[int, ...], int]) -> ClusterDocument:
     """Brokers 0 to 2, each in a rack of its own, with these replicas and sizes."""
     entries = tuple(Partition(number, replicas, size_bytes=size) for number, (replicas, size) in enumerate(partitions))
-    return tidied(ClusterDocument(tuple(Broker(id, f"r{id}") for id in range(3)), (Topic("t", entries),)))
+    return validated(ClusterDocument(tuple(Broker(id, f"r{id}") for id in range(3)), (Topic("t", entries),)))
 
 
 def test_one_byte_less_is_worth_a_move_more() -> None:
@@ -265,7 +265,7 @@ def test_a_budget_that_is_less_than_what_has_to_move_moves_what_it_can_and_says_
     part = propose(document, PlanOptions(drain=(3,), max_bytes=whole.bytes_moved // 2))
 
     assert 0 < part.bytes_moved <= whole.bytes_moved // 2
-    assert any("--max-bytes is less than what has to move" in note for note in part.notes)
+    assert any("--max-bytes is too small for the required moves" in note for note in part.notes)
 
 
 def test_excluded_brokers_and_topics_are_not_touched(make_cluster: MakeCluster, judge: Judge) -> None:
@@ -299,7 +299,7 @@ def test_larger_disks_get_more_bytes(make_cluster: MakeCluster, judge: Judge) ->
 def test_one_huge_replica_makes_the_band_impossible_and_the_plan_says_so(make_cluster: MakeCluster, judge: Judge) -> None:
     document = make_cluster(9, brokers=4, racks=0, new=0, factor=1, topics=2)
     huge = Partition(0, (1,), 1, 10**13, ("/d0",))
-    document = tidied(msgspec.structs.replace(document, topics=(*document.topics, Topic("huge", (huge,)))))
+    document = validated(msgspec.structs.replace(document, topics=(*document.topics, Topic("huge", (huge,)))))
 
     plan = propose(document, PlanOptions())
 
@@ -311,7 +311,7 @@ def test_one_huge_replica_makes_the_band_impossible_and_the_plan_says_so(make_cl
 def test_bands_that_the_rack_rule_forbids_are_said_to_be_impossible() -> None:
     brokers = (Broker(1, "a"), Broker(2, "b"), Broker(3, "a"))
     partitions = tuple(Partition(at, (1, 2), 1, 10) for at in range(6))
-    document = tidied(ClusterDocument(brokers, (Topic("t", partitions),)))
+    document = validated(ClusterDocument(brokers, (Topic("t", partitions),)))
 
     plan = propose(document, PlanOptions())
 

@@ -72,7 +72,7 @@ def test_a_plan_says_which_options_it_was_made_with(
         (("--drain-dir", "1:/d0"), ("--exclude-topic", "t0")),
     ],
 )
-def test_what_a_plan_does_not_empty_is_told_by_propose_as_by_check(
+def test_what_a_plan_does_not_empty_is_reported_by_propose_and_check(
     plan: Run, cluster_file: str, tmp_path: Path, emptied: tuple[str, str], kept: tuple[str, str]
 ) -> None:
     file = str(tmp_path / "plan.json")
@@ -86,12 +86,12 @@ def test_what_a_plan_does_not_empty_is_told_by_propose_as_by_check(
     assert " stay " in proposed.out
 
 
-def test_a_replication_factor_that_a_budget_does_not_allow_is_told(plan: Run, cluster_file: str) -> None:
+def test_a_replication_factor_that_a_budget_does_not_allow_is_reported(plan: Run, cluster_file: str) -> None:
     whole = plan("propose", "--input", cluster_file, "--rf", "t0=4")
     short = plan("propose", "--input", cluster_file, "--rf", "t0=4", "--max-bytes", "1")
 
     assert (whole.code, short.code) == (0, 1)
-    assert "--max-bytes is less than what has to move" in short.out
+    assert "--max-bytes is too small for the required moves" in short.out
 
 
 def test_caps_bound_every_wave(plan: Run, cluster_file: str, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_plan_is_made_from_a_lake_and_saved_into_it(plan: Run, tmp_path: Path)
     assert lake.arrow("gold.plan_checks").num_rows == 0
 
 
-def test_a_lake_without_states_is_told_how_to_make_them(plan: Run, tmp_path: Path) -> None:
+def test_a_lake_without_states_is_an_error_with_the_next_step(plan: Run, tmp_path: Path) -> None:
     ran = plan("propose", "--lake", str(tmp_path))
 
     assert ran.code == 2 and "kraftlab pipeline build gold" in ran.err

@@ -115,7 +115,7 @@ def test_instant_changes_are_counted_but_are_no_bars(lake: Lake) -> None:
     assert [each.partition for each in found.moves] == [0, 1, 2]
 
 
-def test_a_topic_without_a_name_is_told_by_its_id(tmp_path: Path) -> None:
+def test_a_topic_without_a_name_is_shown_by_its_id(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     nameless = move(0, 1_000, 5_000) | {"topic": None, "topic_id": "AAECAwQFBgcICQoLDA0ODw"}
     drifted = {"partition": 7, "class": "rf_change", "rf": 2, "culprit_reassignment_id": "BwcHBwcHBwcHBwcHBwcHBw:7:3"}

@@ -28,7 +28,7 @@ RUNS: dict[str, tuple[Callable[[Lake], object], str]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_it_is_told_before_anything_is_made_there(name: str, tmp_path: Path) -> None:
+def test_it_is_reported_before_anything_is_made_there(name: str, tmp_path: Path) -> None:
     run, reason = RUNS[name]
     with pytest.raises(WrongUse, match=reason):
         run(Lake(str(tmp_path / "mistyped" / "lake")))

@@ -57,7 +57,7 @@ def test_a_package_that_is_missing_is_in_the_way(environ: dict[str, str], monkey
     assert Check("pyarrow", State.MISSING, "not installed", doctor.INSTALL) in report.checks
 
 
-def test_where_no_package_is_each_is_told(
+def test_where_no_package_is_each_is_reported(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def version(name: str) -> str:
@@ -67,9 +67,9 @@ def test_where_no_package_is_each_is_told(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert main.run(["pipeline", "doctor"]) == ENVIRONMENT
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in told if line.startswith("missing")] == list(doctor.NEEDED)
-    assert told[-1] == "The pipeline cannot run here."
+    result = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in result if line.startswith("missing")] == list(doctor.NEEDED)
+    assert result[-1] == "The pipeline cannot run here."
 
 
 @pytest.mark.parametrize(("version", "state"), [("4.1.9", State.NOTE), ("4.3.7", State.FINE), ("4.4.0", State.NOTE)])
@@ -78,15 +78,15 @@ def test_versions_outside_the_bounds_of_the_package_are_told(
 ) -> None:
     known = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version if name == "pyspark" else known(name))
-    told = {each.name: each.state for each in doctor.examine(environ).checks}
-    assert told.get("pyspark", State.FINE) is state
+    result = {each.name: each.state for each in doctor.examine(environ).checks}
+    assert result.get("pyspark", State.FINE) is state
 
 
-def test_a_java_home_that_is_passed_over_is_told(fake_java: Make, environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_java_home_that_is_passed_over_is_reported(fake_java: Make, environ: dict[str, str], tmp_path: Path) -> None:
     environ["PATH"] = str(fake_java(tmp_path / "good", "21.0.1") / "bin")
     environ["JAVA_HOME"] = str(fake_java(tmp_path / "old", "11.0.2"))
-    told = check("JAVA_HOME", environ)
-    assert "is Java 11.0.2, too old" in told.found
+    result = check("JAVA_HOME", environ)
+    assert "is Java 11.0.2, too old" in result.found
     assert check("java", environ, State.FINE).found.startswith("21.0.1, from PATH")
 
 
@@ -99,9 +99,9 @@ def test_another_spark_in_spark_home_is_in_the_way(environ: dict[str, str], tmp_
     environ["SPARK_HOME"] = str(tmp_path)
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark-core_2.12-3.5.1.jar").write_text("")
-    told = check("SPARK_HOME", environ)
-    assert (told.state, told.remedy) == (State.MISSING, "unset SPARK_HOME")
-    assert "holds Spark 3.5.1, and the package pyspark is" in told.found
+    result = check("SPARK_HOME", environ)
+    assert (result.state, result.remedy) == (State.MISSING, "unset SPARK_HOME")
+    assert "holds Spark 3.5.1, and the package pyspark is" in result.found
 
 
 def test_workers_need_a_python_that_has_the_packages(environ: dict[str, str], tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_workers_need_a_python_that_has_the_packages(environ: dict[str, str], tm
     bare.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pyarrow'\" >&2\nexit 1\n")
     bare.chmod(0o755)
     environ["PYSPARK_PYTHON"] = str(bare)
-    told = check("workers' Python", environ)
-    assert told.state is State.MISSING and "No module named 'pyarrow'" in told.found
+    result = check("workers' Python", environ)
+    assert result.state is State.MISSING and "No module named 'pyarrow'" in result.found
     environ["PYSPARK_PYTHON"] = str(tmp_path / "absent")
     assert "cannot be run" in check("workers' Python", environ).found
     environ["PYSPARK_PYTHON"] = sys.executable
@@ -123,12 +123,12 @@ def test_masters_come_from_the_option_and_else_from_outside(environ: dict[str, s
     assert check("master", environ).found.startswith("local[7], from --conf, PYSPARK_SUBMIT_ARGS")
 
 
-def test_more_memory_than_there_is_is_told(environ: dict[str, str]) -> None:
-    told = check("memory", environ, conf={"spark.driver.memory": "64t"})
-    assert told.state is State.NOTE and "driver 64t" in told.found
+def test_more_memory_than_there_is_is_reported(environ: dict[str, str]) -> None:
+    result = check("memory", environ, conf={"spark.driver.memory": "64t"})
+    assert result.state is State.NOTE and "driver 64t" in result.found
 
 
-def test_a_scratch_directory_that_is_full_or_absent_is_told(
+def test_a_scratch_directory_that_is_full_or_absent_is_reported(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert check("scratch", environ, conf={"spark.local.dir": str(tmp_path / "absent")}).state is State.MISSING
@@ -146,6 +146,6 @@ def test_archives_of_other_javas_are_not_taken_for_this_ones(fake_java: Make, en
         path.write_text("")
     assert not places[0].is_built and places[0].options == []
     assert places[1].options == [f"-XX:SharedArchiveFile={places[1].base}:{places[1].top}"]
-    told = [each for each in doctor.examine(environ).checks if each.name == "archive"]
-    assert [each.found for each in told] == ["none for this Java and PySpark", "of other Javas or PySparks: 1"]
-    assert str(places[1].directory) in told[1].remedy
+    result = [each for each in doctor.examine(environ).checks if each.name == "archive"]
+    assert [each.found for each in result] == ["none for this Java and PySpark", "of other Javas or PySparks: 1"]
+    assert str(places[1].directory) in result[1].remedy

@@ -41,7 +41,7 @@ class FailingBuilder:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "sentence"),
     [
         (PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}), "given the memory 900g"),
         (PySparkImportError("grpcio-status is missing"), "pip install 'pyspark[connect]'"),
@@ -53,11 +53,11 @@ class FailingBuilder:
     ],
     ids=["the JVM ended", "a package of Connect", "a server that is away", "a master that is none"],
 )
-def test_a_session_that_cannot_be_made_is_a_sentence_with_the_next_step(error: Exception, told: str) -> None:
+def test_a_session_that_cannot_be_made_is_a_sentence_with_the_next_step(error: Exception, sentence: str) -> None:
     builder: Any = FailingBuilder(error)
     with pytest.raises(EnvironmentFault) as raised:
         factory.built(builder, {"spark.driver.memory": "900g"}, "spark://h:1")
-    assert told in str(raised.value)
+    assert sentence in str(raised.value)
     assert "Next step: " in str(raised.value)
 
 
@@ -72,11 +72,11 @@ def test_a_jvm_that_is_interrupted_while_it_starts_is_ended(monkeypatch: pytest.
     assert java_gateway.Popen is before
 
 
-def test_a_connect_server_that_is_not_there_is_told_at_once() -> None:
+def test_a_connect_server_that_is_not_there_is_reported_at_once() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         remote = f"sc://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(EnvironmentFault, match=f"no session with the master {remote}: .*refused"):
-            factory.knock(remote)
+            factory.check_listening(remote)
     with pytest.raises(EnvironmentFault, match=r"no session with the master sc://127\.0\.0\.1:none"):
-        factory.knock("sc://127.0.0.1:none")
+        factory.check_listening("sc://127.0.0.1:none")

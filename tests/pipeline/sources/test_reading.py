@@ -226,7 +226,7 @@ def test_where_finds_what_was_written_by_a_clock_that_ran_hours_ahead(own_log: M
             assert found == expected
 
 
-def test_a_segment_that_went_away_is_told_of(own_log: Make, reader_of: Make) -> None:
+def test_a_segment_that_went_away_is_reported(own_log: Make, reader_of: Make) -> None:
     log = own_log()
     log.segment(_batches(2))
     first = log.segment(_batches(2))

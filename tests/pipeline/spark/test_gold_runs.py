@@ -133,15 +133,15 @@ def test_audits_build_what_they_read_and_find_the_changes_of_the_replication_fac
 
 
 def test_the_state_at_the_time_when_the_cluster_was_asked_is_what_it_said(
-    lake: Lake, kafka: Any, told: Callable[[str], bytes], capsys: pytest.CaptureFixture[str]
+    lake: Lake, kafka: Any, recorded_text: Callable[[str], bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (ended,) = [entry["t"] for entry in json.loads(told("history.json")) if entry["op"] == "end"]
+    (ended,) = [entry["t"] for entry in json.loads(recorded_text("history.json")) if entry["op"] == "end"]
     assert run(["pipeline", "state", "--lake", lake.uri, "--at-time", str(int(ended * 1000)), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     found = {(row["topic"], row["partition"]): (row["replicas"], sorted(row["isr"]), row["leader"]) for row in document["rows"]}
     assert found == {
         (topic["name"], each["partition_index"]): (each["replica_nodes"], sorted(each["isr_nodes"]), each["leader_id"])
-        for topic in json.loads(told("final-state.json"))["topics"]
+        for topic in json.loads(recorded_text("final-state.json"))["topics"]
         for each in topic["partitions"]
     }
     assert document["at_offset"] < kafka.rows[-1][1].offset
@@ -191,7 +191,7 @@ def test_the_state_of_a_topic_at_an_offset(lake: Lake, kafka: Any, capsys: pytes
         (["build", "gold", "--range", "0-5"], "gold is built of all of silver at once; leave --range out"),
     ],
 )
-def test_what_the_lake_does_not_have_is_told(
+def test_what_the_lake_does_not_have_is_reported(
     lake: Lake, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["pipeline", *arguments, "--lake", lake.uri]) == 2

@@ -152,7 +152,7 @@ def test_failfast_takes_nothing_in(spark: SparkSession, own_log: Make, lake: Lak
     data = bytearray(path.read_bytes())
     data[4096 + 60] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptInput, match=r"bad_crc: .* Nothing was taken in; --mode permissive goes around it"):
+    with pytest.raises(CorruptInput, match=r"bad_crc: .* Nothing was ingested; --mode permissive skips the damage"):
         ingest(spark, lake, [str(log.directory)], mode="failfast")
     assert not lake.exists()
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kraftlab.cli.main import run
-from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, encode_cluster, tidied
+from kraftlab.pipeline.planning.documents import Broker, ClusterDocument, LogDir, Partition, Topic, encode_cluster, validated
 from kraftlab.pipeline.planning.options import PlanOptions
 from kraftlab.pipeline.planning.scenarios import standard_scenarios, summarise
 from kraftlab.pipeline.planning.sweep_on_spark import sweep
@@ -30,7 +30,7 @@ def document() -> ClusterDocument:
         replicas = tuple(lots.sample(range(1, 9), 3))
         return Partition(number, replicas, replicas[0], lots.randint(10**6, 10**9), ("/d",) * 3)
 
-    return tidied(ClusterDocument(brokers, tuple(Topic(f"t{at}", tuple(map(partition, range(10)))) for at in range(6))))
+    return validated(ClusterDocument(brokers, tuple(Topic(f"t{at}", tuple(map(partition, range(10)))) for at in range(6))))
 
 
 @pytest.mark.nightly

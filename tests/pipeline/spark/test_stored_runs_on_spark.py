@@ -56,9 +56,9 @@ def test_spark_finds_what_is_found_here(spark: SparkSession, tmp_path: Path) -> 
     assert there == here
     assert {found.legal for found in there.values()} == {True, False}
     for run in runs:
-        assert told(rechecked(run, there)[0]) == told(rechecked(run)[0])
+        assert verdicts(rechecked(run, there)[0]) == verdicts(rechecked(run)[0])
 
 
-def told(record: RunRecord) -> list[tuple[object, ...]]:
+def verdicts(record: RunRecord) -> list[tuple[object, ...]]:
     """The verdicts of a record, whatever time each took."""
     return [(verdict.checker, verdict.valid, verdict.reason, verdict.ops) for verdict in record.verdicts]

@@ -136,20 +136,20 @@ def test_topics_decoded_as_a_whole_are_the_same_rows_as_record_by_record(name: s
     topics = [r.Topic(0, "orders", ID), r.Topic(0, name, OTHER_ID)]
     snapshot = {"segment": "00000000000000000050-0000000003.checkpoint", "offset": 49}
 
-    def told(*more: Any) -> Any:
+    def decoded(*more: Any) -> Any:
         batches = _own(*codec.encode([*topics, *more])), _own(*codec.encode([*topics, *more]), 7, **snapshot)
         (marks,) = pa.Table.from_batches(decoding.marks(iter([_arrow(*batches)]))).combine_chunks().to_batches()
         found, decoder = _tables(*batches)
         return [row for _, row in found], decoder.unnamed, [(row["topic_id"], row["name"]) for row in marks.to_pylist()]
 
-    assert told() == told(r.NoOp(0))
-    assert [(row["offset"], row["idx_in_batch"], row["kind"]) for row in told()[0]] == [
+    assert decoded() == decoded(r.NoOp(0))
+    assert [(row["offset"], row["idx_in_batch"], row["kind"]) for row in decoded()[0]] == [
         (10, 0, "log"),
         (11, 1, "log"),
         (49, 7, "snapshot"),
         (49, 8, "snapshot"),
     ]
-    assert told()[1] == {"_____________________w": name}
+    assert decoded()[1] == {"_____________________w": name}
 
 
 def _is_within(offset: int, spans: Any) -> bool:
