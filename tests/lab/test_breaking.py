@@ -401,6 +401,7 @@ def test_a_loss_of_power_takes_what_was_not_synced_and_disks_go_with_the_cluster
     unsynced = [home / "unsynced" for home in homes]
     command = [sys.executable, "-m", "kraftlab.cli.main", "up", "--data", str(tmp_path), "--json"]
     shape = ["--controllers", "1", "--brokers", "1", "--log-dirs", "1", "--allow-chaos", "--own-disks"]
+    shape += ["--property", "controlled.shutdown.enable=false"]
     parent = subprocess.Popen([*command, *shape], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent, parent.stdout:
