@@ -20,6 +20,7 @@ from kraftlab.broker.crash_images.world import broker_config, format_disks
 from kraftlab.broker.log.errors import LogDirFailed
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.replication.partition import Partition
+from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import PartitionImage
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
@@ -88,6 +89,15 @@ class World(one_process.World):
             target_replicas=(*state.replicas, broker_id),
             directories=(*state.directories, UNASSIGNED),
         )
+
+    async def fill(self, batches: int, size_bytes: int, number: int = 0, acks: int = -1) -> int:
+        """Produce batches of one record to a partition of topic t; return the size of its log."""
+        leader = self.brokers[self.state("t", number).leader]
+        assert isinstance(leader, Broker)
+        for _ in range(batches):
+            assert (await leader.produce("t", number, batch(1, size_bytes), acks=acks)).error == ErrorCode.NONE
+        size: int = leader.log("t", number).size_bytes
+        return size
 
     async def delete_topic(self, name: str) -> None:
         await self.commit(RemoveTopic(0, self.image.topics.by_name[name]))

@@ -66,16 +66,26 @@ class Seen:
         return [publication.after.provenance.offset for publication in self.publications]
 
 
+@pytest.fixture
+async def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+async def publisher(seen: Seen, nursery: trio.Nursery, autojump_clock: Any) -> MetadataPublisher:
+    """It runs, and publishes to `seen`."""
+    made = publisher_with(("seen", seen.publish))
+    nursery.start_soon(made.run)
+    return made
+
+
 def publisher_with(*publishers: tuple[str, Any], **settings: Any) -> MetadataPublisher:
     return MetadataPublisher(publishers, lambda: None, **settings)
 
 
 async def test_nothing_is_published_before_the_high_watermark_known_at_the_start(
-    autojump_clock: Any, nursery: trio.Nursery
+    autojump_clock: Any, publisher: MetadataPublisher, seen: Seen
 ) -> None:
-    seen = Seen()
-    publisher = publisher_with(("seen", seen.publish))
-    nursery.start_soon(publisher.run)
     for offset in range(5):
         await publisher.apply([batch(offset)], high_watermark=5)
         await trio.sleep(0.1)
@@ -86,10 +96,9 @@ async def test_nothing_is_published_before_the_high_watermark_known_at_the_start
     assert first.changes.configs == {(RESOURCE_BROKER, "")}
 
 
-async def test_waiting_for_an_offset_lasts_until_publishers_are_done_with_it(autojump_clock: Any, nursery: trio.Nursery) -> None:
-    seen = Seen()
-    publisher = publisher_with(("seen", seen.publish))
-    nursery.start_soon(publisher.run)
+async def test_waiting_for_an_offset_lasts_until_publishers_are_done_with_it(
+    autojump_clock: Any, publisher: MetadataPublisher, seen: Seen
+) -> None:
     seen.gate = trio.Event()
     await publisher.apply([batch(0)], high_watermark=1)
     with trio.move_on_after(1) as waited:
@@ -100,10 +109,9 @@ async def test_waiting_for_an_offset_lasts_until_publishers_are_done_with_it(aut
     assert (seen.offsets, publisher.offset) == ([1], 1)
 
 
-async def test_what_comes_while_publishers_work_becomes_one_publication(autojump_clock: Any, nursery: trio.Nursery) -> None:
-    seen = Seen()
-    publisher = publisher_with(("seen", seen.publish))
-    nursery.start_soon(publisher.run)
+async def test_what_comes_while_publishers_work_becomes_one_publication(
+    autojump_clock: Any, publisher: MetadataPublisher, seen: Seen
+) -> None:
     await publisher.apply([batch(0)], 1)
     await trio.sleep(0.1)
     seen.gate = trio.Event()
@@ -180,7 +188,9 @@ async def load(publisher: MetadataPublisher, offset: int, bodies: list[bytes]) -
     return state
 
 
-async def test_a_snapshot_in_a_running_broker_is_published_as_what_it_changes(autojump_clock: Any, nursery: trio.Nursery) -> None:
+async def test_a_snapshot_in_a_running_broker_is_published_as_what_it_changes(
+    autojump_clock: Any, publisher: MetadataPublisher, seen: Seen
+) -> None:
     gone, kept, new = (bytes([n]) * 16 for n in (1, 2, 3))
     broker = RegisterBroker(0, 7, bytes(16), 0)
     start = batch_of(
@@ -203,9 +213,6 @@ async def test_a_snapshot_in_a_running_broker_is_published_as_what_it_changes(au
         BrokerRegistrationChange(0, 7, 0, fenced=False),
         Config(0, RESOURCE_BROKER, "", "x", None),
     )
-    seen = Seen()
-    publisher = publisher_with(("seen", seen.publish))
-    nursery.start_soon(publisher.run)
     await publisher.apply([start], start.end_offset)
     await publisher.wait_for(start.end_offset)
     await load(publisher, 100, bodies_of(start, missed))
@@ -227,11 +234,8 @@ async def test_a_snapshot_in_a_running_broker_is_published_as_what_it_changes(au
 
 
 async def test_what_waited_below_a_snapshot_is_part_of_it_and_what_follows_is_published_with_it(
-    autojump_clock: Any, nursery: trio.Nursery
+    autojump_clock: Any, publisher: MetadataPublisher, seen: Seen
 ) -> None:
-    seen = Seen()
-    publisher = publisher_with(("seen", seen.publish))
-    nursery.start_soon(publisher.run)
     await publisher.apply([batch(0)], 1)
     await publisher.wait_for(1)
     await publisher.apply([batch(1)], 2)
@@ -243,11 +247,8 @@ async def test_what_waited_below_a_snapshot_is_part_of_it_and_what_follows_is_pu
 
 
 async def test_a_snapshot_at_the_start_is_not_published_before_the_high_watermark_is_known_and_reached(
-    autojump_clock: Any, nursery: trio.Nursery
+    autojump_clock: Any, publisher: MetadataPublisher, seen: Seen
 ) -> None:
-    seen = Seen()
-    publisher = publisher_with(("seen", seen.publish))
-    nursery.start_soon(publisher.run)
     await load(publisher, 1, bodies_of(batch(0)))
     await trio.sleep(1)
     assert not seen.offsets

@@ -86,14 +86,19 @@ async def test_an_aligned_transaction_is_published_at_its_end_as_one_step(autoju
     assert world.publisher.freeze() is not None
 
 
-async def test_begin_and_end_in_one_batch_are_one_step(autojump_clock: Any, world: World) -> None:
-    await world.apply([BEGIN, key(1), END])
-    assert world.published == [(3, "1")]
-
-
-async def test_several_transactions_in_one_batch_with_idle_records_between(autojump_clock: Any, world: World) -> None:
-    await world.apply([BEGIN, key(1), END, IDLE, BEGIN, IDLE, key(2), END, IDLE])
-    assert world.published == [(9, "2")]
+@pytest.mark.parametrize(
+    ("batches", "published"),
+    [
+        ([[BEGIN, key(1), END]], (3, "1")),
+        ([[BEGIN, key(1), END, IDLE, BEGIN, IDLE, key(2), END, IDLE]], (9, "2")),
+        ([[key(1)], [BEGIN], [key(2)], [key(3), END], [IDLE]], (6, "3")),
+    ],
+)
+async def test_whole_transactions_that_come_together_are_one_step(
+    autojump_clock: Any, world: World, batches: list[list[AnyRecord]], published: tuple[int, str]
+) -> None:
+    await world.apply(*batches)
+    assert world.published == [published]
 
 
 async def test_what_comes_before_a_begin_in_its_batch_is_published_and_the_rest_is_not(autojump_clock: Any, world: World) -> None:
@@ -103,11 +108,6 @@ async def test_what_comes_before_a_begin_in_its_batch_is_published_and_the_rest_
     assert world.publisher.freeze() is None
     await world.apply([key(4), END])
     assert world.published[-1] == (6, "4")
-
-
-async def test_a_transaction_over_many_batches_handed_over_together(autojump_clock: Any, world: World) -> None:
-    await world.apply([key(1)], [BEGIN], [key(2)], [key(3), END], [IDLE])
-    assert world.published == [(6, "3")]
 
 
 async def test_an_abort_publishes_nothing_of_it(autojump_clock: Any, world: World) -> None:

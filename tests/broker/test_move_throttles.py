@@ -10,7 +10,7 @@ import trio
 from kraftlab.broker.move_reports import MoveReports
 from kraftlab.metadata.records import ChangeMoveThrottles, QueueMoves, StartMoves
 
-from .conftest import batch, eventually
+from .conftest import eventually
 
 RATE = 100_000
 
@@ -26,8 +26,7 @@ async def filled(world: Any, batches: int, *assignments: list[int]) -> Any:
     source = await world.add_broker(0)
     await world.create_topic("t", *assignments)
     for number in range(len(assignments)):
-        for _ in range(batches):
-            await source.produce("t", number, batch(1, 2_000))
+        await world.fill(batches, 2_000, number)
     return source
 
 
@@ -84,14 +83,13 @@ async def test_a_replica_that_waits_for_a_tiny_budget_goes_on_when_the_throttle_
 
 
 async def test_a_replica_that_fell_out_of_sync_is_not_held_back_by_a_throttle_of_moves(autojump_clock: Any, world: Any) -> None:
-    source = await filled(world, 1, [0])
+    await filled(world, 1, [0])
     second = await world.add_broker(1)
     await add_replica(world, 0, 1)
     await eventually(lambda: 1 in world.state("t", 0).isr, "in sync", 5)
     await world.change("t", 0, adding_replicas=(), removing_replicas=(), original_replicas=(), target_replicas=())
     world.unreachable.add(0)
-    for _ in range(100):
-        await source.produce("t", 0, batch(1, 2_000), acks=1)
+    await world.fill(100, 2_000, acks=1)
     await eventually(lambda: 1 not in world.state("t", 0).isr, "the follower fell behind", 20)
     world.unreachable.discard(0)
     await eventually(lambda: 1 in world.state("t", 0).isr, "in sync again at once", 1.5)

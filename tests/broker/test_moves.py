@@ -31,9 +31,7 @@ async def filled(world: Any, replicas: list[int], batches: int = 40) -> list[Any
     """Brokers with a topic t of one partition that holds some data and whose directories the metadata knows."""
     brokers = [await world.add_broker(broker_id) for broker_id in sorted(replicas)]
     await world.create_topic("t", replicas)
-    leader = world.brokers[replicas[0]]
-    for _ in range(batches):
-        await leader.produce("t", 0, batch(1, 5_000))
+    await world.fill(batches, 5_000)
     await trio.sleep(1)
     return brokers
 
@@ -219,8 +217,7 @@ async def test_a_move_cancelled_while_the_controller_is_asked_gives_the_old_dire
 async def test_a_move_to_a_third_directory_replaces_the_one_that_runs(autojump_clock: Any, world: Any) -> None:
     broker = await world.add_broker(0, log_dirs=3)
     await world.create_topic("t", [0])
-    for _ in range(40):
-        await broker.produce("t", 0, batch(1, 5_000))
+    await world.fill(40, 5_000)
     first, second = (path for path in broker.dirs if path != broker.log("t", 0).log_dir)
     await slow_down(world, 100_000)
     await broker.alter(first)
@@ -235,8 +232,7 @@ async def test_a_follower_that_is_cut_while_it_moves_does_not_keep_what_was_cut(
     brokers = await filled(world, [0, 1], batches=10)
     world.unreachable.add(0)
     await trio.sleep(1)
-    for _ in range(10):
-        await brokers[0].produce("t", 0, batch(1, 5_000), acks=1)
+    await world.fill(10, 5_000, acks=1)
     world.controller_answers = trio.Event()
     target = brokers[0].other_dir()
     await brokers[0].alter(target)

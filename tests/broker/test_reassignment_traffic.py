@@ -31,12 +31,9 @@ async def limit(world: Any, brokers: list[int], leader: bool = True, follower: b
 async def test_the_throttle_holds_over_a_small_copy(
     autojump_clock: Any, world: Any, leader: bool, follower: bool, batches: int, batch_bytes: int
 ) -> None:
-    source = await world.add_broker(0)
-    await world.add_broker(1)
+    await world.add_brokers(2)
     await world.create_topic("t", [0])
-    for _ in range(batches):
-        await source.produce("t", 0, batch(1, batch_bytes))
-    size = source.log("t", 0).size_bytes
+    size = await world.fill(batches, batch_bytes)
     await limit(world, [0, 1], leader, follower)
     begun = trio.current_time()
     await world.add_replica(0, 1)
@@ -47,12 +44,10 @@ async def test_the_throttle_holds_over_a_small_copy(
 
 
 async def test_the_throttle_is_shared_by_copies_from_several_leaders(autojump_clock: Any, world: Any) -> None:
-    sources = await world.add_brokers(2)
-    target = await world.add_broker(2)
+    _, _, target = await world.add_brokers(3)
     await world.create_topic("t", [0], [0], [1])
-    for number, source in ((0, sources[0]), (1, sources[0]), (2, sources[1])):
-        for _ in range(60):
-            await source.produce("t", number, batch(1, 2_000))
+    for number in range(3):
+        await world.fill(60, 2_000, number)
     await limit(world, [0, 1, 2])
     begun = trio.current_time()
     for number in range(3):
@@ -66,16 +61,14 @@ async def test_the_throttle_is_shared_by_copies_from_several_leaders(autojump_cl
 
 
 async def test_replicas_in_sync_are_neither_throttled_nor_delayed(autojump_clock: Any, world: Any) -> None:
-    brokers = await world.add_brokers(3)
+    await world.add_brokers(3)
     await world.create_topic("t", [0, 1], [0])
-    for _ in range(50):
-        await brokers[0].produce("t", 1, batch(1, 10_000))
+    await world.fill(50, 10_000, 1)
     await limit(world, [0, 1, 2])
     await world.add_replica(1, 1)
     await trio.sleep(0.5)
     begun = trio.current_time()
-    for _ in range(20):
-        await brokers[0].produce("t", 0, batch(1, 50_000))
+    await world.fill(20, 50_000)
     assert trio.current_time() - begun < 1, "a million bytes to a replica in sync, past a throttle of a tenth of that"
 
 
@@ -108,12 +101,9 @@ async def fetch(world: Any, request: ReplicaFetchRequest) -> bytes:
 
 
 async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(autojump_clock: Any, world: Any) -> None:
-    source = await world.add_broker(0)
-    target = await world.add_broker(1)
+    _, target = await world.add_brokers(2)
     await world.create_topic("t", [0])
-    for _ in range(100):
-        await source.produce("t", 0, batch(1, 4_000))
-    size = source.log("t", 0).size_bytes
+    size = await world.fill(100, 4_000)
     await limit(world, [0, 1])
     await world.add_replica(0, 1)
     await trio.sleep(2)
@@ -132,8 +122,7 @@ async def test_progress_of_a_replica_that_is_filled_shows_bytes_rate_and_start(a
 async def test_a_cancelled_reassignment_leaves_everything_as_before(autojump_clock: Any, world: Any) -> None:
     brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1])
-    for _ in range(50):
-        await brokers[0].produce("t", 0, batch(1, 10_000))
+    await world.fill(50, 10_000)
     await trio.sleep(0.5)
     before = world.state("t", 0)
     await limit(world, [0, 1, 2])
@@ -158,11 +147,9 @@ async def test_a_cancelled_reassignment_leaves_everything_as_before(autojump_clo
 
 
 async def test_lifting_the_throttle_takes_effect_at_once(autojump_clock: Any, world: Any) -> None:
-    source = await world.add_broker(0)
-    await world.add_broker(1)
+    await world.add_brokers(2)
     await world.create_topic("t", [0])
-    for _ in range(100):
-        await source.produce("t", 0, batch(1, 20_000))
+    await world.fill(100, 20_000)
     await limit(world, [0, 1])
     await world.add_replica(0, 1)
     await trio.sleep(1)
@@ -172,11 +159,9 @@ async def test_lifting_the_throttle_takes_effect_at_once(autojump_clock: Any, wo
 
 
 async def test_a_replica_whose_throttle_goes_does_not_wait_until_its_debt_is_paid(autojump_clock: Any, world: Any) -> None:
-    source = await world.add_broker(0)
-    await world.add_broker(1)
+    await world.add_brokers(2)
     await world.create_topic("t", [0])
-    for _ in range(10):
-        await source.produce("t", 0, batch(1, 10_000))
+    await world.fill(10, 10_000)
     await world.configure(4, "1", follower_replication_throttled_rate="1")
     await world.configure(2, "t", follower_replication_throttled_replicas="*")
     await world.add_replica(0, 1)
