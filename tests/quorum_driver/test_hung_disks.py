@@ -13,7 +13,7 @@ import trio
 
 from kraftlab.quorum.core.messages import API_OF, FetchSnapshotRequest
 from kraftlab.quorum.core.types import ReplicaKey
-from kraftlab.quorum.driver import disk_threads, storage_tasks
+from kraftlab.quorum.driver import disk_threads, raft_driver, storage_tasks
 from kraftlab.quorum.driver.errors import NoSnapshot, only_cause
 from kraftlab.quorum.storage.errors import FsyncFailed
 from kraftlab.quorum.storage.snapshot_store import SnapshotStore
@@ -31,6 +31,7 @@ def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the wait for the disk at a stop: these tests only check that a stop does not wait for ever."""
     for module in (disk_threads, storage_tasks):
         monkeypatch.setattr(module, "SETTLE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(raft_driver, "STOP_TIMEOUT_S", 0.2)
 
 
 async def swallow(action: Callable[[], Awaitable[object]]) -> None:

@@ -195,7 +195,7 @@ async def test_an_observer_finds_the_leader_and_follows(cluster: Clusters) -> No
 async def test_records_that_no_majority_has_flushed_are_not_committed(cluster: Clusters, eventually: Eventually) -> None:
     async with cluster(raft=PATIENT) as c:
         leader = await c.leader()
-        await c.committed(leader.driver.high_watermark)
+        await c.followed(leader)
         followers = [node for node in c.nodes if node is not leader]
         for node in followers:
             node.disk.open_for_business.clear()
