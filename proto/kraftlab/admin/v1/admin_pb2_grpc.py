@@ -342,7 +342,7 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AddRaftVoter(self, request, context):
-        """Changes of the voter set (KIP-853) and of who leads. At the active controller; brokers forward.
+        """Changes of the voter set (KIP-853) and of the leader. At the active controller; brokers forward.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -427,7 +427,7 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def InitProducerId(self, request, context):
-        """Broker only: a producer id that nobody had before.
+        """Broker only: a producer id that no producer had before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
