@@ -127,7 +127,7 @@ def test_nothing_is_excused_without_a_reason(steps: list[Step], field: str) -> N
     assert not is_excused([*steps, told(**{field: [7]})], f"{AT}.{field}", [1, 2])
 
 
-def test_a_cancel_of_what_has_ended_has_nothing_to_cancel() -> None:
+def test_a_cancel_after_the_end_has_nothing_to_cancel() -> None:
     dropping = [created(0, 1, 2), asked([0, 3, 4]), asked([0, 1, 2])]
     code = "response.responses[0].partitions[0].error_code"
     assert is_excused([*dropping, asked(None)], code, 85)
@@ -135,7 +135,7 @@ def test_a_cancel_of_what_has_ended_has_nothing_to_cancel() -> None:
     assert not is_excused([*dropping[:2], asked(None)], code, 85)
 
 
-def test_a_listing_may_lack_what_has_ended_and_nothing_else() -> None:
+def test_a_listing_may_lack_only_ended_reassignments() -> None:
     dropping = [created(0, 1, 2), asked([0, 3, 4]), asked([0, 1, 2])]
     listing = told("ListPartitionReassignments", adding_replicas=[3, 4])
     assert is_excused([*dropping, listing], "response.topics", [])
@@ -146,7 +146,7 @@ def test_a_listing_may_lack_what_has_ended_and_nothing_else() -> None:
     assert not is_excused([*dropping, listing], "response.topics", [])
 
 
-def test_what_will_never_be_in_sync_is_not_waited_for() -> None:
+def test_replicas_that_never_get_in_sync_are_not_awaited() -> None:
     dropping = [created(0, 1, 2), asked([0, 3, 4]), asked([0, 3])]
     step = {"action": "await", "what": "isr of x-0 is [0, 1, 2, 3]"}
     path = paths.parse("steps[3].action")
@@ -155,7 +155,7 @@ def test_what_will_never_be_in_sync_is_not_waited_for() -> None:
     assert not Judge("unseen", DIFFERENCES, [], [*dropping, step]).expects(path, step)
 
 
-def test_of_two_names_that_collide_the_later_is_refused_and_absent() -> None:
+def test_the_later_of_two_colliding_names_is_refused() -> None:
     names = [{"name": "a.b"}, {"name": "a_b"}]
     made = {"api": "CreateTopics", "request": {"topics": names}, "response": {"topics": names}}
     described = {"api": "DescribeTopicPartitions", "response": {"topics": names}}

@@ -59,12 +59,12 @@ def test_a_pattern_describes_paths(pattern: str, path: str, is_match: bool) -> N
     assert paths.matches(paths.parse(pattern), paths.parse(path)) == is_match
 
 
-def test_a_pattern_covers_what_stands_below_it() -> None:
+def test_a_pattern_covers_the_paths_below() -> None:
     assert paths.covers(paths.parse("steps[1].response.topics"), paths.parse("steps[1].response.topics[0].name"))
     assert not paths.covers(paths.parse("steps[1].response.topics"), paths.parse("steps[1].response"))
 
 
-def test_what_is_no_path_is_named() -> None:
+def test_an_invalid_path_is_named() -> None:
     with pytest.raises(ValueError, match=r"'a\[\]' is no path"):
         paths.parse("a[]")
 
@@ -110,7 +110,7 @@ def test_ids_lose_their_dashes_and_bytes_are_digits() -> None:
         ("UnregisterBroker", {"broker_id": "three"}, "UnregisterBroker.broker_id='three' does not fit"),
     ],
 )
-def test_what_has_no_place_in_our_request_is_named(api: str, neutral: dict[str, Any], complaint: str) -> None:
+def test_fields_that_our_request_lacks_are_named(api: str, neutral: dict[str, Any], complaint: str) -> None:
     with pytest.raises(CannotMap, match=complaint):
         build_request(api, 0, neutral)
 
@@ -162,7 +162,7 @@ def test_one_topic_has_one_id() -> None:
     assert not comparison.mismatches({"voter": LONG_ID}, {"voter": ID}, RESPONSE)
 
 
-def test_placeholders_in_messages_stand_for_what_is_ours() -> None:
+def test_placeholders_in_messages_match_our_values() -> None:
     expected = {"error_message": "Local controller {controller} got {request}."}
     assert mismatches(expected, {"error_message": "Local controller 3001 got (a, b)."}) == []
     assert mismatches(expected, {"error_message": "Local controller x got (a, b)."}) == ["error_message"]
@@ -194,7 +194,7 @@ def test_an_order_may_differ(sentence: str) -> None:
     assert mismatches(expected, {"topics": [{"name": "b"}, {"name": "c"}]}, sentence) != []
 
 
-def test_of_a_random_placement_only_the_numbers_are_compared() -> None:
+def test_a_random_placement_is_compared_by_numbers() -> None:
     sentence = "replica_nodes, isr_nodes, leader_id of partition 1 (placement is random; the number of replicas is not)"
     expected = {"partitions": [{"partition_index": 1, "leader_id": 0, "replica_nodes": [0, 1], "isr_nodes": [0, 1]}]}
     elsewhere = {"partitions": [{"partition_index": 1, "leader_id": 2, "replica_nodes": [2, 3], "isr_nodes": [3, 2]}]}
@@ -203,14 +203,14 @@ def test_of_a_random_placement_only_the_numbers_are_compared() -> None:
     assert mismatches(expected, fewer, sentence) == ["partitions[0].replica_nodes"]
 
 
-def test_texts_may_differ_but_not_go() -> None:
+def test_texts_may_differ_but_must_exist() -> None:
     expected = {"error_message": "no"}
     assert mismatches(expected, {"error_message": "never"}, "error_message of Metadata") == []
     assert mismatches(expected, {"error_message": "never"}, "error_message of CreateTopics") == ["error_message"]
     assert mismatches(expected, {"error_message": None}, "error_message of Metadata") == ["error_message"]
 
 
-def test_of_a_list_one_field_counts() -> None:
+def test_a_list_may_be_compared_by_one_field() -> None:
     expected, got = {"current_voters": [{"replica_id": 1, "end": 5}]}, {"current_voters": [{"replica_id": 1, "end": 6}]}
     assert mismatches(expected, got, "current_voters[*] other than replica_id") == []
     assert mismatches(expected, {"current_voters": [{"replica_id": 2}]}, "current_voters[*] other than replica_id") != []
@@ -221,11 +221,11 @@ def test_a_sentence_of_no_known_form_counts_by_its_field_names() -> None:
     assert "the_field" in rules.names and rules.not_understood == ["Who knows?", "steps[x.y (order)"]
 
 
-def test_a_range_of_steps_is_no_path_and_hurts_nobody() -> None:
+def test_a_range_of_steps_is_not_a_path() -> None:
     assert tolerance.of(("order of steps[0-1].response.topics",)).not_understood == ["steps[0-1].response.topics (order)"]
 
 
-def test_a_document_may_say_of_a_call_what_comes_in_no_order() -> None:
+def test_a_document_may_name_unordered_lists_of_a_call() -> None:
     rules = tolerance.of(("DescribeAcls: order of resources, acls",))
     path = ("steps", 0, "response", "resources")
     assert rules.is_unordered(path, "DescribeAcls") and not rules.is_unordered(path, "DescribeConfigs")
@@ -252,13 +252,13 @@ def test_volatile_entries_of_all_documents_are_rules_too() -> None:
         ("response.topics: only kind 5", ["own"]),
     ],
 )
-def test_what_a_recording_cut_out_is_cut_out_of_ours(trimmed: str, kept: list[str]) -> None:
+def test_trims_of_a_recording_apply_to_our_answer(trimmed: str, kept: list[str]) -> None:
     response = {"topics": [{"name": "own", "kind": 5, "parts": []}, {"name": "other", "kind": 1, "parts": []}]}
     result = trims.apply([trimmed], response, lambda name: name == "own")
     assert [topic["name"] for topic in result["topics"]] == kept
 
 
-def test_what_a_recording_sorted_has_no_order() -> None:
+def test_sorted_lists_of_a_recording_are_unordered() -> None:
     rules = tolerance.of(())
     trims.add_order(["response.results sorted by log_dir", "voters, observers, nodes sorted by id"], rules)
     for name in ("results", "current_voters", "observers", "nodes"):
@@ -268,7 +268,7 @@ def test_what_a_recording_sorted_has_no_order() -> None:
 # --- differences on purpose ---------------------------------------------------------------------------------------------
 
 
-def test_a_difference_is_one_only_where_and_as_the_table_says() -> None:
+def test_a_difference_needs_its_path_and_value() -> None:
     step = {"api": "X"}
     judge = Judge("031-example", [Difference("031-*", "steps[2].response.topics[0].name", "because", "ours")], [])
     answer = {"steps": {2: {"response": {"topics": [{"name": "ours"}]}}}}
@@ -335,7 +335,7 @@ def test_a_cluster_without_an_authorizer_is_seen_from_the_answers() -> None:
     assert not document({"api": "X"}).needs_no_authorizer
 
 
-def test_replicas_are_placed_where_a_step_says() -> None:
+def test_steps_place_replicas() -> None:
     named = document(
         {"action": "remember_log_dir", "broker": 1, "dir": 0, "topic": "t", "partitions": [0]},
         {
@@ -347,7 +347,7 @@ def test_replicas_are_placed_where_a_step_says() -> None:
     assert placements(named) == {(1, "t", 0), (2, "u", 3)}
 
 
-def test_what_is_reset_after_a_scenario_is_what_it_altered() -> None:
+def test_altered_resources_are_reset_after_a_scenario() -> None:
     resources = [{"resource_type": 2, "resource_name": "t"}, {"resource_type": 4, "resource_name": "0"}]
     steps = [
         {"api": "IncrementalAlterConfigs", "request": {"resources": resources, "validate_only": flag}} for flag in (False, True)
@@ -372,5 +372,5 @@ def test_sentences_of_a_known_form_are_questions(what: str) -> None:
     assert sentences.question(what) is not None
 
 
-def test_other_sentences_are_none() -> None:
+def test_other_sentences_are_not_questions() -> None:
     assert sentences.question("the sun shines") is None

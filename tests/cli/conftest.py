@@ -21,7 +21,7 @@ CAPTURE = Path(__file__).parents[2] / "examples" / "capture"
 
 
 class Transcript(NamedTuple):
-    """One run: exit code and what it printed, line by line."""
+    """One recorded run: exit code and output lines."""
 
     exit_code: int
     stdout: list[str]
@@ -46,7 +46,7 @@ def captured() -> Callable[[str], bytes]:
 
 
 class Ran(NamedTuple):
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""`kraftlab acls`, and who commands ask as, against a cluster with an authorizer."""
+"""`kraftlab acls`, and users of commands, against a cluster with an authorizer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def listed(run: Run, *arguments: str) -> list[dict[str, Any]]:
     return rules
 
 
-def test_a_rule_is_added_listed_and_removed_in_kafkas_words(run: Run) -> None:
+def test_a_rule_is_added_listed_and_removed_with_kafkas_texts(run: Run) -> None:
     assert run("acls", *ADD) == (0, f"Adding ACLs for resource `{PATTERN}`: \n \t{ENTRY}\n\n", "")
     assert run("acls", *ADD) == (0, f"Acl (pattern={PATTERN}, entry={ENTRY}) already exists.\n", "")
     assert run("acls", "--list").out == f"Current ACLs for resource `{PATTERN}`:\n\t{ENTRY}\n\n"
@@ -70,7 +70,7 @@ def test_a_rule_is_added_listed_and_removed_in_kafkas_words(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 1), ("", 1)])
-def test_who_removes_rules_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
+def test_a_removal_asks_for_confirmation(run: Run, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
     run("acls", *ADD)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     ran = run("acls", "--remove", *ADD[1:])
@@ -92,7 +92,7 @@ def test_a_listing_is_of_resources_or_of_a_principal(run: Run) -> None:
     assert run("acls", "--list", "--principal", "User:bob").out.startswith("ACLs for principal `User:bob`\n")
 
 
-def test_producers_and_consumers_get_what_they_need(run: Run) -> None:
+def test_producer_and_consumer_imply_operations(run: Run) -> None:
     run("acls", "--add", "--allow-principal", "User:alice", "--producer", "--idempotent", "--topic", "t")
     run("acls", "--add", "--allow-principal", "User:alice", "--consumer", "--topic", "t", "--group", "g")
     assert {(rule["resource_type"], rule["operation"]) for rule in listed(run)} == {
@@ -120,13 +120,13 @@ def test_producers_and_consumers_get_what_they_need(run: Run) -> None:
         (("--remove", "--topic", "t", "--json"), "add --force"),
     ],
 )
-def test_options_that_do_not_go_together_are_told(run: Run, arguments: tuple[str, ...], reason: str) -> None:
+def test_conflicting_options_are_refused(run: Run, arguments: tuple[str, ...], reason: str) -> None:
     ran = run("acls", *arguments)
     assert ran.code == 1
     assert reason in ran.err + ran.out
 
 
-def test_who_has_no_authorizer_is_told_how_to_get_one(
+def test_without_an_authorizer_the_error_says_how_to_set_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def connect() -> None:
@@ -139,10 +139,10 @@ def test_who_has_no_authorizer_is_told_how_to_get_one(
     assert f"--property authorizer.class.name={OVERRIDES['authorizer.class.name']} " in told
 
 
-# --- who asks ----------------------------------------------------------------------------------------------------------------
+# --- users -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_user_without_rights_is_told_what_it_needs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_names_the_missing_permission(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRAFTLAB_PASSWORD", "alice-secret")
     ran = run("acls", "--list", "--user", "alice")
     assert ran.code == 1
@@ -161,7 +161,7 @@ def test_a_user_without_rights_is_told_what_it_needs(run: Run, monkeypatch: pyte
         'username="alice" password="alice-secret";\n',
     ],
 )
-def test_a_file_says_who_asks(run: Run, tmp_path: Path, properties: str) -> None:
+def test_a_file_names_the_user(run: Run, tmp_path: Path, properties: str) -> None:
     path = tmp_path / "client.properties"
     path.write_text(properties)
     ran = run("topics", "--create", "--topic", "mine", "--partitions", "1", "--command-config", str(path))
@@ -178,7 +178,7 @@ def test_a_wrong_password_is_one_line_with_the_next_step(run: Run, monkeypatch: 
     assert "the password of user alice is wrong" in ran.err
 
 
-def test_a_user_without_a_password_is_told_where_it_is_looked_for(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_missing_password_is_reported_with_its_sources(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("KRAFTLAB_PASSWORD", raising=False)
     assert "set KRAFTLAB_PASSWORD" in run("topics", "--list", "--user", "alice").err
     path = tmp_path / "client.properties"
@@ -229,20 +229,20 @@ def test_credentials_of_a_user_are_set_shown_and_removed(run: Run) -> None:
         ),
     ],
 )
-def test_credentials_that_cannot_be_are_told(run: Run, arguments: tuple[str, ...], reason: str) -> None:
+def test_invalid_credentials_are_refused(run: Run, arguments: tuple[str, ...], reason: str) -> None:
     ran = run("configs", "--alter", *arguments)
     assert ran.code == 1
     assert reason in ran.err
 
 
 @pytest.mark.parametrize(("more", "expected"), [((), []), (("idempotent",), ["IDEMPOTENT_WRITE"])])
-def test_only_who_asks_for_it_may_write_idempotently(more: tuple[str, ...], expected: list[str]) -> None:
+def test_idempotent_writes_need_their_option(more: tuple[str, ...], expected: list[str]) -> None:
     options = Options(topic=("t",), allow_principal=("User:a",), **dict.fromkeys(("cluster", "producer", *more), True))
     on_cluster = [said for pattern, said in rules(options).items() if pattern.resource_type.name == "CLUSTER"]
     assert [entry.operation.name for said in on_cluster for entry in said] == expected
 
 
-def test_what_is_said_twice_is_one_rule() -> None:
+def test_repeated_options_make_one_rule() -> None:
     twice = Options(topic=("t", "t"), allow_principal=("User:a", "User:a"), operation=(Operation.READ, Operation.READ))
     assert [len(said) for said in rules(twice).values()] == [1]
 

@@ -1,4 +1,4 @@
-"""What people see of a cluster that they break."""
+"""Text of `kraftlab cluster status`, and arguments of faults."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def test_a_clock_has_a_rate_that_is_a_number(rate: str, capsys: pytest.CaptureFi
     assert f"invalid rate '{rate}': expected e.g. 3 or 0.5" in capsys.readouterr().err
 
 
-def test_a_time_that_no_clock_shows_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_overlong_duration_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["cluster", "kill", "leader", "--for", f"{'9' * 400}h", "--data", "nowhere"]) == 1
     assert "expected e.g. 500ms, 5s, 2m or 1h" in capsys.readouterr().err
 
 
-def test_a_whole_cluster_is_its_nodes() -> None:
+def test_status_of_a_cluster_without_faults_lists_its_nodes() -> None:
     assert status_lines(Status(NODES, (), ())) == [
         "controller-3000  running     4711  leader",
         "broker-1         down           -",
@@ -39,7 +39,7 @@ def test_a_node_that_was_killed_from_outside_is_broken() -> None:
     ]
 
 
-def test_a_broken_one_says_what_for_how_long_and_what_waits() -> None:
+def test_status_lists_faults_their_remaining_time_and_waiting_messages() -> None:
     orders = (OrderState(3, "broker-1: killed (kill -9)", None), OrderState(4, "cut a ↔ b: messages wait", 1250))
     links = (
         LinkState("broker-1", "controller-3000", "hold", 0, 0, 0, 0, 0, 512),

@@ -1,4 +1,4 @@
-"""What `kraftlab cluster` prints, and what it says to wrong arguments."""
+"""Texts of `kraftlab cluster`, and its errors for wrong arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_brokers_are_a_table_with_their_state() -> None:
     ]
 
 
-def test_the_long_table_tells_epoch_last_contact_and_cordons() -> None:
+def test_the_long_table_has_epoch_last_contact_and_cordons() -> None:
     header, first, second = endpoint_lines(BROKERS, True)
     assert header.split()[-3:] == ["EPOCH", "LAST_CONTACT", "CORDONED"]
     assert first.split()[-5:] == ["17", "12", "ms", "ago", "-"]
@@ -37,7 +37,7 @@ def test_controllers_have_no_state() -> None:
     ]
 
 
-def test_nobody_is_an_empty_table() -> None:
+def test_no_members_are_an_empty_table() -> None:
     assert len(endpoint_lines([], True)) == 1
 
 

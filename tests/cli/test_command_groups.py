@@ -1,4 +1,4 @@
-"""A mistyped name is answered with the one that was meant, wherever it stands and whoever loads the commands."""
+"""Mistyped names of commands and options get suggestions, in every group."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from kraftlab.cli.command_groups import Endings
         ("pipeline plan propse", "No such command 'propse'. Did you mean 'propose'?\nSee: kraftlab pipeline plan --help", 2),
     ],
 )
-def test_a_mistyped_command_is_told_what_was_meant(words: str, says: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_command_gets_a_suggestion(words: str, says: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(words.split()) == code
     assert capsys.readouterr().err == f"Error: {says}\n"
 
 
-def test_an_unknown_word_before_what_is_completed_offers_nothing_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_after_an_unknown_command_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     completion = BashComplete(main.build(), {}, "kraftlab", "_KRAFTLAB_COMPLETE")
     completion.get_completions(["topicz"], "")
     told = capsys.readouterr()
@@ -46,7 +46,7 @@ def test_an_unknown_word_before_what_is_completed_offers_nothing_and_says_nothin
         ("metadata-shell --metadata-dir x --ofset=5 ls /", "--offset"),
     ],
 )
-def test_a_mistyped_option_is_told_what_was_meant(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_option_gets_a_suggestion(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(words.split()) == 1
     said = capsys.readouterr().err
     assert said.startswith("Error: No such option")
@@ -54,7 +54,7 @@ def test_a_mistyped_option_is_told_what_was_meant(words: str, meant: str, capsys
     assert f"'{meant}'" in said
 
 
-def test_an_error_ends_as_the_first_row_that_fits_says() -> None:
+def test_the_first_matching_row_decides_the_exit_code() -> None:
     endings = Endings(
         usage=2,
         codes=((KeyError, 4), (LookupError, 5), (OSError, 6)),

@@ -98,7 +98,7 @@ def test_a_damaged_file_is_not_imported(tmp_path: Path) -> None:
         (ErrorCode.INVALID_RECORD, "refused. A partition must be empty, .* start over: kraftlab topics --delete --topic clicks"),
     ],
 )
-def test_who_cannot_import_is_told_the_next_step(code: ErrorCode, says: str) -> None:
+def test_a_refused_import_names_the_next_step(code: ErrorCode, says: str) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise ApiError(code, "refused")
 
@@ -128,7 +128,7 @@ def test_up_prints_endpoints_is_found_and_stops_cleanly(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_up_speaks_to_people_or_to_programs(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_prints_a_table_or_json(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = SimpleNamespace(node_id=0, name="broker-0", rack="rack-0", grpc="127.0.0.1:9092", peer="127.0.0.1:9093")
     cluster: Any = SimpleNamespace(
         plan=SimpleNamespace(nodes=[node]), pid=lambda node_id: 7, directory=tmp_path, endpoints=lambda: {"nodes": [{"id": 0}]}
@@ -144,7 +144,7 @@ def test_up_speaks_to_people_or_to_programs(as_json: bool, tmp_path: Path, capsy
         assert "{" not in told.out
 
 
-def test_up_refuses_what_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_refuses_bad_directories_and_properties(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -161,7 +161,7 @@ def test_up_refuses_what_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [("completion", "bash"), ("sim", "--seed", "3", "--json"), ("sim", "--seed", "3", "--trace")])
-def test_an_output_that_is_full_is_told_in_a_line(words: tuple[str, ...]) -> None:
+def test_a_full_output_is_reported_in_one_line(words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "kraftlab.cli.main", *words]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
@@ -179,13 +179,13 @@ def test_an_output_that_is_full_is_told_in_a_line(words: tuple[str, ...]) -> Non
         ("features", "upgrade", "--feature", "kraft.version=99999999999"),
     ],
 )
-def test_a_number_that_no_request_can_hold_is_told_in_a_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_out_of_range_is_reported_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "--bootstrap-server", "127.0.0.1:9"]) == 1
     assert capsys.readouterr().err == "Error: 99999999999 is out of range for this field; give a number that is nearer to 0\n"
 
 
 @pytest.mark.parametrize("words", [("topics", "--create", "--topic"), ("reassign-partitions", "--rollback")])
-def test_a_name_that_is_not_utf_8_is_told_in_a_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_is_not_utf_8_is_reported_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "caf\udce9", "--bootstrap-server", "127.0.0.1:9"]) == 1
     assert capsys.readouterr().err == "Error: 'caf\\udce9' is not UTF-8; give names and texts in UTF-8\n"
 

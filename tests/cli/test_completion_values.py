@@ -1,4 +1,4 @@
-"""Completion offers what the cluster has, asked as the line says."""
+"""Completion offers names in the cluster, with the servers and user of the line."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_plans_brokers_and_features_are_offered() -> None:
     assert offered(f"snapshot create --bootstrap-server {AT} --user alice --node") == ["2", "11"]
 
 
-def test_nothing_is_offered_to_who_may_not_ask_nor_without_a_cluster() -> None:
+def test_nothing_is_offered_without_permission_or_cluster() -> None:
     assert offered(f"topics --bootstrap-server {AT} --topic") == []
     assert offered("topics --topic") == []
 
@@ -94,7 +94,7 @@ def test_directories_are_offered_where_one_is_wanted(line: str) -> None:
     assert [item.type for item in completion.get_completions(line.split(), "/tmp/")] == ["file"]
 
 
-def test_faults_and_planted_bugs_are_offered_behind_a_comma_too() -> None:
+def test_faults_and_planted_bugs_are_offered_also_after_a_comma() -> None:
     assert offered("sim --faults", "kill,po") == ["kill,power-cut", "kill,power-cut-everywhere"]
     assert offered("sim --mutant", "vote-for") == ["vote-forgotten"]
     assert offered("sim mutants --only", "vote-for") == ["vote-forgotten"]

@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 CLUSTER = (1, 2, 1)
 
 
-def test_a_broker_is_asked_about_itself_whoever_is_the_first_server(run: Run) -> None:
+def test_configs_of_a_broker_come_from_that_broker(run: Run) -> None:
     described = run("configs", "--describe", "--broker", "1", "--all").out
     assert described.startswith("All configs for broker 1 are:\n")
     assert "  node.id=1 sensitive=false synonyms={STATIC_BROKER_CONFIG:node.id=1}\n" in described
@@ -127,13 +127,13 @@ def test_quotas_are_set_shown_and_removed(run: Run) -> None:
         (("--alter", "--user", "u", "--add-config", "a=b"), "'b' is not a number"),
     ],
 )
-def test_what_makes_no_command_is_told(run: Run, arguments: tuple[str, ...], error: str) -> None:
+def test_conflicting_options_are_refused(run: Run, arguments: tuple[str, ...], error: str) -> None:
     ran = run("configs", *arguments)
     assert ran.code == 1
     assert error in ran.err
 
 
-def test_who_is_over_the_mutation_quota_waits(cluster: LocalCluster, run: Run) -> None:
+def test_a_mutation_quota_throttles_its_user(cluster: LocalCluster, run: Run) -> None:
     assert run("configs", "--alter", "--user", "ANONYMOUS", "--add-config", "controller_mutation_rate=1").code == 0
 
     def create(client: AdminClient, name: str, partitions: int, version: int | None = None) -> Any:
@@ -155,7 +155,7 @@ def test_who_is_over_the_mutation_quota_waits(cluster: LocalCluster, run: Run) -
         assert run("configs", "--alter", "--user", "ANONYMOUS", "--delete-config", "controller_mutation_rate").code == 0
 
 
-def test_a_quota_of_a_client_id_binds_who_calls_itself_so(cluster: LocalCluster, run: Run) -> None:
+def test_a_quota_of_a_client_id_throttles_that_client(cluster: LocalCluster, run: Run) -> None:
     assert run("configs", "--alter", "--client", "loader", "--add-config", "controller_mutation_rate=1").code == 0
     codes = []
     for client_id in ("loader", "loader", "other"):
@@ -178,7 +178,7 @@ def test_features_are_described_lowered_and_raised_again(run: Run) -> None:
     assert run("features", "upgrade", "--feature", f"{feature}=2").out == f"{feature} was upgraded to 2.\n"
 
 
-def test_a_level_that_cannot_be_is_told_with_the_reason(run: Run) -> None:
+def test_a_refused_level_is_reported_with_the_reason(run: Run) -> None:
     ran = run("features", "downgrade", "--metadata", "4.2")
     assert ran.code == 1
     assert ran.out.startswith("Could not downgrade metadata.version to 29. The update failed for all features since")

@@ -1,4 +1,4 @@
-"""What `configs` is about, by its options."""
+"""The entities that options of `configs` select."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHORT = [option.replace("-", "_") for option in (*SHORT_OPTIONS, *SHORT_DEFAULTS
 
 
 def entities(*arguments: str) -> list[tuple[str, str | None, bool]]:
-    """Type, name, and whether any name is meant."""
+    """Return (type, name, is any name) of the entities."""
     given = configs.make_context("configs", ["--bootstrap-server", "h:1", *arguments]).params
     found = entities_of(given["entity_types"], given["entity_names"], given["entity_default"], {key: given[key] for key in SHORT})
     return [(entity.kind.plural, entity.name, entity.is_any) for entity in found]
@@ -50,6 +50,6 @@ def test_names_and_defaults_belong_to_the_types_in_their_order(
         ((*USERS, *USERS, *CLIENTS), "Only '--entity-type users --entity-type clients'"),
     ],
 )
-def test_what_makes_no_entity_is_told(arguments: tuple[str, ...], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conflicting_entities_are_refused(arguments: tuple[str, ...], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["configs", "--bootstrap-server", "h:1", "--alter", "--add-config", "request_percentage=1", *arguments]) == 1
     assert error in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the consoles make of lines and of records, and how they gather and follow them."""
+"""Lines and records of the consoles, their batches and offsets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_line_that_lacks_something_is_named(line: bytes, properties: ReaderPro
     assert said in str(raised.value)
 
 
-def test_what_of_a_record_is_printed_and_in_which_order() -> None:
+def test_properties_select_the_printed_parts_of_a_record() -> None:
     everything = properties_from(
         FormatterProperties, [f"print.{name}=true" for name in ("key", "value", "headers", "offset", "partition", "timestamp")]
     )
@@ -79,7 +79,7 @@ def test_what_of_a_record_is_printed_and_in_which_order() -> None:
 @given(
     st.binary().filter(lambda text: b"\t" not in text and b"\n" not in text), st.binary().filter(lambda text: b"\n" not in text)
 )
-def test_what_is_printed_with_its_key_is_read_again(key: bytes, value: bytes) -> None:
+def test_a_record_printed_with_its_key_can_be_read_again(key: bytes, value: bytes) -> None:
     printed = format_record(StoredRecord(0, key, value, 0), 0, FormatterProperties(print_key=True))
     record = parse_line(printed.removesuffix(b"\n"), 1, ReaderProperties(parse_key=True))
     assert (record.key, record.value) == (key, value)
@@ -93,7 +93,7 @@ def test_what_is_printed_with_its_key_is_read_again(key: bytes, value: bytes) ->
         ("print.offset=yes", "give true or false"),
     ],
 )
-def test_a_property_that_is_none_is_refused(text: str, said: str) -> None:
+def test_an_invalid_property_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=r".") as raised:
         properties_from(FormatterProperties, [text])
     assert said in str(raised.value)
@@ -233,7 +233,7 @@ def test_everything_is_read_once_also_from_within_a_batch() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "goes_on"), [(1, 2), (99, 5)])
-def test_an_offset_that_is_not_there_is_said_and_the_nearest_one_taken(wanted: int, goes_on: int) -> None:
+def test_a_missing_offset_is_reported_and_replaced_by_the_nearest(wanted: int, goes_on: int) -> None:
     leaders = Leaders(first=2)
     leaders.logs = {0: [record(b"x")] * 5}
     found, warnings = consumed(leaders, {0: wanted})
@@ -241,7 +241,7 @@ def test_an_offset_that_is_not_there_is_said_and_the_nearest_one_taken(wanted: i
     assert warnings == [f"t-0 has offsets 2 to 4, not {wanted}; continuing at {goes_on}"]
 
 
-def test_a_batch_that_cannot_be_read_is_said_and_passed_over() -> None:
+def test_an_unreadable_batch_is_reported_and_skipped() -> None:
     class Compressed(Leaders):
         def fetch(self, topic: str, partition: int, offset: int, *, max_wait_ms: int) -> FetchedPartition:
             rotten = build_batch([record(b"x")], base_offset=0, attributes=4)

@@ -11,7 +11,7 @@ CONTROL = 1 << 5
 
 
 def control_line(kind: int) -> str:
-    """What a control record of that type prints."""
+    """Return the line of a control record of this type."""
     record = Record(b"\0\0" + kind.to_bytes(2, "big"), b"", 7)
     data = build_batch([record], base_offset=3, attributes=CONTROL)
     (document,) = data_records(read_header(data), data)
@@ -32,7 +32,7 @@ def test_a_tombstone_has_no_payload_and_odd_bytes_do_no_harm() -> None:
     )
 
 
-def test_records_that_do_not_fit_their_batch_are_told_instead_of_shown() -> None:
+def test_unreadable_records_are_reported() -> None:
     data = bytearray(build_batch([Record(b"k", b"v", 7)]))
     data[61] = 0x7F
     *_, document = data_records(read_header(bytes(data)), bytes(data))
@@ -55,6 +55,6 @@ def test_control_records_of_the_metadata_log_have_kafkas_names() -> None:
     )
 
 
-def test_damage_is_told_as_kafkas_tool_does_at_the_end_and_with_its_place_elsewhere() -> None:
+def test_damage_has_kafkas_text_at_the_end_and_a_position_elsewhere() -> None:
     assert broken_line(90, 10, "f", 100, "why") == "Found 10 invalid bytes at the end of f from position 90 on: why"
     assert broken_line(50, 10, "f", 100, "why") == "Found 10 invalid bytes at position 50 of f: why"

@@ -68,7 +68,7 @@ def test_topics_are_created_listed_described_and_deleted(run: Run) -> None:
     assert "life" not in run("topics", "--list").out
 
 
-def test_a_topic_that_exists_is_refused_unless_told_otherwise(run: Run) -> None:
+def test_an_existing_topic_is_refused_without_if_not_exists(run: Run) -> None:
     run("topics", "--create", "--topic", "twice", "--partitions", "1", "--replication-factor", "1")
     again = run("topics", "--create", "--topic", "twice")
     assert (again.code, again.out) == (1, "Error while executing topic command : Topic 'twice' already exists.\n")
@@ -131,7 +131,7 @@ def test_a_changed_replication_factor_can_be_disallowed(run: Run, tmp_path: Path
     ]
 
 
-def test_a_directory_that_is_none_is_refused_before_anything_starts(run: Run, tmp_path: Path) -> None:
+def test_an_unknown_directory_is_refused_before_the_reassignment(run: Run, tmp_path: Path) -> None:
     run("topics", "--create", "--topic", "nodir", "--replica-assignment", "0")
     path = plan_file(tmp_path, {"topic": "nodir", "partition": 0, "replicas": [1], "log_dirs": ["/nowhere"]})
     ran = run("reassign-partitions", "--execute", "--reassignment-json-file", path)
@@ -258,7 +258,7 @@ def test_lines_are_written_to_a_topic_and_read_from_it(run: Run, type_in: Callab
     assert run("console-consumer", "--topic", "lines", "--timeout-ms", "50").out == ""
 
 
-def test_a_producer_that_finds_nobody_any_more_says_what_was_written_before(
+def test_a_failed_producer_reports_the_offsets_written_before(
     run: Run, type_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("topics", "--create", "--topic", "half", "--partitions", "1", "--replication-factor", "1").code == 0
@@ -291,13 +291,13 @@ def test_a_producer_that_finds_nobody_any_more_says_what_was_written_before(
         (("console-consumer", "--topic", "any", "--property", "x=1"), "there is no property 'x'"),
     ],
 )
-def test_consoles_say_what_is_wrong(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_consoles_refuse_wrong_arguments(run: Run, arguments: tuple[str, ...], said: str) -> None:
     result = run(*arguments)
     assert result.code == 1
     assert said in result.err
 
 
-def test_a_line_that_is_no_record_ends_the_producer_after_those_before_it(run: Run, type_in: Callable[[str], None]) -> None:
+def test_an_invalid_line_ends_the_producer_after_the_lines_before(run: Run, type_in: Callable[[str], None]) -> None:
     assert run("topics", "--create", "--topic", "keyed", "--partitions", "1", "--replication-factor", "1").code == 0
     type_in("a:1\nbad\n")
     refused = run("console-producer", "--topic", "keyed", "--property", "parse.key=true", "--property", "key.separator=:")
@@ -403,7 +403,7 @@ def test_preferred_leaders_are_elected(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_an_election_that_fails_says_which_and_ends_with_one(run: Run) -> None:
+def test_a_failed_election_names_its_partition_and_ends_with_one(run: Run) -> None:
     ran = run("leader-election", "--election-type", "UNCLEAN", "--topic", "nope", "--partition", "0")
     said = "Error completing leader election (UNCLEAN) for partition: nope-0: UNKNOWN_TOPIC_OR_PARTITION: No such topic as nope\n"
     assert ran == (1, said, "")
@@ -484,7 +484,7 @@ def test_a_file_without_an_offset_deletes_nothing(run: Run, tmp_path: Path) -> N
 # --- without a cluster
 
 
-def test_nobody_at_the_address_is_one_line(
+def test_an_unreachable_address_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, new_port: Callable[[], int]
 ) -> None:
     port = new_port()

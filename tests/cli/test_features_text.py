@@ -1,4 +1,4 @@
-"""What `features` says, as Kafka's tool says it."""
+"""Texts of `features` as in Kafka's tool."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_levels_are_numbers_and_metadata_versions_have_names() -> None:
 
 
 @pytest.mark.parametrize("argument", ["group.version", "=1", "group.version=x", "metadata.version=9.9"])
-def test_what_names_no_level_is_told(argument: str) -> None:
+def test_an_invalid_level_is_refused(argument: str) -> None:
     with pytest.raises(BadInput):
         parse_levels([argument], None, None)
 
@@ -46,7 +46,7 @@ def test_a_feature_has_one_level(levels: list[str], metadata: str | None) -> Non
         parse_levels(levels, metadata, None)
 
 
-def test_what_was_done_and_what_could_not_be_done() -> None:
+def test_lines_of_successful_and_failed_updates() -> None:
     levels = {"metadata.version": 25, "group.version": 1}
     assert done_lines("upgraded", levels, False) == ["group.version was upgraded to 1.", "metadata.version was upgraded to 25."]
     assert done_lines("downgraded", {"a": 20}, True) == ["a can be downgraded to 20."]

@@ -1,4 +1,4 @@
-"""What `--help` shows can be typed."""
+"""The examples of `--help` are valid command lines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_examples_name_commands_and_options_that_there_are_and_can_be_pasted() -
     assert checked > 150
 
 
-def test_what_is_said_of_exit_codes_names_who_has_others() -> None:
+def test_the_help_of_exit_codes_names_commands_with_their_own() -> None:
     """A 2 of `kraftlab pipeline` is wrong use, and one of `kraftlab chaos` an open verdict: nothing is in progress."""
     root = main.build()
     context = click.Context(root, info_name="kraftlab")

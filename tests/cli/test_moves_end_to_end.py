@@ -196,7 +196,7 @@ def test_everything_is_cancelled_in_one_call(admin: AdminClient, run: Run, reass
     assert replicas(admin, "one") == replicas(admin, "two") == [[0]]
 
 
-def test_who_expects_another_assignment_changes_nothing(admin: AdminClient, run: Run, reassign: Run, tmp_path: Path) -> None:
+def test_a_wrong_expected_assignment_changes_nothing(admin: AdminClient, run: Run, reassign: Run, tmp_path: Path) -> None:
     make_topic(admin, run, "expect", "0")
     response = admin.alter_partition_reassignments({("expect", 0): [1]}, expected={("expect", 0): [2]})
     [answer] = response.responses[0].partitions

@@ -1,4 +1,4 @@
-"""What --list --details, --progress, --rollback and --cancel say: pure lines."""
+"""Lines of --list --details, --progress, --rollback and --cancel."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def test_nothing_that_moves_has_no_details() -> None:
     assert moves_text.directory_lines([]) == []
 
 
-def test_the_document_says_null_where_nothing_is_known() -> None:
+def test_unknown_values_are_null_in_the_document() -> None:
     document = moves_text.document(listing(), [DirectoryMove("t", 0, 1, "/a", "/b", -1, -1.0, -1, "")])
     assert (document["queued"][0]["size_bytes"], document["queued"][0]["plan_id"]) == (None, None)
     assert (document["directory_moves"][0]["bytes_left"], document["directory_moves"][0]["error"]) == (None, None)
     assert (document["reassignments"][0]["bytes_left"], document["metadata_offset"]) == (2048, 77)
 
 
-def test_directory_moves_tell_how_long_and_what_is_wrong() -> None:
+def test_directory_moves_have_an_eta_and_their_problem() -> None:
     moves = [DirectoryMove("t", 0, 1, "/a", "/b", 100, 50.0, 5, ""), DirectoryMove("t", 1, 1, "/a", "/b", 9, 0.0, 5, "disk full")]
     assert moves_text.directory_lines(moves) == [
         "",
@@ -126,7 +126,7 @@ def test_the_table_of_progress_is_that_of_the_kip() -> None:
     assert text.overall(states.values()) is Progress.WRONG
 
 
-def test_the_table_of_progress_tells_rates_and_what_is_in_the_way_while_something_is_copied() -> None:
+def test_the_table_of_progress_has_rates_and_blockers_during_a_copy() -> None:
     states = {
         ("t", 0, 0): ReplicaState("In sync", 0),
         ("t", 0, 1): ReplicaState("Behind: 56 messages behind", 56, bytes_per_second=2048.0, eta_ms=3000),

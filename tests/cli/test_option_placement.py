@@ -1,4 +1,4 @@
-"""Whom to ask may be said on either side of a subcommand's name."""
+"""The servers may be given on either side of a subcommand's name."""
 
 from __future__ import annotations
 

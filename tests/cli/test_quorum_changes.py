@@ -1,4 +1,4 @@
-"""add-controller and remove-controller as far as they need no cluster: texts of Kafka's tool, what is read from files."""
+"""add-controller and remove-controller without a cluster: Kafka's texts, and values from files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_dry_run_reads_id_directory_and_endpoint_from_the_local_files(config: 
     }
 
 
-def test_a_dry_run_of_a_removal_says_what_kafkas_tool_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_of_a_removal_prints_kafkas_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*SERVERS, "remove-controller", "-i", "3000", "-d", DIRECTORY, "--dry-run"]) == 0
     assert capsys.readouterr().out == f"DRY RUN of removing  KRaft controller 3000 with directory id {DIRECTORY}\n"
 
@@ -70,7 +70,7 @@ def test_a_dry_run_of_a_removal_says_what_kafkas_tool_says(capsys: pytest.Captur
         (["metadata-quorum", "describe", "--status"], "no cluster is up on this machine; start one"),
     ],
 )
-def test_what_is_wrong_or_missing_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_and_missing_options_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(arguments) == 1
     assert said in capsys.readouterr().err
 

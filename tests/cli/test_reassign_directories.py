@@ -32,7 +32,7 @@ class Brokers:
         raise ApiError(ErrorCode.INVALID_REQUEST, "there is such a plan already")
 
     def paths(self) -> list[str]:
-        """What broker 1 was asked for."""
+        """Return the directories that broker 1 was asked for."""
         return [path for broker, moves in self.asked if broker == 1 for path in moves.values()]
 
 
@@ -40,14 +40,14 @@ def execution(brokers: Any) -> Execution:
     return Execution(brokers, Plan(()), lambda lines: None, rate=-1, log_dir_rate=-1, timeout_ms=0, allow_change=True)
 
 
-def test_a_broker_that_refuses_a_whole_request_has_the_others_forget_theirs() -> None:
+def test_brokers_forget_directories_if_another_broker_refuses() -> None:
     brokers = Brokers()
     with pytest.raises(ReassignmentFailed, match="Error: Failed to alter dir for t-0-2: not allowed"):
         execution(brokers).announce_directories({("t", 0, 1): "/d1", ("t", 0, 2): "/d2"})
     assert brokers.paths() == ["/d1", "any"]
 
 
-def test_a_reassignment_that_is_refused_as_a_whole_has_brokers_forget_what_they_were_asked() -> None:
+def test_brokers_forget_directories_of_a_refused_reassignment() -> None:
     brokers = Brokers()
     new_replicas = {("t", 0, 1): "/d1"}
     run = execution(brokers)
@@ -77,7 +77,7 @@ class RolledBackBrokers(Brokers):
 
 
 @pytest.mark.parametrize(("validate_only", "asked", "said"), [(False, ["/d1"], "is being"), (True, [], "would be")])
-def test_a_rollback_into_a_directory_that_is_gone_says_so_and_does_the_rest(
+def test_a_rollback_without_a_previous_directory_reports_it_and_does_the_rest(
     validate_only: bool, asked: list[str], said: str
 ) -> None:
     brokers: Any = RolledBackBrokers()
@@ -104,7 +104,7 @@ class HalfReachable(RolledBackBrokers):
         return super().describe_log_dirs(broker, partitions)
 
 
-def test_a_rollback_of_which_one_broker_does_not_answer_says_so_and_does_the_rest() -> None:
+def test_a_rollback_without_an_answer_of_a_broker_reports_it_and_does_the_rest() -> None:
     brokers: Any = HalfReachable()
     with pytest.raises(
         ReassignmentFailed, match=r"t-0-3 stays in .*broker 3 does not describe .* no answer; everything else is being rolled"
@@ -156,7 +156,7 @@ class QueueingCluster(Brokers):
         return response
 
 
-def test_a_replica_whose_move_waits_in_the_queue_is_not_waited_for() -> None:
+def test_execute_does_not_wait_for_replicas_of_queued_moves() -> None:
     cluster: Any = QueueingCluster()
     plan = Plan(tuple(Placement("t", number, (1,), (f"/d{number}",)) for number in range(2)))
     said: list[str] = []

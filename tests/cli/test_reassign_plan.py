@@ -15,7 +15,7 @@ from kraftlab.cli.reassign.plan import Placement, PlanError, format_plan, parse_
         ("047", "bad-dirs.json"),
     ],
 )
-def test_a_bad_file_is_refused_in_the_words_of_kafkas_tool(transcript, captured, name: str, file: str) -> None:
+def test_a_bad_file_is_refused_with_kafkas_text(transcript, captured, name: str, file: str) -> None:
     with pytest.raises(PlanError) as raised:
         parse_plan(captured(file))
     assert f"Error: {raised.value}" == transcript(name).stdout[0]

@@ -84,7 +84,7 @@ def test_order_of_replicas_matters() -> None:
     assert PartitionState((1, 2), (2, 1), False).progress is Progress.WRONG
 
 
-def test_execute_says_what_it_starts(transcript, captured) -> None:
+def test_execute_prints_kafkas_lines(transcript, captured) -> None:
     plan = plan_of(captured, "plan-dirs.json")
     recorded = transcript("022").stdout
     lines = text.rollback_lines(recorded[2]) + text.throttle_lines(40000, 20000)
@@ -97,12 +97,12 @@ def test_one_partition_is_started_in_the_singular(transcript) -> None:
     assert text.started_line([("single", 0)]) == transcript("049").stdout[-1]
 
 
-def test_without_throttles_nothing_is_said_about_them() -> None:
+def test_without_throttles_there_are_no_lines_about_throttles() -> None:
     assert text.throttle_lines(-1, -1) == []
     assert text.throttle_lines(45000, -1) == [text.THROTTLE_WARNING, "The inter-broker throttle limit was set to 45000 B/s"]
 
 
-def test_errors_of_the_server_stand_behind_the_rollback(transcript) -> None:
+def test_errors_of_the_controller_follow_the_rollback(transcript) -> None:
     errors = {("single", 0): "The replication factor is changed from 1 to 3"}
     recorded = transcript("048").stdout
     assert text.rollback_lines(recorded[2]) + text.error_lines("Error reassigning partition(s):", errors) == recorded
@@ -129,7 +129,7 @@ def test_moves_that_run_keep_their_throttle_and_their_sources() -> None:
     assert moves[("u", 1)] == text.Move((8,), (9,))
 
 
-def test_list_of_what_runs(transcript) -> None:
+def test_list_of_running_reassignments(transcript) -> None:
     recorded = transcript("023").stdout
     ongoing = {}
     for line in recorded[1:]:
@@ -142,7 +142,7 @@ def test_list_of_what_runs(transcript) -> None:
     assert text.list_lines({("t", 0): Ongoing((1, 2), (), (2,))})[1] == "t-0: replicas: 1,2. removing: 2."
 
 
-def test_cancel_says_the_same_with_a_line_break_more(transcript) -> None:
+def test_cancel_prints_kafkas_lines_with_one_more_line_break(transcript) -> None:
     cancelled = [("clicks", number) for number in (1, 3, 5, 7)]
     lines = [text.cancelled_line(cancelled), *text.cancelled_move_lines({}), *text.cleared_lines(BROKERS, ["clicks"])]
     recorded = transcript("032").stdout
@@ -202,5 +202,5 @@ def test_usage_refusals_are_those_of_kafka(transcript) -> None:
         assert raised.value.text.splitlines()[0] == transcript(name).stderr[0]
 
 
-def test_where_no_topic_is_throttled_none_is_named() -> None:
+def test_without_throttled_topics_no_topic_is_named() -> None:
     assert text.cleared_lines(BROKERS, ()) == ["Clearing broker-level throttles on brokers 0,1,2,3"]

@@ -64,7 +64,7 @@ def test_a_trace_has_a_line_for_every_step(capsys: pytest.CaptureFixture[str]) -
     assert len(capsys.readouterr().out.splitlines()) > 100
 
 
-def test_a_violation_is_told_with_its_replay_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_violation_has_its_replay_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--seeds", "2", "--mutant", BUG, "--faults", "kill,power-cut", "--json") == 1
     violation = json.loads(capsys.readouterr().out)["violations"][0]
     assert violation["invariant"] == "S17"
@@ -74,7 +74,7 @@ def test_a_violation_is_told_with_its_replay_and_ends_with_1(capsys: pytest.Capt
     assert "FAILED: S17" in capsys.readouterr().out
 
 
-def test_what_the_model_refuses_is_replayed_against_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_violation_of_the_model_is_replayed_against_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "plan.json"
     assert run("--seed", "0", "--mutant", "minority-commits", "--refine", "--shrink", "--write-plan", str(plan)) == 1
     told = capsys.readouterr().out
@@ -124,12 +124,12 @@ def test_ndjson_has_a_line_for_every_transition(tmp_path: Path) -> None:
         (("mutants", "--only", "nonsense"), "there is no mutant nonsense; there are\n  "),
     ],
 )
-def test_mistakes_are_told(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments) == 1
     assert says in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_plan_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_a_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plan.json"
     for text, says in (
         ("{", "is not a fault plan"),

@@ -48,20 +48,20 @@ def test_the_table_is_oldest_first_and_tab_separated() -> None:
     assert snapshot_lines([]) == ["There are no snapshots."]
 
 
-def test_a_directory_lists_what_is_finished_and_a_snapshot(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_lists_its_finished_snapshots(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (directory, directory / "__cluster_metadata-0"):
         assert main.run(["snapshot", "list", "--directory", str(path), "--json"]) == 0
         listed = json.loads(capsys.readouterr().out)["snapshots"]
         assert [(item["end_offset"], item["epoch"]) for item in listed] == [(40, 2), (90, 3)]
 
 
-def test_what_is_no_metadata_directory_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_without_metadata_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["snapshot", "list", "--directory", str(tmp_path)]) == 1
     assert f"{tmp_path} holds no metadata log; give a node's metadata.log.dir" in capsys.readouterr().err
     assert main.run(["snapshot", "verify", str(tmp_path)]) == 1
 
 
-def test_valid_snapshots_are_said_to_be_valid(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_valid_snapshots_are_reported_valid(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["snapshot", "verify", str(directory)]) == 0
     partition = directory / "__cluster_metadata-0"
     assert capsys.readouterr().out.splitlines() == [
@@ -88,7 +88,7 @@ def test_a_snapshot_that_a_running_node_removes_meanwhile_is_left_out(
     assert snapshot_name(OLD) not in shown
 
 
-def test_one_flipped_bit_is_found_and_said_where(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_flipped_bit_is_found_with_its_file(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = directory / "__cluster_metadata-0" / snapshot_name(NEW)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
@@ -103,7 +103,7 @@ def test_one_flipped_bit_is_found_and_said_where(directory: Path, capsys: pytest
     assert document["is_valid"] is False
 
 
-def test_a_file_that_is_not_there_or_is_no_snapshot_is_not_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_and_another_file_are_not_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / snapshot_name(NEW)
     (tmp_path / "notes.txt").write_text("x")
     assert main.run(["snapshot", "verify", str(missing), str(tmp_path / "notes.txt")]) == 1
@@ -133,7 +133,7 @@ def test_a_missing_file_is_called_missing(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     "failure", [PermissionError(13, "Permission denied", "/x/y"), DiskFailed("cannot list /x/y: Permission denied")]
 )
-def test_what_the_disk_refuses_is_one_line(
+def test_an_error_of_the_disk_is_one_line(
     failure: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(directory: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What force-standalone says before and after, and that nobody forces a quorum by mistake."""
+"""Texts of force-standalone, and its protection against mistakes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VIEW = ForcingView(
 )
 
 
-def test_the_plan_says_what_is_kept_and_what_may_be_lost() -> None:
+def test_the_plan_lists_kept_and_endangered_offsets() -> None:
     assert plan_lines(VIEW) == [
         "Controller 3000 becomes the only voter of cluster lab, without other voters' records.",
         "",
@@ -54,7 +54,7 @@ def test_the_plan_says_what_is_kept_and_what_may_be_lost() -> None:
     assert lines[4] == "Kept as well:           nothing"
 
 
-def test_a_controller_that_never_voted_is_told_apart() -> None:
+def test_a_former_observer_gets_a_warning() -> None:
     lines = plan_lines(msgspec.structs.replace(VIEW, is_voter=False))
     assert lines[:9] == plan_lines(VIEW)[:9]
     assert lines[10].startswith("Controller 3000 is not a voter")
@@ -152,7 +152,7 @@ def test_a_running_controller_is_not_forced(config: Path, capsys: pytest.Capture
     assert "is in use by process" in capsys.readouterr().err
 
 
-def test_a_controller_without_a_log_is_no_survivor(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_controller_without_a_log_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (config.parent / "metadata" / "__cluster_metadata-0").glob("*.log"):
         path.unlink()
     assert main.run(force(config, "--confirm", "lab")) == 1
@@ -168,7 +168,7 @@ def test_programs_get_the_plan_as_json(config: Path, capsys: pytest.CaptureFixtu
     assert [voter["controller_id"] for voter in document["plan"]["given_up"]] == [3001]
 
 
-def test_a_replaced_disk_under_a_voters_id_is_no_voter(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replaced_disk_under_a_voters_id_is_not_a_voter(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     meta = meta_properties.read(config.parent / "metadata")
     assert meta is not None
     store = MetadataStore.open(RealFileSystem(), str(config.parent / "metadata"), "lab", meta.directory_id)

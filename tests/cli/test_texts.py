@@ -164,7 +164,7 @@ def test_the_replication_table_is_that_of_kafka(transcript, name: str, human: bo
     assert sorted(ours[4:]) == sorted(recorded[4:])
 
 
-def test_unknown_things_of_a_quorum_are_said_so() -> None:
+def test_unknown_lags_and_directories_are_marked() -> None:
     view = QuorumView("c", 1, 1, 0, (replica(1, "AAAAAAAAAAAAAAAAAAAAAA", 5, -1, -1), replica(2, "x", 3, -1, -1)), ())
     lines = quorum_text.status_lines(view)
     assert lines[4:6] == ["MaxFollowerLag:         2", "MaxFollowerLagTimeMs:   -1"]
@@ -200,7 +200,7 @@ def test_an_offline_directory_is_named_with_kafkas_error() -> None:
     assert shown == {"partitions": [], "error": "org.apache.kafka.common.errors.KafkaStorageException", "logDir": "/d"}
 
 
-def test_unknown_brokers_are_refused_in_kafkas_words(transcript) -> None:
+def test_unknown_brokers_are_refused_with_kafkas_text(transcript) -> None:
     assert log_dirs_command.unknown_brokers([9], [0, 1, 2, 3]) == transcript("013").stderr[0]
 
 
@@ -254,7 +254,7 @@ def test_added_configs_keep_lists_in_brackets() -> None:
 # --- codes that no table knows
 
 
-def test_refusals_with_codes_of_a_later_version_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_error_codes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     election = pb.ElectLeadersResponse()
     election.replica_election_results.add(topic="t").partition_result.add(partition_id=0, error_code=777)
     assert leader_election_command.report(election, "PREFERRED", Output(False)) == 1

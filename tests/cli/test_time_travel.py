@@ -77,7 +77,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def offset_of(run: Run, lab: Lab, record_type: str) -> int:
-    """Where the first record of that type stands."""
+    """Return the offset of the first record of a type."""
     for line in run("dump-log", "--files", lab.segment, "--cluster-metadata-decoder", "--json").lines:
         for record in json.loads(line).get("records", ()):
             if record.get("type") == record_type:
@@ -85,7 +85,7 @@ def offset_of(run: Run, lab: Lab, record_type: str) -> int:
     raise AssertionError(record_type)
 
 
-def test_an_image_of_the_past_has_what_was_there_then(run: Run, lab: Lab) -> None:
+def test_a_past_image_has_the_state_of_its_offset(run: Run, lab: Lab) -> None:
     created = offset_of(run, lab, "TOPIC_RECORD")
     before = run("metadata", "at", "--offset", created, "--metadata-dir", lab.copy, "topics", "--json")
     after = run("metadata", "at", "--metadata-dir", lab.copy, "topics/byName/orders/0", "--json")
@@ -111,7 +111,7 @@ def test_an_offset_inside_a_batch_or_after_the_end_is_explained(run: Run, lab: L
     assert any(line.startswith("EARLIER       the log ends at offset") for line in beyond.lines)
 
 
-def test_a_difference_names_what_came_with_its_records_and_no_secret(run: Run, lab: Lab) -> None:
+def test_a_difference_lists_additions_with_their_records_without_secrets(run: Run, lab: Lab) -> None:
     created = offset_of(run, lab, "TOPIC_RECORD")
     for source in (("--metadata-dir", lab.copy), ("--bootstrap-server", lab.server)):
         ran = run("metadata", "diff", "--from", created, "--records", *source)
@@ -141,7 +141,7 @@ def test_a_file_that_vanishes_while_a_log_is_cleaned_is_looked_for_again(lab: La
     assert not vanished
 
 
-def test_remembered_answers_are_told_of_only_when_asked_for(run: Run, lab: Lab) -> None:
+def test_remembered_answers_are_shown_only_with_all(run: Run, lab: Lab) -> None:
     """Every write of these commands had an id; a change of scram credentials too."""
     source = ("--from", offset_of(run, lab, "TOPIC_RECORD"), "--metadata-dir", lab.copy)
     hidden, shown = run("metadata", "diff", *source), run("metadata", "diff", *source, "--all")
@@ -187,7 +187,7 @@ def test_a_broken_log_is_shown_up_to_where_it_breaks(run: Run, lab: Lab, tmp_pat
     assert len([line for line in dumped.lines if line.startswith("baseOffset: ")]) == len(batches) - 1
 
 
-def test_a_torn_tail_is_told_with_its_size(run: Run, lab: Lab, tmp_path: Path) -> None:
+def test_a_torn_tail_is_reported_with_its_size(run: Run, lab: Lab, tmp_path: Path) -> None:
     batches = [json.loads(line) for line in run("dump-log", "--files", lab.segment, "--json").lines]
     last = batches[-1]
     torn = tmp_path / "00000000000000000000.log"
@@ -244,7 +244,7 @@ def test_partitions_logs_are_shown_with_their_records(run: Run, topic: str, begi
         assert any(line.endswith("endTxnMarker: ABORT") for line in ran.lines)
 
 
-def test_a_partitions_log_with_a_flipped_bit_says_so_and_goes_on(run: Run, tmp_path: Path) -> None:
+def test_a_flipped_bit_in_a_partitions_log_is_reported_and_reading_continues(run: Run, tmp_path: Path) -> None:
     data = bytearray((SEGMENTS / "orders-0" / "00000000000000000000.log").read_bytes())
     data[200] ^= 1
     path = tmp_path / "00000000000000000000.log"
@@ -276,7 +276,7 @@ def test_an_index_is_checked_against_its_log(run: Run, tmp_path: Path) -> None:
     ("name", "said"),
     [("x.txt", "does not end in .log, .checkpoint, .index"), ("none.log", "is not a file")],
 )
-def test_what_is_no_log_file_is_refused(run: Run, tmp_path: Path, name: str, said: str) -> None:
+def test_other_files_are_refused(run: Run, tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "x.txt").write_text("")
     ran = run("dump-log", "--files", tmp_path / name)
     assert (ran.code, said in ran.err) == (1, True)
@@ -327,7 +327,7 @@ def test_snapshots_can_be_looked_into_and_compared(run: Run, lab: Lab) -> None:
         (("metadata-shell", "--watch", "1", "--metadata-dir", "/x"), "--watch repeats a command"),
     ],
 )
-def test_what_is_missing_or_contradictory_is_said(run: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_missing_and_conflicting_options_are_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
     ran = run(*arguments)
     assert (ran.code, said in ran.err) == (1, True), ran.err
 

@@ -1,4 +1,4 @@
-"""What `kraftlab up` says while its cluster runs."""
+"""Output of `kraftlab up` while its cluster runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftlab.lab import ClusterError
 
 
 class Cluster:
-    """Stands in for one whose broker ends, is started again, and ends again."""
+    """A cluster whose broker ends, is started again, and ends again."""
 
     def __init__(self) -> None:
         self.seen = [{1: 3}, {1: 3}, {}, {1: 3}, {1: 3, 2: -9}]
@@ -31,7 +31,7 @@ class Cluster:
         return not self.seen
 
 
-def test_a_node_that_ends_again_is_told_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_end_of_a_node_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster()
     up.watch(cluster, cluster, allow_chaos=True)  # type: ignore[arg-type]
     assert capsys.readouterr().err.splitlines() == [
@@ -48,7 +48,7 @@ def test_a_cluster_that_takes_no_orders_is_started_again_as_a_whole(capsys: pyte
 
 
 @pytest.mark.parametrize("is_heard", [True, False])
-def test_a_cluster_is_closed_also_when_nobody_hears_of_it(is_heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_is_closed_also_if_its_output_is_closed(is_heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """`kraftlab up 2>&1 | head`: the reader has gone before Ctrl-C comes."""
     done: list[str] = []
 

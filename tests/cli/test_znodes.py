@@ -1,4 +1,4 @@
-"""Topics and reassignments out of znodes: what is read, whose word counts, what is refused, and that a cluster has it then."""
+"""Topics and reassignments in znodes: parser, precedence, and refusals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_all_three_versions_are_read() -> None:
     assert (third.original(0), third.target(0), third.original(1), third.topic_id) == ((2, 3), (1, 2), (2, 3), ID)
 
 
-def test_what_zkcli_prints_behind_the_data_is_passed_over() -> None:
+def test_the_znodes_stat_after_the_data_is_skipped() -> None:
     printed = MOVING + b"\ncZxid = 0x24\nctime = Sat Nov 21 17:06:35 UTC 2026\ndataVersion = 0\n"
     assert parse_topic("f", "t", printed) == parse_topic("f", "t", MOVING)
 
@@ -118,7 +118,7 @@ def test_reassignments_of_another_version_or_named_twice_are_refused() -> None:
         parse_reassignments("r", b'{"version":2,"partitions":[]}')
 
 
-def test_what_reassign_partitions_says_overrides_the_topics_own_word() -> None:
+def test_reassign_partitions_overrides_the_topics_znode() -> None:
     topic = parse_topic("f", "t", MOVING)
     overrides = {("t", 0): Override("r", (5, 6), ("/d0", "any")), ("t", 2): Override("r", ())}
     first, second, third = plan_import([topic], overrides)
@@ -140,7 +140,7 @@ brokers = st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)
 
 @given(original=brokers, target=brokers)
 def test_a_reassignment_as_kafka_writes_it_gives_back_both_its_sets(original: list[int], target: list[int]) -> None:
-    """Kafka stores the target, then what is removed."""
+    """Kafka stores the target, then the removed replicas."""
     replicas = target + [broker for broker in original if broker not in target]
     adding = [broker for broker in target if broker not in original]
     removing = [broker for broker in original if broker not in target]
@@ -205,13 +205,13 @@ def test_only_a_files_name_may_end_in_json_beside_the_topics(tmp_path: Path) -> 
         (["--validate-only", "--topic-znode", "orders=/nowhere"], "cannot use /nowhere"),
     ],
 )
-def test_what_is_missing_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_options_are_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["import-znode", *arguments]) == 1
     assert said in capsys.readouterr().err
 
 
 class Controller:
-    """Takes what it is asked for, 10,000 records at once, and refuses topic t1."""
+    """A controller that accepts 10,000 records in one request, and refuses topic t1."""
 
     def __init__(self) -> None:
         self.created: list[str] = []

@@ -111,7 +111,7 @@ class FakeCluster:
             other.leader = node
 
     def describe(self, leader_id: int = 0) -> None:
-        """Lets node 0 and 1 answer for a cluster of brokers 0 and 1 with topic t, whose partition 0 is led by `leader_id`."""
+        """Let the nodes describe brokers 0 and 1, and topic t with leader `leader_id` of partition 0."""
         brokers = [
             pb.DescribedBroker(broker_id=i, host="127.0.0.1", port=node.port, peer_host="127.0.0.1", peer_port=node.peer_port)
             for i, node in enumerate(self.nodes[:2])

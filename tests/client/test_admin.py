@@ -64,7 +64,7 @@ def test_a_listing_without_progress_is_asked_for_again_at_the_active_controller(
     assert (len(standby.calls), len(active.calls)) == (1, 1)
 
 
-def test_nobody_there_is_said_with_names_and_causes(new_port: Callable[[], int]) -> None:
+def test_unreachable_nodes_are_listed_with_causes(new_port: Callable[[], int]) -> None:
     port = new_port()
     with AdminClient(f"127.0.0.1:{port}", timeout_ms=200) as client, pytest.raises(ClusterUnreachable) as raised:
         client.describe_cluster()
@@ -89,7 +89,7 @@ def test_nodes_that_are_all_gone_are_given_up_before_the_deadline(
         client.describe_cluster()
 
 
-def test_the_port_of_something_else_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_not_grpc_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraftlab.client.admin._REFUSED_PATIENCE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as other:
 
@@ -151,7 +151,7 @@ def test_a_node_that_hangs_up_while_it_starts_or_is_slow_gets_the_request(
         assert not thread.is_alive()
 
 
-def test_a_cluster_without_controller_is_said_after_the_deadline(cluster) -> None:
+def test_a_cluster_without_a_controller_is_reported_at_the_deadline(cluster) -> None:
     for node in cluster.nodes:
         node.leader = None
     with (
@@ -161,7 +161,7 @@ def test_a_cluster_without_controller_is_said_after_the_deadline(cluster) -> Non
         client.describe_cluster()
 
 
-def test_what_a_node_said_before_tells_more_than_that_it_had_no_time_at_the_end(cluster) -> None:
+def test_an_earlier_fault_is_reported_instead_of_a_short_last_attempt(cluster) -> None:
     node = cluster.nodes[0]
     node.leader, node.last_words = None, 2
     with AdminClient(node.server, timeout_ms=500) as client, pytest.raises(ClusterUnreachable, match="not the controller"):
@@ -177,7 +177,7 @@ def test_an_error_of_the_whole_request_is_raised_with_its_name(cluster) -> None:
     assert raised.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-def test_reads_are_linearizable_if_they_or_their_client_say_so(cluster) -> None:
+def test_reads_are_linearizable_by_argument_or_client_default(cluster) -> None:
     modes = []
 
     def answer(request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
@@ -196,7 +196,7 @@ def test_reads_are_linearizable_if_they_or_their_client_say_so(cluster) -> None:
     assert modes == [0, pb.READ_MODE_LINEARIZABLE, pb.READ_MODE_LINEARIZABLE, 0]
 
 
-def test_a_read_is_never_older_than_what_the_client_has_seen(cluster) -> None:
+def test_a_read_is_never_older_than_an_earlier_answer(cluster) -> None:
     leader = cluster.nodes[0]
     leader.answers["CreateTopics"] = lambda request: pb.CreateTopicsResponse(header=pb.ResponseHeader(metadata_offset=42))
     with AdminClient(leader.server) as client:
@@ -224,7 +224,7 @@ def test_requests_carry_the_time_that_is_left_and_the_cluster_id(cluster) -> Non
     assert header.cluster_id == "c"
 
 
-def test_null_and_empty_replicas_are_told_apart(cluster) -> None:
+def test_null_and_empty_replicas_are_different(cluster) -> None:
     with AdminClient(cluster.nodes[0].server) as client:
         client.alter_partition_reassignments({("t", 0): [1, 2], ("t", 1): None, ("t", 2): []})
     partitions = cluster.nodes[0].calls[0].request.topics[0].partitions
@@ -292,7 +292,7 @@ def test_a_stream_raises_errors_of_requests_from_their_futures(cluster) -> None:
             stream.submit("DescribeCluster", pb.DescribeClusterRequest()).result(10)
 
 
-def test_a_stream_to_a_node_that_dies_fails_what_is_open(cluster) -> None:
+def test_the_end_of_a_node_fails_the_open_calls_of_its_stream(cluster) -> None:
     with AdminClient(cluster.nodes[0].server) as client, client.open_stream() as stream:
         cluster.stop_node(cluster.nodes[0])
         with pytest.raises(ClusterUnreachable):
@@ -399,8 +399,8 @@ def test_topics_that_fill_several_answers_are_put_together(
     assert all(request.header.min_offset >= 7 for request in requests[1:])
 
 
-def test_a_broker_that_is_asked_again_elsewhere_hears_how_long_the_answer_is_waited_for(cluster) -> None:
-    """None may carry out what nobody waits for any more."""
+def test_a_repeated_request_carries_the_remaining_time(cluster) -> None:
+    """No node may execute a request after its caller has given up."""
     cluster.describe()
     described = cluster.nodes[0].answers["DescribeCluster"]
     seen: list[int] = []

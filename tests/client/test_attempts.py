@@ -1,4 +1,4 @@
-"""What became of the attempts of one request, from what nodes said to each."""
+"""Outcomes of requests from the answers to their attempts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_timeout_is_one_of_the_request_if_no_node_can_have_carried_it_out():
     assert "CreateTopics within 1.2 s" in attempts.summary(1.25)
 
 
-def test_a_timeout_of_the_last_sending_says_nothing_of_one_whose_answer_was_lost():
+def test_a_last_timeout_does_not_exclude_an_earlier_effect():
     attempts = sent()
     attempts.add_no_answer(ONE, BROKEN, had_time=True)
     with pytest.raises(OutcomeUnknown, match=r"nothing was done\. But one:1 was asked before and did not answer"):
@@ -45,7 +45,7 @@ def test_a_node_that_may_have_carried_it_out_is_remembered_when_another_is_asked
         attempts.end_with(TIMED_OUT)
 
 
-def test_what_is_sent_once_goes_to_nobody_else_if_it_may_have_been_carried_out():
+def test_a_request_to_send_once_is_not_repeated_after_a_possible_effect():
     attempts = sent(once=True)
     attempts.add_no_answer(ONE, REFUSED, had_time=True)
     attempts.add_refusal(OTHER, NOT_CONTROLLER)
@@ -57,7 +57,7 @@ def test_what_is_sent_once_goes_to_nobody_else_if_it_may_have_been_carried_out()
     assert unknown.value is DONE_PERHAPS
 
 
-def test_nobody_is_there_as_long_as_no_admin_api_has_said_anything():
+def test_no_api_is_found_until_one_answers():
     attempts = sent()
     assert attempts.found_no_api
     attempts.add_no_answer(ONE, REFUSED, had_time=True)

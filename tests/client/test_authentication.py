@@ -1,4 +1,4 @@
-"""A client that says who it is."""
+"""Users and passwords of a client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kraftlab.rpc.server import AdminServer, Call
 
 
 class Guarded:
-    """A node that knows alice and answers who called."""
+    """A node that knows alice and answers with the caller."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -64,7 +64,7 @@ def test_calls_come_from_the_user_that_was_given(guarded: Guarded) -> None:
         assert client.describe_cluster().cluster_id == "User:ANONYMOUS 127.0.0.1"
 
 
-def test_a_wrong_password_is_told_at_once_with_the_next_step(guarded: Guarded) -> None:
+def test_a_wrong_password_is_raised_at_once_with_the_next_step(guarded: Guarded) -> None:
     with (
         AdminClient(f"127.0.0.1:{guarded.port}", user="alice", password="x") as client,
         pytest.raises(ApiError, match=r"user alice is wrong.*listener\.name\.grpc\.users") as refused,
@@ -73,7 +73,7 @@ def test_a_wrong_password_is_told_at_once_with_the_next_step(guarded: Guarded) -
     assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_a_stream_tells_a_wrong_password_as_well(guarded: Guarded) -> None:
+def test_a_stream_raises_a_wrong_password(guarded: Guarded) -> None:
     with (
         contextlib.closing(Channels("alice", "x")) as channels,
         CallStream(channels, Endpoint("127.0.0.1", guarded.port)) as stream,
@@ -83,6 +83,6 @@ def test_a_stream_tells_a_wrong_password_as_well(guarded: Guarded) -> None:
         assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_what_grpc_cannot_carry_is_refused_before_anything_is_sent() -> None:
+def test_credentials_that_grpc_cannot_send_are_refused() -> None:
     with pytest.raises(ValueError, match="printable ASCII"):
         AdminClient("127.0.0.1:1", user="älice", password="x")

@@ -1,4 +1,4 @@
-"""What a client calls itself goes with its calls."""
+"""The client id goes with every call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kraftlab.client.channels import Channels
 
 
-def test_a_client_id_is_sent_with_every_call_beside_who_asks() -> None:
+def test_a_client_id_is_sent_with_every_call_beside_the_user() -> None:
     assert Channels().metadata == ()
     assert Channels(client_id="loader").metadata == (("kraftlab-client-id", "loader"),)
     assert Channels("alice", "secret", "loader").metadata == (
@@ -17,6 +17,6 @@ def test_a_client_id_is_sent_with_every_call_beside_who_asks() -> None:
     )
 
 
-def test_a_client_id_that_cannot_be_sent_is_told() -> None:
+def test_an_invalid_client_id_is_refused() -> None:
     with pytest.raises(ValueError, match="the client id has characters"):
         Channels(client_id="löader")

@@ -1,4 +1,4 @@
-"""Who is asked about which configs."""
+"""Nodes of configs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftlab.client.config_parts import in_parts
 
 
 def asked(*resources: tuple[int, str]) -> tuple[list[tuple[int | None, list[str]]], list[str]]:
-    """(who was asked about what, names in the answer)."""
+    """Return (requests by node, names in the answer)."""
     calls: list[tuple[int | None, list[str]]] = []
 
     def ask(node: int | None, part: Sequence[Any]) -> pb.DescribeConfigsResponse:

@@ -44,7 +44,7 @@ def test_produce_reaches_the_leader_with_offset_keeping(cluster) -> None:
     assert [(r.topic_id, r.partition, r.acks, r.records, r.keep_offsets) for r in seen] == [(TOPIC_ID, 0, 1, b"batch", True)]
 
 
-def test_where_a_partition_begins_and_ends_is_told_by_its_leader(cluster) -> None:
+def test_the_leader_gives_the_bounds_of_a_partition(cluster) -> None:
     cluster.describe(leader_id=1)
 
     def fetch(body: bytes) -> ReplicaFetchResponse:
@@ -99,7 +99,7 @@ def test_a_client_goes_along_with_a_quorum_that_was_forced(cluster) -> None:
         assert data.produce("t", 0, b"x").base_offset == 5
 
 
-def test_a_refusal_that_retrying_does_not_mend_is_raised_at_once(cluster) -> None:
+def test_a_final_refusal_is_raised_at_once(cluster) -> None:
     cluster.describe()
     cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(2, "crc of batch at 7 does not hold")
     with (
@@ -110,8 +110,8 @@ def test_a_refusal_that_retrying_does_not_mend_is_raised_at_once(cluster) -> Non
         data.produce("t", 0, b"x")
 
 
-def test_what_is_refused_since_an_earlier_sending_has_arrived_has_been_produced(cluster) -> None:
-    """The answer to the first was lost, with a connection or a leader; the batches stand where they belong."""
+def test_a_batch_that_an_earlier_attempt_appended_is_found(cluster) -> None:
+    """The first answer was lost with a connection or a leader; the batches are in the log."""
     cluster.describe()
     answers = [ProduceResponse(7, "not every in-sync replica had it in time"), ProduceResponse(87, "it reaches 12 already")]
     cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: answers.pop(0)
@@ -150,7 +150,7 @@ def two_batches(base_offset: int, leader_epoch: int, value: bytes = b"value") ->
     )
 
 
-def test_what_no_frame_can_hold_is_refused_at_once(cluster) -> None:
+def test_a_batch_above_the_frame_limit_is_refused_at_once(cluster) -> None:
     cluster.describe()
     cluster.nodes[0].peer_answers[Api.PRODUCE] = lambda _: ProduceResponse(0, None, 5, 6)
     with AdminClient(cluster.nodes[0].server) as admin, DataClient(admin, timeout_ms=5000) as data:
@@ -240,7 +240,7 @@ def describe_two(cluster, *, leader_id):
     cluster.nodes[0].answers["DescribeTopicPartitions"] = lambda _: both
 
 
-def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_one_deleted(cluster) -> None:
+def test_a_refusal_of_one_leader_keeps_the_deletions_of_another(cluster) -> None:
     describe_two(cluster, leader_id=1)
     deleted = pb.DeleteRecordsResponse()
     deleted.topics.add(name="t").partitions.add(partition_index=0, low_watermark=5)
@@ -256,7 +256,7 @@ def test_a_leader_that_refuses_a_deletion_as_a_whole_does_not_hide_what_another_
 
 
 def test_answers_of_a_leader_may_come_in_any_order(cluster) -> None:
-    """What is refused for want of rights stands last."""
+    """Refused topics come last."""
     describe_two(cluster, leader_id=0)
     answer = pb.DeleteRecordsResponse()
     answer.topics.add(name="u").partitions.add(partition_index=0, low_watermark=5)
@@ -268,7 +268,7 @@ def test_answers_of_a_leader_may_come_in_any_order(cluster) -> None:
     assert results["t", 0].error is not None and results["t", 0].error.code == 29
 
 
-def test_whose_turn_does_not_come_in_time_is_told_so() -> None:
+def test_a_request_that_waits_too_long_for_the_connection_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = PeerConnection(Endpoint(*silent.getsockname()), "c")
 
@@ -286,7 +286,7 @@ def test_whose_turn_does_not_come_in_time_is_told_so() -> None:
         first.join()
 
 
-def test_a_request_whose_time_was_over_before_it_could_connect_is_late_and_no_more() -> None:
+def test_a_request_without_time_to_connect_times_out() -> None:
     connection = PeerConnection(Endpoint("127.0.0.1", 1), "c")
     with pytest.raises(TimeoutError):
         connection.request(Api.PRODUCE, b"", -0.1)

@@ -1,4 +1,4 @@
-"""A log is read from whoever leads. A broker that says that nobody does is as good as nobody."""
+"""The log is read from the leader; without a leader the cluster is unreachable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refused(cluster: FakeCluster, code: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE])
-def test_a_question_that_could_not_be_passed_on_finds_nobody(cluster: FakeCluster, code: ErrorCode) -> None:
+def test_a_request_that_a_broker_cannot_forward_is_unreachable(cluster: FakeCluster, code: ErrorCode) -> None:
     refused(cluster, code)
     with MetadataLog(cluster.nodes[0].server, timeout_ms=300) as log:
         with pytest.raises(ClusterUnreachable, match="connection refused"):
@@ -52,7 +52,7 @@ def test_a_refusal_is_one(cluster: FakeCluster) -> None:
 
 
 def says_nothing(door: socket.socket) -> None:
-    """A leader that hangs: the system takes its connections."""
+    """A leader that hangs: the kernel accepts its connections."""
 
 
 def says_nonsense(door: socket.socket) -> None:

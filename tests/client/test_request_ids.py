@@ -16,7 +16,7 @@ ID = tuple[bytes, int]
 
 
 def ids(node: Any, api: str = "CreateTopics") -> list[ID]:
-    """Of the requests that a node got; (b"", 0) of those without."""
+    """Return the ids of the requests to a node, (b"", 0) for requests without an id."""
     headers = [call.request.header for call in node.calls if call.api == api]
     return [(header.request_id.client_id, header.request_id.sequence) for header in headers]
 
@@ -75,7 +75,7 @@ def test_a_node_that_gives_up_early_is_asked_again(cluster) -> None:
     assert first == second
 
 
-def test_without_ids_a_timeout_is_told_at_once(cluster) -> None:
+def test_without_ids_a_timeout_is_raised_at_once(cluster) -> None:
     cluster.nodes[0].answers["CreateTopics"] = lambda _: pb.CreateTopicsResponse(
         header=pb.ResponseHeader(error_code=7, error_message="late")
     )
@@ -191,7 +191,7 @@ def test_configs_of_a_controller_that_is_not_active_are_changed_by_the_one_that_
     assert ids(cluster.nodes[2], "IncrementalAlterConfigs") == ids(cluster.nodes[0], "IncrementalAlterConfigs")
 
 
-def test_loggers_of_a_broker_that_does_not_answer_are_nobody_elses_business(cluster) -> None:
+def test_loggers_of_an_unreachable_broker_go_to_no_other_node(cluster) -> None:
     cluster.describe()
     resource = pb.AlterConfigsResource(resource_type=8, resource_name="1")
     with AdminClient(cluster.nodes[0].server) as client:
@@ -216,7 +216,7 @@ def test_configs_of_a_broker_that_does_not_answer_are_changed_by_the_controller_
     assert (len(client_id), sequence) == (16, 1)
 
 
-def test_a_stream_tells_a_change_that_may_survive_from_one_that_was_not_made(cluster) -> None:
+def test_a_stream_raises_outcome_unknown(cluster) -> None:
     cluster.nodes[0].answers["UnregisterBroker"] = lambda _: pb.UnregisterBrokerResponse(header=LOST)
     with AdminClient(cluster.nodes[0].server) as client, client.open_stream() as stream:
         future = stream.submit("UnregisterBroker", pb.UnregisterBrokerRequest(broker_id=3))

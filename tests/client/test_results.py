@@ -56,7 +56,7 @@ def test_topics_are_frozen_and_an_unknown_one_is_an_error(cluster) -> None:
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_is_not_known_is_none() -> None:
+def test_unknown_values_are_none() -> None:
     response = pb.ListPartitionReassignmentsResponse()
     entry = response.topics.add(name="t").partitions.add(partition_index=3, bytes_done=5, bytes_left=-1, eta_ms=-1)
     entry.blockers.add(broker_id=2, state="COPYING", text="broker 2 copies")
@@ -81,7 +81,7 @@ def test_members_and_log_directories() -> None:
     assert (directory.total_bytes, directory.replicas[0].topic, directory.replicas[0].partition_size) == (None, "t", 9)
 
 
-def test_a_topic_is_created_with_what_is_given(cluster) -> None:
+def test_a_topic_is_created_with_the_given_fields(cluster) -> None:
     asked: list[pb.CreateTopicsRequest] = []
 
     def create(request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:

@@ -49,7 +49,7 @@ HERE = pathlib.Path(__file__).parent
 
 _directories: set[pathlib.Path] = set()
 _logged: dict[pathlib.Path, int] = {}
-"""How much stood in each log when the test began."""
+"""Size of each log at the start of the test."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failure shows the last lines that every node has said during the test."""
+    """Add the last log lines of every node during the test to a failure."""
     report = yield
     if report.failed:
         for path in logs():
@@ -121,7 +121,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 class Workbench(Lab):
-    """A running cluster, the demo's questions to it, and what tests do all the time."""
+    """A running cluster with the demo's queries and common steps of tests."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         super().__init__(cluster)
@@ -177,7 +177,7 @@ class Workbench(Lab):
         return {entry.name: entry.value for entry in self.admin.describe_topics([topic]).topics[0].configs}
 
     def contents(self, topic: str) -> dict[int, dict[int, verify.Content]]:
-        """What every replica of a topic holds: partition → broker → content."""
+        """Return the content of every replica of a topic: partition → broker → content."""
         return {
             partition: {broker: verify.content_of_replica(digest) for broker, digest in held.items()}
             for (name, partition), held in self.digests().items()
@@ -185,7 +185,7 @@ class Workbench(Lab):
         }
 
     def replicas_are_equal(self, topic: str) -> bool:
-        """Whether every assigned replica is in sync, holds the same bytes, and nobody else has a replica."""
+        """Return whether all assigned replicas are in sync with equal bytes, and no other broker has a replica."""
         placed = {index: item for (name, index), item in self.partitions().items() if name == topic}
         held = self.contents(topic)
         return all(
@@ -195,7 +195,7 @@ class Workbench(Lab):
         )
 
     def state_of(self, topic: str) -> dict[int, object]:
-        """What a cancelled reassignment must leave as it was: replicas, ISR, directories, and what stands on the disks."""
+        """Return the state that a cancel must restore: replicas, ISR, directories, and replicas on the disks."""
         on_disk = self.replicas_on_disk()
         return {
             index: (
@@ -216,7 +216,7 @@ class Workbench(Lab):
         return sum(row.size_bytes for row in rows if row.broker == broker and not row.is_future)
 
     def metadata_is_equal_everywhere(self) -> bool:
-        """Whether every node's image, and the image that its log on disk gives, are the same at one offset."""
+        """Return whether all nodes have the same image at one offset, in memory and in their logs."""
         offset = self.admin.describe_cluster().header.metadata_offset
         digests = set()
         for node in self.cluster.plan.nodes:
@@ -227,7 +227,7 @@ class Workbench(Lab):
 
     @property
     def at(self) -> tuple[str, str]:
-        """The option that tells a command where the cluster is."""
+        """The option with the cluster's servers."""
         return "--bootstrap-server", self.cluster.bootstrap_servers
 
     def voters(self) -> dict[int, str]:
@@ -235,7 +235,7 @@ class Workbench(Lab):
         return {voter.replica_id: voter.replica_directory_id for voter in self.admin.describe_quorum().current_voters}
 
     def directory_id(self, node_id: int) -> str:
-        """Of a controller's metadata directory, as it stands on its disk."""
+        """Return the directory id of a controller from its disk."""
         found = meta_properties.read(self.cluster.metadata_dir(node_id))
         assert found is not None
         return to_text(found.directory_id)
@@ -292,7 +292,7 @@ class TopicMaker(threading.Thread):
 
 @pytest.fixture
 def topic_maker() -> Iterator[Callable[[Workbench, str], TopicMaker]]:
-    """Begins to create topics whose names begin like that."""
+    """Return a function that starts to create topics with a prefix."""
     made: list[TopicMaker] = []
 
     def begin(lab: Workbench, prefix: str) -> TopicMaker:
@@ -306,7 +306,7 @@ def topic_maker() -> Iterator[Callable[[Workbench, str], TopicMaker]]:
 
 
 class Shared:
-    """The cluster that tests share: started when first needed, stopped when none of the next tests needs it."""
+    """The cluster that tests share, from the first to the last test that uses it."""
 
     def __init__(self) -> None:
         self._running = ExitStack()
@@ -381,7 +381,7 @@ def quorum_clusters() -> Callable[..., AbstractContextManager[Workbench]]:
 
 @pytest.fixture
 def kraftlab_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """Runs the command line in this process: exit code, and what it printed."""
+    """Run the command line in this process: exit code and output."""
 
     def run(*arguments: str) -> tuple[int, str]:
         capsys.readouterr()
@@ -410,7 +410,7 @@ def small_lab() -> Iterator[Workbench]:
 
 
 class NodeFiles:
-    """One controller and one broker, laid out and not started: what a person has who starts nodes by hand."""
+    """One controller and one broker, formatted and not started, to be started by hand."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -442,7 +442,7 @@ class NodeFiles:
         return process
 
     def run(self, role: str) -> tuple[int, str]:
-        """Starts a node that is expected to give up: exit code, and the last line it said."""
+        """Start a node that must end: exit code and last line."""
         process = self.start(role)
         try:
             said, _ = process.communicate(timeout=15)
@@ -461,7 +461,7 @@ class NodeFiles:
         self.started.remove(process)
 
     def wait_until_serving(self, role: str) -> None:
-        """Until its admin port accepts; what it said, should it end instead."""
+        """Wait until a node's admin port accepts connections; fail with its output if it ends."""
 
         def serves() -> bool:
             ended = next((process for process in self.started if process.poll() is not None), None)
@@ -497,7 +497,7 @@ def is_listening(port: int) -> bool:
 
 @pytest.fixture
 def listening() -> Callable[[int], bool]:
-    """Whether something listens on a port."""
+    """Return a function that tests whether a port accepts connections."""
     return is_listening
 
 

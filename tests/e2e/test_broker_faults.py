@@ -33,7 +33,7 @@ def test_replicas_become_equal_after_a_kill_and_no_acknowledged_record_is_lost(l
     assert not lab.strays()
 
 
-def test_a_leader_that_stands_still_loses_its_part_and_comes_back_as_a_follower(lab: Any) -> None:
+def test_a_paused_leader_is_replaced_and_returns_as_a_follower(lab: Any) -> None:
     topic = "stood-still"
     lab.create_topic(topic, [0, 1, 2], configs={"min.insync.replicas": "2"})
     early, late = (Producer(lab.cluster.bootstrap_servers, [(topic, 0)]) for _ in range(2))

@@ -53,7 +53,7 @@ def test_a_broker_that_stopped_cleanly_is_elected_when_it_comes_back_and_one_tha
     assert lab.contents("claim")[0] == before[0]
 
 
-def test_producer_ids_are_nobodys_twice_over_a_controller_failover(lab: Any) -> None:
+def test_producer_ids_stay_unique_over_a_controller_failover(lab: Any) -> None:
     def take(count: int) -> list[int]:
         return [lab.admin.init_producer_id(broker).producer_id for broker in lab.cluster.broker_ids for _ in range(count)]
 

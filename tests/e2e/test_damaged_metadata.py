@@ -1,4 +1,4 @@
-"""Metadata logs that a crash or a disk has damaged: a torn tail is mended, rot in what was committed stops the node."""
+"""Damaged metadata logs: a torn tail is truncated, damage in committed records stops the node."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_torn_tail_is_cut_and_everything_before_it_is_there(node_files: Any, s
         assert {entry.name: entry.value for entry in result.configs}[KEY] == str(WRITES)
 
 
-def test_rot_in_what_was_committed_stops_the_node_and_changes_nothing(node_files: Any, segment: pathlib.Path) -> None:
+def test_damage_in_committed_records_stops_the_node_and_changes_nothing(node_files: Any, segment: pathlib.Path) -> None:
     position, header = batches(segment)[2]
     flip_bit(segment, position + HEADER_BYTES)
     before = contents(segment.parent.parent)
@@ -89,7 +89,7 @@ def test_rot_in_what_was_committed_stops_the_node_and_changes_nothing(node_files
 
 
 def contents(directory: pathlib.Path) -> dict[str, bytes]:
-    """Every file below a directory but the lock, which says who held it last."""
+    """Return every file below a directory except the lock."""
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from kraftlab.broker.log.record_batch import Record, build_batch, iterate
 
 LONGEST_NAME = "n" * (255 - len("-0.") - 32 - len("-future"))
-"""The longest whose replicas can be moved between log directories."""
+"""The longest name of a topic whose replicas can move between log directories."""
 Kraftlab = Callable[..., tuple[int, str]]
 Processes = Callable[[pathlib.Path], dict[int, str]]
 
@@ -59,7 +59,7 @@ def record(directory: pathlib.Path) -> pathlib.Path:
 
 
 def write_segment(directory: pathlib.Path, first: int, last: int) -> dict[str, object]:
-    """Batches `first` to `last` of ten records each; what the manifest says of the file."""
+    """Write batches `first` to `last` of ten records each, and return the file's entry in the manifest."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{first * 10:020d}.log"
     data = b"".join(

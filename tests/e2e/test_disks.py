@@ -22,7 +22,7 @@ MountDisk = Callable[..., pathlib.Path]
 
 @pytest.fixture
 def mount(scratch: pathlib.Path) -> Iterator[MountDisk]:
-    """Puts a small disk where a directory is, with what the directory holds; skips where that takes rights we do not have."""
+    """Mount a small disk with a directory's content over the directory; skip without the rights to mount."""
     mounted: list[pathlib.Path] = []
 
     def put(directory: pathlib.Path, size_bytes: int) -> pathlib.Path:

@@ -86,7 +86,7 @@ class ThroughBrokers:
 
 @pytest.fixture
 def creators(lab: Any) -> Iterator[tuple[Creator, Creator]]:
-    """One that asks as clients do, one that asks brokers only; what they made is deleted in the end."""
+    """A creator that uses AdminClient, and one that uses brokers only. Their topics are deleted at the end."""
     through_brokers = ThroughBrokers(lab)
     with AdminClient(lab.cluster.bootstrap_servers, timeout_ms=PATIENCE_MS) as client:
         both = (

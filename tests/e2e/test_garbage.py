@@ -27,11 +27,11 @@ GARBAGE = {
     "largest length": struct.pack(">I", 0xFFFFFFFF) + b"x" * 100,
 }
 WAITING = ("one byte", "random bytes", "many random bytes")
-"""What may be the beginning of a frame, or may not: the sender has to go first. HTTP/2 begins like none of these."""
+"""Possible beginnings of a frame: the sender has to close first. HTTP/2 begins differently."""
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_no_port_minds_garbage(lab: Any, name: str) -> None:
+def test_garbage_does_no_harm_at_any_port(lab: Any, name: str) -> None:
     for node in lab.cluster.plan.nodes:
         pid = lab.cluster.pid(node.node_id)
         for endpoint in (node.peer, node.grpc):
@@ -42,7 +42,7 @@ def test_no_port_minds_garbage(lab: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in GARBAGE if name not in WAITING])
-def test_the_port_for_peers_closes_the_connection_and_says_why(lab: Any, name: str) -> None:
+def test_the_port_for_peers_closes_the_connection_and_logs_why(lab: Any, name: str) -> None:
     for node in lab.cluster.plan.nodes:
         logged = lab.cluster.log_path(node.node_id).stat().st_size
         source = sends_until_closed(node.peer, GARBAGE[name])
@@ -111,7 +111,7 @@ def sends_until_closed(endpoint: Endpoint, data: bytes) -> int:
 
 
 def reads_to_the_end(connection: socket.socket) -> bool:
-    """Whether the other side closes; what it says first does not matter."""
+    """Return whether the other side closes, after any output."""
     try:
         while connection.recv(65536):
             pass

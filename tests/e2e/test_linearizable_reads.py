@@ -1,4 +1,4 @@
-"""Linearizable reads on real processes: a controller that is cut off does not answer; who answers knows the newest write."""
+"""Linearizable reads on real processes: an isolated controller does not answer, and answers have the newest write."""
 
 from __future__ import annotations
 

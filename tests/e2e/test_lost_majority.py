@@ -60,13 +60,13 @@ def config_of(lab: Any, node_id: int) -> str:
 
 
 def begins_anew(lab: Any, broker: int) -> bool:
-    """Whether a broker has discarded its metadata and serves again, in the same process."""
+    """Return whether a broker has discarded its metadata and serves again, in the same process."""
     _, discarded, since = lab.cluster.log_path(broker).read_text().partition("discards its copy of the metadata")
     return bool(discarded) and f" broker {broker} ready: " in since
 
 
 def refuses_to_be_forced_by_mistake(lab: Any, survivor: int, kraftlab_here: Any, force: tuple[str, ...]) -> None:
-    """A dry run, nobody's answer and a wrong answer leave every file as it was."""
+    """A dry run and a wrong answer change no file."""
     directory = lab.cluster.metadata_dir(survivor)
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and path.suffix != ".lock"}
     code, said = kraftlab_here(*force, "--dry-run")

@@ -98,7 +98,7 @@ def test_a_cluster_starts_from_its_snapshots_and_a_wiped_broker_is_given_one(lab
     lab.create_topic("even-more", [0, 1])
 
 
-def test_a_node_that_is_asked_for_anothers_snapshots_says_who_it_is(lab: Any, kraftlab_here: Any) -> None:
+def test_snapshots_of_an_unknown_node_are_refused_with_the_known_nodes(lab: Any, kraftlab_here: Any) -> None:
     code, said = kraftlab_here("snapshot", "list", *lab.at, "--node", "77")
     assert code == 1
     assert "node 77 is not registered; registered nodes: 0,1,3000,3001,3002" in said

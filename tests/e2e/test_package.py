@@ -1,4 +1,4 @@
-"""kraftlab as somebody has it who installed the wheel, far from any checkout."""
+"""kraftlab installed from the wheel, without a checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = "from setuptools import build_meta; build_meta.build_sdist('dist'); build_meta.build_wheel('dist')"
 NOT_PACKAGED = {"admin.proto"}
-"""Sources of what is packaged."""
+"""Sources of packaged files."""
 RECORDINGS = pathlib.PurePosixPath("kraftlab/examples")
 """The package has those files of it that the demos play; they are played below."""
 
@@ -32,7 +32,7 @@ def run(*command: str | pathlib.Path, cwd: pathlib.Path) -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's, without what would let the package find a checkout."""
+    """Return the environment of this process, without the path of a checkout."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -116,7 +116,7 @@ def test_the_demo_plays_its_own_recording(
 
 
 def start(*command: str | pathlib.Path, cwd: pathlib.Path) -> subprocess.Popen[str]:
-    """A command that heeds Ctrl-C also where the tests run in the background of a shell, whose children ignore it."""
+    """Start a command that handles Ctrl-C even if the tests run in the background of a shell, whose children ignore it."""
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command,

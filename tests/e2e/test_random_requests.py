@@ -37,9 +37,9 @@ NOT_BY_CHANCE = {
     "DeleteAcls": "there is no authorizer",
     "DescribeAcls": "there is no authorizer",
 }
-"""Calls whose success is shown elsewhere."""
+"""Calls whose success other tests show."""
 SPARED = {"UnregisterBroker": {"broker_id": 77}, "DescribeMetadata": {"at_offset": 0}}
-"""Fixed fields: the only broker stays, and nobody waits for an offset within a batch to become its end."""
+"""Fixed fields: the only broker stays registered, and no call waits for an offset within a batch."""
 LAST = "DeleteTopics"
 
 
@@ -109,7 +109,7 @@ def codes_of(message: Any) -> list[tuple[int, str | None]]:
 
 
 def whole(lab: Any) -> bool:
-    """Whether the only broker serves."""
+    """Return whether the only broker serves."""
     try:
         return [broker.broker_id for broker in lab.admin.describe_cluster().brokers if not broker.is_fenced] == [0]
     except ApiError:
@@ -145,7 +145,7 @@ def test_every_call_is_answered_from_the_table_by_a_controller_and_by_a_broker(s
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\x0a\xff", b"\x08", b"\x9a\x06\x05", bytes(range(256))], ids=bytes.hex)
-def test_what_is_no_message_is_refused_and_the_node_goes_on(lab: Any, body: bytes) -> None:
+def test_invalid_messages_are_refused_and_the_node_continues(lab: Any, body: bytes) -> None:
     for node in lab.cluster.plan.nodes:
         with grpc.insecure_channel(f"{node.grpc.host}:{node.grpc.port}") as channel:
             for api in ("CreateTopics", "AlterPartitionReassignments", "DescribeLogDirs"):
