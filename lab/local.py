@@ -137,7 +137,7 @@ class LocalCluster(ProxiedLinks):
 
     @property
     def disks(self) -> Mapping[int, PoweredDisk]:
-        """The disks whose power can be taken, by node id."""
+        """The disks that can lose their power, by node id."""
         return self._disks.by_node
 
     @property

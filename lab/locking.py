@@ -17,7 +17,7 @@ from .ports import is_locked
 _FILE_NAME = "cluster.lock"
 _NODES_FILE_NAME = "nodes.lock"
 LEFT_WITHIN_S = 30.0
-"""The fork server of a killed cluster gives brokers 10 seconds to stop, and then controllers as many."""
+"""The fork server of a killed cluster gives brokers 10 seconds to stop, and then controllers 10 more."""
 _POLL_S = 0.05
 
 

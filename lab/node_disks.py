@@ -1,6 +1,6 @@
-"""Disks for the nodes of a cluster, one each, so that a node can lose its power and with that what was not synced.
+"""Disks for the nodes of a cluster, one each, so that a node can lose its power, and with it all unsynced data.
 
-    DIR/disks/NODE.image        an ext4, as a file that grows with what is written
+    DIR/disks/NODE.image        an ext4, in a file that grows with its content
     DIR/NODE/                   where it is mounted while the cluster runs
 
 A cluster with such disks always keeps them: each start mounts them, and needs root for that. They are unmounted with the last of

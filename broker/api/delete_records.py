@@ -28,7 +28,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 NO_WATERMARK = -1
 TIMEOUT_DEFAULT_MS = 60_000
 TIMEOUT_MARGIN_S = 0.05
-"""The answer is given so long before the call's own deadline, so that it still reports what was done."""
+"""The answer comes this long before the call's own deadline, so that it still reports the deletions."""
 
 Key = tuple[int, int]
 """Position of an entry in the request: (topic, partition)."""
@@ -93,7 +93,7 @@ class DeleteRecordsApi:
     async def _make_durable(
         self, started: dict[Key, tuple[Partition, int]], results: dict[Key, admin_pb2.DeleteRecordsPartitionResult]
     ) -> None:
-        """Write log start offsets, once per directory; drop from `started` what could not be written."""
+        """Write log start offsets, once per directory; drop failed entries from `started`."""
         for log_dir in {partition.log_dir for partition, _ in started.values()}:
             if log_dir is None:
                 continue

@@ -82,7 +82,7 @@ BROKER_TABLE: dict[tuple[BrokerState, BrokerEvent], BrokerState] = {
 
 
 class RegistrationFailed(Exception):
-    """The broker cannot join; the text says why and what to do."""
+    """The broker cannot join; the text gives the reason and the next step."""
 
 
 class Channel(Requests, Protocol):

@@ -1,6 +1,6 @@
 """Bugs planted in the mover and in its recovery, to see that the crash images find them.
 
-A name stands for one bug or for several together ("M5+M7"). Some bugs show only together with another one: a recovery that looks
+A name means one bug or several together ("M5+M7"). Some bugs show only together with another one: a recovery that looks
 further than the metadata masks a mistake of the protocol, and a correct protocol masks a mistake of the recovery. The row of such
 a bug says what masks it.
 """
@@ -106,7 +106,7 @@ def M4(promote: Callable[..., None], self: LogManager, old: PartitionLog | None,
     Images(masked_by="no recovery trusts the metadata alone, and no copy is served while its source may be there"),
 )
 def M5(begin: Callable[..., Move], self: Mover, partition: Partition, future: PartitionLog) -> Move:
-    """Controller told before the data are in the new directory."""
+    """Target reported before the data are in the new directory."""
     move = begin(self, partition, future)
     self._assign(*partition.id, move.target_id)
     return move

@@ -121,7 +121,7 @@ class OneBroker(Broker):
         return self.partition.log
 
     async def produce(self, value: str, leader: Broker | None = None) -> tuple[int, bytes]:
-        """Append one record, here or on a leader: (end offset, the batch as it lies in the log). LogError, ReplicaError."""
+        """Append one record, here or on a leader: (end offset, the batch as stored). LogError, ReplicaError."""
         partition = (leader or self).replicas.partitions[TOPIC_ID, NUMBER]
         batch = build_batch([Record(b"key", value.encode(), 1000)])
         base, end, _ = await partition.append_as_leader(batch, keep_offsets=False)

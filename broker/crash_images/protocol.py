@@ -1,8 +1,8 @@
-"""Scripts of what happens to the replica while it is recorded: produced records, moves, a cancelled move, a move back, full and
-failing disks. Each script is one recorded run.
+"""Scripts of events while a replica is recorded: produced records, moves, a cancelled move, a move back, full and failing disks.
+Each script is one recorded run.
 
-Images are made from the first move on; the part before it is an ordinary run. Marks in the trace say what may be relied on from
-there: `acked` (batches that were acknowledged, which a kill of the process must keep), `durable` (batches on the disk of the
+Images are made from the first move on; the part before it is an ordinary run. Marks in the trace hold the guarantees from
+there on: `acked` (batches that were acknowledged, which a kill of the process must keep), `durable` (batches on the disk of the
 current copy, which a loss of power must keep too), `high watermark` (the one in the checkpoint), and the directory in which the
 metadata places the replica. A follower may have to give up records that only a lost leader had: then another `branch` of the log
 counts, from some batch on.

@@ -47,7 +47,7 @@ KILL, IN_ORDER, ANY_ORDER = "kill", "power, names in order", "power, names in an
 
 
 class Demand(NamedTuple):
-    """Demand on an image: at least so many batches of that branch of the log, and such a high watermark."""
+    """Demand on an image: the least number of batches of that branch of the log, and the least high watermark."""
 
     batches: int
     high_watermark: int

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SYNCED_TOGETHER_MIN = 8
-"""For at least so many new directories the file system is synced as a whole."""
+"""The file system is synced as a whole for at least this number of new directories."""
 
 
 def fsync_directory(path: Path) -> None:

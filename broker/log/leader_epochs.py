@@ -70,9 +70,9 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, *, log_start_offset: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch`, where it ends): the start of the next epoch, or the log's end for the latest.
+        """Return (largest epoch <= `epoch`, its end): the start of the next epoch, or the log's end for the latest.
 
-        (NO_EPOCH, start of what is known) if every known epoch is larger.
+        (NO_EPOCH, start of the known epochs) if every known epoch is larger.
         """
         entries = self._entries
         index = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
@@ -81,7 +81,7 @@ class LeaderEpochs:
         return entries[index - 1].epoch, entries[index].start_offset if index < len(entries) else log_end_offset
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at `offset`; NO_EPOCH if it lies below what is known."""
+        """The epoch of the record at `offset`; NO_EPOCH below the known epochs."""
         entries = self._entries
         index = bisect_right(entries, offset, key=lambda entry: entry.start_offset)
         return entries[index - 1].epoch if index else NO_EPOCH

@@ -31,7 +31,7 @@ METADATA_LOG_DIR = "__cluster_metadata-0"
 UNKNOWN_EPOCH = -1
 
 Logs = Callable[[], Iterable[PartitionLog]]
-"""Returns the logs that lie in a directory now."""
+"""Returns the logs in a directory now."""
 
 logger = logging.getLogger(__name__)
 

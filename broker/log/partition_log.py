@@ -456,7 +456,7 @@ class PartitionLog:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def bytes_from(self, offset: int) -> int:
-        """Bytes of the batches from the one that holds `offset` to the log's end: what a copy up to `offset` lacks."""
+        """Bytes of the batches from the one that holds `offset` to the log's end: those that a copy up to `offset` lacks."""
         with self._pinned() as view, self._disk():
             total = 0
             for index, segment in enumerate(view.segments_from(offset)):
@@ -741,9 +741,7 @@ class PartitionLog:
 
 
 def _batches_from(view: LogView, offset: int) -> tuple[int, bytes, Batches] | None:
-    """Return position, bytes and headers of some batches, from the first that reaches beyond `offset` on; None if there
-    is none.
-    """
+    """Return position, bytes and headers of some batches, from the first that reaches beyond `offset` on; None at the end."""
     for segment in view.segments_from(offset):
         size_bytes = view.size_of(segment)
         found = segment.locate(offset, size_bytes)

@@ -5,8 +5,8 @@ A batch is a 61-byte big-endian header and its records::
     base_offset i64 | length i32 | leader_epoch i32 | magic i8 (2) | crc u32 | attributes i16 | last_offset_delta i32 |
     base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | record_count i32 | records
 
-`length` counts what follows its own field. `crc` is CRC-32C over attributes to end, so base offset and leader epoch lie outside
-it: the leader stamps both in place without reading the records, which stay opaque here, compressed or not. A compacted batch
+`length` counts the bytes after its own field. `crc` is CRC-32C over attributes to end, without base offset and leader epoch: the
+leader stamps both in place without reading the records, which stay opaque here, compressed or not. A compacted batch
 keeps its offset range and may hold fewer records than the range is wide, even none.
 
 Checked: magic, length, counts, CRC. Not checked: the records themselves, and the sequences of producers.

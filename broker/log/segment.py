@@ -269,7 +269,7 @@ class Segment:
         self._max_timestamp_ms = None
 
     def sync(self) -> None:
-        """Make the batches durable. An OSError is final: what the disk holds is not known any more."""
+        """Make the batches durable. An OSError is final: the content of the disk is unknown then."""
         os.fdatasync(self._descriptor)
 
     def flush_index(self) -> None:

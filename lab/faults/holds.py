@@ -24,7 +24,7 @@ OFF = (DARK, DOWN)
 """Nodes with one of these do not run."""
 
 Link = tuple[int, int]
-"""(source, target): what the source sends to the target."""
+"""(source, target): messages from the source to the target."""
 
 
 class Fault(NamedTuple):
@@ -97,11 +97,11 @@ class Holds(Generic[Holder]):
         return any(Fault(kind, node) in self for kind in OFF)
 
     def rate(self, node: int) -> float:
-        """The rate at which the node's clock is to run."""
+        """The wanted rate of the node's clock."""
         return math.prod(holder.rate for holder in self._deciding(Fault(WRONG_CLOCK, node)))
 
     def shape(self, link: Link) -> LinkShape:
-        """The shape that the link is to have. Slow and lossy faults are separate, and a link may have both."""
+        """The wanted shape of the link. Slow and lossy faults are separate, and a link may have both."""
         deciding = [holder for kind in (SLOW, LOSSY) for holder in self._deciding(Fault(kind, *link))]
         return together(holder.shape for holder in dict.fromkeys(deciding))
 

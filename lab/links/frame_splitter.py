@@ -1,7 +1,7 @@
 """Boundaries of frames, without a look at their content.
 
-A frame is a u32 length and as many bytes (`wire/frames.py`). A proxy passes on whole frames only, so that it holds, drops or
-doubles whole messages. The bytes of many frames stay one piece until they are needed apart.
+A frame is a u32 length and that many bytes (`wire/frames.py`). A proxy passes on whole frames only, so it holds, drops or doubles
+whole messages. The bytes of many frames stay one piece until they are needed apart.
 """
 
 from __future__ import annotations

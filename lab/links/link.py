@@ -28,7 +28,7 @@ from .frame_splitter import FrameSplitter, frames_of
 from .shape import PLAIN, Cut, LinkShape
 
 HELD_BYTES_MAX = 16 * 1024 * 1024
-"""A pipe with so many undelivered bytes reads no more."""
+"""A pipe with that many undelivered bytes reads no more."""
 
 
 class Link:

@@ -114,7 +114,7 @@ class NodeProxy:
             connecting.close()
 
     def warn_of(self, carried: str) -> None:
-        """Log why a connection was reset, each reason once: who dials the wrong port tries many times."""
+        """Log the reason of a reset, each reason once: a client of the wrong port tries many times."""
         if carried not in self._warned_of and len(self._warned_of) < _WARNINGS_MAX:
             self._warned_of.add(carried)
             logger.warning("reset a connection to node %d: it carried %s", self.node_id, carried)
