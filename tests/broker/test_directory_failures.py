@@ -16,15 +16,12 @@ import trio.testing
 
 from kraftlab.broker.control.lifecycle import RegistrationFailed
 from kraftlab.broker.control.metadata_publisher import Publication
-from kraftlab.broker.crash_images.world import on_the_loop
+from kraftlab.broker.crash_images.world import CLUSTER_ID, broker_config, directory_id, format_disks, on_the_loop, open_logs
 from kraftlab.broker.log import checkpoints
 from kraftlab.broker.log.disks import InThread, in_thread
 from kraftlab.broker.log.errors import LogDirFailed
-from kraftlab.broker.log.log_manager import LogManager
 from kraftlab.broker.main import AllDirectoriesFailed, BrokerNode
-from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
-from kraftlab.config.models import BrokerConfig, build
 from kraftlab.metadata.changes import changes_between
 from kraftlab.metadata.errors import ErrorCode
 from kraftlab.metadata.image import EMPTY
@@ -126,18 +123,9 @@ async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_
 
 def node_on(dirs: list[Path], in_thread: InThread = in_thread) -> BrokerNode:
     """A broker whose logs are opened in these directories, and that does not run."""
-    for path in dirs:
-        meta_properties.write(path, MetaProperties("cluster", 1, random_uuid()))
-    values = {
-        "process.roles": "broker",
-        "node.id": "1",
-        "controller.quorum.voters": "3000@127.0.0.1:1",
-        "listeners": "PEER://127.0.0.1:2,GRPC://127.0.0.1:3",
-        "log.dirs": ",".join(map(str, dirs)),
-    }
-    config = build(values, "test", "broker", BrokerConfig)
-    node = BrokerNode(config, MetaProperties("cluster", 1, random_uuid()), in_thread=in_thread)
-    node.logs = LogManager.open(dirs, node_id=1, cluster_id="cluster")
+    format_disks(dirs, 1)
+    node = BrokerNode(broker_config(1, tuple(dirs)), MetaProperties(CLUSTER_ID, 1, random_uuid()), in_thread=in_thread)
+    node.logs = open_logs(dirs, 1)
     return node
 
 
@@ -241,10 +229,9 @@ async def test_a_disk_that_hangs_keeps_no_other_from_its_checkpoints(
 
 @pytest.mark.parametrize("reason", ["no controller answers", "its port is taken"])
 async def test_a_broker_that_gets_no_place_in_the_cluster_leaves_a_clean_shutdown_clean(tmp_path: Path, reason: str) -> None:
-    log_dir = tmp_path / "d0"
-    properties = MetaProperties("cluster", 1, random_uuid())
-    meta_properties.write(log_dir, properties)
-    logs = LogManager.open([log_dir], node_id=1, cluster_id="cluster")
+    dirs = (tmp_path / "d0",)
+    format_disks(dirs, 1)
+    logs = open_logs(dirs, 1)
     logs.start([], 0)
     logs.close(broker_epoch=5)
     with socket.create_server(("127.0.0.1", 0)) as peer, socket.create_server(("127.0.0.1", 0)) as grpc:
@@ -252,21 +239,17 @@ async def test_a_broker_that_gets_no_place_in_the_cluster_leaves_a_clean_shutdow
         if reason == "no controller answers":
             peer.close()
             grpc.close()
-        values = {
-            "process.roles": "broker",
-            "node.id": "1",
-            "controller.quorum.voters": "3000@127.0.0.1:1",
+        settings = {
             "listeners": "PEER://127.0.0.1:{},GRPC://127.0.0.1:{}".format(*ports),
-            "log.dirs": str(log_dir),
-            "initial.broker.registration.timeout.ms": "100",
-            "broker.session.timeout.ms": "100",
-            "broker.heartbeat.interval.ms": "50",
+            "initial_broker_registration_timeout_ms": "100",
+            "broker_session_timeout_ms": "100",
+            "broker_heartbeat_interval_ms": "50",
         }
-        node = BrokerNode(build(values, "test", "broker", BrokerConfig), properties)
+        node = BrokerNode(broker_config(1, dirs, **settings), MetaProperties(CLUSTER_ID, 1, directory_id(dirs[0], 1)))
         with pytest.raises(BaseExceptionGroup) as raised, trio.fail_after(20):
             await node.run()
     assert isinstance(only_cause(raised.value), (RegistrationFailed, ListenError))
     node.logs.abandon()
-    logs = LogManager.open([log_dir], node_id=1, cluster_id="cluster")
+    logs = open_logs(dirs, 1)
     assert logs.previous_broker_epoch == 5
     logs.abandon()
