@@ -128,13 +128,13 @@ def from_logs(logs: Iterable[str], started_at_ms: int) -> list[Event]:
 
     Logs have local times. The first line, which is about as old as the run, shows the time zone.
     """
-    found = [happening for log in logs for happening in _changes(log)]
+    found = [event for log in logs for event in _changes(log)]
     if not found:
         return []
-    ahead_us = min(happening.at_us for happening in found) - started_at_ms * 1000
+    ahead_us = min(event.at_us for event in found) - started_at_ms * 1000
     zero_us = started_at_ms * 1000 + round(ahead_us / QUARTER_US) * QUARTER_US
-    moved = (msgspec.structs.replace(happening, at_us=happening.at_us - zero_us) for happening in found)
-    return sorted(moved, key=lambda happening: happening.at_us)
+    moved = (msgspec.structs.replace(event, at_us=event.at_us - zero_us) for event in found)
+    return sorted(moved, key=lambda event: event.at_us)
 
 
 def _changes(log: str) -> Iterator[Event]:

@@ -8,14 +8,14 @@ late sending may come when newer requests have replaced its answer, and is refus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
 from ..checkers.blocks import Blocks
 from ..checkers.exactly_once import ExactlyOnce
-from ..checkers.fold import Change, Fold
+from ..checkers.fold import Change
 from ..checkers.set_full import SetFull
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
@@ -23,7 +23,7 @@ from ..generators import Invocation, Source, independent, limit, mix
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, ended, need_brokers, nodes, repeated_until_ok
-from .tables import Tables
+from .tables import TableFold
 
 PREFIX = "once-"
 GROUP = 3
@@ -115,17 +115,10 @@ class SendingClient:
 # -- checkers ---------------------------------------------------------------------------------------------------------------
 
 
-class OnceFold(Fold):
+class OnceFold(TableFold):
     """The last block of producer ids and the topics of this workload."""
 
     writes = frozenset({"allocate", "create"})
-
-    def __init__(self) -> None:
-        self._tables = Tables()
-
-    def apply(self, change: Change) -> Iterable[str]:
-        self._tables.apply(change)
-        return ()
 
     def wrote(self, op: Op, change: Change) -> str:
         kinds = {entry.kind for entry in change.entries} - {"RequestOutcome"}

@@ -7,10 +7,10 @@ DescribeConfigs. No request of the API does both. Every item is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..checkers.fold import Change, Fold
+from ..checkers.fold import Change
 from ..checkers.list_append import ListAppend
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
@@ -27,7 +27,7 @@ from .admin import (
     repeated_until_ok,
     topics_wanted,
 )
-from .tables import Tables
+from .tables import TableFold
 
 PREFIX = "appends-"
 TOPICS_PER_POOL = 2
@@ -134,17 +134,10 @@ def _items(value: str | None) -> list[str]:
     return value.split(",") if value else []
 
 
-class ListsFold(Fold):
+class ListsFold(TableFold):
     """All lists, from the log."""
 
     writes = frozenset({"txn"})
-
-    def __init__(self) -> None:
-        self._tables = Tables()
-
-    def apply(self, change: Change) -> Iterable[str]:
-        self._tables.apply(change)
-        return ()
 
     def wrote(self, op: Op, change: Change) -> str:
         written = {(entry.record["resource_name"], entry.record["name"]) for entry in change.entries if entry.kind == "Config"}

@@ -6,19 +6,19 @@ refused, and read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
 from ..checkers.blocks import Blocks
-from ..checkers.fold import Change, Fold
+from ..checkers.fold import Change
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
 from ..generators import Invocation, Source
 from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, ended, need_brokers, repeated_until_ok
-from .tables import Tables
+from .tables import TableFold
 
 STALE = "STALE_BROKER_EPOCH"
 
@@ -64,17 +64,10 @@ class AllocatingClient:
         return ended(sent.reply, [response.producer_id_start, response.producer_id_len], request_id=sent.request_id)
 
 
-class BlocksFold(Fold):
+class BlocksFold(TableFold):
     """The last block of producer ids, whichever request allocated it."""
 
     writes = frozenset({"allocate"})
-
-    def __init__(self) -> None:
-        self._tables = Tables()
-
-    def apply(self, change: Change) -> Iterable[str]:
-        self._tables.apply(change)
-        return ()
 
     def wrote(self, op: Op, change: Change) -> str:
         kinds = [entry.kind for entry in change.entries if entry.kind != "RequestOutcome"]

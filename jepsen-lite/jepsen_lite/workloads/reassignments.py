@@ -8,7 +8,7 @@ record of them is judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 
@@ -21,7 +21,7 @@ from ..history import FAIL, Op
 from ..workload import CallFailed, Checker, Completion, Options, Port, Workload
 from .admin import Caller, create_topics, ended, in_turn, length_of, placed_on, repeated_until_ok, topic_on, topics_wanted
 from .partition_lives import PartitionLives
-from .tables import Partition, Tables
+from .tables import Partition, TableFold
 
 PREFIX = "moves-"
 GROUP = 3
@@ -148,17 +148,11 @@ class MovingClient:
         return ended(reply, found)
 
 
-class MovesFold:
+class MovesFold(TableFold):
     """All partitions of this workload, from the log."""
 
     writes = frozenset({"alter", "cas", "cancel"})
     refusals = frozenset({NOTHING_MOVES, CHANGED})
-
-    def __init__(self) -> None:
-        self._tables = Tables()
-
-    def apply(self, change: Change) -> Iterable[str]:
-        return self._tables.apply(change)
 
     def wrote(self, op: Op, change: Change) -> str:
         return ""

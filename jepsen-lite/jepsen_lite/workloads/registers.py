@@ -43,7 +43,7 @@ from .admin import (
     topic_on,
     topics_wanted,
 )
-from .tables import Tables
+from .tables import TableFold
 
 FACTOR_MAX = 3
 GROUP = 5
@@ -247,18 +247,14 @@ def model_of(key: str, replicas: int) -> NamedModel[Any]:
     return Register()
 
 
-class RegistersFold:
+class RegistersFold(TableFold):
     """All registers, from the log."""
 
     writes = frozenset({"set", "cas", "append", "remove"})
     refusals = frozenset({MISMATCH})
 
-    def __init__(self) -> None:
-        self._tables = Tables()
-
     def apply(self, change: Change) -> Iterable[str]:
-        touched = self._tables.apply(change)
-        return [f"{kind}/{topic}" for topic in touched for kind in ("replicas", "lists")]
+        return [f"{kind}/{topic}" for topic in super().apply(change) for kind in ("replicas", "lists")]
 
     def wrote(self, op: Op, change: Change) -> str:
         others = [entry.kind for entry in change.entries if not _belongs(op.key, entry.kind, entry.record)]

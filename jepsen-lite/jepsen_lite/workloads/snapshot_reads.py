@@ -8,7 +8,7 @@ seen (DescribeImage), and must return the state at that offset, whichever offset
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kraftlab.admin.v1 import admin_pb2 as pb
@@ -16,7 +16,7 @@ from kraftlab.checking.models import Register
 from kraftlab.metadata import codec
 from kraftlab.metadata.records import Config
 
-from ..checkers.fold import Change, Fold
+from ..checkers.fold import Change
 from ..checkers.linearizable import Linearizable
 from ..checkers.stats import Stats
 from ..checkers.witness import Witness
@@ -36,7 +36,7 @@ from .admin import (
     topics_wanted,
 )
 from .scoped_checkers import ScopedChecker
-from .tables import Tables
+from .tables import TableFold
 
 PREFIX = "snapshots-"
 POOL = 4
@@ -179,17 +179,10 @@ def shown(pool: str, values: dict[str, str]) -> object:
     return None if found[0] is None else int(found[0])
 
 
-class PoolsFold(Fold):
+class PoolsFold(TableFold):
     """All pools, from the log."""
 
     writes = frozenset({"set"})
-
-    def __init__(self) -> None:
-        self._tables = Tables()
-
-    def apply(self, change: Change) -> Iterable[str]:
-        self._tables.apply(change)
-        return ()
 
     def wrote(self, op: Op, change: Change) -> str:
         """Accept all topics of the pool, or none if they had the value before; `answers` compares the value."""

@@ -6,10 +6,11 @@ complete.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..checkers.fold import Change
+from ..checkers.fold import Change, Fold
 
 RESOURCE_TOPIC = 2
 
@@ -84,6 +85,16 @@ class Tables:
                     continue
             touched.add(topic.name)
         return touched
+
+
+class TableFold(Fold):
+    """A fold whose state are tables, and whose keys of operations are names of topics."""
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+
+    def apply(self, change: Change) -> Iterable[str]:
+        return self._tables.apply(change)
 
 
 def _partition(record: dict[str, Any]) -> Partition:
