@@ -29,6 +29,7 @@ from kraftlab.metadata.delta import MetadataDelta
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.image import EMPTY, BrokerImage, PartitionImage
+from kraftlab.metadata.index import index_of
 from kraftlab.metadata.invariants import check_image
 from kraftlab.metadata.peer_rpc import (
     AlterPartitionRequest,
@@ -167,13 +168,14 @@ class Cluster:
         assert check_image(self.controller.newest.image) == ()
 
     def check_images(self) -> None:
-        """After every test: replaying the whole log, each batch of it, or a snapshot gives the same image."""
+        """After every test: the whole log, each of its batches, or a snapshot gives the same image, and the image this index."""
         delta, committed = MetadataDelta(EMPTY), self.controller.committed.image
         for batch in self.quorum.batches[: self.quorum.committed_batches]:
             if batch.body:
                 delta.replay_all(codec.decode(batch.body), batch.base_offset)
         by_log = delta.apply(committed.provenance)
         assert by_log == committed
+        assert self.controller.committed.index == index_of(committed)
         if committed.transaction is None:
             by_snapshot = image_from(body for body, _ in ImageSnapshot(committed).batches())
             assert msgspec.structs.replace(by_snapshot, provenance=committed.provenance) == committed

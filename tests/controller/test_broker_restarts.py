@@ -248,15 +248,6 @@ async def test_heartbeats_that_expire_in_the_queue_are_counted(five: Any) -> Non
     assert contact.metadata_offset == 10_000, "what it reported counts"
 
 
-async def test_brokers_that_fall_silent_are_fenced_and_the_one_that_is_left_is_the_isr(five: Any) -> None:
-    await five.create("t", (1, 2, 3, 4, 0))
-    for _ in range(10):
-        await five.pass_time(1000)
-        await five.heartbeat(3)
-    assert [broker_id for broker_id in range(5) if not five.broker(broker_id).fenced] == [3]
-    assert sets(five) == ((3,), (), 3)
-
-
 async def test_a_cordoned_directory_is_noted_once(cluster: Any, tools: Any) -> None:
     first, second = tools.directory(1, 0), tools.directory(1, 1)
     await cluster.start_brokers(1, log_dirs=(first, second))

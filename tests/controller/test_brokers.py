@@ -214,16 +214,6 @@ async def test_fencing_all_brokers_keeps_the_last_isr_member_eligible_and_unfenc
     assert five.state("t") == ((1, 2, 3), (3,), 3, (), ())
 
 
-async def test_unclean_election_where_the_topic_allows_it(five: Any) -> None:
-    await five.create("t", (1, 2), unclean_leader_election_enable="true")
-    await five.stop_broker(1)
-    await five.stop_broker(2)
-    assert five.partition("t").leader == -1
-    await five.heartbeat(1)
-    assert five.state("t") == ((1, 2), (1,), 1, (), ())
-    assert five.partition("t").leader_recovery_state == 1
-
-
 # --- sessions ---------------------------------------------------------------------------------------------------------------
 
 
@@ -345,13 +335,6 @@ async def test_a_broker_whose_shutdown_has_begun_leads_nothing_although_it_is_un
     await five.register(1, 2, previous_broker_epoch=five.broker(1).epoch)
     await five.heartbeat(1)
     assert five.partition("t").leader == 1
-
-
-async def test_shutting_down_brokers_are_no_leaders_and_not_in_new_isrs(five: Any) -> None:
-    await five.create("t", (1, 2))
-    await five.heartbeat(1, want_shutdown=True)
-    await five.create("u", (1, 2))
-    assert five.state("u") == ((1, 2), (2,), 2, (), ())
 
 
 # --- directories ------------------------------------------------------------------------------------------------------------

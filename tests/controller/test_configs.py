@@ -15,10 +15,11 @@ from kraftlab.controller.configs.description import unclean_election_enabled
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ForwardingBroker
-from kraftlab.metadata.records import ClearElr, Listener
+from kraftlab.metadata.records import Listener
 from kraftlab.rpc.server import Call
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+SESSION = "consumer.session.timeout.ms"
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 THROTTLE = "leader.replication.throttled.replicas"
 RATE = "leader.replication.throttled.rate"
@@ -94,6 +95,23 @@ async def test_append_and_subtract_on_lists(topic: Any) -> None:
         ((BROKER, "9"), (RATE, SET, "1"), 102, "No broker with id 9 is registered."),
         ((BROKER, "0"), (RATE, SET, "x"), 42, f"Invalid value x for configuration {RATE}: Not a number of type LONG"),
         ((BROKER, "0"), ("broker.rack", SET, "x"), 42, "Cannot update these configs dynamically: [broker.rack]"),
+        (
+            (GROUP, "g"),
+            (SESSION, SET, "1"),
+            40,
+            f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        ((GROUP, "g"), ("no.such", SET, "1"), 40, "Unknown group config name: no.such"),
+        ((GROUP, ""), (SESSION, SET, "50000"), 42, "Default group resources are not allowed."),
+        ((CLIENT_METRICS, ""), ("metrics", SET, "a"), 42, "Subscription name can't be empty"),
+        ((CLIENT_METRICS, "m"), ("no.such", SET, "a"), 42, "Unknown client metrics configuration: no.such"),
+        (
+            (CLIENT_METRICS, "m"),
+            ("interval.ms", SET, "1"),
+            42,
+            "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        ((CLIENT_METRICS, "m"), ("match", SET, "planet=x"), 40, "Illegal client matching pattern: planet=x"),
     ],
 )
 async def test_changes_are_refused(
@@ -133,7 +151,13 @@ async def test_keys_and_resources_named_twice(topic: Any) -> None:
 
 
 async def test_an_unchanged_value_is_written_for_brokers_only(topic: Any) -> None:
-    for resource, key, writes in [((TOPIC, "t"), "retention.ms", 0), ((BROKER, "0"), RATE, 1)]:
+    """Not even for these does an unchanged min.insync.replicas clear the eligible leader replicas."""
+    for resource, key, writes in [
+        ((TOPIC, "t"), "retention.ms", 0),
+        ((BROKER, "0"), RATE, 1),
+        ((TOPIC, "t"), "min.insync.replicas", 0),
+        ((BROKER, ""), "min.insync.replicas", 1),
+    ]:
         await topic.configure(*resource, (key, SET, "5"))
         end = topic.quorum.end_offset
         await topic.configure(*resource, (key, SET, "5"))
@@ -191,24 +215,6 @@ async def test_descriptions_of_missing_resources(topic: Any) -> None:
     assert describe(topic, TOPIC, "t", "no.such") == (0, {})
 
 
-async def test_unclean_election_is_decided_by_topic_then_cluster_then_file(tools: Any) -> None:
-    cluster = tools.Cluster(
-        tools.Settings(tools.cluster_id, 3000, static={"unclean.leader.election.enable": "true"}, max_idle_interval_ms=0)
-    )
-    await cluster.lead()
-    await cluster.start_brokers(0)
-    await cluster.create("t", (0,))
-
-    def enabled() -> bool:
-        return unclean_election_enabled(cluster.controller.newest.image, "t", cluster.settings)
-
-    assert enabled()
-    await cluster.configure(BROKER, "", ("unclean.leader.election.enable", SET, "false"))
-    assert not enabled()
-    await cluster.configure(TOPIC, "t", ("unclean.leader.election.enable", SET, "true"))
-    assert enabled()
-
-
 async def test_a_controller_decides_by_its_own_value_and_not_by_a_brokers(five: Any) -> None:
     registration = ControllerRegistrationRequest(3000, b"i" * 16, (Listener("CONTROLLER", "c", 1),), supported_features())
     await five.write(controllers.register, registration)
@@ -225,37 +231,6 @@ async def test_a_controller_decides_by_its_own_value_and_not_by_a_brokers(five: 
 
 
 # --- groups and client metrics ------------------------------------------------------------------------------------------------
-
-GROUP, CLIENT_METRICS = 32, 16
-SESSION = "consumer.session.timeout.ms"
-
-
-@pytest.mark.parametrize(
-    ("resource", "change", "code", "text"),
-    [
-        (
-            (GROUP, "g"),
-            (SESSION, SET, "1"),
-            40,
-            f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms",
-        ),
-        ((GROUP, "g"), ("no.such", SET, "1"), 40, "Unknown group config name: no.such"),
-        ((GROUP, ""), (SESSION, SET, "50000"), 42, "Default group resources are not allowed."),
-        ((CLIENT_METRICS, ""), ("metrics", SET, "a"), 42, "Subscription name can't be empty"),
-        ((CLIENT_METRICS, "m"), ("no.such", SET, "a"), 42, "Unknown client metrics configuration: no.such"),
-        (
-            (CLIENT_METRICS, "m"),
-            ("interval.ms", SET, "1"),
-            42,
-            "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
-        ),
-        ((CLIENT_METRICS, "m"), ("match", SET, "planet=x"), 40, "Illegal client matching pattern: planet=x"),
-    ],
-)
-async def test_changes_of_groups_and_client_metrics_are_refused(
-    topic: Any, resource: tuple[int, str], change: tuple[str, int, str | None], code: int, text: str
-) -> None:
-    assert await topic.configure(*resource, change) == (code, text)
 
 
 async def test_groups_and_subscriptions_exist_as_long_as_they_have_a_value(topic: Any) -> None:
@@ -416,26 +391,6 @@ async def test_the_clusters_min_isr_stays_while_eligible_leaders_are_kept(topic:
     assert await topic.configure(BROKER, "", ("min.insync.replicas", DELETE, None)) == (40, text)
 
 
-@pytest.mark.parametrize(("resource", "cleared"), [((TOPIC, "t"), "t"), ((BROKER, ""), "")])
-async def test_a_changed_min_isr_clears_the_eligible_leader_replicas(topic: Any, resource: tuple[int, str], cleared: str) -> None:
-    def records(value: str) -> list[Any]:
-        request = admin_pb2.IncrementalAlterConfigsRequest()
-        added = request.resources.add(resource_type=resource[0], resource_name=resource[1])
-        added.configs.add(name="min.insync.replicas", value=value)
-        written: list[Any] = []
-
-        def alter(state: Any, request: Any, context: Any) -> Any:
-            outcome = configs.alter(state, request, context)
-            written.extend(outcome.records)
-            return outcome
-
-        topic.controller.write("test", lambda state, context: alter(state, request, context))
-        return [record for record in written if isinstance(record, ClearElr)]
-
-    assert records("2") == [ClearElr(0, cleared)]
-    assert records("2") == []
-
-
 # --- policies -----------------------------------------------------------------------------------------------------------------
 
 
@@ -455,33 +410,6 @@ async def test_a_policy_of_the_server_may_refuse(tools: Any, monkeypatch: pytest
     await cluster.create("t", (0,))
     assert await cluster.configure(TOPIC, "t", ("retention.ms", SET, "5")) == (44, "t must keep its records for 10 s")
     assert await cluster.configure(TOPIC, "t", ("retention.ms", SET, "50000")) == (0, "")
-
-
-def two_replicas(name: str, assignments: dict[int, tuple[int, ...]], values: dict[str, str]) -> None:
-    if any(len(replicas) != 2 for replicas in assignments.values()) and values.get("cleanup.policy") != "compact":
-        raise ValueError(f"{name} must have two replicas, or be compacted")
-
-
-async def test_a_policy_of_the_server_sees_topics_before_they_are_created(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import kraftlab.controller.configs.policies as policies
-    from kraftlab.controller.topics import topics
-
-    monkeypatch.setattr(policies, "two_replicas", two_replicas, raising=False)
-    static = {"create.topic.policy.class.name": "kraftlab.controller.configs.policies:two_replicas"}
-    cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, static=static, max_idle_interval_ms=0))
-    await cluster.lead()
-    await cluster.start_brokers(0, 1)
-    request = admin_pb2.CreateTopicsRequest()
-    for name, factor in (("one", 1), ("two", 2), ("compacted", 1)):
-        topic = request.topics.add(name=name, num_partitions=1, replication_factor=factor)
-        if name == "compacted":
-            topic.configs.add(name="cleanup.policy", value="compact")
-    response = await cluster.write(topics.create, request)
-    assert [(topic.error_code, topic.error_message) for topic in response.topics] == [
-        (44, "one must have two replicas, or be compacted"),
-        (0, ""),
-        (0, ""),
-    ]
 
 
 @pytest.mark.parametrize("entry", ["no.such.module:f", "os:no_such", "os:sep", "os"])
@@ -518,12 +446,6 @@ async def test_a_change_is_described_and_answered_once_it_is_committed(topic: An
     await topic.commit()
     assert answer.done
     assert describe(topic, TOPIC, "t", "retention.ms")[1] == {"retention.ms": ("5", 1)}
-
-
-@pytest.mark.parametrize(("resource", "code"), [((BROKER, ""), 0), ((BROKER, "0"), 0), ((BROKER, "7"), 102), ((TOPIC, "u"), 3)])
-async def test_only_what_exists_can_be_configured(topic: Any, resource: tuple[int, str], code: int) -> None:
-    key = "retention.ms" if resource[0] == TOPIC else "log.retention.ms"
-    assert (await topic.configure(*resource, (key, SET, "5")))[0] == code
 
 
 # --- loggers ------------------------------------------------------------------------------------------------------------------

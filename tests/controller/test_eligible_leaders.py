@@ -72,16 +72,6 @@ async def test_fences_and_restarts_one_after_the_other(five: Any) -> None:
     assert five.partition("t").leader_recovery_state == 0
 
 
-async def test_the_indexes_follow(five: Any) -> None:
-    await five.create("t", (0, 1), min_insync_replicas="2")
-    await five.stop_broker(1)
-    index = five.controller.committed.index
-    assert [number for _, number in index.partitions_in_elr(1)] == [0]
-    await five.heartbeat(1)
-    await five.set_isr("t", (0, 1))
-    assert five.controller.committed.index.partitions_in_elr(1) == []
-
-
 @pytest.mark.parametrize(
     ("resource_type", "name"), [(RESOURCE_TOPIC, "t"), (RESOURCE_BROKER, "")], ids=["of the topic", "of the cluster"]
 )

@@ -12,7 +12,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.controller.api.apis import APIS, Kind
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers, producer_ids
-from kraftlab.controller.engine.state import Context, ControllerState, Outcome
+from kraftlab.controller.engine.state import Outcome
 from kraftlab.controller.topics import topics
 from kraftlab.metadata import codec
 from kraftlab.metadata.errors import ErrorCode
@@ -152,17 +152,3 @@ async def test_an_empty_write_is_answered_although_the_queue_is_held(five: Any, 
     answer = await ask(five, service, api, METHODS[api].request(), 0)
     assert answer is not None
     assert answer.header.error_code == ErrorCode.NONE
-
-
-async def test_a_cancelled_call_leaves_nothing_in_the_queue(five: Any, service: ControllerService) -> None:
-    seen: list[str] = []
-
-    def generate(state: ControllerState, context: Context) -> Outcome[str]:
-        seen.append("run")
-        return Outcome([], "")
-
-    answer = five.controller.write("look", generate, deadline_ms=five.clock.now_ms + 10)
-    five.clock.now_ms += 11
-    five.controller.queue.resume()
-    assert answer.error.code is ErrorCode.REQUEST_TIMED_OUT
-    assert seen == []
