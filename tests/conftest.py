@@ -1,20 +1,20 @@
-"""How the whole suite runs: what beside what, how long each folder takes, and a clock that really jumps.
+"""The whole suite: its lanes, the time of each folder, and clocks that jump.
 
-Two lanes. `make test` runs two workers (pytest-xdist). Tests that start clusters of processes have deadlines in real time, so
-they run one after the other, in the order of the folders, in one lane; everything else runs beside them, module by module. Tests
-of Spark are the other lane: it begins when no cluster runs any more, since a Java machine would take both processors from it.
-What has deadlines within its own process comes before that, beside clusters; what only computes is left for the time beside
-Spark, and the shortest for the end, when whoever has nothing left takes what the queue still holds. Without workers
-(`pytest tests/broker`) clusters come first and Spark comes last, in one process.
+Two lanes. `make test` runs two workers (pytest-xdist). Tests with clusters of processes have deadlines in real time, so they run
+one after the other, in the order of the folders, in one lane; all other tests run beside them, module by module. Tests of Spark
+are the second lane. It starts after the last cluster, since a Java machine would take both processors. Tests with deadlines
+within their own process run before that, beside clusters. Tests that only compute run beside Spark, the shortest last, when a
+free worker takes the rest of the queue. Without workers (`pytest tests/broker`) clusters come first and Spark comes last, in one
+process.
 
-Two workers collect the same tests, and what takes time there is to rewrite their assertions. They begin at opposite ends and
-find each other's half done, as far as byte code may be written (`make test` sees to that).
+Both workers collect the same tests, and most of that time rewrites assertions. The workers begin at opposite ends, and each finds
+the byte code of the other's half (`make test` allows byte code).
 
-`--rounds 20` plays every property test that often, each time with examples of its own: `make nightly` does. No example has a
-deadline: what it takes says more of what else the machine does.
+`--rounds 20` plays every property test 20 times with new examples, as `make nightly` does. Examples have no deadline: their time
+depends on the load of the machine.
 
-The end of a run says what each folder cost, in time that passed and in processor time: the latter hardly depends on what else the
-machine does. Processes that a test started count where they were waited for.
+The end of a run reports the cost of each folder, in elapsed time and in processor time, which hardly depends on the load.
+Processes of a test count in the test that waits for them.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ MODULES_WITH_CLUSTERS = (
     "pipeline/planning/test_plan_of_a_cluster.py",
 )
 EARLY_MODULES = ("quorum_driver/", "rpc/", "client/", "broker/", "quorum_storage/", "cli/", "demo/")
-"""Beside clusters: these wait for sockets, threads and processes of their own, with deadlines in real time."""
+"""Modules that run beside clusters: they wait for sockets, threads and processes, with deadlines in real time."""
 LONG_MODULES = ("chaos/", "simulation/", "controller/", "controller_kernels/")
-"""These come next: a long one at the end would keep a single worker busy."""
+"""Modules that come next: a long module at the end would keep one worker busy alone."""
 QUEUE = (*EARLY_MODULES, *LONG_MODULES)
 
 
 def lane_of(module: str) -> str:
-    """The lane of a module, named by its path below this folder; outside of the two lanes every module is its own."""
+    """Return the lane of a module by its path below this folder. Outside the two lanes every module is its own lane."""
     folder = module.partition("/")[0]
     if folder in FOLDERS_WITH_CLUSTERS or module in MODULES_WITH_CLUSTERS:
         return CLUSTERS
@@ -73,7 +73,7 @@ def lane_of(module: str) -> str:
 
 
 def rank(module: str) -> int:
-    """Where a module stands in the queue."""
+    """Return the position of a module in the queue."""
     lane = lane_of(module)
     if lane in (CLUSTERS, SPARK):
         return -1 if lane == CLUSTERS else len(QUEUE) + 1
@@ -85,7 +85,7 @@ def module_of(item: pytest.Item) -> str:
 
 
 def has_a_clock_that_stands_still(item: pytest.Item) -> bool:
-    """pytest-trio takes its clock from the parameters of the test alone: that of a fixture is ignored, and real time passes."""
+    """Return whether only a fixture of the test has the clock: pytest-trio ignores that, and real time passes."""
     if not isinstance(item, pytest.Function) or CLOCK not in item.fixturenames:
         return False
     return CLOCK not in inspect.signature(item.function).parameters
@@ -104,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def round_number(request: pytest.FixtureRequest) -> int:
-    """Which of `--rounds` this is."""
+    """Number of the round, of `--rounds`."""
     return int(request.param)
 
 
@@ -124,7 +124,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.workermanage import WorkerController
 
     class Lanes(LoadScopeScheduling):
-        """Hands out lanes instead of classes: Spark's when nobody is at work on clusters, and then before all others."""
+        """Scheduler of lanes instead of classes: Spark's lane comes first once no worker runs clusters."""
 
         def _split_scope(self, nodeid: str) -> str:
             return lane_of(Path(config.rootpath, nodeid.partition("::")[0]).relative_to(TESTS).as_posix())
@@ -137,7 +137,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _reschedule(self, node: WorkerController) -> None:
             if SPARK in self.workqueue:
-                # Who runs the last but one gets Spark's behind it: a worker begins its last test when it knows what follows.
+                # Spark's lane follows the last cluster test but one: a worker starts its last test when it knows the next.
                 lanes = (units.get(CLUSTERS, {}) for units in self.assigned_work.values())
                 clusters_run = any(list(lane.values()).count(False) > 2 for lane in lanes)
                 if clusters_run and len(self.workqueue) == 1:
@@ -152,12 +152,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 # --- ports ------------------------------------------------------------------------------------------------------------------
 
 PORTS = range(10_000, 21_000)
-"""Below those of outgoing connections, which could take one between two lives of a node, and of clusters (lab/layout.py)."""
+"""Ports below those of outgoing connections, which could take a port during a restart, and of clusters (lab/layout.py)."""
 PORTS_AT_ONCE = 100
 
 
 class Ports:
-    """Gives each port once. A hundred are claimed at a time, by a lock that other runs on this machine see."""
+    """Source of ports, each given once. It claims a hundred at a time, with a lock that other runs on this machine respect."""
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.gettempdir(), f"kraftlab-test-ports-{os.getuid()}")
@@ -197,7 +197,7 @@ class Ports:
 
 @pytest.fixture(scope="session")
 def new_port() -> Iterator[Callable[[], int]]:
-    """Gives a port at which nobody listens, and which nobody else gets while this run lasts."""
+    """Return a function that gives a free port, each only once on this machine during the run."""
     ports = Ports()
     yield ports
     ports.close()
@@ -208,7 +208,7 @@ def new_port() -> Iterator[Callable[[], int]]:
 
 @dataclass
 class Cost:
-    """Of one folder; seconds."""
+    """Cost of one folder in seconds."""
 
     tests: int = 0
     passed_s: float = 0.0
@@ -218,7 +218,7 @@ class Cost:
 
 
 class Costs:
-    """Adds up what the reports of tests say, and tells it at the end."""
+    """Sum of the costs in the reports of tests, printed at the end."""
 
     def __init__(self) -> None:
         self._costs: dict[str, Cost] = defaultdict(Cost)
@@ -254,7 +254,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Costs())
     find_no_cluster_of_others(config)
     if hasattr(config, "workerinput"):
-        # Workers ignore Ctrl-C and are killed at last; like this they put away what their tests have started.
+        # Workers ignore Ctrl-C and are killed in the end; with this handler they clean up after their tests.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         keep_clusters_apart()
         collect_from_both_ends(config)
@@ -269,14 +269,14 @@ def find_no_cluster_of_others(config: pytest.Config) -> None:
 
 
 def keep_clusters_apart() -> None:
-    """Gives each worker ports of its own for the clusters that it lays out: two at once could choose the same."""
+    """Give each worker its own ports for clusters: two workers could choose the same."""
     count, own = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
     ports = layout._PORTS
     layout._PORTS = ports[len(ports) * (own % count) // count : len(ports) * (own % count + 1) // count]
 
 
 def collect_from_both_ends(config: pytest.Config) -> None:
-    """Every other worker begins with the last folder; `pytest_collection_modifyitems` puts the tests of all in the same order."""
+    """Let every other worker begin with the last folder; `pytest_collection_modifyitems` gives all workers the same order."""
     own = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
     if own % 2 and [Path(argument).absolute() for argument in config.args] == [TESTS]:
         folders = sorted((path.parent for path in TESTS.glob("*/*") if path.suffix == ".py" or path.is_dir()), reverse=True)
@@ -284,7 +284,7 @@ def collect_from_both_ends(config: pytest.Config) -> None:
 
 
 def processor_time_s() -> float:
-    """Of this process and of those that it has waited for."""
+    """Return the processor time of this process and of its finished children."""
     return sum(os.times()[:4])
 
 

@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def folder_of(config: pytest.Config) -> Folder:
-    """The recordings that this run is about; read once."""
+    """Return the recordings of this run, read once."""
     directory = Path(config.getoption("--cases", None) or RECORDINGS)
     if directory not in _folders:
         _folders[directory] = load_folder(directory, RECORDINGS)
@@ -65,7 +65,7 @@ class Labs:
         return found
 
     def _cluster_id(self) -> str:
-        """The id that the recorded cluster had: answers hold it."""
+        """Return the id of the recorded cluster, which is in its answers."""
         ids = Counter(
             step["response"]["cluster_id"]
             for document in self._folder.documents
@@ -96,7 +96,7 @@ def labs(request: pytest.FixtureRequest) -> Iterator[Labs]:
 
 @pytest.fixture
 def outcome(recording: Document, labs: Labs, request: pytest.FixtureRequest) -> Outcome:
-    """What running the recording gave."""
+    """Outcome of the recording on its cluster."""
     try:
         lab = labs.lab(with_users=not recording.needs_no_authorizer)
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Where we differ from the recordings of Apache Kafka 4.3 on purpose: the one table of it.
+"""The table of intended differences from the recordings of Apache Kafka 4.3.
 
-Some rows name a scenario, a field and what we say there. Others hold in any scenario, as far as its own steps make us answer
-otherwise: what they excuse is computed from those steps (`case_runner/moves.py`).
+Some rows name a scenario, a field and our value. Others hold in all scenarios: they compute our different answer from the steps
+of the scenario (`case_runner/moves.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Fits = Callable[[Place, Any], bool]
 
 
 def _of_moves(reason: str, fields: dict[str, Fits], *, is_met: Callable[[History], bool]) -> tuple[Difference, ...]:
-    """Fields of partitions in any answer of any scenario, where the steps before make us answer otherwise, and as they do."""
+    """Return rows for fields of partitions in all scenarios, where earlier steps determine our different answer."""
 
     def fits_of(fits: Fits) -> Fits:
         def check(place: Place, got: Any) -> bool:
@@ -67,7 +67,9 @@ def _removes_the_rest(place: Place, got: Any) -> bool:
 
 
 def _begins_with_target(place: Place, got: Any) -> bool:
-    """All replicas of a move: those of the target in its order, and behind them who leaves; at rest, what it may have been."""
+    """Return whether the value has a move's replicas: the target in its order, then the leaving replicas; at rest, a possible
+    origin.
+    """
     history = _known(place)
     target = list(history.target)
     is_under_way = got[: len(target)] == target and {*got[len(target) :]} <= history.everybody - {*target}
@@ -75,7 +77,7 @@ def _begins_with_target(place: Place, got: Any) -> bool:
 
 
 def _is_original(place: Place, got: Any) -> bool:
-    """What a cancel gave back, in the order of the recording's other answers about it or not."""
+    """Return whether the value has the replicas after a cancel, in any order of the recording's answers."""
     history = _known(place)
     return not history.targets and tuple(got) in history.origins
 
@@ -86,17 +88,17 @@ def _is_among_them(place: Place, got: Any) -> bool:
 
 
 def _is_replicas_own(place: Place, got: Any) -> bool:
-    """Less than was recorded: without those that are no replicas any more."""
+    """Return whether the value is the recorded one without former replicas."""
     return {*got} <= {*(place.recorded() or ())} & {*_known(place).target}
 
 
 def _ended(steps: Sequence[Step]) -> set[Key]:
-    """Partitions that Kafka may still list, and we do not."""
+    """Return partitions that Kafka may still list, and we do not."""
     return {key for key, history in histories(steps).items() if history.has_dropped or history.was_named_twice}
 
 
 def _lists_fewer_topics(place: Place, got: Any) -> bool:
-    """Where a recorded listing tells of moves as well that have ended here, or never began."""
+    """Return whether a recorded listing has more moves, which have ended here or never began."""
     topics = {topic for topic, _ in _ended(place.steps[: place.index])}
     listed, ours = ({topic.get("name") for topic in answer or ()} for answer in (place.recorded(), got))
     return place.step.get("api") == "ListPartitionReassignments" and ours < listed and listed - ours <= topics
@@ -112,7 +114,7 @@ def _lists_fewer_partitions(place: Place, got: Any) -> bool:
 
 
 def _has_ended(place: Place, got: Any) -> bool:
-    """A cancel of a move that ended when its target dropped a broker."""
+    """Return whether a cancel is of a move that ended when its target dropped a broker."""
     history = history_at(place)
     return history is not None and history.has_dropped and place.step.get("api") == "AlterPartitionReassignments" and got == 85
 
@@ -141,7 +143,7 @@ def _assigns_new_partitions(step: Step) -> bool:
 
 
 def _colliding(steps: Sequence[Step]) -> set[str]:
-    """Names that a request wants to create although an earlier one of it has the same collision form."""
+    """Return the names in a request whose collision form an earlier name of the request has."""
     found: set[str] = set()
     for step in steps:
         if step.get("api") == "CreateTopics":
@@ -161,7 +163,7 @@ def _is_refused_as_colliding(place: Place, got: Any) -> bool:
 
 
 def _is_new_while_moving(place: Place, got: Any) -> bool:
-    """Of a partition that was added while its topic was being reassigned: as many replicas as the target has."""
+    """Return whether a partition that was added during a reassignment has as many replicas as the target."""
     entry = Place(place.steps, place.path[:7]).recorded()
     topic = Place(place.steps, place.path[:5]).recorded()
     if not isinstance(entry, dict) or not isinstance(topic, dict):
@@ -186,7 +188,7 @@ def _has_unknown_operation(step: Step) -> bool:
 
 
 def _grants_any_or_match(step: Step) -> bool:
-    """A filter's value in a rule: ANY (1) of a type or an operation, MATCH (2) or ANY (1) of a pattern."""
+    """Return whether a rule has a filter's value: ANY (1) of a type or operation, MATCH (2) or ANY (1) of a pattern."""
     return step.get("api") == "CreateAcls" and any(
         1 in (rule["resource_type"], rule["operation"], rule["permission_type"]) or rule["resource_pattern_type"] in (1, 2)
         for rule in step["request"]["creations"]
@@ -205,7 +207,7 @@ def _has_entry_without_topic(step: Step) -> bool:
 
 
 def _in_requests(when: Callable[[Step], bool], reason: str, **fields: Any) -> tuple[Difference, ...]:
-    """Entries of answers to requests of a kind, in any scenario: a field of every entry that has it, and what we say there."""
+    """Return rows for a field in the entries of answers to requests of a kind, in all scenarios, with our value."""
     return tuple(Difference("*", f"steps[*].response.**.{field}", reason, ours, when) for field, ours in fields.items())
 
 
@@ -290,13 +292,13 @@ DIFFERENCES: tuple[Difference, ...] = (
         {f"steps[7].{_PARTITION}.replica_nodes": [0, 1, 2], "steps[8].response.topics": []},
     ),
     *_rows("322-replace-dropping-one-then-forward", DISJOINT, {f"steps[8].{_PARTITION}.adding_replicas": [3]}),
-    # Requests of a kind, wherever they stand.
+    # Requests of a kind, in all scenarios.
     *_in_requests(_names_a_partition_twice, TWICE, error_code=42, error_message=ANYTHING),
     *_in_requests(_has_unknown_operation, CLIENT_FAULT, error_code=42, error_message=ANYTHING),
     *_in_requests(_grants_any_or_match, CLIENT_FAULT, error_code=42, error_message=ANYTHING),
     *_in_requests(_has_entry_without_topic, CLIENT_FAULT, error_code=42),
     *_in_requests(_moves_to_any_dir, ANY_DIR, error_code=0),
-    # What follows from the steps before, in any scenario.
+    # Answers that follow from earlier steps, in all scenarios.
     *_of_moves(DISJOINT, {"adding_replicas": _adds_against_origin, "removing_replicas": _removes_the_rest}, is_met=_is_replaced),
     *_of_moves(IN_SYNC, WHOLE_MOVE, is_met=lambda history: history.has_dropped),
     *_of_moves(LAST, WHOLE_MOVE, is_met=lambda history: history.has_merged),

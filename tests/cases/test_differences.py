@@ -1,4 +1,4 @@
-"""What the table of differences excuses in a recording that nobody has seen, and what it does not."""
+"""Differences that the table excuses in an unknown recording, and differences that it does not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def at_rest(topic: str = "x") -> Step:
 
 
 def is_excused(steps: list[Step], field: str, got: Any) -> bool:
-    """Of the last step: whether it is on purpose that a field has that value, whatever is recorded."""
+    """Return whether the table excuses a value of a field in the last step."""
     index = len(steps) - 1
     path = paths.parse(f"steps[{index}].{field}")
     answer: Any = got

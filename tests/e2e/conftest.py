@@ -1,8 +1,8 @@
 """Clusters of real processes for the tests, with nothing left behind: no process, no port, no directory.
 
-`lab` is the shared cluster of three controllers and three brokers: a test may kill, pause and stop its nodes, since they are
-brought back afterwards. What a test breaks for good belongs in a `small_lab` or in a `node_files` of its own. Tests with the
-shared cluster come first, and it ends with the last of them: it would only take processor time from the others.
+`lab` is the shared cluster of three controllers and three brokers. A test may kill, pause and stop its nodes; they are restored
+afterwards. A test with permanent damage uses `small_lab` or `node_files`. Tests with the shared cluster run first, and the
+cluster ends with the last of them: later it would only take processor time from other tests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A recorded answer and ours, field by field.
 
-Only fields that the recording has are looked at. Placeholders of the recording stand for what is ours: `{topic_id:NAME}` for the
-id that the topic NAME got here, `{controller}` and `{request}` in messages for any node id and any text. A number in the place of
-a list is its length.
+Only fields of the recording are compared. Placeholders of the recording match our values: `{topic_id:NAME}` our id of the topic
+NAME, `{controller}` and `{request}` in messages any node id and any text. A number in the place of a list is its length.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PLACEHOLDER = re.compile(r"\{(controller|request|topic_id:[^}]*)\}")
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One field that is not as recorded. `is_wording`: both are texts of a message, which say it differently."""
+    """One field that differs from the recording. `is_wording`: both are texts of messages."""
 
     path: Path
     expected: Any
@@ -36,25 +35,25 @@ class Mismatch:
 
 
 class TopicIds:
-    """Which id a topic of the recording has here."""
+    """Our ids of the recording's topics."""
 
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}
 
     def learn(self, name: str, topic_id: str) -> None:
-        """`topic_id` is as we write it."""
+        """Note our id of a topic."""
         self._ids[name] = topic_id
 
     def get(self, name: str) -> str | None:
         return self._ids.get(name)
 
     def is_it(self, name: str, topic_id: object) -> bool:
-        """Whether that is the topic's id; the first one that is seen is."""
+        """Return whether a text is the topic's id. The first id counts as the topic's."""
         return isinstance(topic_id, str) and len(topic_id) == 22 and self._ids.setdefault(name, topic_id) == topic_id
 
 
 class Comparison:
-    """Compares answers of one call in one document."""
+    """Comparison of answers of one call in one document."""
 
     def __init__(self, api: str, tolerance: Tolerance, topic_ids: TopicIds) -> None:
         self._api = api
@@ -90,7 +89,7 @@ class Comparison:
                 yield from self._compare(value, got.get(name, ABSENT), (*path, name), expected)
 
     def _compare_names(self, expected: str, code: object, expected_code: object, path: Path) -> Iterator[Mismatch]:
-        """Codes are compared as such: here only what we call the right one."""
+        """Compare our name of an equal code with the recorded name."""
         if code == expected_code and isinstance(code, int):
             try:
                 name = ErrorCode(code).name
@@ -122,7 +121,7 @@ class Comparison:
             yield from self._compare(wanted, found, (*path, index), None)
 
     def _arranged(self, expected: list[Any], got: list[Any], path: Path) -> list[Any]:
-        """Our elements in the order of the recorded ones that they are most like."""
+        """Return our elements in the order of the most similar recorded elements."""
         left = list(got)
         arranged = []
         for index, wanted in enumerate(expected):
@@ -170,5 +169,5 @@ class Comparison:
 
 
 def describe(mismatch: Mismatch) -> str:
-    """One line for a person."""
+    """Return one line about a mismatch."""
     return f"{paths.write(mismatch.path)}: recorded {mismatch.expected!r}, got {mismatch.got!r}"

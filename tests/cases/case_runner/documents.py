@@ -1,4 +1,4 @@
-"""Recordings as they stand on disk."""
+"""Recordings on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VOLATILE_FILE = "volatile.json"
 
 
 class BadRecording(Exception):
-    """A file that is no recording; the text says which and why."""
+    """A file that is not a recording. The text names it and the reason."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class Document:
     volatile: tuple[str, ...] = ()
     unknown_preconditions: tuple[str, ...] = ()
     text: str = field(default="", repr=False)
-    """The whole file, for looking up what it mentions."""
+    """The whole file, to look up names in it."""
 
     @property
     def needs_no_authorizer(self) -> bool:
-        """Whether the recorded cluster refused calls about access for lack of an authorizer."""
+        """Return whether the recorded cluster refused calls because it had no authorizer."""
         return '"SECURITY_DISABLED"' in self.text
 
 
 @dataclass(frozen=True)
 class Folder:
-    """All scenarios of a folder in the order of their names, and what may differ in all of them."""
+    """All scenarios of a folder in the order of their names, and the tolerances of all."""
 
     documents: tuple[Document, ...]
     volatile: tuple[str, ...]
@@ -44,7 +44,7 @@ class Folder:
 
 
 def load_document(path: Path) -> Document | None:
-    """The scenario a file holds, None if it holds none. BadRecording if it cannot be read."""
+    """Return the scenario in a file, None for another file. BadRecording if the file is invalid."""
     text = path.read_text(encoding="utf-8")
     try:
         data = json.loads(text)
@@ -70,7 +70,7 @@ def load_document(path: Path) -> Document | None:
 
 
 def load_folder(directory: Path, fallback: Path) -> Folder:
-    """The recordings of a folder; one without a volatile.json of its own gets that of `fallback`."""
+    """Return the recordings of a folder, with the volatile.json of the folder or of `fallback`."""
     if not directory.is_dir():
         raise BadRecording(f"{directory} is no folder; give one that holds recordings (*.json)")
     found = [load_document(path) for path in sorted(directory.glob("*.json")) if path.name != VOLATILE_FILE]

@@ -1,4 +1,4 @@
-"""Which differences from a recording are meant: rows for `differences.py`, and what a scenario's outcome is."""
+"""Intended differences from recordings: rows for `differences.py`, and the outcome of a scenario."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ANYTHING: Any = _Anything()
 
 @dataclass(frozen=True)
 class Difference:
-    """A field in which we differ on purpose. `scenario` may have wildcards (`*`), `path` is a pattern; what stands below it
-    differs as well. `ours`: what we answer there, if that is always the same. `when`: only in steps like that. `fits`: only if
-    what we answer at that place (None: it is not an answer) is what follows from the steps before.
+    """A field in which we differ on purpose. `scenario` may have wildcards (`*`). `path` is a pattern and includes the fields
+    below it. `ours`: our constant answer. `when`: a condition on the step. `fits`: a condition on our answer at that place (None
+    outside answers), computed from earlier steps.
     """
 
     scenario: str
@@ -40,7 +40,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class BetterText:
-    """A message that says more than Kafka's, or is right where that is not. `recorded` and `ours` are regular expressions."""
+    """A message that is more precise than Kafka's, or corrects it. `recorded` and `ours` are regular expressions."""
 
     api: str
     recorded: str
@@ -50,7 +50,7 @@ class BetterText:
 
 @dataclass(frozen=True)
 class Failure:
-    """One field of one step that is not as recorded, and not on purpose."""
+    """One field of one step that differs from the recording without intention."""
 
     scenario: str
     step: int
@@ -61,12 +61,12 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """Of one scenario. `differences` and `texts` are those that were met."""
+    """Outcome of one scenario, with the `differences` and `texts` that occurred."""
 
     scenario: str
     failures: list[Failure] = field(default_factory=list)
     differences: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(path, reason)s, in order."""
+    """(path, reason) pairs in order."""
     texts: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Outcome:
 
 
 class Judge:
-    """Sorts mismatches of one scenario into those on purpose and those that are not."""
+    """Judge of the mismatches of one scenario: intended or not."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Judge:
         self._texts = list(texts)
 
     def difference(self, path: Path, step: dict[str, Any], document: dict[str, Any]) -> Difference | None:
-        """The row that makes what our answer says at a path a difference on purpose. `document` is {"steps": {index: …}}."""
+        """Return the row that intends the difference of our answer at a path. `document` is {"steps": {index: …}}."""
         for pattern, row in self._differences:
             if row.when is not None and not row.when(step):
                 continue
@@ -119,7 +119,7 @@ class Judge:
         return bool(value == row.ours)
 
     def expects(self, path: Path, step: dict[str, Any]) -> bool:
-        """Whether something is on purpose not as recorded there, whatever we answer."""
+        """Return whether a row intends a difference at a path for every answer."""
         return any(
             paths.covers(pattern, path)
             and (row.when is None or row.when(step))
@@ -128,7 +128,7 @@ class Judge:
         )
 
     def text(self, api: str, mismatch: Mismatch) -> BetterText | None:
-        """The row that makes a message's wording better than the recorded one."""
+        """Return the row that prefers our wording of a message."""
         if not mismatch.is_wording:
             return None
         for row in self._texts:
@@ -142,7 +142,7 @@ class Judge:
 
 
 def report(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What `--cases-report` writes."""
+    """Return the report of `--cases-report`."""
     verdicts = [outcome.verdict for outcome in outcomes]
     return {
         "passed": verdicts.count("passed"),

@@ -1,4 +1,4 @@
-"""The cluster that recordings run on: set up as they were recorded, asked as they ask, broken as they break it."""
+"""The cluster for recordings: its setup, its requests, and its faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kraftlab.quorum.core.types import Endpoint
 
 CONTROLLERS, BROKERS, LOG_DIRS = 3, 5, 2
 BARE = 1, 1, 1
-"""The cluster without an authorizer."""
+"""Size of the cluster without an authorizer."""
 USERS = ("alice", "bob", "carol")
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -39,7 +39,7 @@ SETTINGS = {
     "controller.quorum.fetch.timeout.ms": "5000",
 }
 FASTER = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}
-"""Of no recording: a broker that was killed is fenced sooner."""
+"""Settings of our own: a killed broker is fenced sooner."""
 WITH_USERS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -48,7 +48,7 @@ WITH_USERS = {
 THROTTLES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 ELIGIBLE_LEADERS_FEATURE = "eligible.leader.replicas.version"
 OWN_TOPICS = ("__consumer_offsets",)
-"""What the recorded cluster had besides the scenarios' own topics."""
+"""Topics of the recorded cluster besides the topics of scenarios."""
 RECORD_BYTES, RECORDS_PER_BATCH = 8000, 2
 CALL_TIMEOUT_S = 20.0
 WAIT_TIMEOUT_S = 25.0
@@ -59,11 +59,11 @@ _LOG_DIR = re.compile(r"/data/n(\d+)/d(\d+)(?![\w])")
 
 
 class LabFault(Exception):
-    """Something done to the cluster had not the effect that it should have; the text says which."""
+    """A change of the cluster without the expected effect. The text names it."""
 
 
 class Lab:
-    """One running cluster. `newest_offset` is that of the newest answer: every request asks for what was known then."""
+    """One running cluster. `newest_offset` is of the newest answer; every request waits for this offset."""
 
     def __init__(self, directory: Path, cluster_id: str, *, with_users: bool) -> None:
         settings = SETTINGS | FASTER | (WITH_USERS if with_users else {})
@@ -78,7 +78,7 @@ class Lab:
         self.set_up_configs: dict[tuple[int, str], dict[str, str]] = {
             (BROKER, str(broker)): dict.fromkeys(THROTTLES, "1") for broker in self.cluster.broker_ids
         }
-        """What every scenario finds set, by (type, name) of the resource."""
+        """Configs at the start of every scenario, by (type, name) of the resource."""
         self.set_up_configs[BROKER, ""] = {"min.insync.replicas": "1"}
         self._own_of_recorded = {
             f"/data/n{broker}/d{index}": str(path)
@@ -102,7 +102,7 @@ class Lab:
         self.cluster.close()
 
     def _prepare(self) -> None:
-        """What was set before the first scenario."""
+        """Set the configs, features and topics from before the first scenario."""
         controllers, brokers = self.cluster.controller_ids, self.cluster.broker_ids
         self.wait_until(
             "all controllers are registered", lambda: len(self.admin.describe_cluster().controllers) == len(controllers)
@@ -120,7 +120,7 @@ class Lab:
     # --- asking ---------------------------------------------------------------------------------------------------------
 
     def find_active(self) -> int:
-        """Asks anybody for the active controller until there is one that runs."""
+        """Wait for a running active controller and return its id."""
 
         def is_known() -> bool:
             self.active = self.admin.describe_cluster().controller_id
@@ -130,7 +130,7 @@ class Lab:
         return self.active
 
     def any_standby(self) -> int:
-        """A controller that runs and is not active."""
+        """Return a running controller that is not active."""
         active = self.find_active()
         return next(node for node in self.cluster.controller_ids if node != active and self.cluster.pid(node) is not None)
 
@@ -139,7 +139,7 @@ class Lab:
         return self.cluster.node(node).grpc
 
     def send(self, to: int | str, api: str, request: Any, user: str | None = None) -> Any:
-        """The answer of that node, whatever it says; grpc.RpcError."""
+        """Return the answer of a node, also a refusal. grpc.RpcError."""
         if not request.header.min_offset:
             request.header.min_offset = self.newest_offset
         metadata = (("kraftlab-user", user), ("kraftlab-password", f"{user}-secret")) if user else ()
@@ -150,7 +150,7 @@ class Lab:
         return response
 
     def call(self, to: int | str, api: str, request: Any) -> Any:
-        """The answer of that node as a super user; LabFault if it refuses the request as a whole."""
+        """Return the answer of a node to a super user. LabFault for a refusal of the whole request."""
         try:
             response = self.send(to, api, request)
         except grpc.RpcError as error:
@@ -162,11 +162,11 @@ class Lab:
     # --- names of places ------------------------------------------------------------------------------------------------
 
     def own_paths(self, value: Any) -> Any:
-        """A recorded request with our log dirs in the place of the recorded ones."""
+        """Return a recorded request with our log dirs."""
         return _in_texts(value, lambda text: _LOG_DIR.sub(lambda found: self._own_of_recorded.get(found[0], found[0]), text))
 
     def recorded_paths(self, value: Any) -> Any:
-        """An answer of ours with the recorded log dirs in the place of ours."""
+        """Return our answer with the recorded log dirs."""
         return _in_texts(value, self._with_recorded_paths)
 
     def _with_recorded_paths(self, text: str) -> str:
@@ -178,7 +178,7 @@ class Lab:
     # --- doing ----------------------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, assignment: Mapping[str, list[int]], configs: Mapping[str, str]) -> str:
-        """Creates a topic and returns its id."""
+        """Create a topic and return its id."""
         topic = pb.CreatableTopic(
             name=name,
             num_partitions=-1,
@@ -194,7 +194,7 @@ class Lab:
         return str(response.topics[0].topic_id)
 
     def alter_configs(self, kind: int, name: str, values: Mapping[str, str | None], to: int | str = "controller") -> None:
-        """Sets configs of a topic or a broker; None removes one."""
+        """Set configs of a topic or a broker; None removes a config."""
         changes = [
             pb.AlterableConfig(name=key, config_operation=0 if value is not None else 1, value=value)
             for key, value in values.items()
@@ -204,7 +204,7 @@ class Lab:
         self._demand(response.responses, f"configs of {name} are set")
 
     def produce(self, topic: str, partition: int, size_bytes: int) -> None:
-        """Appends batches of two records, as many bytes of values as asked, in sync on all replicas when it returns."""
+        """Append batches of two records with this many bytes of values, and return when all replicas are in sync."""
         now_ms = int(time.time() * 1000)
         while size_bytes > 0:
             sizes = [min(RECORD_BYTES, size_bytes - begun) for begun in range(0, size_bytes, RECORD_BYTES)][:RECORDS_PER_BATCH]
@@ -212,7 +212,7 @@ class Lab:
             self.data.produce(topic, partition, build_batch([Record(None, b"x" * size, now_ms) for size in sizes]))
 
     def remember_log_dir(self, broker: int, index: int, topic: str, partitions: list[int]) -> None:
-        """Names the log dir of replicas that the broker does not have yet: it says so, and remembers the dir."""
+        """Name the log dir of future replicas to a broker, which remembers it."""
         place = pb.AlterReplicaLogDir(
             path=str(self.cluster.log_dirs(broker)[index]),
             topics=[pb.AlterReplicaLogDirTopic(name=topic, partitions=partitions)],
@@ -220,13 +220,13 @@ class Lab:
         self.call(broker, "AlterReplicaLogDirs", pb.AlterReplicaLogDirsRequest(dirs=[place]))
 
     def stop_broker(self, broker: int, *, kill: bool = False) -> None:
-        """Returns when the broker is fenced."""
+        """Stop a broker and wait until it is fenced."""
         if self.cluster.pid(broker) is not None:
             (self.cluster.kill_node if kill else self.cluster.stop_node)(broker)
         self.wait_until(f"broker {broker} is fenced", lambda: self._is_fenced(broker))
 
     def start_broker(self, broker: int) -> None:
-        """Returns when the broker is unfenced; nothing happens if it runs."""
+        """Start a broker unless it runs, and wait until it is unfenced."""
         if self.cluster.pid(broker) is None:
             self.cluster.start_node(broker)
         self.cluster.wait_ready(WAIT_TIMEOUT_S)
@@ -238,7 +238,7 @@ class Lab:
         return all(item.is_fenced for item in response.brokers if item.broker_id == broker)
 
     def kill_controller(self) -> None:
-        """Kills the active controller; returns when there is another."""
+        """Kill the active controller and wait for another."""
         self.killed_controller = killed = self.find_active()
         self.cluster.kill_node(killed)
 
@@ -249,14 +249,14 @@ class Lab:
         self.find_active()
 
     def start_controller(self) -> None:
-        """Starts the one that was killed."""
+        """Start the killed controller."""
         if self.killed_controller is not None:
             self.cluster.start_node(self.killed_controller)
             self.killed_controller = None
         self.cluster.wait_ready(WAIT_TIMEOUT_S)
 
     def start_what_is_stopped(self) -> None:
-        """Returns when every node runs."""
+        """Start all stopped nodes and wait for them."""
         if any(self.cluster.pid(node.node_id) is None for node in self.cluster.plan.nodes):
             self.killed_controller = None
             self.cluster.start()
@@ -270,7 +270,7 @@ class Lab:
             raise LabFault(f"{what}: {error}") from error
 
     def wait_until(self, what: str, is_true: Callable[[], bool], timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Polls; LabFault names what has not come true in time."""
+        """Poll a condition. LabFault names it at the timeout."""
         deadline = time.monotonic() + timeout_s
         while not is_true():
             if time.monotonic() > deadline:
@@ -279,7 +279,7 @@ class Lab:
 
 
 def _in_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A copy of JSON with every text changed."""
+    """Return a copy of JSON with every text changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Neutral requests to protobuf and protobuf answers to neutral JSON, by what the messages' descriptors say.
+"""Neutral requests to protobuf, and protobuf answers to neutral JSON, by the descriptors of the messages.
 
 Theory of operation. Our messages have Kafka's field names, so most of it is copying. What differs is the same everywhere: an
 absent `optional` field is null; a message with nothing but one repeated field is a list that can be null; a field that a request
@@ -29,21 +29,21 @@ _INTEGERS = (
 
 
 class CannotMap(Exception):
-    """A request that our messages have no place for; the text names the field."""
+    """A request with a field that our messages lack. The text names the field."""
 
 
 def is_uuid(text: object) -> bool:
-    """Whether it is an id as recordings write it."""
+    """Return whether a value is an id in the format of recordings."""
     return isinstance(text, str) and _UUID.fullmatch(text) is not None
 
 
 def short_id(text: str) -> str:
-    """An id with dashes as we write it."""
+    """Return an id with dashes in our format."""
     return to_text(uuid.UUID(text).bytes)
 
 
 def long_id(text: str) -> str | None:
-    """An id of ours with dashes; none at all is the zero id. None if the text is no id."""
+    """Return our id with dashes; an empty text is the zero id. None for another text."""
     try:
         return str(uuid.UUID(bytes=from_text(text) if text else bytes(16)))
     except ValueError:
@@ -54,8 +54,8 @@ def long_id(text: str) -> str | None:
 
 
 def build_request(api: str, version: int | None, neutral: dict[str, Any], *, is_refused: bool = False) -> Message:
-    """Our request for a recorded one. CannotMap names what has no place in it; where Kafka refused the whole request unread
-    (`is_refused`), that is left out instead.
+    """Return our request for a recorded one. CannotMap for a field that ours lacks; if Kafka refused the whole request unread
+    (`is_refused`), the field is omitted instead.
     """
     method = METHODS.get(api)
     if method is None:
@@ -74,7 +74,7 @@ def build_request(api: str, version: int | None, neutral: dict[str, Any], *, is_
 
 
 def _set(message: Any, name: str, value: Any, at: str) -> None:
-    """Sets one field; null leaves it absent."""
+    """Set one field; null leaves it absent."""
     if value is None:
         return
     field = message.DESCRIPTOR.fields_by_name[name]
@@ -90,7 +90,7 @@ def _set(message: Any, name: str, value: Any, at: str) -> None:
 
 
 def _fill(message: Any, value: Any, at: str) -> None:
-    """Fills a message from an object, or the list in a wrapper from a list; an empty list is present all the same."""
+    """Fill a message from an object, or the list in a wrapper from a list, also from an empty list."""
     message.SetInParent()
     wrapped = wrapped_field(message.DESCRIPTOR)
     if isinstance(value, list) and wrapped is not None:
@@ -127,7 +127,7 @@ def _is_id(name: str) -> bool:
 
 
 def wrapped_field(descriptor: Descriptor) -> FieldDescriptor | None:
-    """The repeated field of a message that has no other, which makes it a list that can be null."""
+    """Return the only field of a message if it is repeated: such a message is a list that can be null."""
     fields = descriptor.fields
     return fields[0] if len(fields) == 1 and fields[0].is_repeated else None
 
@@ -136,7 +136,7 @@ def wrapped_field(descriptor: Descriptor) -> FieldDescriptor | None:
 
 
 def neutral_response(response: Any) -> dict[str, Any]:
-    """Our answer as a recording would hold it; its header's error stands at the top unless it has an error there itself."""
+    """Return our answer in the format of recordings, with the header's error at the top unless it has its own error there."""
     answer = {name: getattr(response.header, name) if response.header.HasField(name) else None for name in ("error_message",)}
     answer["error_code"] = response.header.error_code
     for field in response.DESCRIPTOR.fields:
@@ -146,7 +146,7 @@ def neutral_response(response: Any) -> dict[str, Any]:
 
 
 def neutral(message: Any) -> Any:
-    """A message as JSON; a wrapper as the list it holds."""
+    """Return a message as JSON, a wrapper as its list."""
     wrapped = wrapped_field(message.DESCRIPTOR)
     if wrapped is not None and wrapped.name in ("values", "names"):
         return _value(message, wrapped)

@@ -1,4 +1,4 @@
-"""What becomes of a scenario's reassignments here: enough to tell an answer that differs on purpose from one that is wrong.
+"""Reassignments of a scenario in our cluster, to distinguish intended differences from wrong answers.
 
 Theory of operation. The steps before an answer say which replicas a partition was created with, which targets were asked for
 since, and whether they were cancelled; `History` follows them as far as the recording says that they were accepted. From that
@@ -26,7 +26,7 @@ _IN_SYNC = re.compile(r"isr of (\S+)-(\d+) is (\[[\d, ]*\])")
 
 
 class Place(NamedTuple):
-    """A place in a scenario's answers: all its recorded steps, and a path into one of them."""
+    """A place in a scenario's answers: the recorded steps, and a path into one of them."""
 
     steps: Sequence[Step]
     path: Path
@@ -40,7 +40,7 @@ class Place(NamedTuple):
         return self.steps[self.index]
 
     def recorded(self) -> Any:
-        """What stands there in the recording; None if nothing does."""
+        """Return the recorded value at the place, None without one."""
         try:
             return paths.value_at({"steps": list(self.steps)}, self.path)
         except LookupError:
@@ -59,9 +59,9 @@ class History:
     was_cancelled: bool = False
     was_named_twice: bool = False
     has_dropped: bool = False
-    """A target left out a broker that was being added by one before it, at some time."""
+    """A target dropped a broker that an earlier target was adding."""
     has_merged: bool = False
-    """A target was all that the partition was on and went to, at some time."""
+    """A target was equal to the partition's original and target replicas together."""
 
     @property
     def target(self) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ class History:
 
 
 def named_twice(step: Step) -> set[Key]:
-    """The partitions that a request for reassignments names more than once."""
+    """Return the partitions that a reassignment request names more than once."""
     if step.get("api") != "AlterPartitionReassignments":
         return set()
     counted = Counter(key for key, _ in _asked(step))
@@ -98,7 +98,7 @@ def named_twice(step: Step) -> set[Key]:
 
 
 def histories(steps: Sequence[Step]) -> dict[Key, History]:
-    """Of the partitions whose first replicas the recording tells, after these steps."""
+    """Return the histories of partitions with recorded first replicas, after these steps."""
     found: dict[Key, History] = {}
     for step in steps:
         for key, replicas in _created(step):
@@ -148,13 +148,13 @@ def _accepted(step: Step) -> set[Key]:
 
 
 def history_at(place: Place) -> History | None:
-    """Of the partition that a place is about, before that step; None if it is about none, or one that nothing is known of."""
+    """Return the history of the place's partition before its step, None without a known partition."""
     key = _partition_at(place)
     return None if key is None else histories(place.steps[: place.index]).get(key)
 
 
 def _partition_at(place: Place) -> Key | None:
-    """The topic and partition of `….topics[i].partitions[j]…` or `….responses[i].partitions[j]…`."""
+    """Return the topic and partition of `….topics[i].partitions[j]…` or `….responses[i].partitions[j]…`."""
     for length in range(len(place.path), 2, -1):
         if place.path[length - 2] == "partitions" and isinstance(place.path[length - 1], int):
             entry = Place(place.steps, place.path[:length]).recorded()
@@ -165,7 +165,7 @@ def _partition_at(place: Place) -> Key | None:
 
 
 def waits_for_dropped(place: Place) -> bool:
-    """Whether a step waits for brokers to be in sync that a later target has dropped, or sees that a move never ends."""
+    """Return whether a step waits until dropped brokers are in sync, or observes that a move never ends."""
     found = histories(place.steps[: place.index])
     what = str(place.step.get("what", ""))
     in_sync = _IN_SYNC.match(what)

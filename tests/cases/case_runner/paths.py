@@ -20,7 +20,7 @@ _PART = re.compile(r"\[(\d+|\*)\]|([^.\[\]]+)")
 
 
 def write(path: Iterable[Part]) -> str:
-    """A path as text; the inverse of `parse` for paths without wildcards."""
+    """Return a path as text: the inverse of `parse` for paths without wildcards."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -33,7 +33,7 @@ def write(path: Iterable[Part]) -> str:
 
 
 def parse(text: str) -> Path:
-    """The parts of a path or a pattern. ValueError names the text if it is neither."""
+    """Return the parts of a path or a pattern. ValueError names an invalid text."""
     parts: list[Part] = []
     at = 0
     while at < len(text):
@@ -49,7 +49,7 @@ def parse(text: str) -> Path:
 
 
 def matches(pattern: Path, path: Path) -> bool:
-    """Whether the pattern describes this very path."""
+    """Return whether the pattern matches this path."""
     if not pattern:
         return not path
     first, rest = pattern[0], pattern[1:]
@@ -59,7 +59,7 @@ def matches(pattern: Path, path: Path) -> bool:
 
 
 def covers(pattern: Path, path: Path) -> bool:
-    """Whether the pattern describes this path or one that leads to it."""
+    """Return whether the pattern matches this path or a prefix of it."""
     return any(matches(pattern, path[:length]) for length in range(len(path) + 1))
 
 
@@ -72,7 +72,7 @@ def _is_one(wanted: Part, part: Part) -> bool:
 
 
 def value_at(document: Any, path: Path) -> Any:
-    """What stands there; LookupError if nothing does."""
+    """Return the value at a path. LookupError if there is none."""
     for part in path:
         if isinstance(part, int) != isinstance(document, list) or not isinstance(document, (list, dict)):
             raise LookupError(f"nothing stands at {write(path)}")

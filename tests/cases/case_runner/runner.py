@@ -1,9 +1,9 @@
 """Runs one recording step by step against a lab.
 
-Theory of operation. A step is a request or something done to the cluster. A request is mapped, sent to the node the recording
-names, and its answer compared. What only asks (`is_question`) is asked again for a while if the answer is another: brokers get to
-know things a little later, here as there, and the recording shows what was there in the end. A change is never sent twice.
-A scenario goes on after a failure, so that the report shows all of them, but waits for nothing long any more.
+Theory of operation. A step is a request or a change of the cluster. A request is mapped, sent to the node that the recording
+names, and its answer is compared. A request without effects (`is_question`) is repeated for a while if its answer differs:
+brokers learn of changes a little later, and the recording has the final state. A change is never sent twice. A scenario continues
+after a failure, to report all failures, but waits only shortly then.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from .paths import Path
 from .tidying import tidy
 
 PATIENCE_S = 3.0
-"""How long a question is asked again until its answer is as recorded."""
+"""Time in which a question is repeated until its answer is as recorded."""
 PATIENCE_AFTER_FAILURE_S = 0.2
 WAIT_S = 20.0
 WAIT_AFTER_FAILURE_S = 3.0
 WAIT_IN_VAIN_S = 0.3
-"""For what we do otherwise on purpose."""
+"""Time to wait for an effect that we avoid on purpose."""
 _TOPIC_ID = "{topic_id:"
 _STANDBY_CODES = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _REFUSED = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST)
-"""What we answer where Kafka closes the connection."""
+"""Our error codes where Kafka closes the connection."""
 
 
 def is_question(api: str) -> bool:
-    """Whether a call changes nothing, so that it can be made again."""
+    """Return whether a call changes nothing and can be repeated."""
     return api.startswith(("Describe", "List", "Metadata", "ApiVersions"))
 
 
 def placements(document: Document) -> frozenset[tuple[int | str, str, int]]:
-    """(broker, topic, partition)s whose log dir a step of the document names."""
+    """Return the (broker, topic, partition) triples with a log dir in a step."""
     found: set[tuple[int | str, str, int]] = set()
     for step in document.steps:
         if step.get("action") == "remember_log_dir":
@@ -82,7 +82,7 @@ class Run:
         self._placed = placements(document)
 
     def run(self) -> Outcome:
-        """Runs all steps, whatever happens in them; the cluster is put back afterwards."""
+        """Run all steps, also after failures, and restore the cluster."""
         try:
             self._prepare()
             for index, step in enumerate(self._document.steps):
@@ -106,7 +106,7 @@ class Run:
             self._fail(index, "step", "a step with api or action", sorted(step))
 
     def _attempt(self, index: int, what: str, do: Callable[[], None]) -> None:
-        """A failed step is part of the outcome, not the end of the run."""
+        """Run a part of a step; a failure goes into the outcome and does not end the run."""
         try:
             do()
         except (LabFault, CannotMap) as error:
@@ -163,7 +163,7 @@ class Run:
         return self._lab.any_standby() if is_told or recorded.get("error_code") in _STANDBY_CODES else to
 
     def _own_names(self, value: Any) -> Any:
-        """A recorded request with our topic ids in the place of the recorded ones' names."""
+        """Return a recorded request with our topic ids for its placeholders."""
         if isinstance(value, list):
             return [self._own_names(item) for item in value]
         if isinstance(value, dict):
@@ -189,7 +189,7 @@ class Run:
         return f'"{name}"' in self._document.text
 
     def _compare(self, index: int, step: dict[str, Any], ours: dict[str, Any]) -> list[Mismatch]:
-        """What is neither as recorded nor on purpose; notes what is on purpose."""
+        """Return unintended mismatches, and note intended ones."""
         path: Path = ("steps", index, "response")
         recorded, got = step["response"], ours
         if step["api"] == "DescribeLogDirs":
@@ -225,7 +225,7 @@ class Run:
         return left
 
     def _with_free_dirs(self, response: dict[str, Any], broker: int | str) -> dict[str, Any]:
-        """A DescribeLogDirs answer in which the replicas whose dir the broker chose stand beside the dirs, under `anywhere`."""
+        """Return a DescribeLogDirs answer with the replicas in freely chosen dirs moved to `anywhere`."""
         results, anywhere = [], []
         for result in response.get("results") or ():
             topics = []
@@ -240,13 +240,13 @@ class Run:
         return {**response, "results": results, "anywhere": anywhere}
 
     def _is_dir_free(self, broker: int | str, topic: str, partition: int) -> bool:
-        """Whether nobody told that broker where to put a replica: then it takes the emptier dir, whatever else it holds."""
+        """Return whether the broker chose the dir of a replica itself, by the free space."""
         if self._tolerance.is_log_dir_free or (topic, partition) in self._tolerance.unplaced:
             return True
         return (broker, topic, partition) not in self._placed
 
     def _expect_refusal(self, index: int, step: dict[str, Any], send: Callable[[], Any]) -> None:
-        """Kafka closed the connection: so the whole request has to be refused."""
+        """Expect a refusal of the whole request, where Kafka closed the connection."""
         try:
             response = send()
         except grpc.RpcError:
@@ -305,7 +305,7 @@ def _status(error: grpc.RpcError) -> str:
 
 
 def summary(outcome: Outcome) -> str:
-    """The failures of a scenario for a person."""
+    """Return the failures of a scenario as lines."""
     return "\n".join(describe(Mismatch(paths.parse(failure.path), failure.expected, failure.got)) for failure in outcome.failures)
 
 

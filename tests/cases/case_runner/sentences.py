@@ -1,7 +1,7 @@
-"""What `await` and `observe` steps say, as questions to the cluster.
+"""Sentences of `await` and `observe` steps as conditions on the cluster.
 
-Forms that are understood are in `_FORMS`. A sentence of another form gives no question: its step is then one that waits until the
-next request is answered as recorded, which the runner does for every request that only asks.
+`_FORMS` has the known forms. The step of another sentence waits until the next request is answered as recorded, as the runner
+does for every request without effects.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .lab import POLL_S, Lab, LabFault
 
 Question = Callable[[Lab], bool]
 OBSERVED_S = 0.3
-"""For so long something has to stay as it is."""
+"""Time for which an observed condition has to hold."""
 
 
 def question(what: str) -> Question | None:
-    """Whether what a sentence says is true now; None if its form is not known."""
+    """Return a test of the condition in a sentence, None for an unknown form."""
     for form, make in _FORMS:
         found = form.fullmatch(what)
         if found is not None:
@@ -31,7 +31,7 @@ def question(what: str) -> Question | None:
 
 
 def observe(lab: Lab, what: str, is_true: Question) -> None:
-    """LabFault if it is not true, or does not stay so for a while."""
+    """Check that a condition holds for a while. LabFault."""
     deadline = time.monotonic() + OBSERVED_S
     while True:
         if not is_true(lab):
@@ -59,7 +59,7 @@ def _is_reassigned(lab: Lab, topic: str) -> bool:
 
 
 def _places(lab: Lab, broker: int, topic: str, index: int) -> list[tuple[int, bool]]:
-    """(log dir, is future) of a broker's replicas of a partition."""
+    """Return (log dir, is future) of a broker's replicas of a partition."""
     wanted = pb.DescribableLogDirTopics(values=[pb.DescribableLogDirTopic(topic=topic, partitions=[index])])
     response = lab.call(broker, "DescribeLogDirs", pb.DescribeLogDirsRequest(topics=wanted))
     dirs = [str(path) for path in lab.cluster.log_dirs(broker)]
@@ -73,7 +73,7 @@ def _places(lab: Lab, broker: int, topic: str, index: int) -> list[tuple[int, bo
 
 
 def _holds(lab: Lab, broker: int) -> bool:
-    """Whether a broker holds any replica of a scenario's topic."""
+    """Return whether a broker has a replica of a scenario's topic."""
     response = lab.call(broker, "DescribeLogDirs", pb.DescribeLogDirsRequest())
     return any(found.partitions for result in response.results for found in result.topics if found.name not in lab.own_topics)
 

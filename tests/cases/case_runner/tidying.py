@@ -1,4 +1,4 @@
-"""What a scenario leaves behind is gone before the next one: recordings were made so, and each has to run alone as well."""
+"""Cleanup after a scenario: recordings started on a clean cluster, and each has to run alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BROKER_LOGGER = 8
 
 
 def tidy(lab: Lab, document: Document) -> None:
-    """Removes topics, and what else the scenario's calls can have made. Nodes that were stopped run again before that."""
+    """Start stopped nodes, and remove topics and all other traces of the scenario's calls."""
     lab.start_what_is_stopped()
     names = [topic.name for topic in lab.admin.describe_topics().topics if topic.name not in lab.own_topics]
     if names:
@@ -42,7 +42,7 @@ def tidy(lab: Lab, document: Document) -> None:
 
 
 def altered_resources(document: Document) -> set[tuple[int, str]]:
-    """(type, name) of the resources besides topics whose configs the steps may alter."""
+    """Return (type, name) of the resources besides topics whose configs the steps may alter."""
     return {
         (resource["resource_type"], resource["resource_name"])
         for step in document.steps
@@ -53,7 +53,7 @@ def altered_resources(document: Document) -> set[tuple[int, str]]:
 
 
 def _reset_configs(lab: Lab, kind: int, name: str) -> None:
-    """What was set goes, what the set-up had set comes back. Resources that there are not have nothing."""
+    """Restore the configs of the setup. Missing resources have no configs."""
     is_brokers_own = kind in (BROKER, _BROKER_LOGGER) and name.isdecimal() and int(name) in lab.cluster.broker_ids
     to: int | str = int(name) if is_brokers_own else "controller"
     resource = pb.DescribeConfigsResource(resource_type=kind, resource_name=name)
@@ -67,7 +67,7 @@ def _reset_configs(lab: Lab, kind: int, name: str) -> None:
 
 
 def _is_own(entry: Any, resource_name: str) -> bool:
-    """Whether it is set at this very resource, not at the default of all brokers."""
+    """Return whether a config is set at the resource itself, not at the default of all brokers."""
     is_default = entry.config_source == pb.CONFIG_SOURCE_DYNAMIC_DEFAULT_BROKER_CONFIG
     return is_default == (resource_name == "")
 

@@ -1,8 +1,8 @@
-"""What may differ in a recording: its own `volatile` list and that of all recordings, read as rules.
+"""Accepted differences from a recording: rules from its `volatile` list and the list of all recordings.
 
-Theory of operation. An entry is a path (`steps[3].response.topics[0].partitions[0].leader_id`), one with a remark
-(`… (order of the elements)`), or a sentence of a person. `_SENTENCES` has the forms of sentences that are understood; what
-none of them fits still counts for the field names that occur in it. Sentences that mean nothing here are kept for the report.
+Theory of operation. An entry is a path (`steps[3].response.topics[0].partitions[0].leader_id`), a path with a remark
+(`… (order of the elements)`), or a sentence. `_SENTENCES` has the known forms of sentences; an unknown sentence counts for its
+field names. Sentences without any meaning here go into the report.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ HASHED = (
     "DescribeClientQuotas: order of entries, values, entity",
     "ListConfigResources: order of config_resources",
 )
-"""Lists that Kafka reads out of a hash map: most recordings sort them, as nobody can mean the order."""
+"""Lists that Kafka reads from a hash map. Their order has no meaning; most recordings sort them."""
 
 ALL = {"ListPartitionReassignments": ("topics", ("topics", "partitions"))}
-"""Call → the field that is null if everything is asked for, and the lists that are then read out of a hash map, too."""
+"""Call → the field that is null in a request for everything, and the lists that Kafka then reads from a hash map."""
 SETS = ("isr_nodes",)
-"""Lists in whose order nodes happened to come in."""
+"""Lists in an order of arrival."""
 
 Holder = dict[str, Any]
-"""The recorded object that a field stands in."""
+"""The recorded object of a field."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Paths that a rule is about, perhaps of one call only, or in objects only that fulfil `when`."""
+    """Paths of a rule, optionally of one call only, or only in objects that fulfil `when`."""
 
     pattern: Path
     api: str | None = None
@@ -56,20 +56,20 @@ class Rule:
 
 @dataclass
 class Tolerance:
-    """What a comparison overlooks in one document."""
+    """Differences that a comparison accepts in one document."""
 
     names: set[str] = field(default_factory=set)
-    """Fields whose values mean nothing, wherever they stand."""
+    """Fields whose values are ignored at every place."""
     skipped: list[Rule] = field(default_factory=list)
     unordered: list[Rule] = field(default_factory=list)
     lengths: list[Rule] = field(default_factory=list)
-    """Lists of which only the length is fixed."""
+    """Lists that are compared by length."""
     texts: list[Rule] = field(default_factory=list)
     """Messages whose wording may differ."""
     is_any_standby: set[int | None] = field(default_factory=set)
-    """Steps that any controller may get which is not active; None: all of them."""
+    """Steps for any standby controller; None means all steps."""
     unplaced: set[tuple[str, int]] = field(default_factory=set)
-    """Partitions of which a broker itself chose the log dir."""
+    """Partitions whose broker chose the log dir."""
     is_log_dir_free: bool = False
     not_understood: list[str] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class Tolerance:
 
 
 def of(entries: tuple[str, ...], global_entries: tuple[str, ...] = (), global_names: frozenset[str] = frozenset()) -> Tolerance:
-    """The rules of one document."""
+    """Return the tolerance of one document."""
     tolerance = Tolerance(names=set(global_names), unordered=[Rule((ANY_DEPTH, name)) for name in SETS])
     for entry in (*HASHED, *global_entries):
         _read_global(tolerance, entry)
@@ -97,7 +97,7 @@ def of(entries: tuple[str, ...], global_entries: tuple[str, ...] = (), global_na
 
 
 def add_order_of_all(step: dict[str, Any], tolerance: Tolerance) -> None:
-    """Adds to the tolerance that the order of what a step's call lists means nothing, if all there is was asked for."""
+    """Make the lists of a step's call unordered if the request is for everything."""
     field_name, lists = ALL.get(step["api"], ("", ()))
     if lists and step["request"].get(field_name) is None:
         tolerance.unordered += [Rule((ANY_DEPTH, name), step["api"]) for name in lists]
@@ -161,7 +161,7 @@ def _order_of_entries(tolerance: Tolerance, found: re.Match[str]) -> None:
 
 
 def _order_in_answers(tolerance: Tolerance, found: re.Match[str]) -> None:
-    """What topics are in no order, their partitions are in none either."""
+    """Unordered topics have unordered partitions too."""
     for name in {found["list"], *(("partitions",) if found["list"] == "topics" else ())}:
         tolerance.unordered.append(Rule((ANY_DEPTH, name), found["api"]))
 
@@ -197,7 +197,7 @@ def _all_but_one(tolerance: Tolerance, found: re.Match[str]) -> None:
 
 @dataclass(frozen=True)
 class _ExceptRule(Rule):
-    """All fields of a list's objects but one."""
+    """All fields of a list's objects except one."""
 
     kept: str = ""
 
@@ -221,7 +221,7 @@ def _names(tolerance: Tolerance, found: re.Match[str]) -> None:
 
 
 def _nothing(tolerance: Tolerance, found: re.Match[str]) -> None:
-    """Said by a placeholder already."""
+    """Do nothing: a placeholder covers this sentence."""
 
 
 _SENTENCES: tuple[tuple[re.Pattern[str], Callable[[Tolerance, re.Match[str]], None]], ...] = (

@@ -1,8 +1,8 @@
-"""`trimmed`: what a recording cut out of an answer or sorted in it, done to ours as well.
+"""`trimmed`: cuts and sorts that a recording applied to an answer, applied to our answer too.
 
-Forms that are understood: `LIST removed`; `LIST: number only` (which the recorded value shows by itself); `LIST: only KEY N`;
-`LIST: only the topics of this scenario`; `topics of others removed`; `LIST: only those with FIELD != N`; `LISTS sorted …`, which
-makes their order meaningless.
+Known forms: `LIST removed`; `LIST: number only` (visible in the recorded value); `LIST: only KEY N`; `LIST: only the topics of
+this scenario`; `topics of others removed`; `LIST: only those with FIELD != N`; `LISTS sorted …`, which makes their order
+meaningless.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SORTED = re.compile(r"(?P<lists>[\w ,.\[\]*]+?) sorted\b.*")
 
 
 def clauses(trimmed: Iterable[str]) -> list[str]:
-    """Its entries, each of which may say several things."""
+    """Return the clauses of all entries."""
     return [clause.strip() for entry in trimmed for clause in re.split(r"; |, (?=sorted)", entry)]
 
 
 def apply(trimmed: Iterable[str], response: dict[str, Any], is_own_topic: Callable[[str], bool]) -> dict[str, Any]:
-    """Our answer with the same things cut out."""
+    """Return our answer with the same trims."""
     for clause in clauses(trimmed):
         removed, one, unlike, own = (form.fullmatch(clause) for form in (_REMOVED, _ONLY_ONE, _ONLY_UNLIKE, _OWN_TOPICS))
         if own is not None:
@@ -44,7 +44,7 @@ def apply(trimmed: Iterable[str], response: dict[str, Any], is_own_topic: Callab
 
 
 def add_order(trimmed: Iterable[str], tolerance: Tolerance) -> None:
-    """Adds to the tolerance that the order of sorted lists means nothing."""
+    """Make sorted lists unordered in the tolerance."""
     for clause in clauses(trimmed):
         found = _SORTED.fullmatch(clause)
         if clause.startswith("sorted"):
@@ -56,7 +56,7 @@ def add_order(trimmed: Iterable[str], tolerance: Tolerance) -> None:
 
 
 def _names_of(said: paths.Part) -> list[str]:
-    """The fields that a word for them may mean: "features" is said of supported_features and of finalized_features."""
+    """Return the fields of a word: "features" means supported_features and finalized_features."""
     word = str(said)
     return [word, *(f"{prefix}_{word}" for prefix in ("supported", "finalized", "current", "matching"))]
 
@@ -66,7 +66,7 @@ def _list_path(text: str | None) -> Path | None:
 
 
 def _is_own(item: Any, is_own_topic: Callable[[str], bool]) -> bool:
-    """Whether it is a topic of the scenario, or nothing that has topics' names."""
+    """Return whether an element is a topic of the scenario, or has no topic name."""
     if not isinstance(item, dict):
         return True
     if item.get("resource_type", 2) != 2:
@@ -84,7 +84,7 @@ def _is_unlike(field: str, value: str) -> Callable[[Any], bool]:
 
 
 def _filter(response: Any, pattern: Path | None, keeps: Callable[[Any], bool], path: Path = ()) -> Any:
-    """A copy without those elements of the lists at `pattern` (None: of the lists at the top) that are not to be kept."""
+    """Return a copy with only the kept elements of the lists at `pattern`, by default of the lists at the top."""
     if isinstance(response, dict):
         return {name: _filter(value, pattern, keeps, (*path, name)) for name, value in response.items()}
     if isinstance(response, list):
