@@ -59,7 +59,7 @@ AUDITS = {
         "end_ms",
         None,
         _cannot_end,
-        "every reassignment and how it ended; a finding is one that can never end",
+        "every reassignment with its end; a finding can never end",
     ),
     "rf": Audit(
         ("gold.rf_drift", "gold.reassignments"),
@@ -82,7 +82,7 @@ AUDITS = {
         None,
         "from_offset",
         _any,
-        "where the logs of controllers differ; every row is a finding",
+        "differences of the controllers' logs; every row is a finding",
     ),
     "gaps": Audit(
         (),
@@ -102,7 +102,7 @@ AUDITS = {
         None,
         "end_offset",
         lambda row: row["leaders"] > 1,
-        "which controller led when; a finding is an epoch with two leaders",
+        "leading controllers by time; a finding is an epoch with two leaders",
     ),
 }  # fmt: skip
 

@@ -37,7 +37,7 @@ types or versions (they are in silver.other_records).""",
 @click.argument("layer", type=click.Choice(tuple(LAYERS)))
 @click.argument("tables", metavar="[TABLE...]", nargs=-1)
 @lake_option
-@click.option("--range", "offsets", metavar="LO-HI", type=OffsetRange(), help="Offsets from LO on, up to but not HI.")
+@click.option("--range", "offsets", metavar="LO-HI", type=OffsetRange(), help="Offsets from LO up to HI, without HI.")
 @click.option("--strict", is_flag=True, help="Exit 4 if a record has an unknown type or version, or does not fit its type.")
 @json_option
 def build(

@@ -25,9 +25,9 @@ Examples:
   kraftlab pipeline --master spark://host:7077 doctor --run
 
 \b
-Exit codes: 0 it can, 3 it cannot: each line with "missing" names a remedy.""",
+Exit codes: 0 this machine can run Spark, 3 it cannot: each line with "missing" names a remedy.""",
 )
-@click.option("--run", "try_it", is_flag=True, help="Start Spark too, and have its Python workers compute something.")
+@click.option("--run", "try_it", is_flag=True, help="Also start Spark, and compute something in its Python workers.")
 @json_option
 @click.pass_obj
 def doctor(options: SparkOptions, try_it: bool, as_json: bool) -> int:

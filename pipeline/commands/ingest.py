@@ -41,9 +41,7 @@ other than the lake's, or damage with --mode failfast: nothing was ingested.""",
 @click.argument("places", metavar="LOGDIR...", nargs=-1, required=True)
 @lake_option
 @click.option("--from", "lo", metavar="N", type=click.IntRange(min=0), help="The first offset.")
-@click.option(
-    "--to", "hi", metavar="N", type=click.IntRange(min=1), help="The offset after the last; you vouch that it is committed."
-)
+@click.option("--to", "hi", metavar="N", type=click.IntRange(min=1), help="The offset after the last; must be committed.")
 @click.option(
     "--mode",
     type=click.Choice(("permissive", "failfast")),

@@ -25,7 +25,7 @@ Example:
   kraftlab pipeline vacuum --lake /data/lake --keep 3
 
 \b
-Removed are files of replaced ranges, and leftovers of killed runs. Readers that started earlier can still need the former.""",
+Removed are files of replaced ranges, and leftovers of killed runs. Running readers can still need files of replaced ranges.""",
 )
 @lake_option
 @click.option(

@@ -270,7 +270,7 @@ def explain(file: str | None, topic: str | None, partition: int | None, everythi
     moves = [one for one in made.moves if topic in (None, one.topic) and partition in (None, one.partition)]
     if topic is not None and not moves:
         name = topic if partition is None else f"{topic}-{partition}"
-        out.lines([f"{name} does not change: no goal needs a move of it, or it is left alone"])
+        out.lines([f"{name} does not move: no goal needs it, or it is excluded"])
     else:
         shown = moves if everything or topic is not None else moves[:SHOWN_MOVES]
         out.lines([] if topic is not None else [*plan_lines(made), *goals_known(), ""])
@@ -474,7 +474,7 @@ def _options(
 
     factors = [_pair(text, "=", "--rf TOPIC=N", str, _number) for text in rf]
     if len(dict(factors)) < len(factors):
-        raise WrongUse("a topic is named twice in --rf; it has one replication factor")
+        raise WrongUse("a topic is named twice in --rf; give one replication factor per topic")
     return PlanOptions(
         goals=ALL if goals is None else parse_goals(goals.split(",")),
         eps=eps,

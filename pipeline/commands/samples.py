@@ -56,7 +56,7 @@ def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_jso
     offline = sum(error is not None for error in rows.column("error").to_pylist())
     output = Output(as_json)
     output.lines([f"{manifest.rows} rows of {len(set(rows.column('broker_id').to_pylist()))} brokers, sampled at {at_ms}"])
-    output.lines([f"{offline} of them of directories that are offline"] if offline else [])
+    output.lines([f"{offline} of them of offline directories"] if offline else [])
     output.result({"rows": manifest.rows, "sampled_ms": at_ms, "offline": offline})
     return FINDINGS if offline else CLEAN
 

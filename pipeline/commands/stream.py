@@ -37,7 +37,7 @@ the lake's.""",
 )
 @click.argument("place", metavar="LOGDIR|quorum://HOST:PORT")
 @lake_option
-@click.option("--once", is_flag=True, help="End at the committed end of now.")
+@click.option("--once", is_flag=True, help="End at the current committed end.")
 @click.option("--max-records", metavar="N", type=click.IntRange(min=1), help="Approximate number of records of a micro-batch.")
 @click.option(
     "--trigger", "trigger", metavar="SECONDS", default="5s", show_default=True, help="Interval between looks for new records."

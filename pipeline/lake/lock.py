@@ -74,8 +74,8 @@ def _hold_local(uri: str) -> Iterator[None]:
             raise LakeLocked(f"{uris.shown(uri)} is being written by {holder}; wait until it ends, or stop it") from None
         except OSError as error:
             raise WrongUse(
-                f"{uris.shown(uri)} cannot be locked ({error.strerror}), so that two writers could meet there; "
-                "give a place on a file system with locks"
+                f"{uris.shown(uri)} cannot be locked ({error.strerror}), so two writers could interfere; "
+                "use a file system with locks"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _own_holder(), 0)

@@ -53,19 +53,19 @@ class Finding(msgspec.Struct, frozen=True):
 
 CHECKS = (
     ("unknown_partition", ERROR, "every partition of the plan exists"),
-    ("stale", ERROR, "partitions have the replicas that the plan took them to have"),
+    ("stale", ERROR, "partitions have the replicas that the plan assumes"),
     ("under_way", ERROR, "no partition of the plan is being reassigned"),
     ("duplicate", ERROR, "no broker is twice in a replica list, no partition twice in the plan"),
     ("replication_factor", ERROR, "the number of replicas is unchanged, or as requested"),
     ("unknown_broker", ERROR, "every broker of the plan is registered"),
-    ("dead_broker", ERROR, "no partition of the plan is to be on a broker that is down"),
-    ("rack", ERROR, "no partition has more replicas in a rack than it has to, and more than before"),
-    ("not_empty", ERROR, "brokers and log directories that were to be emptied are empty"),
-    ("excluded", ERROR, "excluded brokers get and lose nothing"),
+    ("dead_broker", ERROR, "no replica list of the plan has a broker that is down"),
+    ("rack", ERROR, "no partition has more replicas in a rack than necessary, and more than before"),
+    ("not_empty", ERROR, "drained brokers and log directories are empty"),
+    ("excluded", ERROR, "excluded brokers get and lose no replicas"),
     ("log_dir", ERROR, "log directories exist on their broker, are online and take replicas"),
     ("disk_capacity", ERROR, "no receiving broker is filled to more than 80 %"),
     ("log_dir_capacity", ERROR, "no receiving log directory is filled to more than 80 %"),
-    ("budget", ERROR, "no more bytes move than was allowed"),
+    ("budget", ERROR, "no more bytes move than allowed"),
     ("disk_band", WARNING, "every broker's bytes are in the band"),
     ("replica_band", WARNING, "every broker's number of replicas is in the band"),
     ("leader_band", WARNING, "every broker's number of preferred leaderships is in the band"),
@@ -100,7 +100,7 @@ def _all(document: ClusterDocument, targets: Sequence[Target], asked: Requested)
         for target in targets
     )
     if asked.max_bytes is not None and moved > asked.max_bytes:
-        yield "budget", f"{moved} bytes move, {asked.max_bytes} were allowed"
+        yield "budget", f"{moved} bytes move, {asked.max_bytes} are allowed"
 
 
 def mean_size(partitions: Iterable[Partition]) -> int:
@@ -169,7 +169,7 @@ def _partition(cluster: _Cluster, target: Target, asked: Requested) -> Iterator[
     if len(target.replicas) != wanted:
         yield (
             "replication_factor",
-            f"{name} has {len(now)} replicas and would have {len(target.replicas)}; {wanted} were asked for",
+            f"{name} has {len(now)} replicas and would have {len(target.replicas)}; {wanted} were requested",
         )
     for broker in target.replicas:
         if broker not in cluster.brokers:
@@ -182,7 +182,7 @@ def _partition(cluster: _Cluster, target: Target, asked: Requested) -> Iterator[
         yield "rack", f"{name} → {list(target.replicas)}: {cluster.most_in_a_rack(target.replicas)} in one rack"
     for broker in set(now) ^ set(target.replicas):
         if broker in asked.untouched:
-            yield "excluded", f"{name}: {list(now)} → {list(target.replicas)} changes what broker {broker} has"
+            yield "excluded", f"{name}: {list(now)} → {list(target.replicas)} changes the replicas of broker {broker} has"
     yield from _directories(cluster, target, now)
 
 

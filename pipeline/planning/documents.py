@@ -111,14 +111,14 @@ def validated(document: ClusterDocument) -> ClusterDocument:
     _refuse_twice("topic", (topic.name for topic in document.topics))
     for broker in document.brokers:
         if not 0 <= broker.id <= NUMBER_MAX:
-            raise BadCluster(f"broker {broker.id} cannot be; ids are from 0 to {NUMBER_MAX}")
+            raise BadCluster(f"broker id {broker.id} is out of range; ids are from 0 to {NUMBER_MAX}")
         _refuse_twice(f"log directory of broker {broker.id}", (directory.path for directory in broker.log_dirs))
         for directory in broker.log_dirs:
             if not directory.path.startswith("/"):
                 raise BadCluster(f"log directory {directory.path!r} of broker {broker.id} is not an absolute path")
             if max(directory.total_bytes, directory.usable_bytes) > DIRECTORY_BYTES_MAX:
                 raise BadCluster(
-                    f"log directory {directory.path} of broker {broker.id} has more than {DIRECTORY_BYTES_MAX} bytes; none has"
+                    f"log directory {directory.path} of broker {broker.id} has more than {DIRECTORY_BYTES_MAX} bytes, the maximum"
                 )
     named: set[int] = set()
     for topic in document.topics:
@@ -127,9 +127,9 @@ def validated(document: ClusterDocument) -> ClusterDocument:
             _judge(topic.name, entry)
             named.update(entry.replicas)
     if not document.brokers:
-        raise BadCluster("the cluster has no brokers; there is nothing to plan for")
+        raise BadCluster("the cluster has no brokers; nothing can be planned")
     if not named:
-        raise BadCluster("the cluster has no partitions; there is nothing to plan for")
+        raise BadCluster("the cluster has no partitions; nothing can be planned")
     missing = named.difference(broker.id for broker in document.brokers)
     brokers = sorted((*document.brokers, *(Broker(id, alive=False) for id in missing)), key=lambda broker: broker.id)
     topics = sorted(
@@ -146,19 +146,21 @@ def _judge(topic: str, entry: Partition) -> None:
     if len(set(entry.replicas)) < len(entry.replicas):
         raise BadCluster(f"{name} has a broker twice in its replicas {list(entry.replicas)}; remove one of the two")
     if entry.partition < 0 or min(entry.replicas) < 0:
-        raise BadCluster(f"{name} has a negative number in it (replicas {list(entry.replicas)}); ids count from 0")
+        raise BadCluster(f"{name} has a negative number (replicas {list(entry.replicas)}); ids count from 0")
     if max(entry.partition, *entry.replicas) > NUMBER_MAX:
-        raise BadCluster(f"{name} has too large a number in it (replicas {list(entry.replicas)}); ids end at {NUMBER_MAX}")
+        raise BadCluster(f"{name} has too large a number (replicas {list(entry.replicas)}); ids end at {NUMBER_MAX}")
     if entry.size_bytes is not None and not 0 <= entry.size_bytes <= PARTITION_BYTES_MAX:
-        raise BadCluster(f"{name} has a size of {entry.size_bytes} bytes; leave size_bytes out if it is not known")
+        raise BadCluster(f"{name} has a size of {entry.size_bytes} bytes; leave size_bytes out if it is unknown")
     if entry.log_dirs and len(entry.log_dirs) != len(entry.replicas):
-        raise BadCluster(f"{name} has {len(entry.replicas)} replicas and {len(entry.log_dirs)} log_dirs; it is one for each")
+        raise BadCluster(
+            f"{name} has {len(entry.replicas)} replicas and {len(entry.log_dirs)} log_dirs; give one for each replica"
+        )
 
 
 def _refuse_twice(what: str, names: Iterable[int | str]) -> None:
     for name, count in Counter(names).items():
         if count > 1:
-            raise BadCluster(f"{what} {name} is there {count} times; it has to be there once")
+            raise BadCluster(f"{what} {name} occurs {count} times; it must occur once")
 
 
 def read_bytes(path: str) -> bytes:

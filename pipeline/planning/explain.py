@@ -68,8 +68,8 @@ def _band(sentences: Sentences, high: bool) -> str:
 
 def _factor(_: Sentences, why: Reason) -> str:
     if why.target < 0:
-        return f"broker {why.source} gives its replica up: the topic is to have fewer"
-    return f"broker {why.target} gets a new replica: the topic is to have more"
+        return f"broker {why.source} gives its replica up: the replication factor falls"
+    return f"broker {why.target} gets a new replica: the replication factor rises"
 
 
 def _within(_: Sentences, why: Reason) -> str:
@@ -82,7 +82,7 @@ def _within(_: Sentences, why: Reason) -> str:
 def _leader(of: Sentences, why: Reason) -> str:
     brokers = f"preferred leader {why.source} → {why.target}"
     if why.reason == "leader-leaves":
-        return f"{brokers}: broker {why.source} has no replica any more"
+        return f"{brokers}: broker {why.source} no longer has a replica"
     has = f"{why.source} has {of.leaders(why.source)}, {why.target} has {of.leaders(why.target)}"
     return f"{brokers}: LeaderReplicaDistributionGoal: {has}; no data moves"
 
@@ -98,17 +98,18 @@ MOVED: dict[str, Callable[[Sentences, Reason], str]] = {
     ),
     "topic": lambda of, why: f"TopicReplicaDistributionGoal: broker {why.source} has too much of the topic",
     "disk-high": lambda of, why: (
-        f"DiskUsageDistributionGoal: broker {why.source} holds {of.disk(why.source)}, {_band(of, True)} is the most"
+        f"DiskUsageDistributionGoal: broker {why.source} holds {of.disk(why.source)}, the maximum is {_band(of, True)}"
     ),
     "disk-low": lambda of, why: (
-        f"DiskUsageDistributionGoal: broker {why.target} holds {of.disk(why.target)}, {_band(of, False)} is the least"
+        f"DiskUsageDistributionGoal: broker {why.target} holds {of.disk(why.target)}, the minimum is {_band(of, False)}"
     ),
     "count-high": lambda of, why: (
-        f"ReplicaDistributionGoal: broker {why.source} has {of.load[why.source].replicas_before} replicas, {of.most} are the most"
+        f"ReplicaDistributionGoal: broker {why.source} has {of.load[why.source].replicas_before} replicas, "
+        f"the maximum is {of.most}"
     ),
     "count-low": lambda of, why: (
         f"ReplicaDistributionGoal: broker {why.target} has {of.load[why.target].replicas_before} replicas, "
-        f"{of.fewest} are the least"
+        f"the minimum is {of.fewest}"
     ),
     "exchange": lambda of, why: "makes room: brokers get into their bands by this and other moves together",
 }
@@ -196,7 +197,7 @@ def _change(load: BrokerLoad) -> int:
 
 def goals_known() -> list[str]:
     """Return the goals that plans support, and those that they do not."""
-    lines = ["goals, the ones that win first:"]
+    lines = ["goals, in order of priority:"]
     lines += [f"  {goal.name} ({'hard' if goal.hard else 'soft'}, --goals {goal.short}): {goal.about}" for goal in GOALS]
     return [*lines, "not done:", *(f"  {names}: {why}" for names, why in NOT_DONE)]
 

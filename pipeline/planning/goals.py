@@ -45,7 +45,10 @@ class Goal(msgspec.Struct, frozen=True):
 
 GOALS = (
     Goal(
-        RACK, True, "rack", "replicas of a partition are in different racks; with fewer racks than replicas, as evenly as can be"
+        RACK,
+        True,
+        "rack",
+        "replicas of a partition are in different racks; with fewer racks than replicas, as evenly as possible",
     ),
     Goal(REPLICA_CAPACITY, True, "count", f"no broker has more than {REPLICAS_PER_BROKER:,} replicas"),
     Goal(DISK_CAPACITY, True, "disk", f"no broker is filled to more than {DISK_CAPACITY_SHARE:.0%} of its disks"),

@@ -108,7 +108,7 @@ def scope_of(cluster: Cluster, options: PlanOptions) -> Scope:
     for _, target in options.replace:
         takes[cluster.index_of[target]] = True
     if not takes.any():
-        raise WrongUse("no broker is left to take a replica: all are drained, excluded, down or without a usable log directory")
+        raise WrongUse("no broker can take a replica: all are drained, excluded, down or without a usable log directory")
     pinned, notes = _pinned(cluster, options, leaves)
     factor = cluster.replication_factor
     for name, wanted in options.rf.items():
@@ -145,7 +145,7 @@ def _judge(cluster: Cluster, options: PlanOptions) -> None:
     if not 0 < options.eps < 1:
         raise WrongUse(f"eps {options.eps}: the width of the band is between 0 and 1; 0.1 is Cruise Control's")
     if options.max_bytes is not None and options.max_bytes < 0:
-        raise WrongUse(f"a plan cannot move {options.max_bytes} bytes; name 0 or more")
+        raise WrongUse(f"a plan cannot move {options.max_bytes} bytes; give 0 or more")
     targets = tuple(target for _, target in options.replace)
     named = (*options.drain, *(source for source, _ in options.replace), *targets, *options.add_brokers, *options.exclude_brokers)
     for id in (*named, *(id for id, _ in options.drain_dirs)):
@@ -161,21 +161,23 @@ def _judge(cluster: Cluster, options: PlanOptions) -> None:
             )
     leaving = options.emptied
     for id in set(leaving) & {*targets, *options.add_brokers, *options.exclude_brokers}:
-        raise WrongUse(f"broker {id} is to be emptied, and named as one that takes or keeps replicas too; choose one of the two")
+        raise WrongUse(f"broker {id} is drained or replaced, and also listed to take or keep replicas; choose one of the two")
     for id in set(options.exclude_brokers) & {*targets, *options.add_brokers}:
-        raise WrongUse(f"broker {id} is to take replicas, and excluded too; choose one of the two")
+        raise WrongUse(f"broker {id} is listed to take replicas, and also excluded; choose one of the two")
     if len(set(leaving)) < len(leaving) or len(set(targets)) < len(targets):
-        raise WrongUse("a broker is named twice in --drain and --replace; each is emptied once, and takes the place of one other")
+        raise WrongUse(
+            "a broker is named twice in --drain and --replace; each can be emptied once, and can replace one other broker"
+        )
     for name, wanted in options.rf.items():
         if name not in cluster.topics:
-            raise WrongUse(f"topic {name} is not in the cluster; `kraftlab topics --list` shows what is")
+            raise WrongUse(f"topic {name} is not in the cluster; `kraftlab topics --list` lists its topics")
         if not 1 <= wanted <= NUMBER_MAX:
-            raise WrongUse(f"topic {name} cannot have {wanted} replicas; it has at least 1, and no more than there are brokers")
+            raise WrongUse(f"topic {name} cannot have {wanted} replicas; the minimum is 1, the maximum the number of brokers")
         if any(fnmatchcase(name, pattern) for pattern in options.exclude_topics):
-            raise WrongUse(f"topic {name} is to have {wanted} replicas, and excluded too; choose one of the two")
+            raise WrongUse(f"topic {name} is listed in --rf, and also excluded; choose one of the two")
     for pattern in options.exclude_topics:
         if not any(fnmatchcase(name, pattern) for name in cluster.topics):
-            raise WrongUse(f"no topic is called {pattern}; `kraftlab topics --list` shows what there is")
+            raise WrongUse(f"no topic is called {pattern}; `kraftlab topics --list` lists the topics")
     for id, path in options.drain_dirs:
         broker = cluster.brokers[cluster.index_of[id]]
         paths = [entry.path for entry in broker.log_dirs]
@@ -190,20 +192,20 @@ def _pinned(cluster: Cluster, options: PlanOptions, leaves: Flags) -> tuple[Flag
     notes: list[str] = []
     pinned = cluster.busy.copy()
     if pinned.any():
-        notes.append(f"{pinned.sum()} partitions are being reassigned and left alone; their targets count as where they are")
+        notes.append(f"{pinned.sum()} partitions are being reassigned and do not move; their targets count as their replicas")
     left = [at for at, name in enumerate(cluster.topics) if any(fnmatchcase(name, pattern) for pattern in options.exclude_topics)]
     excluded = np.isin(cluster.topic, left)
     pinned |= excluded
     kept = excluded & (leaves[cluster.replicas] & (cluster.replicas >= 0)).any(1)
     if kept.any():
-        notes.append(f"{kept.sum()} partitions of excluded topics stay on brokers that are to be emptied")
+        notes.append(f"{kept.sum()} partitions of excluded topics stay on drained brokers")
     unreachable = ~cluster.alive & ~leaves
     stuck = (unreachable[cluster.replicas] & (cluster.replicas >= 0)).any(1) & ~pinned
     if stuck.any():
         ids = [cluster.brokers[at].id for at in np.unique(cluster.replicas[stuck]).tolist() if at >= 0 and unreachable[at]]
         notes.append(
-            f"{stuck.sum()} partitions have replicas on brokers that are down ({', '.join(map(str, ids))}) and are left alone, "
-            f"since no reassignment may name a broker that is down; --drain {ids[0]} moves them away"
+            f"{stuck.sum()} partitions have replicas on brokers that are down ({', '.join(map(str, ids))}) and do not move, "
+            f"since no reassignment can name a broker that is down; --drain {ids[0]} moves them away"
         )
     return pinned | stuck, notes
 
@@ -214,8 +216,8 @@ def _judge_factors(cluster: Cluster, options: PlanOptions, factor: Ints, standin
     row = int(np.argmax(factor))
     if factor[row] > available and (options.rf or options.drain or options.replace):
         raise WrongUse(
-            f"{cluster.name(row)} is to have {factor[row]} replicas and only {available} brokers are there for them; "
-            "add brokers, or ask for fewer replicas with --rf"
+            f"{cluster.name(row)} needs {factor[row]} replicas, but only {available} brokers can take them; "
+            "add brokers, or request fewer replicas with --rf"
         )
 
 
@@ -223,7 +225,9 @@ def _rack_limits(cluster: Cluster, factor: Ints, standing: Flags, notes: list[st
     rack_count = max(1, len(np.unique(cluster.rack[standing])))
     crowded = int((factor > rack_count).sum())
     if rack_count > 1 and crowded:
-        notes.append(f"{crowded} partitions have more replicas than there are racks ({rack_count}): spread as evenly as can be")
+        notes.append(
+            f"{crowded} partitions have more replicas than racks exist ({rack_count}): they are spread as evenly as possible"
+        )
     sizes = np.unique(cluster.rack[standing], return_counts=True)[1]
     return np.array([evenest(sizes, wanted) for wanted in range(int(factor.max()) + 1)], dtype=np.int64)[factor]
 
@@ -240,7 +244,7 @@ def _bounds(cluster: Cluster, options: PlanOptions, counted: Flags, factor: Ints
     """Return shares, means and bands of the brokers that count, for the replicas that they will hold together."""
     unknown = int((~cluster.size_known).sum())
     if unknown:
-        notes.append(f"the size of {unknown} partitions is not known; each counts as the mean of its topic's others")
+        notes.append(f"the size of {unknown} partitions is unknown; each counts as its topic's mean")
     elsewhere = ((cluster.replicas >= 0) & ~(counted[cluster.replicas] | _leaving(cluster, options)[cluster.replicas])).sum(1)
     held = np.maximum(factor - elsewhere, 0)
     total, replicas = float((held * cluster.size_bytes).sum()), int(held.sum())

@@ -55,7 +55,7 @@ def _impossible(assignment: Assignment, solver: str, classes: Ints, budget: floa
     if _within(assignment) or not assignment.scope.options.balances:
         return []
     if solver == "exact":
-        return ["bytes and numbers of replicas: solved exactly, no placement that keeps the rules has less out of the bands"]
+        return ["bytes and numbers of replicas: solved exactly; no placement within the rules has less excess over the bands"]
     spare = max(budget - assignment.bytes_planned, 0.0)
     if flow.solve(assignment, classes, margin=0.0, budget_bytes=spare).excess > POSSIBLE:
         return ["bytes and numbers of replicas: not all bands can be met with these racks, exclusions and budget"]
@@ -217,8 +217,8 @@ def _leave_dead(assignment: Assignment, notes: list[str]) -> None:
     assignment.scope.pinned[dead] = True
     if changed.any():
         notes.append(
-            f"{changed.sum()} partitions keep a replica on a broker that is down and are left as they are, "
-            "since no reassignment may name it"
+            f"{changed.sum()} partitions keep a replica on a broker that is down and do not move, "
+            "since no reassignment can name it"
         )
 
 
@@ -226,7 +226,7 @@ def _note_stranded(assignment: Assignment, stranded: list[tuple[int, int]], note
     if stranded:
         names = ", ".join(assignment.cluster.name(row) for row, _ in stranded[:3]) + (" …" if len(stranded) > 3 else "")
         notes.append(
-            f"{len(stranded)} replicas have to move and no broker may take them ({names}): they stay; add a broker or rack"
+            f"{len(stranded)} replicas have to move, but no broker can take them ({names}): they stay; add a broker or rack"
         )
     for row, slot in stranded:
         _put_back(assignment, row, slot)

@@ -182,5 +182,7 @@ def read_plan(path: str) -> Plan:
         raise WrongUse(f"{path} is {plan.format} version {plan.version}; this release reads {FORMAT} version 1")
     for move in plan.moves:
         if not move.before or not move.after or len(move.dirs) != len(move.after):
-            raise WrongUse(f"{path} has been changed: {move.name} needs replicas before and after, and dirs, one for each after")
+            raise WrongUse(
+                f"{path} has been changed: {move.name} needs replicas before and after, and one dir for each replica after"
+            )
     return plan

@@ -127,7 +127,7 @@ def to_plan(document: ClusterDocument, solution: Solution) -> Plan:
 
 def _kept_notes(kept: dict[tuple[int, str], int]) -> list[str]:
     return [
-        f"{count} replicas stay in {path} of broker {broker}, which was to be emptied: they are left alone, "
+        f"{count} replicas stay in {path} of broker {broker}, which was to be drained: they cannot move, "
         "or no other directory of the broker can be used"
         for (broker, path), count in kept.items()
     ]

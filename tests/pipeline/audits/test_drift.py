@@ -84,7 +84,7 @@ def test_kip_860_a_move_ends_between_the_description_and_the_listing():
 
 
 def test_in_kafka_the_first_reading_shows_what_was_asked_though_a_leftover_set_hides_it():
-    """Kafka writes no empty removing: six were asked for, and with the two left over to be removed four stay."""
+    """Kafka writes no empty removing: six were requested, and with the two left over to be removed four stay."""
     asked = Change(21, 1500, replicas=(1, 2, 3, 4, 5, 6), adding=(6,))
     assert findings(MOVES, asked)[0] == ("union_race", 4, 3, "orders:0:21", "high")
 

@@ -81,7 +81,7 @@ def test_vacuum_says_what_it_removed(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["vacuum", "--lake", "{here}/none"], "is not a lake: nothing was ever committed there"),
         (
             ["samples", "--lake", "{here}/lake"],
-            "no cluster is up on this machine; name one with --bootstrap-server, or read --input",
+            "no cluster is up on this machine; give --bootstrap-server, or a file with --input",
         ),
         (["samples", "--lake", "{here}/lake", "--at", "1795255430000000000"], "is not in the range"),
         (["build", "silver", "nothing", "--lake", "{here}/lake"], "'nothing' is not a table of silver"),

@@ -40,26 +40,26 @@ ONE = '{"brokers":[{"id":1}],"topics":[{"name":"t","partitions":[%s]}]}'
         ('{"brokers":[],"topics":[],"version":2}', "has version 2; this release knows version 1"),
         ('{"brokers":[],"topics":[]}', "the cluster has no brokers"),
         ('{"brokers":[{"id":1}],"topics":[]}', "the cluster has no partitions"),
-        ('{"brokers":[{"id":1},{"id":1}],"topics":[]}', "broker 1 is there 2 times"),
+        ('{"brokers":[{"id":1},{"id":1}],"topics":[]}', "broker 1 occurs 2 times"),
         (ONE % '{"partition":0,"replicas":[]}', "t-0 has no replicas"),
         (ONE % '{"partition":0,"replicas":[1,1]}', "t-0 has a broker twice in its replicas [1, 1]"),
-        (ONE % '{"partition":0,"replicas":[-1]}', "t-0 has a negative number in it (replicas [-1])"),
+        (ONE % '{"partition":0,"replicas":[-1]}', "t-0 has a negative number (replicas [-1])"),
         (ONE % '{"partition":0,"replicas":[1],"size_bytes":-5}', "t-0 has a size of -5 bytes"),
         (ONE % f'{{"partition":0,"replicas":[1],"size_bytes":{10**30}}}', f"t-0 has a size of {10**30} bytes"),
-        (ONE % f'{{"partition":{10**30},"replicas":[1]}}', "has too large a number in it"),
+        (ONE % f'{{"partition":{10**30},"replicas":[1]}}', "has too large a number (replicas"),
         (
             '{"brokers":[{"id":1,"log_dirs":[{"path":"d0"}]}],"topics":[]}',
             "log directory 'd0' of broker 1 is not an absolute path",
         ),
-        ('{"brokers":[{"id":-1}],"topics":[]}', "broker -1 cannot be; ids are from 0 to 2147483647"),
-        ('{"brokers":[{"id":2147483648}],"topics":[]}', "broker 2147483648 cannot be"),
+        ('{"brokers":[{"id":-1}],"topics":[]}', "broker id -1 is out of range; ids are from 0 to 2147483647"),
+        ('{"brokers":[{"id":2147483648}],"topics":[]}', "broker id 2147483648 is out of range"),
         (
             f'{{"brokers":[{{"id":1,"log_dirs":[{{"path":"/d","usable_bytes":{10**400}}}]}}],"topics":[]}}',
             "log directory /d of broker 1 has more than",
         ),
         (
             ONE % '{"partition":0,"replicas":[1],"log_dirs":[]},{"partition":0,"replicas":[1]}',
-            "partition of topic t 0 is there 2",
+            "partition of topic t 0 occurs 2",
         ),
         (ONE % '{"partition":0,"replicas":[1,2],"log_dirs":["/a"]}', "t-0 has 2 replicas and 1 log_dirs"),
     ],
@@ -75,17 +75,17 @@ def test_clusters_that_cannot_be_are_refused(text: str, said: str) -> None:
     ("options", "said"),
     [
         ({"drain": (99,)}, "broker 99 is not in the cluster; there are 1, 2, 3"),
-        ({"drain": (1,), "exclude_brokers": (1,)}, "broker 1 is to be emptied, and named as one that takes or keeps"),
-        ({"replace": ((1, 1),)}, "broker 1 is to be emptied, and named as one that takes"),
+        ({"drain": (1,), "exclude_brokers": (1,)}, "broker 1 is drained or replaced, and also listed to take or keep"),
+        ({"replace": ((1, 1),)}, "broker 1 is drained or replaced, and also listed to take or keep"),
         ({"replace": ((1, 4), (2, 4))}, "a broker is named twice"),
-        ({"add_brokers": (4,), "exclude_brokers": (4,)}, "broker 4 is to take replicas, and excluded too"),
+        ({"add_brokers": (4,), "exclude_brokers": (4,)}, "broker 4 is listed to take replicas, and also excluded"),
         ({"rf": {"nothing": 2}}, "topic nothing is not in the cluster"),
         ({"rf": {"t0": 0}}, "topic t0 cannot have 0 replicas"),
-        ({"rf": {"t0": 3}, "exclude_topics": ("t*",)}, "topic t0 is to have 3 replicas, and excluded too"),
+        ({"rf": {"t0": 3}, "exclude_topics": ("t*",)}, "topic t0 is listed in --rf, and also excluded"),
         ({"rf": {"t0": 10**30}}, f"topic t0 cannot have {10**30} replicas"),
-        ({"rf": {"t0": 7}}, "t0-0 is to have 7 replicas and only 6 brokers are there"),
-        ({"drain": (1, 2, 3, 4, 5, 6)}, "no broker is left to take a replica"),
-        ({"drain": (1, 2, 3, 4)}, "is to have 3 replicas and only 2 brokers are there"),
+        ({"rf": {"t0": 7}}, "t0-0 needs 7 replicas, but only 6 brokers can take them"),
+        ({"drain": (1, 2, 3, 4, 5, 6)}, "no broker can take a replica"),
+        ({"drain": (1, 2, 3, 4)}, "needs 3 replicas, but only 2 brokers can take them"),
         ({"exclude_topics": ("x*",)}, "no topic is called x*"),
         ({"drain_dirs": ((1, "/nowhere"),)}, "broker 1 has no log directory /nowhere; it has /d0, /d1"),
         ({"eps": 0.0}, "eps 0.0"),
@@ -133,7 +133,7 @@ def test_a_broker_that_has_no_place_for_replicas_is_not_given_any(directory: Log
     [
         (lambda text: text.replace('"after":[2]', '"after":[]', 1), "needs replicas before and after"),
         (lambda text: text.replace('"before":[1]', '"before":[]', 1), "needs replicas before and after"),
-        (lambda text: text.replace('"dirs":["any"]', '"dirs":[]', 1), "and dirs, one for each after"),
+        (lambda text: text.replace('"dirs":["any"]', '"dirs":[]', 1), "and one dir for each replica after"),
         (lambda text: text[:-1], "is not a plan"),
     ],
 )
@@ -179,7 +179,7 @@ def test_one_rack_is_no_rule_and_more_replicas_than_racks_are_spread_evenly(make
 
     assert next(goal for goal in one.goals if goal.name == RACK).before.violations == 0
     assert next(goal for goal in two.goals if goal.name == RACK).met
-    assert any("more replicas than there are racks (2)" in note for note in two.notes)
+    assert any("more replicas than racks exist (2)" in note for note in two.notes)
 
 
 def test_racks_with_few_brokers_hold_fewer_replicas(judge: Judge) -> None:
@@ -204,7 +204,7 @@ def test_unknown_sizes_count_as_the_mean_of_their_topic(make_cluster: MakeCluste
     plan = propose(document, PlanOptions(drain=(first.replicas[0],)))
 
     assert next(move.size_bytes for move in plan.moves if move.partition == 0) == 1000
-    assert any("the size of 1 partitions is not known" in note for note in plan.notes)
+    assert any("the size of 1 partitions is unknown" in note for note in plan.notes)
 
 
 def test_partitions_under_way_are_left_alone_and_count_where_they_end(make_cluster: MakeCluster) -> None:
@@ -284,13 +284,13 @@ def test_a_partition_that_cannot_leave_a_dead_broker_is_left_as_it_is(judge: Jud
 
     assert "dead_broker" not in _errors(judge(plan))
     assert all(2 not in move.after for move in plan.moves)
-    assert any("on a broker that is down and are left as they are" in note for note in plan.notes)
+    assert any("on a broker that is down and do not move" in note for note in plan.notes)
 
 
 def test_a_topic_that_is_excluded_on_a_broker_that_is_drained_is_reported(make_cluster: MakeCluster) -> None:
     plan = propose(make_cluster(1), PlanOptions(drain=(1,), exclude_topics=("t0",)))
 
-    assert any("partitions of excluded topics stay on brokers that are to be emptied" in note for note in plan.notes)
+    assert any("partitions of excluded topics stay on drained brokers" in note for note in plan.notes)
 
 
 def test_one_broker_alone_is_planned_for() -> None:

@@ -106,7 +106,7 @@ def test_a_directory_that_cannot_be_drained_is_reported(others: tuple[LogDir, ..
     plan = propose(document, PlanOptions(drain_dirs=((1, "/d"),), exclude_topics=excluded))
 
     assert plan.leaves_in_directories
-    assert any("3 replicas stay in /d of broker 1, which was to be emptied" in note for note in plan.notes)
+    assert any("3 replicas stay in /d of broker 1, which was to be drained" in note for note in plan.notes)
 
 
 def test_directories_that_are_offline_or_cordoned_take_nothing(make_cluster: MakeCluster) -> None:
@@ -164,7 +164,7 @@ def test_every_move_has_a_reason_in_words(make_cluster: MakeCluster) -> None:
         )
         assert all(f"broker {why.source}" in sentences.of(why) or why.reason == "leader" for why in move.why)
     text = "\n".join([*plan_lines(plan), *move_lines(plan, plan.moves)])
-    assert "DiskUsageDistributionGoal: broker 8 holds 0.00 x its share of bytes, 0.90 is the least" in text
+    assert "DiskUsageDistributionGoal: broker 8 holds 0.00 x its share of bytes, the minimum is 0.90" in text
     assert "CpuCapacityGoal" in "\n".join(goals_known())
 
 
@@ -199,8 +199,8 @@ def test_a_leader_that_gives_its_replica_up_is_not_said_to_lead_too_much() -> No
 
     assert plan.moves[0].after == (3,)
     assert [line.strip() for line in move_lines(plan, plan.moves)[1:]] == [
-        "broker 1 gives its replica up: the topic is to have fewer",
-        "preferred leader 1 → 3: broker 1 has no replica any more",
+        "broker 1 gives its replica up: the replication factor falls",
+        "preferred leader 1 → 3: broker 1 no longer has a replica",
     ]
 
 

@@ -133,7 +133,7 @@ def test_a_reassignment_file_of_somebody_else_is_checked_too(plan: Run, cluster_
     without = plan("check", str(bad))
     checked = plan("check", str(bad), "--input", cluster_file, "--json")
 
-    assert without.code == 2 and "name one with --bootstrap-server, or read --input" in without.err
+    assert without.code == 2 and "give --bootstrap-server, or a file with --input" in without.err
     assert checked.code == 1
     assert "replication_factor" in {finding["check"] for finding in checked.json["findings"]}
 
@@ -141,7 +141,7 @@ def test_a_reassignment_file_of_somebody_else_is_checked_too(plan: Run, cluster_
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("propose",), "no cluster is up on this machine; name one with --bootstrap-server, or read --input"),
+        (("propose",), "no cluster is up on this machine; give --bootstrap-server, or a file with --input"),
         (("propose", "--input", "CLUSTER", "--bootstrap-server", "h:1"), "give at most one of --bootstrap-server, --input and"),
         (("propose", "--input", "CLUSTER", "--rf", "t0"), "write --rf TOPIC=N"),
         (("propose", "--input", "CLUSTER", "--replace", "1:x"), "'x' is not a number"),
