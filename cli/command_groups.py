@@ -68,12 +68,21 @@ _PASSING = (CommandFailed, click.ClickException, click.exceptions.Exit, click.Ab
 class LazyGroup(CommandGroup):
     """A group that imports a command when it is called: no command pays for the imports of another.
 
-    `modules` maps a command to "module:attribute", in the order of `--help`. Without `endings` an error ends as in `cli.main`.
+    `modules` maps a command to "module:attribute", in the order of `--help`. With `short_helps`, the help of the group imports no
+    command. Without `endings` an error ends as in `cli.main`.
     """
 
-    def __init__(self, *args: Any, modules: Mapping[str, str], endings: Endings | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        modules: Mapping[str, str],
+        short_helps: Mapping[str, str] | None = None,
+        endings: Endings | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._modules = modules
+        self._short_helps = short_helps
         self._endings = endings
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -89,7 +98,16 @@ class LazyGroup(CommandGroup):
             if self._endings is None or self._endings.missing(error) is None:
                 raise
             return _NotInstalled(cmd_name, self._endings.install, error)
+        if self._short_helps is not None:
+            command.short_help = self._short_helps[cmd_name]
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self._short_helps is None:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._short_helps.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

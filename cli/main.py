@@ -12,35 +12,47 @@ if TYPE_CHECKING:
     import click
 
 COMMANDS = {
-    "demo": "kraftlab.demo.command:demo",
-    "up": "kraftlab.cli.lab.up:up",
-    "storage": "kraftlab.cli.lab.storage_command:storage",
-    "topics": "kraftlab.cli.topics.command:topics",
-    "reassign-partitions": "kraftlab.cli.reassign.command:reassign_partitions",
-    "leader-election": "kraftlab.cli.partitions.leader_election:leader_election",
-    "console-producer": "kraftlab.cli.console.command:console_producer",
-    "console-consumer": "kraftlab.cli.console.command:console_consumer",
-    "delete-records": "kraftlab.cli.partitions.delete_records:delete_records",
-    "log-dirs": "kraftlab.cli.partitions.log_dirs:log_dirs",
-    "metadata-quorum": "kraftlab.cli.quorum.command:metadata_quorum",
-    "snapshot": "kraftlab.cli.metadata.snapshot_command:snapshot",
-    "metadata": "kraftlab.cli.metadata.command:metadata",
-    "metadata-shell": "kraftlab.cli.metadata.shell_command:metadata_shell",
-    "dump-log": "kraftlab.cli.dump.command:dump_log",
-    "cluster": "kraftlab.cli.lab.cluster_command:cluster",
-    "configs": "kraftlab.cli.configs.command:configs",
-    "features": "kraftlab.cli.features.command:features",
-    "acls": "kraftlab.cli.security.acls_command:acls",
-    "import": "kraftlab.cli.partitions.import_command:import_segments",
-    "import-znode": "kraftlab.cli.zookeeper.command:import_znode",
-    "sim": "kraftlab.cli.sim.command:sim",
-    "pipeline": "kraftlab.pipeline.command:pipeline",
-    "chaos": "jepsen_lite.command:chaos",
-    "completion": "kraftlab.cli.completion.command:completion",
-    "controller": "kraftlab.cli.lab.node_command:controller",
-    "broker": "kraftlab.cli.lab.node_command:broker",
+    "demo": ("kraftlab.demo.command:demo", "Play the whole story on data of a real Kafka cluster."),
+    "up": ("kraftlab.cli.lab.up:up", "Start a local cluster; Ctrl-C stops it."),
+    "storage": ("kraftlab.cli.lab.storage_command:storage", "Format and inspect data directories, make ids."),
+    "topics": ("kraftlab.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
+    "reassign-partitions": (
+        "kraftlab.cli.reassign.command:reassign_partitions",
+        "Move replicas between brokers and log directories.",
+    ),
+    "leader-election": (
+        "kraftlab.cli.partitions.leader_election:leader_election",
+        "Elect preferred leaders, or leaders that may lack records.",
+    ),
+    "console-producer": ("kraftlab.cli.console.command:console_producer", "Write lines to a topic as records."),
+    "console-consumer": ("kraftlab.cli.console.command:console_consumer", "Print the records of a topic."),
+    "delete-records": ("kraftlab.cli.partitions.delete_records:delete_records", "Delete the oldest records of partitions."),
+    "log-dirs": ("kraftlab.cli.partitions.log_dirs:log_dirs", "Show the log directories of brokers and their replicas."),
+    "metadata-quorum": ("kraftlab.cli.quorum.command:metadata_quorum", "Show the metadata quorum, add and remove controllers."),
+    "snapshot": ("kraftlab.cli.metadata.snapshot_command:snapshot", "Take, list and check snapshots of the metadata log."),
+    "metadata": ("kraftlab.cli.metadata.command:metadata", "Show past metadata and its changes."),
+    "metadata-shell": ("kraftlab.cli.metadata.shell_command:metadata_shell", "Browse the metadata."),
+    "dump-log": ("kraftlab.cli.dump.command:dump_log", "Show log files batch by batch."),
+    "cluster": (
+        "kraftlab.cli.lab.cluster_command:cluster",
+        "Show the cluster's id and members, unregister brokers, inject faults.",
+    ),
+    "configs": (
+        "kraftlab.cli.configs.command:configs",
+        "Show and change configs of topics, brokers, groups, client metrics, and quotas.",
+    ),
+    "features": ("kraftlab.cli.features.command:features", "Show, raise and lower the levels of features."),
+    "acls": ("kraftlab.cli.security.acls_command:acls", "Add, remove and list access rules."),
+    "import": ("kraftlab.cli.partitions.import_command:import_segments", "Import captured segment files, offsets kept."),
+    "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Take over topics and reassignments from znodes."),
+    "sim": ("kraftlab.cli.sim.command:sim", "Play seeds of the deterministic simulator."),
+    "pipeline": ("kraftlab.pipeline.command:pipeline", "Turn metadata logs into tables, audits and plans."),
+    "chaos": ("jepsen_lite.command:chaos", "Run workloads against clusters under faults, and check every answer."),
+    "completion": ("kraftlab.cli.completion.command:completion", "Print a shell's completion script."),
+    "controller": ("kraftlab.cli.lab.node_command:controller", "Run a controller in the foreground."),
+    "broker": ("kraftlab.cli.lab.node_command:broker", "Run a broker in the foreground."),
 }
-"""Command → "module:attribute", loaded when the command is called."""
+"""Command → ("module:attribute", short help). The module is loaded when the command is called, and not by `kraftlab --help`."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
@@ -152,12 +164,13 @@ def build() -> click.Group:
 
     group = LazyGroup(
         "kraftlab",
-        modules=COMMANDS,
+        modules={name: module for name, (module, _) in COMMANDS.items()},
+        short_helps={name: text for name, (_, text) in COMMANDS.items()},
         help="A KIP-500-style metadata quorum that you run on one machine, break on purpose, and study.",
         epilog="""\b
 Examples:
   kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
-  kraftlab topics --bootstrap-server 127.0.0.1:21001 --describe
+  kraftlab topics --describe
   kraftlab COMMAND --help
 
 \b

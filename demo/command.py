@@ -20,7 +20,6 @@ INTERRUPTED = 130
 
 @click.command(
     "demo",
-    short_help="Play the whole story on data of a real Kafka cluster.",
     epilog="""\b
 Examples:
   kraftlab demo

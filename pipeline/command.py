@@ -89,7 +89,6 @@ ENDINGS = Endings(
     cls=LazyGroup,
     modules=COMMANDS,
     endings=ENDINGS,
-    short_help="Turn metadata logs into tables, audits and plans.",
     epilog="""\b
 Examples:
   kraftlab pipeline kraft-dump /var/lib/kafka/metadata

@@ -8,7 +8,6 @@ from click.shell_completion import get_completion_class
 
 @click.command(
     "completion",
-    short_help="Print a shell's completion script.",
     epilog="""\b
 Examples:
   eval "$(kraftlab completion bash)"

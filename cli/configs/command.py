@@ -56,16 +56,15 @@ def _short_options(command: Any) -> Any:
 
 @click.command(
     "configs",
-    short_help="Show and change configs of topics, brokers, groups, client metrics, and quotas.",
     epilog="""\b
 Examples:
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --entity-type brokers --entity-name 0 --all
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --add-config retention.ms=1000
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --topic t --delete-config retention.ms
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --user alice --add-config controller_mutation_rate=5
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --describe --user alice --client-defaults
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --user alice --add-config 'SCRAM-SHA-256=[password=secret]'
-  kraftlab configs --bootstrap-server 127.0.0.1:9092 --alter --broker-logger 0 --add-config kraftlab.broker=DEBUG""",
+  kraftlab configs --describe --entity-type brokers --entity-name 0 --all
+  kraftlab configs --alter --topic t --add-config retention.ms=1000
+  kraftlab configs --alter --topic t --delete-config retention.ms
+  kraftlab configs --alter --user alice --add-config controller_mutation_rate=5
+  kraftlab configs --describe --user alice --client-defaults
+  kraftlab configs --alter --user alice --add-config 'SCRAM-SHA-256=[password=secret]'
+  kraftlab configs --alter --broker-logger 0 --add-config kraftlab.broker=DEBUG""",
 )
 @bootstrap_option
 @click.option("--describe", is_flag=True, help="Show configs that were set at run time.")

@@ -48,11 +48,10 @@ def _partitions(admin: AdminClient, topic: str, partition: int | None) -> list[i
 
 @click.command(
     "console-producer",
-    short_help="Write lines to a topic as records.",
     epilog="""\b
 Examples:
-  printf 'one\\ntwo\\n' | kraftlab console-producer --bootstrap-server 127.0.0.1:9092 --topic t
-  kraftlab console-producer --bootstrap-server 127.0.0.1:9092 --topic t --property parse.key=true --property key.separator=:
+  printf 'one\\ntwo\\n' | kraftlab console-producer --topic t
+  kraftlab console-producer --topic t --property parse.key=true --property key.separator=:
 
 \b
 Properties: parse.key=false, key.separator=TAB, parse.headers=false (header:value,…TAB before key and value),
@@ -175,11 +174,10 @@ def _properties(kind: type[P], texts: tuple[str, ...]) -> P:
 
 @click.command(
     "console-consumer",
-    short_help="Print the records of a topic.",
     epilog="""\b
 Examples:
-  kraftlab console-consumer --bootstrap-server 127.0.0.1:9092 --topic t --from-beginning --timeout-ms 1000
-  kraftlab console-consumer --bootstrap-server 127.0.0.1:9092 --topic t --partition 0 --offset 7 --max-messages 1 --json
+  kraftlab console-consumer --topic t --from-beginning --timeout-ms 1000
+  kraftlab console-consumer --topic t --partition 0 --offset 7 --max-messages 1 --json
 
 \b
 Properties: print.timestamp, print.partition, print.offset, print.headers, print.key (each false), print.value=true,

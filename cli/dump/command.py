@@ -28,7 +28,6 @@ class Wanted(NamedTuple):
 
 @click.command(
     "dump-log",
-    short_help="Show log files batch by batch.",
     epilog="""\b
 Examples:
   kraftlab dump-log --files /var/lib/kraftlab/metadata/__cluster_metadata-0/00000000000000000000.log --cluster-metadata-decoder

@@ -22,14 +22,13 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 @click.group(
     "features",
     cls=AddressedGroup,
-    short_help="Show, raise and lower the levels of features.",
     epilog="""\b
 Examples:
-  kraftlab features describe --bootstrap-server 127.0.0.1:9092
-  kraftlab features upgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=2
-  kraftlab features upgrade --bootstrap-server 127.0.0.1:9092 --release-version 4.3 --dry-run
-  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=1
-  kraftlab features disable --bootstrap-server 127.0.0.1:9092 --feature eligible.leader.replicas.version""",
+  kraftlab features describe
+  kraftlab features upgrade --feature transaction.version=2
+  kraftlab features upgrade --release-version 4.3 --dry-run
+  kraftlab features downgrade --feature transaction.version=1
+  kraftlab features disable --feature eligible.leader.replicas.version""",
 )
 def features() -> None:
     """Show and change feature levels: the record formats and behaviours that the cluster has agreed on."""
@@ -40,7 +39,7 @@ def features() -> None:
     short_help="Show supported ranges and finalized levels.",
     epilog="""\b
 Example:
-  kraftlab features describe --bootstrap-server 127.0.0.1:9092 --json""",
+  kraftlab features describe --json""",
 )
 @bootstrap_option
 @caller_options
@@ -111,7 +110,7 @@ _unsafe_option = click.option("--unsafe", is_flag=True, help="Lower levels even 
     short_help="Raise levels.",
     epilog="""\b
 Example:
-  kraftlab features upgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=2 --feature group.version=1""",
+  kraftlab features upgrade --feature transaction.version=2 --feature group.version=1""",
 )
 @_levels_option
 @_metadata_option
@@ -134,8 +133,8 @@ def upgrade(
     short_help="Lower levels.",
     epilog="""\b
 Examples:
-  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --feature transaction.version=1 --dry-run
-  kraftlab features downgrade --bootstrap-server 127.0.0.1:9092 --release-version 4.2 --dry-run""",
+  kraftlab features downgrade --feature transaction.version=1 --dry-run
+  kraftlab features downgrade --release-version 4.2 --dry-run""",
 )
 @_levels_option
 @_metadata_option
@@ -172,7 +171,7 @@ def downgrade(
     short_help="Switch features off.",
     epilog="""\b
 Example:
-  kraftlab features disable --bootstrap-server 127.0.0.1:9092 --feature group.version""",
+  kraftlab features disable --feature group.version""",
 )
 @click.option(
     "--feature",

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 @click.group(
     "cluster",
     cls=AddressedGroup,
-    short_help="Show the cluster's id and members, unregister brokers, inject faults.",
     epilog="""\b
 Examples:
-  kraftlab cluster cluster-id --bootstrap-server 127.0.0.1:9092
-  kraftlab cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --long
-  kraftlab cluster unregister --bootstrap-server 127.0.0.1:9092 --id 9
+  kraftlab cluster cluster-id
+  kraftlab cluster list-endpoints --include-fenced-brokers --long
+  kraftlab cluster unregister --id 9
   kraftlab cluster isolate leader --for 5s --data /tmp/lab      # with: kraftlab up --allow-chaos""",
 )
 def cluster() -> None:

@@ -11,7 +11,6 @@ from ..output import DONE, FAILED, Output, json_option
 @click.group(
     "storage",
     cls=CommandGroup,
-    short_help="Format and inspect data directories, make ids.",
     epilog="""\b
 Examples:
   kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone

@@ -21,7 +21,6 @@ _POLL_S = 0.5
 
 @click.command(
     "up",
-    short_help="Start a local cluster; Ctrl-C stops it.",
     epilog="""\b
 Examples:
   kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab

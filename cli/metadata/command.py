@@ -31,11 +31,10 @@ _offset, _time = moment_options
 @click.group(
     "metadata",
     cls=AddressedGroup,
-    short_help="Show past metadata and its changes.",
     epilog="""\b
 Examples:
   kraftlab metadata at --time 2026-11-21T17:06:35Z --metadata-dir /var/lib/kraftlab/metadata
-  kraftlab metadata at --offset 4711 --bootstrap-server 127.0.0.1:9092 topics/byName/orders
+  kraftlab metadata at --offset 4711 topics/byName/orders
   kraftlab metadata diff --from 4000 --to newest --records --metadata-dir /var/lib/kraftlab/metadata""",
 )
 def metadata() -> None:
@@ -48,7 +47,7 @@ def metadata() -> None:
     epilog="""\b
 Examples:
   kraftlab metadata at --offset 4711 --metadata-dir /var/lib/kraftlab/metadata
-  kraftlab metadata at --time 2026-11-21T17:06:35Z --bootstrap-server 127.0.0.1:9092 --node 3001 cluster/brokers
+  kraftlab metadata at --time 2026-11-21T17:06:35Z --node 3001 cluster/brokers
   kraftlab metadata at --metadata-dir /var/lib/kraftlab/metadata --json
 
 \b
@@ -117,7 +116,7 @@ def _once(path: str, node: Node) -> Node:
     epilog="""\b
 Examples:
   kraftlab metadata diff --from 4000 --to 4711 --metadata-dir /var/lib/kraftlab/metadata
-  kraftlab metadata diff --from 2026-11-21T17:00:00Z --to newest --records --bootstrap-server 127.0.0.1:9092
+  kraftlab metadata diff --from 2026-11-21T17:00:00Z --to newest --records
   kraftlab metadata diff --from A/00000000000000004000-0000000003.checkpoint --to B/00000000000000004711-0000000003.checkpoint
 
 \b

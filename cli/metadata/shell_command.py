@@ -23,14 +23,13 @@ _offset, _time = moment_options
 
 @click.command(
     "metadata-shell",
-    short_help="Browse the metadata.",
     context_settings={"ignore_unknown_options": True},
     epilog="""\b
 Examples:
   kraftlab metadata-shell --snapshot 00000000000000004711-0000000003.checkpoint
   kraftlab metadata-shell --metadata-dir /var/lib/kraftlab/metadata --offset 4000 cat /image/topics/byName/orders/0
-  kraftlab metadata-shell --bootstrap-server 127.0.0.1:9092 find /image/cluster
-  kraftlab metadata-shell --bootstrap-server 127.0.0.1:9092 --watch 2 cat '/image/topics/byName/orders/*/isr'
+  kraftlab metadata-shell find /image/cluster
+  kraftlab metadata-shell --watch 2 cat '/image/topics/byName/orders/*/isr'
 
 \b
 With a command, the shell runs it and ends (exit code 1 if it fails); otherwise it reads commands. help lists them.

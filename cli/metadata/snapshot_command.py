@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 @click.group(
     "snapshot",
     cls=AddressedGroup,
-    short_help="Take, list and check snapshots of the metadata log.",
     epilog="""\b
 Examples:
-  kraftlab snapshot create --bootstrap-server 127.0.0.1:9092 --node 3001
-  kraftlab snapshot list --bootstrap-server 127.0.0.1:9092 --node 3001
+  kraftlab snapshot create --node 3001
+  kraftlab snapshot list --node 3001
   kraftlab snapshot verify /var/lib/kraftlab/metadata""",
 )
 def snapshot() -> None:
@@ -51,8 +50,8 @@ def _view(found: pb.MetadataSnapshot) -> SnapshotView:
     short_help="Make a node write a snapshot now.",
     epilog="""\b
 Examples:
-  kraftlab snapshot create --bootstrap-server 127.0.0.1:9092
-  kraftlab snapshot create --bootstrap-server 127.0.0.1:9092 --node 3001""",
+  kraftlab snapshot create
+  kraftlab snapshot create --node 3001""",
 )
 @endpoint_options
 @_node
@@ -75,7 +74,7 @@ def create(node_id: int | None, as_json: bool) -> int:
     short_help="List the snapshots of a node, or of a directory.",
     epilog="""\b
 Examples:
-  kraftlab snapshot list --bootstrap-server 127.0.0.1:9092 --node 3001
+  kraftlab snapshot list --node 3001
   kraftlab snapshot list --directory /var/lib/kraftlab/metadata      # of a node that does not run""",
 )
 @endpoint_options

@@ -15,10 +15,9 @@ _EXAMPLE = '{"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}'
 
 @click.command(
     "delete-records",
-    short_help="Delete the oldest records of partitions.",
     epilog="""\b
 Examples:
-  kraftlab delete-records --bootstrap-server 127.0.0.1:9092 --offset-json-file offsets.json
+  kraftlab delete-records --offset-json-file offsets.json
 
 \b
 offsets.json: {"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}

@@ -14,10 +14,9 @@ from ..output import DONE, Output, json_option
 
 @click.command(
     "import",
-    short_help="Import captured segment files, offsets kept.",
     epilog="""\b
 Example:
-  kraftlab import --bootstrap-server 127.0.0.1:9092 --directory examples/capture/segments
+  kraftlab import --directory examples/capture/segments
 
 \b
 The topics must exist. A partition must be empty, or end where its files begin.""",

@@ -33,12 +33,11 @@ def check_usage(topic: str | None, partition: int | None, path: Path | None, of_
 
 @click.command(
     "leader-election",
-    short_help="Elect preferred leaders, or leaders that may lack records.",
     epilog="""\b
 Examples:
-  kraftlab leader-election --bootstrap-server 127.0.0.1:9092 --election-type preferred --all-topic-partitions
-  kraftlab leader-election --bootstrap-server 127.0.0.1:9092 --election-type preferred --topic t --partition 0
-  kraftlab leader-election --bootstrap-server 127.0.0.1:9092 --election-type unclean --path-to-json-file p.json
+  kraftlab leader-election --election-type preferred --all-topic-partitions
+  kraftlab leader-election --election-type preferred --topic t --partition 0
+  kraftlab leader-election --election-type unclean --path-to-json-file p.json
 
 \b
 p.json: {"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1}]}""",

@@ -19,11 +19,10 @@ UNKNOWN_TOPIC = 3
 
 @click.command(
     "log-dirs",
-    short_help="Show the log directories of brokers and their replicas.",
     epilog="""\b
 Examples:
-  kraftlab log-dirs --bootstrap-server 127.0.0.1:9092 --describe
-  kraftlab log-dirs --bootstrap-server 127.0.0.1:9092 --describe --broker-list 0,1 --topic-list orders --json
+  kraftlab log-dirs --describe
+  kraftlab log-dirs --describe --broker-list 0,1 --topic-list orders --json
 
 \b
 --json adds sizes of the directories (KIP-827), and the rate and the remaining bytes of moves.""",

@@ -54,7 +54,7 @@ _complete_voters, _complete_directories = offer(_voter_ids), offer(_voter_direct
 Example, on the machine of the new controller, which follows the quorum already:
   kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
   kraftlab controller -c controller.properties &
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 add-controller --config controller.properties""",
+  kraftlab metadata-quorum add-controller --config controller.properties""",
 )
 @click.option("--config", "-c", metavar="FILE", help="The new controller's server.properties (or --command-config before).")
 @click.option("--dry-run", is_flag=True, help="Print the change without making it.")
@@ -96,7 +96,7 @@ def add_controller(command_config: str | None, /, config: str | None, dry_run: b
     short_help="Make a voter an observer.",
     epilog="""\b
 Example; the directory id is the one that `describe --status` shows:
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 remove-controller -i 3002 -d DIRECTORY-ID""",
+  kraftlab metadata-quorum remove-controller -i 3002 -d DIRECTORY-ID""",
 )
 @click.option(
     "--controller-id", "-i", type=int, required=True, metavar="ID", shell_complete=_complete_voters, help="The voter's id."
@@ -140,7 +140,7 @@ def _check_directory_id(option: str, text: str) -> None:
     short_help="Transfer the leadership to another voter.",
     epilog="""\b
 Example:
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 transfer-leadership --to 3001""",
+  kraftlab metadata-quorum transfer-leadership --to 3001""",
 )
 @click.option(
     "--to",

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 @click.group(
     "metadata-quorum",
     cls=AddressedGroup,
-    short_help="Show the metadata quorum, add and remove controllers.",
     epilog="""\b
 Examples:
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --status
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 add-controller --config controller.properties
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 transfer-leadership --to 3001""",
+  kraftlab metadata-quorum describe --status
+  kraftlab metadata-quorum add-controller --config controller.properties
+  kraftlab metadata-quorum transfer-leadership --to 3001""",
 )
 @server_option()
 @controller_option()
@@ -45,8 +44,8 @@ def metadata_quorum(context: click.Context, /, command_config: str | None) -> No
     "describe",
     epilog="""\b
 Examples:
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --status
-  kraftlab metadata-quorum --bootstrap-server 127.0.0.1:9092 describe --replication --human-readable""",
+  kraftlab metadata-quorum describe --status
+  kraftlab metadata-quorum describe --replication --human-readable""",
 )
 @click.option("--status", is_flag=True, help="Leader, epoch, high watermark, lag, voters and observers.")
 @click.option("--replication", is_flag=True, help="A table of replicas with their log ends and times.")

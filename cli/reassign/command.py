@@ -151,19 +151,18 @@ def _refuse(message: str) -> None:
 
 @click.command(
     "reassign-partitions",
-    short_help="Move replicas between brokers and log directories.",
     epilog="""\b
 Examples:
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --generate \\
+  kraftlab reassign-partitions --generate \\
       --topics-to-move-json-file topics.json --broker-list 0,1,2,3
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --execute \\
+  kraftlab reassign-partitions --execute \\
       --reassignment-json-file plan.json --throttle 1000000
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --verify --reassignment-json-file plan.json
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --execute --reassignment-json-file plan.json \\
+  kraftlab reassign-partitions --verify --reassignment-json-file plan.json
+  kraftlab reassign-partitions --execute --reassignment-json-file plan.json \\
       --queue --throttle 1000000 --throttle-ends-with-move --plan-id friday
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --list --details
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --rollback friday
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:9092 --cancel --all
+  kraftlab reassign-partitions --list --details
+  kraftlab reassign-partitions --rollback friday
+  kraftlab reassign-partitions --cancel --all
 
 \b
 Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still in progress.""",

@@ -77,14 +77,13 @@ _principals = {"multiple": True, "metavar": "TYPE:NAME"}
 
 @click.command(
     "acls",
-    short_help="Add, remove and list access rules.",
     epilog="""\b
 Examples:
-  kraftlab acls --bootstrap-server 127.0.0.1:9092 --list
-  kraftlab acls --bootstrap-server 127.0.0.1:9092 --add --allow-principal User:alice --operation Read --topic orders
-  kraftlab acls --bootstrap-server 127.0.0.1:9092 --add --allow-principal User:alice --producer --topic pay \\
+  kraftlab acls --list
+  kraftlab acls --add --allow-principal User:alice --operation Read --topic orders
+  kraftlab acls --add --allow-principal User:alice --producer --topic pay \\
       --resource-pattern-type prefixed
-  kraftlab acls --bootstrap-server 127.0.0.1:9092 --remove --topic orders --force""",
+  kraftlab acls --remove --topic orders --force""",
 )
 @endpoint_options
 @click.option("--list", "list_", is_flag=True, help="List the rules of the given resources, or all.")

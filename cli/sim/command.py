@@ -65,7 +65,6 @@ class Choice(NamedTuple):
 @click.group(
     "sim",
     cls=CommandGroup,
-    short_help="Play seeds of the deterministic simulator.",
     invoke_without_command=True,
     epilog="""\b
 Examples:

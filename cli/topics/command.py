@@ -96,14 +96,13 @@ def _failed(message: str) -> CommandFailed:
 
 @click.command(
     "topics",
-    short_help="Create, list, describe, alter and delete topics.",
     epilog="""\b
 Examples:
-  kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --partitions 3 --replication-factor 2
-  kraftlab topics --bootstrap-server 127.0.0.1:9092 --create --topic t --replica-assignment 0:1,1:2
-  kraftlab topics --bootstrap-server 127.0.0.1:9092 --describe --under-replicated-partitions
-  kraftlab topics --bootstrap-server 127.0.0.1:9092 --alter --topic t --partitions 6
-  kraftlab topics --bootstrap-server 127.0.0.1:9092 --alter --topic t --replication-factor 3 --validate-only""",
+  kraftlab topics --create --topic t --partitions 3 --replication-factor 2
+  kraftlab topics --create --topic t --replica-assignment 0:1,1:2
+  kraftlab topics --describe --under-replicated-partitions
+  kraftlab topics --alter --topic t --partitions 6
+  kraftlab topics --alter --topic t --replication-factor 3 --validate-only""",
 )
 @bootstrap_option
 @click.option("--create", is_flag=True, help="Create a topic.")

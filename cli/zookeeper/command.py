@@ -34,12 +34,11 @@ K = TypeVar("K")
 
 @click.command(
     "import-znode",
-    short_help="Take over topics and reassignments from znodes.",
     epilog="""\b
 Examples:
   kraftlab import-znode --directory zk-dump --validate-only
-  kraftlab import-znode --directory zk-dump --bootstrap-server 127.0.0.1:9092
-  kraftlab import-znode --topic-znode orders=orders.json --reassign-znode reassign.json --bootstrap-server 127.0.0.1:9092
+  kraftlab import-znode --directory zk-dump
+  kraftlab import-znode --topic-znode orders=orders.json --reassign-znode reassign.json
 
 \b
 A directory mirrors the tree: brokers/topics/TOPIC and admin/reassign_partitions, each a file with the znode's data.

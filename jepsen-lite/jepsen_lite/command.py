@@ -81,7 +81,6 @@ ENDINGS = Endings(
     cls=LazyGroup,
     modules=COMMANDS,
     endings=ENDINGS,
-    short_help="Run workloads against clusters under faults, and check every answer.",
     epilog="""\b
 Examples:
   kraftlab chaos doctor

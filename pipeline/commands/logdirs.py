@@ -30,7 +30,7 @@ def logdirs() -> None:
     short_help="Compare log directories with the mean of their broker.",
     epilog="""\b
 Examples:
-  kraftlab pipeline samples --bootstrap-server 127.0.0.1:9092 --lake /data/lake
+  kraftlab pipeline samples --lake /data/lake
   kraftlab pipeline logdirs skew --lake /data/lake
   kraftlab pipeline logdirs skew --lake /data/lake --brokers --since 7d --format csv
 

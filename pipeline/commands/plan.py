@@ -67,11 +67,11 @@ def source_options(command: F) -> F:
     short_help="Plan the placement of replicas: balance, drain, replace, change RF.",
     epilog="""\b
 Examples:
-  kraftlab pipeline plan propose --bootstrap-server 127.0.0.1:21001 --output plan.json
+  kraftlab pipeline plan propose --output plan.json
   kraftlab pipeline plan explain plan.json --topic orders --partition 3
   kraftlab pipeline plan check plan.json
   kraftlab pipeline plan export plan.json --wave 1 > wave1.json
-  kraftlab reassign-partitions --bootstrap-server 127.0.0.1:21001 --execute --reassignment-json-file wave1.json
+  kraftlab reassign-partitions --execute --reassignment-json-file wave1.json
 
 \b
 Exit codes: 0 clean, 1 a hard goal is unmet, a request is not fulfilled, or a check failed, 2 wrong use.""",
@@ -85,8 +85,8 @@ def plan() -> None:
     short_help="Make a plan.",
     epilog="""\b
 Examples:
-  kraftlab pipeline plan propose --bootstrap-server 127.0.0.1:21001 --output plan.json
-  kraftlab pipeline plan propose --bootstrap-server 127.0.0.1:21001 --drain 3 --output plan.json
+  kraftlab pipeline plan propose --output plan.json
+  kraftlab pipeline plan propose --drain 3 --output plan.json
   kraftlab pipeline plan propose --input cluster.json --replace 3:7 --rf orders=3 --json
   kraftlab pipeline plan propose --lake file:///lake --goals rack,disk,logdir --eps 0.05 --max-bytes 50TB
 
@@ -165,8 +165,8 @@ def _more(moves: Sequence[PartitionMove]) -> list[str]:
     epilog="""\b
 Examples:
   kraftlab pipeline plan check plan.json
-  kraftlab pipeline plan check plan.json --bootstrap-server 127.0.0.1:21001     # against the cluster as it is now
-  kraftlab pipeline plan check reassignment.json --bootstrap-server 127.0.0.1:21001
+  kraftlab pipeline plan check plan.json     # against the cluster as it is now
+  kraftlab pipeline plan check reassignment.json
 
 \b
 Exit codes: 0 no errors (there may be warnings: soft goals), 1 errors, 2 wrong use.""",
@@ -413,7 +413,7 @@ def sweep(
     short_help="Print a cluster as `plan propose --input` takes it.",
     epilog="""\b
 Example:
-  kraftlab pipeline plan cluster --bootstrap-server 127.0.0.1:21001 > cluster.json""",
+  kraftlab pipeline plan cluster > cluster.json""",
 )
 @source_options
 def cluster(input_file: str | None, lake: str | None) -> int:

@@ -24,7 +24,7 @@ LATEST_MS = 253_402_300_799_999
     short_help="Sample brokers' log directories into a lake.",
     epilog="""\b
 Examples:
-  kraftlab pipeline samples --bootstrap-server 127.0.0.1:9092 --lake /data/lake
+  kraftlab pipeline samples --lake /data/lake
   kafka-log-dirs.sh --bootstrap-server kafka:9092 --describe | kraftlab pipeline samples --input - --lake /data/lake
 
 \b
