@@ -8,6 +8,8 @@ import msgspec
 
 from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable, MoveOptions
+from kraftlab.config.resources import ResourceType
+from kraftlab.config.throttled_replicas import NO_LIMIT
 from kraftlab.metadata.errors import ApiError
 
 from . import text
@@ -105,13 +107,36 @@ def directory_moves(client: AdminClient) -> list[DirectoryMove]:
                 moving.append((key, log_dir, entry))
             else:
                 homes[key] = log_dir
+        limit = _directory_limit(client, broker) if moving else None
+        left = sum(max(entry.bytes_left, 0) for _, _, entry in moving)
         found += [
             DirectoryMove(
-                *key, broker, homes.get(key), path, entry.bytes_left, entry.bytes_per_second, entry.started_ms, entry.error
+                *key,
+                broker,
+                homes.get(key),
+                path,
+                entry.bytes_left,
+                entry.bytes_per_second,
+                entry.started_ms,
+                entry.error,
+                limit,
+                left,
             )
             for key, path, entry in sorted(moving, key=lambda move: move[0])
         ]
     return found
+
+
+def _directory_limit(client: AdminClient, broker: int) -> int | None:
+    """The throttle of a broker's moves between log directories; None without one, or if the caller may not see it."""
+    resource = pb.DescribeConfigsResource(resource_type=ResourceType.BROKER, resource_name=str(broker))
+    resource.configuration_keys.values.append(text.LOG_DIR_RATE_KEY)
+    try:
+        [result] = client.describe_configs([resource]).results
+    except (ApiError, ClusterUnreachable):
+        return None
+    rate = next((int(entry.value) for entry in result.configs if entry.HasField("value")), NO_LIMIT)
+    return rate if rate < NO_LIMIT else None
 
 
 def replica_states(client: AdminClient, plan: Plan) -> dict[TopicPartitionReplica, ReplicaState]:

@@ -18,7 +18,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 class DirectoryMove(msgspec.Struct, frozen=True):
     """A replica that moves between log directories of its broker. -1 is an unknown number; `error` is why the move stopped, or
-    "".
+    "". The broker's moves share the limit (bytes per second, None without one); `shared_bytes_left` is the rest of all of them.
     """
 
     topic: str
@@ -30,12 +30,16 @@ class DirectoryMove(msgspec.Struct, frozen=True):
     bytes_per_second: float
     started_ms: int
     error: str
+    limit: int | None = None
+    shared_bytes_left: int = 0
 
     @property
     def eta_ms(self) -> int:
-        if self.bytes_left == 0:
-            return 0
-        return int(self.bytes_left / self.bytes_per_second * 1000) if self.bytes_left > 0 and self.bytes_per_second > 0 else -1
+        if self.bytes_left <= 0 or self.error:
+            return 0 if self.bytes_left == 0 else -1
+        if self.limit:
+            return self.shared_bytes_left * 1000 // self.limit
+        return int(self.bytes_left / self.bytes_per_second * 1000) if self.bytes_per_second > 0 and self.limit is None else -1
 
 
 def bytes_text(size: float) -> str:
@@ -76,11 +80,13 @@ def directory_lines(moves: Sequence[DirectoryMove], width_max: int | None = None
             bytes_text(move.bytes_left),
             f"{bytes_text(move.bytes_per_second)}/s" if move.bytes_per_second >= 0 else "?",
             time_text(move.eta_ms),
+            f"{bytes_text(move.limit)}/s" if move.limit is not None else "-",
             move.error or "-",
         )
         for move in moves
     ]
-    return ["", *aligned([("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "PROBLEM"), *rows], width_max=width_max)]
+    header = ("REPLICA", "BROKER", "FROM", "TO", "LEFT", "RATE", "ETA", "THROTTLE", "PROBLEM")
+    return ["", *aligned([header, *rows], width_max=width_max)]
 
 
 def detail_lines(response: pb.ListPartitionReassignmentsResponse, width_max: int | None = None) -> list[str]:
@@ -161,11 +167,11 @@ def document(response: pb.ListPartitionReassignmentsResponse, moves: Sequence[Di
 
 
 _PLAN_FIELDS = ("plan_id", "created_ms", "initiator", "reason", "partitions", "running", "queued")
-_DIRECTORY_MOVE_FIELDS = tuple(field for field in DirectoryMove.__struct_fields__ if field != "error")
+_DIRECTORY_MOVE_FIELDS = tuple(field for field in DirectoryMove.__struct_fields__ if field not in ("error", "shared_bytes_left"))
 _MOVE_FIELDS = ("move_id", "plan_id", "initiator", "reason")
 _QUEUED_FIELDS = ("position", "replicas", "target_replicas", *_MOVE_FIELDS, "queued_ms", "priority", "size_bytes", "waits_for")
 _REPLICA_FIELDS = ("replicas", "adding_replicas", "removing_replicas", "original_replicas", "target_replicas")
-_THROTTLE_FIELDS = ("throttle", "throttle_until_ms")
+_THROTTLE_FIELDS = ("throttle", "limit", "throttle_until_ms")
 _UNKNOWN_IF_NEGATIVE = ("bytes_done", "bytes_left", "bytes_per_second", "eta_ms", "size_bytes", "started_ms")
 
 

@@ -98,15 +98,23 @@ def test_unknown_values_are_null_in_the_document() -> None:
     assert (document["queued"][0]["size_bytes"], document["queued"][0]["plan_id"]) == (None, None)
     assert (document["directory_moves"][0]["bytes_left"], document["directory_moves"][0]["error"]) == (None, None)
     assert (document["reassignments"][0]["bytes_left"], document["metadata_offset"]) == (2048, 77)
+    assert (document["reassignments"][0]["limit"], document["directory_moves"][0]["limit"]) == (1024, None)
 
 
 def test_directory_moves_have_an_eta_and_their_problem() -> None:
-    moves = [DirectoryMove("t", 0, 1, "/a", "/b", 100, 50.0, 5, ""), DirectoryMove("t", 1, 1, "/a", "/b", 9, 0.0, 5, "disk full")]
+    moves = [
+        DirectoryMove("t", 0, 1, "/a", "/b", 100, 50.0, 5, ""),
+        DirectoryMove("t", 1, 1, "/a", "/b", 9, 0.0, 5, "disk full"),
+        DirectoryMove("t", 2, 2, "/a", "/b", 100, 900.0, 5, "", 20, 300),
+        DirectoryMove("t", 3, 2, "/a", "/b", 200, 0.0, 5, "", 0, 300),
+    ]
     assert moves_text.directory_lines(moves) == [
         "",
-        "REPLICA  BROKER  FROM  TO  LEFT   RATE    ETA  PROBLEM",
-        "t-0      1       /a    /b  100 B  50 B/s  2s   -",
-        "t-1      1       /a    /b  9 B    0 B/s   ?    disk full",
+        "REPLICA  BROKER  FROM  TO  LEFT   RATE     ETA  THROTTLE  PROBLEM",
+        "t-0      1       /a    /b  100 B  50 B/s   2s   -         -",
+        "t-1      1       /a    /b  9 B    0 B/s    ?    -         disk full",
+        "t-2      2       /a    /b  100 B  900 B/s  15s  20 B/s    -",
+        "t-3      2       /a    /b  200 B  0 B/s    ?    0 B/s     -",
     ]
 
 
