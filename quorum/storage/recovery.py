@@ -62,7 +62,7 @@ NEXT_STEP = (
 
 
 class Image(NamedTuple):
-    """A segment as found. `header` is None if its page is invalid.
+    """A segment as found. Without a `header` its page is invalid.
 
     `fault` then says why that is damage, not an interrupted creation: valid batches follow, up to offset `fault_end`.
     """

@@ -98,7 +98,7 @@ def _segment_header(data: bytes) -> tuple[SegmentHeader | None, str]:
 def _entries(
     path: str, data: bytes, position: int, offset: int | None, crc: int | None, is_cut: bool
 ) -> Iterator[FoundBatch | BrokenPlace]:
-    """Yield every valid batch, and the places between; the first must follow `offset` and `crc` unless they are None."""
+    """Yield every valid batch, and the places between. The first must follow `offset` and `crc`, None if unknown."""
     while position < len(data):
         try:
             header, is_sealed = parse(data, position)
