@@ -32,7 +32,7 @@ FindVoters = Callable[[], Awaitable[Mapping[int, VoterIds]]]
 """Asks all controllers concurrently; returns the voters in the log of each one that answers."""
 
 
-class Change:
+class VoterChange:
     """A voter may join or leave. `ended_at`: None while the change is in progress."""
 
     __slots__ = ("ended_at", "leaves", "node")
@@ -48,16 +48,16 @@ class VoterSets:
     def __init__(self, controllers: Collection[int]) -> None:
         self._controllers = frozenset(controllers)
         self._reported: set[VoterIds] = {self._controllers}
-        self._changes: list[Change] = []
+        self._changes: list[VoterChange] = []
         self._times = count()
 
-    def begin(self, node: int, *, leaves: bool) -> Change:
+    def begin(self, node: int, *, leaves: bool) -> VoterChange:
         """Note that the node may join or leave from now on."""
-        change = Change(node, leaves)
+        change = VoterChange(node, leaves)
         self._changes.append(change)
         return change
 
-    def end(self, change: Change) -> None:
+    def end(self, change: VoterChange) -> None:
         """Note that no request for the change will be begun any more."""
         change.ended_at = next(self._times)
 

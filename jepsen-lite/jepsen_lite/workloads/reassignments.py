@@ -35,7 +35,7 @@ _SETTLE_PAUSE_S = 0.25
 def workload() -> Workload:
     return Workload(
         "reassignments",
-        MovingClient,
+        ReassigningClient,
         _generator,
         _final,
         _checkers,
@@ -79,7 +79,7 @@ async def _setup(options: Options, port: Port) -> None:
     await create_topics(options, port, (topic_on(topic, replicas) for topic in _topics(options)))
 
 
-class MovingClient:
+class ReassigningClient:
     """The client of one process. It remembers the partition epochs that it has seen."""
 
     def __init__(self, options: Options, process: int) -> None:

@@ -69,7 +69,7 @@ class LinkState(msgspec.Struct, frozen=True):
         return self.source, self.target
 
 
-class Change(msgspec.Struct, frozen=True):
+class LinkChange(msgspec.Struct, frozen=True):
     """Changes of links at one instant. `drop`: lose what the healed links held instead of delivering it late."""
 
     states: tuple[LinkState, ...]

@@ -19,10 +19,10 @@ import msgspec
 
 from kraftlab.lab import namespaces
 
-from .addresses import OBSERVER, CannotMake, Change, Place, Reply, Setup, places
+from .addresses import OBSERVER, CannotMake, LinkChange, Place, Reply, Setup, places
 
 _READ_BYTES = 1 << 16
-_decode = msgspec.json.Decoder(Change).decode
+_decode = msgspec.json.Decoder(LinkChange).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -42,7 +42,7 @@ class Held(Protocol):
     def deliver(self) -> None:
         """Deliver the frames that are due."""
 
-    def change(self, change: Change) -> None:
+    def change(self, change: LinkChange) -> None:
         """Change links. CannotMake."""
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from kraftlab.lab.links.network import Links
 from kraftlab.lab.links.shape import PLAIN, Cut, LinkShape
 
 from ..ledger import Ledger
-from .addresses import PLACES_MAX, CannotMake, Change, LinkState, Place, Reply, Setup, ip, places
+from .addresses import PLACES_MAX, CannotMake, LinkChange, LinkState, Place, Reply, Setup, ip, places
 from .back_ends import HOLD, NETS
 
 _END_WITHIN_S = 10.0
@@ -111,11 +111,11 @@ class HeldNetwork:
                 self._place(state.source), self._place(state.target)
             if not states:
                 return
-            self._request(Change(tuple(states), drop))
+            self._request(LinkChange(tuple(states), drop))
             self._states.update({state.link: state for state in states})
             self._states = {link: state for link, state in self._states.items() if state.cut is not None or state.shape != PLAIN}
 
-    def _request(self, order: Setup | Change) -> Reply:
+    def _request(self, order: Setup | LinkChange) -> Reply:
         assert self._holder.stdin is not None and self._holder.stdout is not None, "stdin and stdout are pipes"
         try:
             self._holder.stdin.write(_encode(order) + b"\n")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kraftlab.lab import namespaces
 
-from .addresses import OBSERVER, CannotMake, Change, LinkState, Place, configure, ip, run
+from .addresses import OBSERVER, CannotMake, LinkChange, LinkState, Place, configure, ip, run
 from .namespace_holder import hold
 
 BRIDGE = "kraftlab"
@@ -57,7 +57,7 @@ class NftNetwork:
     def deliver(self) -> None:
         """The kernel delivers."""
 
-    def change(self, change: Change) -> None:
+    def change(self, change: LinkChange) -> None:
         lines = [line for state in change.states for line in rules(state, self._places)]
         run("nft", "-f", "-", text="\n".join(lines))
 

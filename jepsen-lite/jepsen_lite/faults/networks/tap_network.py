@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from kraftlab.lab import namespaces
 
-from .addresses import Change, Place, configure
+from .addresses import LinkChange, Place, configure
 from .namespace_holder import hold
 from .switch import Sent, Switch
 
@@ -65,7 +65,7 @@ class TapNetwork:
     def deliver(self) -> None:
         self._send(self._switch.due(time.monotonic()))
 
-    def change(self, change: Change) -> None:
+    def change(self, change: LinkChange) -> None:
         now = time.monotonic()
         for state in change.states:
             self._switch.change(state, now, drop=change.drop)
