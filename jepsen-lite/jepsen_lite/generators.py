@@ -52,7 +52,7 @@ class Context(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """No invocation yet. Ask again at `until_ns`, or when another operation ends if that is earlier or `until_ns` is None."""
+    """No invocation yet. The next call is due when an operation ends, or at `until_ns` if it is set and comes first."""
 
     until_ns: int | None = None
 

@@ -59,7 +59,7 @@ def test_a_failed_harness_is_not_a_violation(
     assert main.run(["chaos", "clean"]) == 255
     output = capsys.readouterr().err
     assert f"Error: {text}" in output
-    assert ("Traceback" in output) == isinstance(error, KeyError), "what speaks for itself needs none"
+    assert ("Traceback" in output) == isinstance(error, KeyError), "a clear error needs no traceback"
 
 
 def test_workloads_and_faults_are_completed() -> None:

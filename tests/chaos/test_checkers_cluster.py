@@ -56,9 +56,9 @@ KILL = Strike(kind="kill", begin_ns=15, end_ns=18, nodes=(1,))
 PAUSE = Strike(kind="pause", begin_ns=15, end_ns=18, nodes=(1,))
 AGREES = {
     "one leader": (seen(0, 1, 1, 1, 5), seen(0, 2, 1, 1, 3), seen(10, 1, 2, 2, 6), seen(10, 2, 2, 2, 6)),
-    "a node that does not know who leads": (seen(0, 1, 1, 1, 5), seen(0, 2, 1, -1, 3)),
+    "a node that does not know the leader": (seen(0, 1, 1, 1, 5), seen(0, 2, 1, -1, 3)),
     "a node that was begun anew": (seen(10, 1, 2, 2, 9), seen(20, 1, 2, 2, 0)),
-    "one that had not written its epoch down": (seen(10, 1, 2, 2, 9), seen(20, 1, 1, -1, 0)),
+    "a node that had not stored its epoch": (seen(10, 1, 2, 2, 9), seen(20, 1, 1, -1, 0)),
 }
 DISAGREES: dict[str, tuple[tuple[Observation, ...], str]] = {
     "two leaders": ((seen(0, 1, 1, 1, 5), seen(5, 2, 1, 2, 3)), "two leaders"),

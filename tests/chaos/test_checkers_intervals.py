@@ -50,7 +50,7 @@ GOOD: dict[str, tuple[Checker, list[Numbered]]] = {
     "blocks": (Blocks(), [block(0, 10, 0, 5), block(20, 10, 1, 2), block(10, 10, 3, 4)][:2]),
     "overlapping calls get blocks in either order": (Blocks(), [block(10, 10, 0, 5), block(0, 10, 1, 6)]),
     "a retry is given its block again": (Blocks(), [block(0, 9, 0, 1, request_id="a:1"), block(0, 9, 5, 6, request_id="a:1")]),
-    "a block that was given to a sending nobody answered": (
+    "a block of an unanswered attempt": (
         Blocks(),
         [
             call("allocate", 0, 1, outcome="info", request_id="a:1"),
@@ -76,7 +76,7 @@ BAD: dict[str, tuple[Checker, list[Numbered], str, int]] = {
     "a block twice": (Blocks(), [block(0, 10, 0, 5), block(0, 10, 0, 5)], "overlap", 0),
     "a block within a wide one": (Blocks(), [block(0, 90, 0, 9), block(10, 5, 0, 9), block(50, 5, 0, 9)], "overlap", 0),
     "blocks going down": (Blocks(), [block(10, 10, 0, 1), block(0, 10, 2, 3)], "order", 0),
-    "a block below one that was given to a sending of its request before it was asked for": (
+    "a block below that of an earlier attempt of its request": (
         Blocks(),
         [block(6, 2, 0, 9, request_id="a:1"), block(6, 2, 1, 3, request_id="a:1"), block(0, 2, 5, 6)],
         "order",

@@ -57,9 +57,7 @@ GOOD = {
     "overlapping in any order": history((0, 9, "x+1", "y+1"), (0, 9, "x+2", "y+2"), (10, 11, "x=2,1", "y=2,1")),
     "unknown and seen": history((0, 1, "x+1", "info"), (2, 3, "x="), (9, 10, "x=1")),
     "unknown and never seen": history((0, 1, "x+1", "info"), (2, 3, "x="), (9, 10, "x=")),
-    "unknown, and seen of one list before it could be of the other": history(
-        (0, 1, "x+1", "y+1", "info"), (0, 9, "y="), (2, 3, "x=1")
-    ),
+    "unknown, and seen in one list before the other": history((0, 1, "x+1", "y+1", "info"), (0, 9, "y="), (2, 3, "x=1")),
     "failed and not seen": history((0, 1, "x+1", "fail"), (2, 3, "x=")),
     "it reads what it then appends to": history((0, 1, "x=", "x+1")),
     "two do so": history((0, 9, "x+1"), (10, 11, "x=1", "x+2"), (12, 13, "y=")),
@@ -67,15 +65,15 @@ GOOD = {
 }
 BAD = {
     "lost": (history((0, 1, "x+1"), (2, 3, "x=")), "G-single-realtime"),
-    "lost behind others": (history((0, 1, "x+1"), (2, 3, "x+2"), (4, 5, "x=1")), "G-single-realtime"),
-    "lost, and appended to by who did not see it": (history((0, 1, "x+1"), (2, 3, "x=", "x+2")), "G-single-realtime"),
+    "lost after others": (history((0, 1, "x+1"), (2, 3, "x+2"), (4, 5, "x=1")), "G-single-realtime"),
+    "lost, and appended to by a reader that did not see it": (history((0, 1, "x+1"), (2, 3, "x=", "x+2")), "G-single-realtime"),
     "stale": (history((0, 1, "x+1"), (2, 3, "x="), (4, 5, "x=1")), "G-single-realtime"),
     "writes in two orders": (history((0, 9, "x+1", "y+1"), (0, 9, "x+2", "y+2"), (10, 11, "x=1,2", "y=2,1")), "G0"),
     "writes against time": (history((0, 1, "x+1"), (2, 3, "x+2"), (4, 5, "x=2,1")), "G0-realtime"),
     "seeing each other": (history((0, 9, "x+1", "y=2"), (0, 9, "y+2", "x=1"), (10, 11, "x=1", "y=2")), "G1c"),
     "half of another": (history((0, 9, "x+1", "y+1"), (0, 9, "x=1", "y="), (10, 11, "x=1", "y=1")), "G-single"),
-    "half of one whose end nobody knows": (history((0, 1, "x+1", "y+1", "info"), (2, 3, "x=1", "y=")), "G-single"),
-    "the other half of such a one never": (
+    "half of an unknown transaction": (history((0, 1, "x+1", "y+1", "info"), (2, 3, "x=1", "y=")), "G-single"),
+    "never the other half of an unknown transaction": (
         history((0, 1, "x+1", "y+1", "info"), (2, 3, "x=1"), (4, 5, "y=")),
         "G-single-realtime",
     ),

@@ -90,11 +90,11 @@ GOOD: dict[str, tuple[list[Op], list[Entry]]] = {
         [op(0, "set", 0, 1, 1, outcome="info"), op(1, "set", 2, 3, 2, 2), op(2, "set", 4, 5, 1, 1, request_id="a:0")],
         TWO_SETS,
     ),
-    "refused by what was there": (
+    "refused by the state": (
         [op(0, "set", 0, 1, 1, 1), op(1, "cas", 2, 3, [7, 8], outcome="fail", error=MISMATCH)],
         TWO_SETS[:1],
     ),
-    "refused by what was there for a moment": (
+    "refused by a short-lived state": (
         [op(0, "set", 0, 9, 1, 1), op(1, "set", 0, 9, 2, 2), op(2, "cas", 0, 9, [2, 8], outcome="fail", error=MISMATCH)],
         TWO_SETS,
     ),
@@ -103,7 +103,7 @@ GOOD["an exchange of unknown outcome, of which the log remembers the refusal alo
     [op(0, "set", 0, 1, 1, 1), op(1, "cas", 2, 3, [7, 2], outcome="info")],
     [TWO_SETS[0], Entry(1, 2, 1, 0, "RequestOutcome", {}, "a:1")],
 )
-GOOD["refused, and told so again when that was over"] = (
+GOOD["refused, and again with the same answer later"] = (
     [
         op(0, "set", 0, 1, 1, 1),
         op(1, "cas", 2, 3, [7, 8], outcome="info"),
@@ -125,7 +125,7 @@ BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
     ),
     "as something else": ([op(0, "set", 0, 1, 1, 1)], [config(0, "x", 9, "a:0")], "wrong record"),
     "failed and written": ([op(0, "set", 0, 1, 1, outcome="fail", error="X")], TWO_SETS[:1], "failed but written"),
-    "refused again, and never rightly": (
+    "refused twice, never justified": (
         [
             op(0, "set", 0, 1, 7, 1),
             op(1, "cas", 2, 3, [7, 8], outcome="info"),
@@ -135,7 +135,7 @@ BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
         "unjustified refusal",
     ),
     "against time": ([op(0, "set", 2, 3, 1, 1), op(1, "set", 0, 1, 2, 2)], TWO_SETS, "write order"),
-    "unknown, before what was acknowledged": (
+    "unknown, before an acknowledged write": (
         [op(0, "set", 4, 5, 1, outcome="info"), op(1, "set", 2, 3, 2, 2)],
         TWO_SETS,
         "write order",
@@ -150,7 +150,7 @@ BAD: dict[str, tuple[list[Op], list[Entry], str]] = {
         TWO_SETS,
         "wrong answer",
     ),
-    "what is not committed": ([op(0, "set", 0, 1, 1, 1), op(2, "get", 4, 5, result=2, offset=2)], TWO_SETS[:1], "beyond the log"),
+    "uncommitted": ([op(0, "set", 0, 1, 1, 1), op(2, "get", 4, 5, result=2, offset=2)], TWO_SETS[:1], "beyond the log"),
     "a session that goes back": (
         [
             op(0, "set", 0, 1, 1, 1),

@@ -38,7 +38,7 @@ def test_the_doctor_answers_for_every_nemesis_and_leaves_nothing(
     document = json.loads(result.output)
     assert [row["name"] for row in document["nemeses"]] == list(KINDS)
     assert [row["name"] for row in document["capabilities"]] == list(CAPABILITIES)
-    assert not any("No module named" in row["detail"] for row in document["capabilities"]), "what is off is so by this machine"
+    assert not any("No module named" in row["detail"] for row in document["capabilities"]), "a module is missing"
     always = {row["name"]: row["is_on"] for row in document["nemeses"]}
     assert all(always[name] for name in ("kill", "pause", "partition", "isolate-leader", "one-way", "bit-rot", "torn"))
     assert not mounted(tmp_path)

@@ -217,7 +217,7 @@ def test_nothing_is_left_of_the_network_of_a_harness_that_was_killed(
         assert (cleaned.undone, cleaned.faults) == ((f"process {pid} (network)",), ())
     deadline = time.monotonic() + PATIENCE_S
     while names & inhabited() or ledger.began(int(pid)) is not None:
-        assert time.monotonic() < deadline, "somebody is still in these networks"
+        assert time.monotonic() < deadline, "processes are still in these networks"
         time.sleep(0.01)
     assert [cleaned.undone for cleaned in ledger.clean()] == ([] if stands_still else [()])
     assert not list(home.iterdir())

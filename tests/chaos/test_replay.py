@@ -192,7 +192,7 @@ def test_a_search_keeps_its_find_when_runs_fail(refused: Exception) -> None:
     assert search.fails(CASE)
     assert [search.fails(CASE) for _ in range(5)] == [False] * 5
     assert search.found is FAILS
-    assert search.is_over, "nobody says that this is the least"
+    assert search.is_over, "the search was ended, so its find may not be the smallest"
 
 
 def test_a_search_that_is_ended_tries_no_more() -> None:

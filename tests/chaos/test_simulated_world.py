@@ -135,7 +135,7 @@ def test_named_nemeses_are_carried_out_and_recorded():
     assert kinds & {"kill", "pause"}
     assert all(strike.end_ns is not None and strike.end_ns >= strike.begin_ns for strike in played.run.strikes)
     down = {observation.at_ns for observation in played.run.observations if not observation.is_up}
-    assert down, "nobody saw a killed node down"
+    assert down, "no killed node was seen down"
     assert played.run.healed_ns < played.run.ended_ns
 
 

@@ -172,7 +172,7 @@ def _texts(table: pa.Table, name: str, text: str) -> pa.Table:
         lambda table: _texts(table, "outcome", "oj"),
         lambda table: _texts(table, "index", "0"),
     ],
-    ids=["no column", "another column", "null", "no JSON", "no outcome", "another type"],
+    ids=["no column", "another column", "null", "not JSON", "not an outcome", "another type"],
 )
 def test_a_damaged_history_names_its_file(tmp_path: Path, damaged: Callable[[pa.Table], pa.Table]) -> None:
     directory, run = RunDirectory.new(tmp_path, "topics", "7"), _run()

@@ -131,7 +131,7 @@ def test_a_link_that_refuses_answers_a_segment_with_the_reset_that_its_sender_be
     assert reset_of(sent.frame) == (77, 0, RST)
     (sent,) = switch.receive(A, segment(FIN, sequence=5, payload=b"data"), 0.0)
     assert reset_of(sent.frame) == (0, 10, RST | ACK)
-    assert not list(switch.receive(A, segment(RST | ACK), 0.0)), "nobody answers a reset"
+    assert not list(switch.receive(A, segment(RST | ACK), 0.0)), "a reset was answered"
     assert not list(switch.receive(A, frame(A, B, b"no address", kind=0x0806), 0.0))
     assert list(switch.receive(B, frame(B, A), 0.0)) == [Sent(A, frame(B, A))]
 

@@ -237,7 +237,7 @@ def test_a_matrix_without_time_begins_no_more_runs(world, tmp_path, monkeypatch)
     cells = [test_all.Cell(name, ("kill",), 5.0) for name in ("registers", "topics", "exactly-once")]
     monkeypatch.setitem(test_all.MATRICES, "ci", lambda: cells)
     code, told, _ = invoke(tmp_path, "test-all", "--within", "0", "--seed", "3")
-    assert code == 2, "nothing is known of what was not begun"
+    assert code == 2, "runs that were not begun are unknown"
     assert told.startswith("0 runs: none, 3 not begun")
     invoke(tmp_path, "test-all", "--within", "3600", "--seed", "3")
     ordered = [given.workload.name for given in world.given]

@@ -203,12 +203,12 @@ def test_charts_keep_to_their_frame_however_close_one_looks(new_run, tmp_path: P
     seen = [Observation(at_ns=at * hour_ms * MS, node=3000, is_up=True, high_watermark=at + 1, log_end=at + 2) for at in (0, 1)]
     directory = new_run(ops, strikes=[strike], observations=seen)
     found = visited(page.write_page(directory), FRAME, tmp_path / "profile")
-    assert found["quantiles"] == [True] * 8, "those of the last bin as well, whose middle may lie beyond the run"
+    assert found["quantiles"] == [True] * 8, "also in the last bin, whose middle can be after the run"
     assert found["brush"] == "hidden", "the button was let go outside"
     assert found["no_such"] == ""
     assert found["last"].startswith("1 · get x")
     assert found["back"], "Alt and an arrow are the browser's own"
-    assert found["beside"] == "0.00 s to 3600.00 s", "who drags across the labels has chosen no time"
+    assert found["beside"] == "0.00 s to 3600.00 s", "a drag across the labels chooses no time"
     assert found["shades"] == [True]
     assert found["lines"] == [True, True]
 
