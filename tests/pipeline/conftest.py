@@ -251,7 +251,7 @@ def logs() -> st.SearchStrategy[Rows]:
 
 
 class Recording(NamedTuple):
-    """What a real Kafka's log holds about partitions."""
+    """The partitions of a real Kafka's log."""
 
     rows: Rows
     deletions: dict[str, tuple[int, int]]
@@ -297,5 +297,5 @@ def kafka(kafka_log: Path) -> Recording:
 
 @pytest.fixture(scope="session")
 def recorded_text() -> Callable[[str], bytes]:
-    """What was done to the recorded cluster (`history.json`) and how it ended (`final-state.json`)."""
+    """Read the history of the recorded cluster (`history.json`) or its last state (`final-state.json`)."""
     return lambda name: lzma.decompress((DATA / f"{name}.xz").read_bytes())

@@ -153,7 +153,7 @@ def test_a_batch_whose_offsets_do_not_fit_64_bits_is_none(batch: Make) -> None:
     assert damage.status == "bad_header"
 
 
-def test_every_torn_end_is_named_and_what_stands_before_it_is_read(segment: bytes) -> None:
+def test_every_torn_end_is_named_and_the_rest_before_it_is_read(segment: bytes) -> None:
     whole = read(segment)
     for size in range(len(segment)):
         entries = read(segment[:size])

@@ -1,4 +1,4 @@
-"""What a real cluster wrote decodes to what its own tool says."""
+"""Records of a real cluster decode to the output of its own tool."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def rf_drift(cycles: list[Reassignment], states: list[PartitionState], **options
 
 
 def drift_of(changes: dict[int, list[Change]], window_ms: int = RACE_WINDOW_MS) -> list[Drift]:
-    """Of one topic's partitions; those that say nothing else are as created."""
+    """Return the drift of one topic's partitions. A partition without other arguments is as created."""
     rows = [(PartitionKey("id", "orders", partition), change) for partition, own in changes.items() for change in own]
     return rf_drift(all_life_cycles(rows), partition_states(rows), race_window_ms=window_ms)
 
@@ -95,7 +95,7 @@ def test_long_after_a_move_the_same_list_is_a_change_of_the_replication_factor_o
     assert findings(MOVES, MOVED, asked, window_ms=RACE_WINDOW_MS + 1)[0][0] == "union_race"
 
 
-def test_growing_again_after_growth_is_no_race_because_the_union_was_its_target():
+def test_growing_again_after_growth_is_not_a_race_because_the_union_was_its_target():
     grown = [Change(20, 1000, replicas=(1, 2, 3, 4), adding=(4,)), Change(21, 1100, isr=(1, 2, 3, 4), adding=())]
     again = Change(22, 1200, replicas=(1, 2, 3, 4, 5), adding=(5,))
     assert [(each[0], each[1], each[2]) for each in findings(*grown, again)[:2]] == [("rf_change", 4, 3), ("rf_change", 5, 4)]
@@ -126,7 +126,7 @@ def test_a_topic_that_was_changed_as_a_whole_is_reported_with_low_confidence():
     assert len(found) == 3
 
 
-def test_two_partitions_that_differ_are_told_by_the_smaller_number_with_low_confidence():
+def test_two_partitions_that_differ_are_reported_by_the_smaller_number_with_low_confidence():
     found = drift_of({0: [CREATED], 1: [CREATED._replace(replicas=(1, 2, 3, 4))]})
     assert [(each.partition, each.rf, each.rf_expected, each.confidence, each.offset) for each in found] == [
         (1, 4, 3, "low", None)

@@ -50,7 +50,7 @@ def batch(controller: int, base: int, last: int, epoch: int = 1, crc: int = 7, l
     return LogBatch(controller, base, last, epoch, crc, epoch if last_epoch is None else last_epoch)
 
 
-def test_equal_logs_do_not_differ_and_what_only_one_has_is_no_difference():
+def test_equal_logs_do_not_differ_and_a_batch_in_only_one_log_is_not_a_difference():
     one = [batch(1, 0, 9), batch(1, 10, 19), batch(1, 20, 29)]
     other = [batch(2, 10, 19)]
     assert log_divergence([*one, *other]) == []

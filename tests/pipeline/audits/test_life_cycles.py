@@ -262,14 +262,14 @@ def test_a_topic_that_is_deleted_ends_what_runs():
     assert (cycle.status, cycle.end_offset, cycle.duration_ms, cycle.rf_after) == ("deleted", 40, 2000, None)
 
 
-def test_a_removal_that_the_log_goes_on_behind_was_none():
+def test_a_removal_with_later_records_of_the_partition_does_not_count():
     key, other = PartitionKey("id", "orders", 0), PartitionKey("id", "orders", 1)
     rows = [(key, CREATED), (other, CREATED), (key, MOVES), (other, MOVES), (key, CAUGHT_UP)]
     found = all_life_cycles(rows, {"id": (25, 2500)})
     assert [(cycle.partition, cycle.status) for cycle in found] == [(0, "completed"), (1, "deleted")]
 
 
-def test_the_reassignment_that_superseded_another_is_named_though_a_snapshot_told_it():
+def test_the_reassignment_that_superseded_another_is_named_though_it_came_from_a_snapshot():
     elsewhere = Change(500, 9000, "snapshot", isr=(7, 8), leader=7, replicas=(7, 8), adding=(), removing=())
     first, second = cycles(CREATED, MOVES, elsewhere)
     assert (first.status, second.status) == ("superseded", "instant")

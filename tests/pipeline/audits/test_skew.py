@@ -1,4 +1,4 @@
-"""How evenly directories and brokers are filled."""
+"""Balance of directories and brokers."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_what_is_offline_is_reported_and_no_part_of_the_mean():
     assert (broker.mean_bytes, broker.offline) == (None, True)
 
 
-def test_a_copy_that_is_being_filled_takes_space_but_is_no_replica():
+def test_a_copy_that_is_being_filled_takes_space_but_is_not_a_replica():
     samples = [sample(1, "a", 100), sample(1, "b", 50, is_future=True)]
     _, b = measured(skew.DIRECTORY, samples, leaders=[("orders", 0, 1)])
     assert (b.bytes, b.replicas, b.leaders) == (50, 0, 0)
 
 
-def test_each_time_stands_for_itself_and_leaders_are_known_of_the_newest_only():
+def test_each_sample_is_on_its_own_and_leaders_are_known_of_the_newest_only():
     rows = measured(skew.BROKER, [sample(1, "a", 100), sample(1, "a", 900, sampled_ms=2000)], [("orders", 0, 1)])
     assert [(row.as_of, row.bytes, row.ratio, row.leaders) for row in rows] == [(1000, 100, 1.0, None), (2000, 900, 1.0, 1)]
 

@@ -36,7 +36,7 @@ def test_a_deleted_topic_has_no_partitions_from_the_deletion_on():
     assert partition_states(ROWS, 25, deletions) == partition_states(ROWS[:2], None, deletions) == []
 
 
-def test_a_partition_that_the_log_goes_on_about_behind_the_removal_lives():
+def test_a_partition_with_later_records_than_its_removal_lives():
     assert partition_states(ROWS, None, {"id": (25, 0)}) == partition_states(ROWS)
     assert partition_states(ROWS, None, {"id": (30, 0)}) == partition_states(ROWS)
 
@@ -54,7 +54,7 @@ def test_a_log_without_its_beginning_says_only_what_changed():
     assert state == PartitionState("id", "orders", 0, None, None, 2, None, None, None, None, 50)
 
 
-def test_the_end_of_a_recorded_log_is_what_the_cluster_said(kafka: Any, recorded_text: Callable[[str], bytes]):
+def test_the_end_of_a_recorded_log_is_as_the_cluster_described_it(kafka: Any, recorded_text: Callable[[str], bytes]):
     expected = {
         (topic["name"], partition["partition_index"]): (
             partition["replica_nodes"],

@@ -16,7 +16,7 @@ HEAVY = ["pyspark", "pyarrow", "pandas", "numpy", "scipy"]
 
 
 def loaded_by(arguments: list[str]) -> list[str]:
-    """Which of the heavy packages a command line imports."""
+    """Return the heavy packages that a command line imports."""
     script = f"""
 import sys
 from kraftlab.cli.main import run

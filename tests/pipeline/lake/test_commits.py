@@ -233,7 +233,7 @@ def test_one_process_writes_at_a_time_and_the_other_learns_the_holder(lake: Lake
     assert _offsets(lake) == [0, 1]
 
 
-def test_a_file_system_without_locks_is_told_of_in_a_line(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_an_error_of_one_line(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
     def refuse(descriptor: int, operation: int) -> None:

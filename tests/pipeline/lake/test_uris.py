@@ -41,7 +41,7 @@ def test_a_path_is_refused_where_workers_have_other_disks() -> None:
         uris.check_reach("file:///data/lake", Master("spark://host:7077", shares_files=False))
 
 
-def test_what_is_no_place_is_refused() -> None:
+def test_an_invalid_place_is_refused() -> None:
     with pytest.raises(WrongUse, match="an empty path"):
         uris.normalised("")
     with pytest.raises(WrongUse, match="cannot be read"):

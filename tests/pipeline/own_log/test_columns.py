@@ -47,7 +47,7 @@ _BODIES = st.one_of(*(st.lists(_records(kind), min_size=1, max_size=20) for kind
 
 
 def _bodies(*found: tuple[bytes, int]) -> Bodies:
-    """As they stand behind each other, with other bytes between them."""
+    """Bodies in one buffer, with other bytes between them."""
     parts, starts, ends = [b"\x9f\x05\x00"], [], []
     for body, _ in found:
         starts.append(sum(map(len, parts)))
@@ -94,7 +94,7 @@ def _taken(*found: tuple[bytes, int]) -> dict[int, list[Any]]:
 
 
 def _is_plain(record: Any) -> bool:
-    """Whether it should be taken: short lists of small numbers, and no bytes that look like another record."""
+    """Return whether the columns should take it: short lists of small numbers, and no bytes that look like another record."""
     lists = [value for value in msgspec.structs.astuple(record) if isinstance(value, tuple)]
     numbers = [value for value in msgspec.structs.astuple(record) if isinstance(value, int)]
     numbers += [item for each in lists for item in each if isinstance(item, int)]

@@ -93,7 +93,7 @@ def test_the_type_of_a_record_whose_text_is_none_is_known() -> None:
     assert (found.type_number, found.version, found.error.partition(":")[0]) == (2, 0, "Topic")
 
 
-def test_what_is_unknown_stands_among_the_others_with_its_bytes() -> None:
+def test_an_unknown_record_is_among_the_others_with_its_bytes() -> None:
     first, newer, unknown, odd, last = _decode([20, 0], [2, 1, "t", ID], [777, 3, "x"], [2, 0, 5, ID], [20, 0])
     assert isinstance(first, Record)
     assert isinstance(last, Record)

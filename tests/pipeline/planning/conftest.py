@@ -58,7 +58,7 @@ def _targets(plan: Plan) -> list[Target]:
 
 @pytest.fixture(scope="session")
 def judge() -> Callable[[Plan], list[Finding]]:
-    """What the independent checks find in a plan."""
+    """Return the findings of the independent checks of a plan."""
 
     def judged(plan: Plan) -> list[Finding]:
         options = plan.options
@@ -73,7 +73,7 @@ def judge() -> Callable[[Plan], list[Finding]]:
 
 @pytest.fixture(scope="session")
 def after() -> Callable[[Plan], dict[tuple[str, int], tuple[int, ...]]]:
-    """Where replicas are when a plan is done."""
+    """Return the replicas after a plan."""
 
     def placed(plan: Plan) -> dict[tuple[str, int], tuple[int, ...]]:
         found = {(topic.name, entry.partition): entry.settled for topic in plan.cluster.topics for entry in topic.partitions}

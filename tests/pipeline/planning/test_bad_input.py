@@ -1,4 +1,4 @@
-"""Clusters and options that cannot be: each is told what is wrong, with the value, and the next step."""
+"""Impossible clusters and options: each error names the fault, the value and the next step."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_broker_that_only_replicas_name_is_down_and_its_partitions_are_left_al
     assert any("brokers that are down (2)" in note and "--drain 2" in note for note in plan.notes)
 
 
-def test_one_rack_is_no_rule_and_more_replicas_than_racks_are_spread_evenly(make_cluster: MakeCluster) -> None:
+def test_one_rack_gives_no_rule_and_more_replicas_than_racks_are_spread_evenly(make_cluster: MakeCluster) -> None:
     one = propose(make_cluster(1, racks=1, topics=1), PlanOptions())
     two = propose(make_cluster(1, racks=2, topics=1), PlanOptions())
 

@@ -1,4 +1,4 @@
-"""Each check finds what it is for, in plans and in Kafka's reassignment files."""
+"""Checks: each finds its fault, in plans and in Kafka's reassignment files."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_plan_that_was_tampered_with_is_found_out(make_cluster: MakeCluster, j
     assert judge(msgspec.structs.replace(plan, moves=(shorter, *plan.moves[1:]))) != []
 
 
-def test_what_leaves_the_only_directory_of_a_broker_makes_room_in_it_though_nobody_says_where_it_is() -> None:
+def test_what_leaves_the_only_directory_of_a_broker_makes_room_in_it_though_its_directory_is_unknown() -> None:
     brokers = (Broker(1, log_dirs=(LogDir("/d", usable_bytes=100),)), Broker(2))
     partitions = (Partition(0, (1,), 1, 300), Partition(1, (2,), 2, 250))
     document = validated(ClusterDocument(brokers, (Topic("t", partitions),)))

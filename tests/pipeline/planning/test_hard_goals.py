@@ -1,4 +1,4 @@
-"""Hard goals: never broken for a band, judged by disk and by log directory, and told of wherever a plan makes one worse."""
+"""Hard goals: never broken for a band, judged by disk and by log directory, and reported if a plan makes one worse."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_disk_that_is_full_is_not_one_of_unknown_size(judge: Callable[[Plan], 
 
 
 def test_replicas_of_unknown_directory_are_on_the_disks_all_the_same() -> None:
-    """70 % of each disk are in use, by replicas of which no directory is told."""
+    """Use 70 % of each disk, by replicas without a known directory."""
     partitions = [Partition(number, (1 + number % 2,), size_bytes=70) for number in range(10)]
 
     plan = propose(cluster([150, 150], partitions), PlanOptions())

@@ -1,4 +1,4 @@
-"""Leaders, log directories, waves, exports, and what a plan says for itself."""
+"""Leaders, log directories, waves, exports, and the text of plans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ After = Callable[[Plan], dict[tuple[str, int], tuple[int, ...]]]
 
 
 def feasible(rows: list[tuple[int, ...]], brokers: int, fewest: int, most: int) -> bool:
-    """Whether leaders can be chosen so that each broker leads so many: a flow with lower bounds, by somebody else's code."""
+    """Return whether leaders can be chosen so that each broker leads so many: a flow with lower bounds, solved by SciPy."""
     source, sink, super_source, super_sink = range(len(rows) + brokers, len(rows) + brokers + 4)
     size = super_sink + 1
     arcs: list[tuple[int, int, int]] = [(sink, source, len(rows))]
@@ -139,7 +139,7 @@ def test_waves_keep_to_their_caps_and_mending_goes_first(make_cluster: MakeClust
     assert mending and min(mending) == 1
 
 
-def test_a_wave_says_how_long_it_takes_and_whose_disk_it_would_overfill() -> None:
+def test_a_wave_has_its_time_and_the_disk_that_it_would_overfill() -> None:
     brokers = (Broker(1, log_dirs=(LogDir("/d", usable_bytes=50),)), *(Broker(id) for id in (2, 3)))
     partitions = tuple(Partition(at, (2, 3), 2, 30, (None, None)) for at in range(3))
     document = validated(ClusterDocument(brokers, (Topic("t", partitions),)))
@@ -170,7 +170,7 @@ def test_every_move_has_a_reason_in_words(make_cluster: MakeCluster) -> None:
 
 @given(seed=st.integers(0, 10_000), brokers=st.integers(4, 7), partitions=st.integers(3, 8), eps=st.sampled_from([0.1, 0.3]))
 @settings(max_examples=15, deadline=None)
-def test_what_a_reason_says_of_brokers_is_true(
+def test_the_numbers_in_a_reason_are_true(
     make_cluster: MakeCluster, seed: int, brokers: int, partitions: int, eps: float
 ) -> None:
     document = make_cluster(seed, brokers=brokers, partitions=partitions, topics=1, factor=2, new=0, directories=0)

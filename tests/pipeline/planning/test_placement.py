@@ -258,7 +258,7 @@ def test_a_budget_is_kept_and_used(make_cluster: MakeCluster, judge: Judge) -> N
     assert unmet and all(goal.after.least >= goal.before.least for goal in unmet)
 
 
-def test_a_budget_that_is_less_than_what_has_to_move_moves_what_it_can_and_says_so(make_cluster: MakeCluster) -> None:
+def test_a_budget_that_is_less_than_what_has_to_move_moves_what_it_can_with_a_note(make_cluster: MakeCluster) -> None:
     document = make_cluster(1, brokers=8, racks=4, new=0)
     whole = propose(document, PlanOptions(drain=(3,)))
 
@@ -296,7 +296,7 @@ def test_larger_disks_get_more_bytes(make_cluster: MakeCluster, judge: Judge) ->
     assert min(large) > 1.5 * max(small)
 
 
-def test_one_huge_replica_makes_the_band_impossible_and_the_plan_says_so(make_cluster: MakeCluster, judge: Judge) -> None:
+def test_one_huge_replica_makes_the_band_impossible_and_the_plan_has_a_note(make_cluster: MakeCluster, judge: Judge) -> None:
     document = make_cluster(9, brokers=4, racks=0, new=0, factor=1, topics=2)
     huge = Partition(0, (1,), 1, 10**13, ("/d0",))
     document = validated(msgspec.structs.replace(document, topics=(*document.topics, Topic("huge", (huge,)))))
@@ -320,7 +320,7 @@ def test_bands_that_the_rack_rule_forbids_are_said_to_be_impossible() -> None:
     assert any("solved exactly" in note for note in plan.notes)
 
 
-def test_large_clusters_are_told_too_that_racks_forbid_a_band(make_cluster: MakeCluster) -> None:
+def test_large_clusters_get_the_note_too_that_racks_forbid_a_band(make_cluster: MakeCluster) -> None:
     document = make_cluster(1, brokers=11, racks=4, factor=3, topics=30, partitions=10, new=0)
     lonely = tuple(msgspec.structs.replace(one, rack="lonely" if one.id == 1 else f"r{one.id % 2}") for one in document.brokers)
 

@@ -54,7 +54,7 @@ def test_a_plan_goes_from_a_file_through_all_commands(plan: Run, cluster_file: s
         (("--eps", "0.4", "--goals", "disk,logdir"), {"eps": 0.4}),
     ],
 )
-def test_a_plan_says_which_options_it_was_made_with(
+def test_a_plan_has_the_options_it_was_made_with(
     plan: Run, cluster_file: str, flags: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     found = plan("propose", "--input", cluster_file, *flags, "--json").json["options"]
@@ -233,7 +233,7 @@ def test_a_lake_without_states_is_an_error_with_the_next_step(plan: Run, tmp_pat
     assert ran.code == 2 and "kraftlab pipeline build gold" in ran.err
 
 
-def test_what_a_log_without_its_beginning_does_not_say_of_partitions_is_no_obstacle(plan: Run, tmp_path: Path) -> None:
+def test_partitions_that_a_log_without_its_beginning_does_not_describe_are_left_out(plan: Run, tmp_path: Path) -> None:
     lake = _lake(tmp_path / "lake")
     known = {"topic": "t", "partition": 0, "replicas": [1, 2], "topic_id": "T", "directories": ["dir-1"]}
     states = [known, known | {"topic": None}, known | {"partition": 1, "replicas": None}]

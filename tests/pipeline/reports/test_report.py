@@ -139,7 +139,7 @@ def test_each_broker_has_the_quantiles_of_its_own_replicas() -> None:
     ]
 
 
-def test_a_replica_that_was_in_sync_before_the_log_begins_is_not_told_to_have_never_been() -> None:
+def test_a_replica_that_was_in_sync_before_the_log_begins_does_not_count_as_never_in_sync() -> None:
     rows = [{"replica": 1, "role": "adding", "caught_up_offset": 500}, {"replica": 2, "role": "adding", "caught_up_offset": 7}]
     waits = {"replica": 2, "role": "adding"}
     found = content.catch_up_of(filled(content.REPLICAS, [*rows, waits, waits | {"caught_up_offset": 9, "lag_ms": 4}]))
@@ -154,7 +154,7 @@ def test_a_time_that_no_calendar_has_is_a_number(tmp_path: Path, odd_ms: int) ->
     assert f"<td>{odd_ms} ms</td>" in page.render(content.gather(lake))
 
 
-def test_the_page_stands_alone_and_names_are_only_text_in_it(lake: Lake) -> None:
+def test_the_page_needs_no_other_file_and_names_are_only_text_in_it(lake: Lake) -> None:
     html = page.render(content.gather(lake))
     outside = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
     assert "alert(1)" in outside

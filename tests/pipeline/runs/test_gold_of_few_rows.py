@@ -29,7 +29,7 @@ def _built(tmp_path: Path, changes: list[dict[str, Any]], topics: list[dict[str,
     return lake
 
 
-def test_a_removal_that_the_log_goes_on_behind_was_none_and_the_last_one_counts(tmp_path: Path) -> None:
+def test_a_removal_with_later_records_of_the_partition_does_not_count_and_the_last_one_counts(tmp_path: Path) -> None:
     lives: dict[str, Any] = {"topic_id": "lives", "topic": "a"}
     gone: dict[str, Any] = {"topic_id": "gone", "topic": "b"}
     changes = [

@@ -1,4 +1,4 @@
-"""Whoever mistypes a place is told so, and finds no lake there afterwards."""
+"""Mistyped places: an error, and no lake there afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lake's stream decides without Spark: whom it follows, from where, what is done again, and when it gives up."""
+"""Decisions of a lake's stream without Spark: source, start, repetition, and end."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_kafka_lake_is_not_followed_by_ours(lake: Lake) -> None:
         followed(lake, LIVE.place)
 
 
-def test_a_run_begins_behind_the_last_record_that_bronze_has(lake: Lake) -> None:
+def test_a_run_begins_after_the_last_record_that_bronze_has(lake: Lake) -> None:
     assert _follower(lake).position() == OffsetAndEpoch(0, 0)
     _commit(lake, 0, 10, (0, 4, 1, "log"), (5, 9, 2, "log"))
     assert _follower(lake).position() == OffsetAndEpoch(10, 2)
@@ -133,7 +133,7 @@ def test_a_torn_ingest_is_left_to_ingest_which_knows_what_was_damaged(lake: Lake
 
 
 class _Scripted:
-    """A follower whose streams of Spark's end as they are told, with so many micro-batches before."""
+    """A follower whose Spark streams end as scripted, after so many micro-batches."""
 
     source = LIVE
 
@@ -162,7 +162,7 @@ def _followed_to_its_end(follower: _Scripted, *, once: bool = False) -> list[str
 LOST = PySparkException("Python worker failed to connect back.\nmore")
 
 
-def test_a_worker_that_spark_gave_up_is_no_end_of_a_stream() -> None:
+def test_a_worker_that_spark_gave_up_does_not_end_a_stream() -> None:
     follower = _Scripted((2, LOST), (0, LOST), (1, LOST), (0, LogMoved("gone")), (0, None))
     warnings = _followed_to_its_end(follower)
     assert follower.mended == 5

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def fake_java() -> Callable[..., Path]:
-    """(home, version, exit_code=0) → a Java home whose `java` says that version, or prints its other arguments, one a line."""
+    """(home, version, exit_code=0) → a Java home whose `java` prints that version, or its other arguments, one a line."""
 
     def make(home: Path, version: str, exit_code: int = 0) -> Path:
         executable = home / "bin" / "java"

@@ -1,4 +1,4 @@
-"""Everything but the session room works over Spark Connect, where there is no context, no JVM and no RDD to reach for."""
+"""Spark Connect, without a context, a JVM or RDDs: every room but the session's works over it."""
 
 from __future__ import annotations
 

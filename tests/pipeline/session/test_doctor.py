@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it says to do."""
+"""Findings of the doctor, and the remedies."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_where_no_package_is_each_is_reported(
 
 
 @pytest.mark.parametrize(("version", "state"), [("4.1.9", State.NOTE), ("4.3.7", State.FINE), ("4.4.0", State.NOTE)])
-def test_versions_outside_the_bounds_of_the_package_are_told(
+def test_versions_outside_the_bounds_of_the_package_are_reported(
     version: str, state: State, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = importlib.metadata.version
@@ -90,7 +90,7 @@ def test_a_java_home_that_is_passed_over_is_reported(fake_java: Make, environ: d
     assert check("java", environ, State.FINE).found.startswith("21.0.1, from PATH")
 
 
-def test_a_java_that_was_not_tried_is_taken_and_told(fake_java: Make, environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_java_that_was_not_tried_is_taken_and_reported(fake_java: Make, environ: dict[str, str], tmp_path: Path) -> None:
     environ["JAVA_HOME"] = str(fake_java(tmp_path / "new", "31"))
     assert check("java", environ, State.NOTE).found == "Java 31 was not tested; 17, 25 were"
 

@@ -1,4 +1,4 @@
-"""What a user reads when a session cannot be made: what was tried, why not, and the next step."""
+"""Errors of sessions that cannot be made: the attempt, the reason, and the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Java is looked for, and what is made of what is there."""
+"""The search for Java, and the use of each candidate."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_java_that_is_too_old_is_passed_over(fake_java: Make, version: str, tm
     assert java.find({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).home == new
 
 
-def test_a_java_home_that_does_not_work_is_passed_over_and_told(fake_java: Make, tmp_path: Path) -> None:
+def test_a_java_home_that_does_not_work_is_passed_over_and_reported(fake_java: Make, tmp_path: Path) -> None:
     broken, absent = fake_java(tmp_path / "broken", "21", exit_code=3), tmp_path / "absent"
     looked_at = [next(java.candidates({"JAVA_HOME": str(home)})) for home in (broken, absent)]
     assert [candidate.java for candidate in looked_at] == [None, None]
@@ -59,7 +59,7 @@ def test_a_java_home_that_does_not_work_is_passed_over_and_told(fake_java: Make,
     assert "cannot be run: No such file" in looked_at[1].verdict
 
 
-def test_what_java_says_may_be_no_utf_8(fake_java: Make, tmp_path: Path) -> None:
+def test_the_output_of_java_can_be_other_than_utf_8(fake_java: Make, tmp_path: Path) -> None:
     odd = fake_java(tmp_path / "odd", "21.0.8")
     script = odd / "bin" / "java"
     script.write_text(script.read_text().replace("-version ]; then", "-version ]; then printf 'caf\\351\\n';"))
@@ -100,7 +100,7 @@ def test_a_launcher_looks_like_a_java_home(fake_java: Make, tmp_path: Path) -> N
     assert (launcher / "lib").is_dir()
 
 
-def test_a_launcher_named_in_java_home_stands_for_the_java_behind_it(fake_java: Make, tmp_path: Path) -> None:
+def test_a_launcher_named_in_java_home_counts_as_its_java(fake_java: Make, tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "21")
     environ = {"JAVA_HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = java.ensure(environ)

@@ -1,4 +1,4 @@
-"""What a user set outside goes before the table of settings."""
+"""Settings: the user's own, set outside, take precedence over the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_submit_arguments_are_read(arguments: str, given: dict[str, str], tmp_pa
     assert settings.given_outside({"PYSPARK_SUBMIT_ARGS": arguments}, tmp_path) == given
 
 
-def test_submit_arguments_that_no_shell_could_split_are_told(tmp_path: Path) -> None:
+def test_submit_arguments_that_no_shell_could_split_are_reported(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match=r"PYSPARK_SUBMIT_ARGS is .*: No closing quotation; correct it, or unset it"):
         settings.given_outside({"PYSPARK_SUBMIT_ARGS": "--conf 'spark.a=b pyspark-shell"}, tmp_path)
 

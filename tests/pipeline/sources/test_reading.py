@@ -1,4 +1,4 @@
-"""What the sources read: rows, damages and records, whole or in part, packed or cut."""
+"""Reads of the sources: rows, damages and records, whole or in part, packed or cut."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_records_have_their_own_offsets_and_json(own_log: Make, rows_of: Rows) -
     assert (no_op["offset"], no_op["idx_in_batch"]) == (1, 1)
 
 
-def test_what_stands_in_a_snapshot_has_the_offset_before_its_end(own_log: Make, rows_of: Rows) -> None:
+def test_a_record_of_a_snapshot_has_the_offset_before_its_end(own_log: Make, rows_of: Rows) -> None:
     log = own_log()
     log.snapshot(40, [r.Topic(0, name, ID) for name in "abc"])
     rows = [row for row in rows_of("kraftlab", log.directory, rows="records") if row["kind"] == "snapshot"]
@@ -165,7 +165,7 @@ def test_a_large_segment_is_cut_where_batches_begin(
     assert len(damages) == 1
 
 
-def test_nothing_to_read_is_no_error(own_log: Make, reader_of: Make) -> None:
+def test_nothing_to_read_is_not_an_error(own_log: Make, reader_of: Make) -> None:
     from pyspark.sql.datasource import InputPartition
 
     log = own_log()
@@ -385,7 +385,7 @@ KAFKA_DAMAGES: dict[str, tuple[str, Callable[[bytearray, int], bytearray]]] = {
         *(pytest.param("kafka", *row, id=f"Kafka's, {name}") for name, row in KAFKA_DAMAGES.items()),
     ],
 )
-def test_every_damage_stands_in_quarantine_by_its_name_with_its_bytes_and_the_offsets_around_it(
+def test_every_damage_is_in_quarantine_by_its_name_with_its_bytes_and_the_offsets_around_it(
     form: str,
     status: str,
     damage: Callable[[bytearray, int], bytearray],
@@ -416,7 +416,7 @@ def test_every_damage_stands_in_quarantine_by_its_name_with_its_bytes_and_the_of
         assert (kept, bad["prev_offset"], bad["next_offset"]) == ([0, *behind], 1, behind[0] if behind else None)
 
 
-def test_a_compressed_batch_stands_in_quarantine(batch: Make, frame: Make, tmp_path: Path, rows_of: Rows) -> None:
+def test_a_compressed_batch_is_in_quarantine(batch: Make, frame: Make, tmp_path: Path, rows_of: Rows) -> None:
     path = tmp_path / SEGMENT
     path.write_bytes(b"".join(batch([frame(20, 0, b"\x00")], offset, codec=offset) for offset in (0, 1, 2)))
     found = rows_of("kafka", path, rows="damages", committed=False)

@@ -1,4 +1,4 @@
-"""Whose logs they are, and how much of them is known to be committed."""
+"""Owners of logs, and the committed end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_largest_stamp_of_any_log_bounds_what_is_committed(own_log: Make) ->
     assert found.cluster_id == "test-cluster"
 
 
-def test_the_stamp_is_found_behind_a_damage_and_in_the_newest_segment_that_has_batches(own_log: Make) -> None:
+def test_the_stamp_is_found_after_a_damage_and_in_the_newest_segment_that_has_batches(own_log: Make) -> None:
     log = own_log()
     path = log.segment([[r.NoOp(0)]] * 5)
     log.segment([], zeros=9000)
@@ -56,7 +56,7 @@ def test_a_log_whose_beginning_was_cleaned_says_so(own_log: Make) -> None:
     assert _survey(log.directory).logs == (LogEnd(1, 100, 102),)
 
 
-def test_a_file_whose_name_is_no_text_is_none_of_the_log(own_log: Make) -> None:
+def test_a_file_whose_name_is_not_utf_8_is_not_part_of_the_log(own_log: Make) -> None:
     log = own_log()
     log.segment([[r.NoOp(0)]])
     (log.partition / "junk\udcff").touch()
@@ -105,7 +105,7 @@ def test_of_kafkas_logs_half_must_have_it(tmp_path: Path, batch: Make, frame: Ma
     assert _survey(*places, form=KAFKA).cluster_id == "k"
 
 
-def test_logs_without_an_identity_are_told_apart(own_log: Make) -> None:
+def test_logs_without_an_identity_are_distinguished(own_log: Make) -> None:
     one, other = own_log(1), own_log(2)
     for log in (one, other):
         log.segment([[r.NoOp(0)]])
@@ -125,7 +125,7 @@ def test_the_segments_of_one_log_without_an_identity_are_one_log(tmp_path: Path,
 
 
 def test_what_a_directory_was_begun_with_does_not_hide_its_log(tmp_path: Path, batch: Make, frame: Make, rows_of: Make) -> None:
-    """Kafka's bootstrap.checkpoint stands beside the log's directory; until 3.4 it had no footer."""
+    """Kafka's bootstrap.checkpoint is next to the log's directory; until 3.4 it had no footer."""
     (tmp_path / "__cluster_metadata-0").mkdir()
     (tmp_path / "bootstrap.checkpoint").write_bytes(batch([frame(20, 0, b"\x00")]))
     assert [file.name for file in _survey(tmp_path, form=KAFKA).files] == ["bootstrap.checkpoint"]

@@ -43,7 +43,7 @@ def environment() -> dict[str, str]:
 
 
 def elsewhere(before: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command line in a process of its own. spark-submit writes everything that it says to stdout."""
+    """Run a command line in a process of its own. spark-submit writes all its output to stdout."""
     command = [*before, *arguments]
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 

@@ -68,8 +68,8 @@ def drift_of(cycles: list[Reassignment], states: list[PartitionState]) -> list[t
 
 
 def numbered(logs: list[Rows]) -> tuple[Rows, Deletions]:
-    """Many logs as one, each with topics of its own and offsets that nobody else has; every third topic is deleted, and as many
-    seem to be, behind their first row.
+    """Concatenate many logs, each with topics and offsets of its own. Every third topic is deleted, and as many have a deletion
+    after their first row that does not count.
     """
     rows: Rows = []
     deletions: Deletions = {}

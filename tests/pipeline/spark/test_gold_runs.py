@@ -1,4 +1,4 @@
-"""`build gold`, `audit`, `state` and `logdirs skew` on a lake with what a real cluster's log says."""
+"""Commands `build gold`, `audit`, `state` and `logdirs skew` on a lake with a real cluster's log."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_audits_build_what_they_read_and_find_the_changes_of_the_replication_fac
     assert run_of_gold.stale(lake, ["gold.rf_drift"]) == []
 
 
-def test_the_state_at_the_time_when_the_cluster_was_asked_is_what_it_said(
+def test_the_state_at_the_time_when_the_cluster_was_described_is_as_described(
     lake: Lake, kafka: Any, recorded_text: Callable[[str], bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (ended,) = [entry["t"] for entry in json.loads(recorded_text("history.json")) if entry["op"] == "end"]

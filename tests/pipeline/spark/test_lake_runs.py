@@ -170,7 +170,7 @@ def test_a_lake_is_of_one_cluster_and_one_format(spark: SparkSession, own_log: M
         ingest(spark, lake, [str(kafka_log)])
 
 
-def test_what_a_snapshot_says_stands_for_a_beginning_that_was_cleaned(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+def test_a_snapshot_replaces_a_beginning_that_was_cleaned(spark: SparkSession, own_log: Make, lake: Lake) -> None:
     from kraftlab.pipeline.runs.build import build
     from kraftlab.pipeline.runs.ingest import ingest
 
@@ -383,7 +383,7 @@ def test_sql_knows_the_tables_by_their_names(spark: SparkSession, own_log: Make,
         query(spark, lake, "select * from bronze.batches", 10)
 
 
-def test_what_was_taken_in_behind_a_range_that_was_built_is_built_too(spark: SparkSession, own_log: Make, lake: Lake) -> None:
+def test_offsets_ingested_after_a_built_range_are_built_too(spark: SparkSession, own_log: Make, lake: Lake) -> None:
     from kraftlab.pipeline.runs.build import CHANGES, build
     from kraftlab.pipeline.runs.ingest import ingest
 

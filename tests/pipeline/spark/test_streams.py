@@ -230,7 +230,7 @@ def test_a_log_in_files_is_followed_as_it_grows_with_what_is_damaged_in_it(
         assert lake.arrow(table).to_pylist() == taken.arrow(table).to_pylist() != []
 
 
-def test_a_quorum_is_no_place_to_read_once(spark: SparkSession) -> None:
+def test_a_quorum_cannot_be_read_once(spark: SparkSession) -> None:
     from kraftlab.pipeline.sources import register
 
     register(spark)

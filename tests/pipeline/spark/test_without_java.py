@@ -1,4 +1,4 @@
-"""A machine without Java: what pip brought is enough, and without that too, the way out is told."""
+"""A machine without Java: pip's Java is enough, and without it the error names the next step."""
 
 from __future__ import annotations
 

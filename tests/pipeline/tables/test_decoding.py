@@ -180,7 +180,7 @@ def test_uuids_become_text_in_bulk_as_one_by_one(uuids: list[bytes]) -> None:
     assert found.to_pylist() == [uuid_text(uuid) for uuid in uuids]
 
 
-def test_what_stands_in_a_snapshot_has_its_offset_and_its_place_in_it() -> None:
+def test_a_record_of_a_snapshot_has_its_offset_and_its_place_in_it() -> None:
     partition = r.Partition(0, 2, ID, (1, 2), (1,))
     segment = "00000000000000000050-0000000003.checkpoint"
     rows = _partitions(_own(*codec.encode([partition, partition]), 7, segment=segment, offset=49))
@@ -295,7 +295,7 @@ def test_kafkas_records_become_the_same_rows(batch: Make, frame: Make, encode: M
     assert unknown["error"] == "unknown record type 99"
 
 
-def test_names_and_markers_that_were_not_given_are_told() -> None:
+def test_names_and_markers_that_were_not_given_are_reported() -> None:
     records = [r.BeginTransaction(0), r.Topic(0, "new", OTHER_ID), r.Topic(0, "orders", ID), r.AbortTransaction(0)]
     _, decoder = _tables(_own(*codec.encode(records)))
     assert decoder.markers == [(10, 23), (13, 25)]
@@ -337,7 +337,7 @@ def test_transactions_are_paired() -> None:
     assert transactions([(3, 25), (4, 24)]) == Transactions((), None), "it began before a snapshot"
 
 
-def test_snapshots_are_needed_behind_holes_only() -> None:
+def test_snapshots_are_needed_after_holes_only() -> None:
     found = [("b", 100), ("c", 200), ("start", 0)]
     assert needed_snapshots([], found, True) == {"start"}
     assert needed_snapshots([(0, 50)], found, True) == {"start", "b"}

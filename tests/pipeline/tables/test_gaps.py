@@ -1,4 +1,4 @@
-"""Which offsets are missing, and why."""
+"""Missing offsets, and their causes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _batches(*rows: tuple[Any, ...], crcs: tuple[int, ...] = ()) -> pa.Table:
 
 
 def _marks(*rows: tuple[Any, ...]) -> pa.Table:
-    """(controller, offset before, offset behind)."""
+    """(controller, offset before, offset after)."""
     schema = arrow_schema("bronze.quarantine")
     found = [
         {"controller_id": node, "prev_offset": prev, "next_offset": following, "segment": "0.log"}
@@ -55,7 +55,7 @@ def test_a_hole_beside_a_damage_is_its_doing_and_any_other_a_missing_segment() -
     ]
 
 
-def test_a_damage_in_a_first_segment_behind_a_cleaned_beginning() -> None:
+def test_a_damage_in_a_first_segment_after_a_cleaned_beginning() -> None:
     assert _gaps(_batches((1, 45, 49)), _marks((1, 39, 45)), {1: 40}) == [(1, 0, 40, "compacted"), (1, 40, 45, "quarantine")]
 
 
@@ -87,7 +87,7 @@ def test_a_batch_that_reaches_into_a_range_leaves_no_gap_at_its_beginning() -> N
     ]
 
 
-def test_a_snapshot_beyond_the_last_batch_stands_behind_a_hole() -> None:
+def test_a_snapshot_beyond_the_last_batch_comes_after_a_hole() -> None:
     beyond = (1, 99, 99, "00000000000000000100-0000000001.checkpoint")
     assert holes(_batches((1, 0, 9), beyond)) == [(10, 100)]
     assert holes(_batches((1, 0, 9), (1, 20, 29), beyond)) == [(10, 20), (30, 100)]

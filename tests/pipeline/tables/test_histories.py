@@ -20,7 +20,7 @@ TOPICS, PARTITIONS, ROUNDS = 40, 3, 5
 
 
 def _rows(first_round: int, rounds: int, kind: str = "change") -> pa.Table:
-    """Each partition changes once in a round; in the last of all, everything stands at one offset, as in a snapshot."""
+    """Change each partition once per round; in the last round all rows have one offset, as in a snapshot."""
     found = [
         {
             "offset": 100_000 if kind == "snapshot" else (each * TOPICS + topic) * PARTITIONS + partition,

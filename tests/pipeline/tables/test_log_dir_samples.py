@@ -1,4 +1,4 @@
-"""What brokers say of their log directories, as rows."""
+"""Descriptions of log directories as rows."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_lines_that_kafkas_tool_prints_first_are_passed_over() -> None:
 @pytest.mark.parametrize(
     "document", [b"", b"[]", b'{"brokers": [{"broker": "x"}]}', json.dumps(OURS).encode().replace(b"/d1", b"/\xff")]
 )
-def test_what_is_no_such_document_is_refused(document: bytes) -> None:
+def test_other_documents_are_refused(document: bytes) -> None:
     with pytest.raises(WrongUse, match="not a description of log directories"):
         samples(document, 1)

@@ -1,4 +1,4 @@
-"""What was there before a snapshot and is not in it has ended."""
+"""Ends of everything that existed before a snapshot and is not in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the batches of several controllers each is taken once, and tasks get about as much each."""
+"""Choice of batches: each batch of several controllers is taken once, and tasks get about equal shares."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _last(row: Any) -> int:
 
 
 def _written(directory: Path, *files: list[Any]) -> list[str]:
-    """Files of `bronze.batches` with row groups of three; `payload` says which row it is."""
+    """Write files of `bronze.batches` with row groups of three; `payload` identifies the row."""
     schema, paths = arrow_schema("bronze.batches"), []
     for number, rows in enumerate(files):
         cells = [
@@ -67,7 +67,7 @@ def _naive(rows: list[Any], lo: int, hi: int, snapshots: set[str], of_several: b
 
 
 def _fits(row: Any, others: list[Any]) -> bool:
-    """Whether a log that holds the others can hold the row: beside them, with epochs in the order of its neighbours'."""
+    """Return whether a log with the other rows can hold the row: between them, with epochs in the order of its neighbours'."""
     before = [(_last(each), each[2]) for each in others if _last(each) < row[1]]
     behind = [(each[1], each[2]) for each in others if each[1] > _last(row)]
     if len(before) + len(behind) < len(others):
