@@ -49,6 +49,8 @@ from kraftlab.rpc.server import Call
 from kraftlab.wire.transport import DirectHandler, PeerRequest
 
 T = TypeVar("T")
+Targets = Mapping[int, tuple[int, ...] | None]
+"""Partition → target of its move, None: cancel it."""
 
 CLUSTER_ID = "test-cluster"
 FEATURES = supported_features()
@@ -272,21 +274,39 @@ class Cluster:
         assert isinstance(response, AlterPartitionResponse)
         return response.results[0].error
 
+    @staticmethod
+    def move_request(*entries: tuple[str, Targets], **options: Any) -> admin_pb2.AlterPartitionReassignmentsRequest:
+        request = admin_pb2.AlterPartitionReassignmentsRequest(**options)
+        for name, targets in entries:
+            topic = request.topics.add(name=name)
+            for index, target in targets.items():
+                entry = topic.partitions.add(partition_index=index)
+                if target is not None:
+                    entry.replicas.SetInParent()
+                    entry.replicas.values.extend(target)
+        return request
+
+    async def move(self, name: str, targets: Targets, **options: Any) -> Any:
+        """Answers to the entries of one topic; target None cancels."""
+        return (await self.write(reassignments.alter, self.move_request((name, targets), **options))).responses[0].partitions
+
     async def reassign(
         self, name: str, target: tuple[int, ...] | None, index: int = 0, *, allow_size_change: bool | None = None
     ) -> tuple[int, str]:
-        """(code, text) of one entry; target None cancels."""
-        response = await self.write(reassignments.alter, reassignment_request([(name, [(index, target)])], allow_size_change))
-        entry = response.responses[0].partitions[0]
+        """(code, text) of one entry."""
+        (entry,) = await self.move(name, {index: target}, allow_replication_factor_change=allow_size_change)
         return entry.error_code, entry.error_message
+
+    def moves(self, request: admin_pb2.ListPartitionReassignmentsRequest | None = None) -> Any:
+        """The listing of moves and plans."""
+        observer = Observer(self.controller.moves.progress, self.clock.now_ms, self.settings)
+        return listing(self.controller.committed, request or admin_pb2.ListPartitionReassignmentsRequest(), observer)
 
     def listed(self, *names: str) -> list[tuple[str, int]]:
         request = admin_pb2.ListPartitionReassignmentsRequest()
         for name in names:
             request.topics.topics.add(name=name, partition_indexes=range(16))
-        observer = Observer(self.controller.moves.progress, self.clock.now_ms, self.settings)
-        response = listing(self.controller.committed, request, observer)
-        return [(topic.name, entry.partition_index) for topic in response.topics for entry in topic.partitions]
+        return [(topic.name, entry.partition_index) for topic in self.moves(request).topics for entry in topic.partitions]
 
     async def configure(
         self, resource_type: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
@@ -370,20 +390,6 @@ class ServedController:
         return answer
 
 
-def reassignment_request(
-    entries: list[tuple[str, list[tuple[int, tuple[int, ...] | None]]]], allow_size_change: bool | None = None
-) -> admin_pb2.AlterPartitionReassignmentsRequest:
-    request = admin_pb2.AlterPartitionReassignmentsRequest(allow_replication_factor_change=allow_size_change)
-    for name, partitions in entries:
-        topic = request.topics.add(name=name)
-        for index, target in partitions:
-            entry = topic.partitions.add(partition_index=index)
-            if target is not None:
-                entry.replicas.values.extend(target)
-                entry.replicas.SetInParent()
-    return request
-
-
 def uuid(number: int, kind: int) -> bytes:
     return bytes([kind]) + number.to_bytes(15, "big")
 
@@ -424,4 +430,3 @@ class Tools:
     ErrorCode = ErrorCode
     cluster_id = CLUSTER_ID
     directory = staticmethod(directory)
-    reassignment_request = staticmethod(reassignment_request)

@@ -268,7 +268,7 @@ async def test_a_cordoned_directory_is_noted_once(cluster: Any, tools: Any) -> N
     assert cluster.broker(1).cordoned_log_dirs == ()
 
 
-async def test_a_listing_has_the_last_heartbeats_and_cordoned_directories(five: Any, tools: Any) -> None:
+async def test_a_listing_has_the_last_heartbeats_and_cordoned_directories(five: Any) -> None:
     await five.stop_broker(2)
     await five.heartbeat(3, cordoned_log_dirs=five.broker(3).log_dirs)
     five.clock.now_ms += 700

@@ -11,7 +11,6 @@ from kraftlab.controller.cluster import directories
 from kraftlab.controller.reassignment import named_changes as kip_179
 from kraftlab.controller.reassignment import reassignments
 from kraftlab.controller.reassignment.blockers import STARTING_MS
-from kraftlab.controller.reassignment.listing import Observer, listing
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY
@@ -22,19 +21,7 @@ from kraftlab.metadata.peer_rpc import (
     MoveProgressRequest,
     PartitionSize,
 )
-from kraftlab.metadata.snapshot import ImageSnapshot, image_from
 from kraftlab.metadata.uuids import to_text
-
-
-async def move(cluster: Any, topic: str, targets: dict[int, tuple[int, ...] | None], **options: Any) -> Any:
-    request = admin_pb2.AlterPartitionReassignmentsRequest(**options)
-    asked = request.topics.add(name=topic)
-    for number, target in targets.items():
-        entry = asked.partitions.add(partition_index=number)
-        if target is not None:
-            entry.replicas.values.extend(target)
-            entry.replicas.SetInParent()
-    return (await cluster.write(reassignments.alter, request)).responses[0].partitions
 
 
 async def rollback(cluster: Any, plan_id: str, **options: Any) -> Any:
@@ -42,17 +29,12 @@ async def rollback(cluster: Any, plan_id: str, **options: Any) -> Any:
     return (await cluster.write(reassignments.alter, request)).responses
 
 
-def listed(cluster: Any, request: Any = None) -> Any:
-    observer = Observer(cluster.controller.moves.progress, cluster.clock.now_ms, cluster.settings)
-    return listing(cluster.controller.committed, request or admin_pb2.ListPartitionReassignmentsRequest(), observer)
-
-
 def running(cluster: Any) -> list[int]:
-    return [entry.partition_index for topic in listed(cluster).topics for entry in topic.partitions]
+    return [entry.partition_index for topic in cluster.moves().topics for entry in topic.partitions]
 
 
 def waiting(cluster: Any) -> list[int]:
-    return [entry.partition_index for entry in listed(cluster).queued]
+    return [entry.partition_index for entry in cluster.moves().queued]
 
 
 async def caps(cluster: Any, per_broker: int, per_cluster: int = 0, order: str = "fifo") -> None:
@@ -86,13 +68,13 @@ async def queue(five: Any) -> Any:
 
 
 async def test_a_move_without_a_slot_waits_and_starts_when_one_is_free(queue: Any) -> None:
-    answers = await move(queue, "t", dict.fromkeys(range(3), (1,)), queued=True)
+    answers = await queue.move("t", dict.fromkeys(range(3), (1,)), queued=True)
     assert [answer.queued for answer in answers] == [False, True, True]
     assert len({answer.move_id for answer in answers}) == 3
     assert (running(queue), waiting(queue)) == ([0], [1, 2])
     await finish(queue, 0)
     assert (running(queue), waiting(queue)) == ([1], [2])
-    assert listed(queue).topics[0].partitions[0].move_id == answers[1].move_id
+    assert queue.moves().topics[0].partitions[0].move_id == answers[1].move_id
     for number in (1, 2):
         await finish(queue, number)
     assert (running(queue), waiting(queue)) == ([], [])
@@ -102,7 +84,7 @@ async def test_a_move_without_a_slot_waits_and_starts_when_one_is_free(queue: An
 
 async def test_caps_hold_while_everything_is_moved(queue: Any) -> None:
     await caps(queue, per_broker=2, per_cluster=3)
-    await move(queue, "t", {number: (1 + number % 4,) for number in range(6)}, queued=True)
+    await queue.move("t", {number: (1 + number % 4,) for number in range(6)}, queued=True)
     moved: list[int] = []
     while running(queue):
         busy = [queue.partition("t", number) for number in running(queue)]
@@ -113,15 +95,15 @@ async def test_caps_hold_while_everything_is_moved(queue: Any) -> None:
 
 
 async def test_without_queued_nothing_waits_and_the_caps_do_not_matter(queue: Any) -> None:
-    answers = await move(queue, "t", dict.fromkeys(range(4), (1,)))
+    answers = await queue.move("t", dict.fromkeys(range(4), (1,)))
     assert [answer.queued for answer in answers] == [False] * 4
     assert running(queue) == [0, 1, 2, 3]
 
 
 async def test_a_higher_priority_starts_first_and_later_requests_do_not_overtake(queue: Any) -> None:
-    await move(queue, "t", {0: (1,), 1: (1,)}, queued=True)
-    await move(queue, "t", {2: (1,)}, queued=True)
-    await move(queue, "t", {3: (1,)}, queued=True, priority=5)
+    await queue.move("t", {0: (1,), 1: (1,)}, queued=True)
+    await queue.move("t", {2: (1,)}, queued=True)
+    await queue.move("t", {3: (1,)}, queued=True, priority=5)
     assert waiting(queue) == [3, 1, 2]
     for expected in ([3], [1], [2]):
         await finish(queue, running(queue)[0])
@@ -130,61 +112,59 @@ async def test_a_higher_priority_starts_first_and_later_requests_do_not_overtake
 
 async def test_the_smallest_starts_first_once_leaders_have_said_how_large_they_are(queue: Any) -> None:
     await caps(queue, per_broker=1, order="smallest-first")
-    await move(queue, "t", dict.fromkeys(range(4), (1,)), queued=True)
+    await queue.move("t", dict.fromkeys(range(4), (1,)), queued=True)
     topic_id = queue.controller.newest.image.topics.by_name["t"]
     report(queue, 0, sizes=(PartitionSize(topic_id, 1, 900), PartitionSize(topic_id, 3, 10)))
-    shown = [(entry.partition_index, entry.position, entry.size_bytes) for entry in listed(queue).queued]
+    shown = [(entry.partition_index, entry.position, entry.size_bytes) for entry in queue.moves().queued]
     assert shown == [(3, 1, 10), (1, 2, 900), (2, 3, -1)]
     await finish(queue, 0)
     assert running(queue) == [3]
 
 
 async def test_a_queued_move_can_be_cancelled_replaced_or_started_at_once(queue: Any) -> None:
-    await move(queue, "t", dict.fromkeys(range(5), (1,)), queued=True)
-    [cancelled] = await move(queue, "t", {1: None})
+    await queue.move("t", dict.fromkeys(range(5), (1,)), queued=True)
+    [cancelled] = await queue.move("t", {1: None})
     assert (cancelled.error_code, waiting(queue)) == (0, [2, 3, 4])
-    assert (await move(queue, "t", {1: None}))[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    [replaced] = await move(queue, "t", {2: (2,)}, queued=True)
+    assert (await queue.move("t", {1: None}))[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    [replaced] = await queue.move("t", {2: (2,)}, queued=True)
     assert replaced.queued and waiting(queue) == [3, 4, 2]
-    await move(queue, "t", {3: (4,)})
+    await queue.move("t", {3: (4,)})
     assert (running(queue), waiting(queue)) == ([0, 3], [4, 2])
-    await move(queue, "t", {4: (0,)})
+    await queue.move("t", {4: (0,)})
     assert waiting(queue) == [2], "it is where it should be"
     await queue.write(reassignments.alter, admin_pb2.AlterPartitionReassignmentsRequest(cancel_all=True))
     assert (running(queue), waiting(queue)) == ([], [])
 
 
-async def test_a_failover_and_a_snapshot_keep_the_queue_and_the_new_controller_goes_on(queue: Any) -> None:
-    await move(queue, "t", dict.fromkeys(range(3), (1,)), queued=True, throttle=9, throttle_expires_ms=60_000)
-    image = queue.controller.committed.image
-    assert image_from(body for body, _ in ImageSnapshot(image).batches()).moves == image.moves
+async def test_a_failover_keeps_the_queue_and_the_new_controller_goes_on(queue: Any) -> None:
+    await queue.move("t", dict.fromkeys(range(3), (1,)), queued=True, throttle=9, throttle_expires_ms=60_000)
     await queue.lose_leadership(survives=True)
     await queue.lead()
     assert waiting(queue) == [1, 2]
     await finish(queue, 0)
-    shown = listed(queue).topics[0].partitions[0]
+    shown = queue.moves().topics[0].partitions[0]
     assert (shown.partition_index, shown.throttle) == (1, 9)
     assert shown.throttle_until_ms - shown.started_ms == 60_000, "it counts from the start"
 
 
 async def test_the_queue_moves_on_when_the_caps_are_raised(queue: Any) -> None:
-    await move(queue, "t", dict.fromkeys(range(3), (1,)), queued=True)
+    await queue.move("t", dict.fromkeys(range(3), (1,)), queued=True)
     await caps(queue, per_broker=3)
     await queue.pass_time(50)
     assert running(queue) == [0, 1, 2]
 
 
 async def test_the_listing_names_the_reason_to_wait(queue: Any) -> None:
-    await move(queue, "t", {0: (1,), 1: (1,)}, queued=True)
-    [shown] = listed(queue).queued
+    await queue.move("t", {0: (1,), 1: (1,)}, queued=True)
+    [shown] = queue.moves().queued
     assert shown.waits_for == "1 move keeps broker 0 busy, reassignment.max.moves.per.broker is 1"
     asked = admin_pb2.ListPartitionReassignmentsRequest()
     asked.topics.topics.add(name="t", partition_indexes=[0])
-    assert not listed(queue, asked).queued
+    assert not queue.moves(asked).queued
 
 
 async def test_a_topic_that_is_deleted_leaves_the_queue(queue: Any) -> None:
-    await move(queue, "t", {0: (1,), 1: (1,)}, queued=True)
+    await queue.move("t", {0: (1,), 1: (1,)}, queued=True)
     await queue.write(topics.delete, admin_pb2.DeleteTopicsRequest(topics=[{"name": "t"}]))
     assert (waiting(queue), queue.controller.newest.image.moves) == ([], EMPTY.moves)
 
@@ -194,15 +174,15 @@ async def test_a_topic_that_is_deleted_leaves_the_queue(queue: Any) -> None:
 
 async def test_progress_is_summed_with_the_longest_time_to_go(five: Any) -> None:
     await five.create("t", (0,))
-    await move(five, "t", {0: (1, 2)})
+    await five.move("t", {0: (1, 2)})
     topic_id = five.controller.newest.image.topics.by_name["t"]
     report(five, 1, replicas=(MoveProgress(topic_id, 0, 100, 900, 300.0, True),))
     report(five, 2, replicas=(MoveProgress(topic_id, 0, 600, 400, 50.0),))
-    [shown] = listed(five).topics[0].partitions
+    [shown] = five.moves().topics[0].partitions
     assert (shown.bytes_done, shown.bytes_left, shown.bytes_per_second, shown.eta_ms) == (700, 1300, 350.0, 8000)
     assert [(blocker.broker_id, blocker.state) for blocker in shown.blockers] == [(1, "THROTTLED"), (2, "COPYING")]
     five.clock.now_ms += 60_000
-    [stale] = listed(five).topics[0].partitions
+    [stale] = five.moves().topics[0].partitions
     assert (stale.bytes_left, [blocker.state for blocker in stale.blockers]) == (-1, ["NOT_FETCHING"] * 2)
 
 
@@ -210,9 +190,9 @@ async def test_the_time_to_go_is_that_of_all_copies_under_one_limit(five: Any) -
     await five.create("t", (0,), (0,), (0,))
     await five.configure(2, "t", ("follower.replication.throttled.replicas", 0, "0:1,1:1"))
     await five.configure(4, "1", ("follower.replication.throttled.rate", 0, "100"))
-    await move(five, "t", {0: (1,), 1: (1,), 2: (1,)})
+    await five.move("t", {0: (1,), 1: (1,), 2: (1,)})
     topic_id = five.controller.newest.image.topics.by_name["t"]
-    shown = listed(five).topics[0].partitions
+    shown = five.moves().topics[0].partitions
     assert [entry.limit if entry.HasField("limit") else None for entry in shown] == [100, 100, None]
     assert {blocker.state for entry in shown for blocker in entry.blockers} == {"STARTING"}
     report(
@@ -224,40 +204,40 @@ async def test_the_time_to_go_is_that_of_all_copies_under_one_limit(five: Any) -
             MoveProgress(topic_id, 2, 1, 900, 300.0),
         ),
     )
-    assert [entry.eta_ms for entry in listed(five).topics[0].partitions] == [40_000, 40_000, 3000]
+    assert [entry.eta_ms for entry in five.moves().topics[0].partitions] == [40_000, 40_000, 3000]
 
 
 async def test_the_lowest_of_the_limits_holds(five: Any) -> None:
     await five.create("t", (0,))
     await five.configure(2, "t", ("leader.replication.throttled.replicas", 0, "*"))
     await five.configure(4, "", ("leader.replication.throttled.rate", 0, "50"))
-    await move(five, "t", {0: (1,)}, throttle=80)
-    [shown] = listed(five).topics[0].partitions
+    await five.move("t", {0: (1,)}, throttle=80)
+    [shown] = five.moves().topics[0].partitions
     assert (shown.throttle, shown.limit) == (80, 50)
-    await move(five, "t", {0: (1,)}, throttle=20)
-    assert listed(five).topics[0].partitions[0].limit == 20
+    await five.move("t", {0: (1,)}, throttle=20)
+    assert five.moves().topics[0].partitions[0].limit == 20
 
 
 async def test_the_time_to_go_is_at_least_that_of_the_rest_at_the_limit(five: Any) -> None:
     await five.create("t", (0,))
-    await move(five, "t", {0: (1, 2)}, throttle=100)
+    await five.move("t", {0: (1, 2)}, throttle=100)
     topic_id = five.controller.newest.image.topics.by_name["t"]
     for broker_id in (1, 2):
         report(five, broker_id, replicas=(MoveProgress(topic_id, 0, 1, 1000, 900.0, True),))
-    [shown] = listed(five).topics[0].partitions
+    [shown] = five.moves().topics[0].partitions
     assert (shown.bytes_left, shown.limit, shown.eta_ms) == (2000, 100, 20_000)
     assert [replica.eta_ms for replica in shown.progress] == [10_000, 10_000]
 
 
 async def test_the_replica_that_holds_up_a_move_is_named_with_the_reason(five: Any) -> None:
     await five.create("t", (0,))
-    await move(five, "t", {0: (1, 2, 3, 4)})
+    await five.move("t", {0: (1, 2, 3, 4)})
     five.clock.now_ms += STARTING_MS
     topic_id = five.controller.newest.image.topics.by_name["t"]
     await five.stop_broker(1)
     report(five, 2, replicas=(MoveProgress(topic_id, 0, 5, 0, 1.0),))
     report(five, 3, replicas=(MoveProgress(topic_id, 0, 5, -1, 0.0, False, "the disk is full"),))
-    [shown] = listed(five).topics[0].partitions
+    [shown] = five.moves().topics[0].partitions
     states = {blocker.broker_id: (blocker.state, blocker.text) for blocker in shown.blockers}
     assert {broker_id: state for broker_id, (state, _) in states.items()} == {
         1: "FENCED",
@@ -272,8 +252,8 @@ async def test_the_replica_that_holds_up_a_move_is_named_with_the_reason(five: A
 async def test_a_kept_replica_blocks_a_shrink_and_nothing_else(five: Any) -> None:
     await five.create("t", (0, 1, 4), (0, 1, 4))
     await five.stop_broker(4)
-    await move(five, "t", {0: (0, 4), 1: (0, 3, 4)})
-    shrink, swap = listed(five).topics[0].partitions
+    await five.move("t", {0: (0, 4), 1: (0, 3, 4)})
+    shrink, swap = five.moves().topics[0].partitions
     assert [(blocker.broker_id, blocker.state) for blocker in shrink.blockers] == [(4, "FENCED")]
     assert [blocker.broker_id for blocker in swap.blockers] == [3], "4 is out of sync too, and holds up nothing"
     assert await five.set_isr("t", (0, 1, 3), 1) == 0
@@ -290,7 +270,7 @@ async def test_a_finished_plan_is_rolled_back_order_and_directories_included(fiv
     await five.create("t", (1, 0), (0, 1))
     topic_id = five.controller.newest.image.topics.by_name["t"]
     before = five.partition("t", 0).replicas
-    await move(five, "t", {0: (2, 0), 1: (1, 0)}, plan_id="p")
+    await five.move("t", {0: (2, 0), 1: (1, 0)}, plan_id="p")
     await five.set_isr("t", (0, 1, 2), 0)
     plan = five.controller.newest.image.moves.plans["p"]
     assert plan.partitions[topic_id, 0].replicas == before
@@ -303,8 +283,8 @@ async def test_a_finished_plan_is_rolled_back_order_and_directories_included(fiv
 
 async def test_plans_are_forgotten_all_or_none_and_their_moves_go_on(five: Any) -> None:
     await five.create("t", (0,), (0,))
-    await move(five, "t", {0: (1,)}, plan_id="p")
-    await move(five, "t", {1: (1,)}, plan_id="q")
+    await five.move("t", {0: (1,)}, plan_id="p")
+    await five.move("t", {1: (1,)}, plan_id="q")
 
     async def forget(*plan_ids: str, **options: Any) -> None:
         request = admin_pb2.AlterPartitionReassignmentsRequest(forget_plans=plan_ids, **options)
@@ -328,9 +308,9 @@ async def test_a_replica_is_born_again_in_the_directory_it_had(five: Any, tools:
     await five.start_brokers(7, log_dirs=(tools.directory(7, 0), second))
     await five.create("t", (0, 7))
     topic_id = five.controller.newest.image.topics.by_name["t"]
-    wish = (DirectoryAssignment(second, topic_id, 0),)
-    await five.write(directories.assign, AssignReplicasToDirsRequest(7, five.broker(7).epoch, wish))
-    await move(five, "t", {0: (0, 1)}, plan_id="p")
+    assignments = (DirectoryAssignment(second, topic_id, 0),)
+    await five.write(directories.assign, AssignReplicasToDirsRequest(7, five.broker(7).epoch, assignments))
+    await five.move("t", {0: (0, 1)}, plan_id="p")
     await five.set_isr("t", (0, 1, 7))
     assert five.partition("t").replicas == (0, 1)
     await rollback(five, "p")
@@ -343,11 +323,11 @@ async def test_a_replica_without_a_directory_in_the_plan_goes_to_the_default(fiv
     await five.start_brokers(7)
     await five.start_brokers(8, log_dirs=(only, tools.directory(8, 1)))
     await five.create("t", (7, 8), (0, 2))
-    await move(five, "t", {0: (0, 1)}, plan_id="p")
+    await five.move("t", {0: (0, 1)}, plan_id="p")
     await five.set_isr("t", (0, 1, 7, 8))
     await five.register(8, log_dirs=(only,))
     await caps(five, 0, 1)
-    await move(five, "t", {1: (1, 2)})
+    await five.move("t", {1: (1, 2)})
     await rollback(five, "p", queued=queued)
     assert waiting(five) == [0] * queued
     await finish(five, 1)
@@ -360,11 +340,11 @@ async def test_a_replica_that_stayed_but_changed_its_directory_is_named(five: An
     topic_id = five.controller.newest.image.topics.by_name["t"]
 
     async def assign(index: int) -> None:
-        wish = (DirectoryAssignment(tools.directory(7, index), topic_id, 0),)
-        await five.write(directories.assign, AssignReplicasToDirsRequest(7, five.broker(7).epoch, wish))
+        assignments = (DirectoryAssignment(tools.directory(7, index), topic_id, 0),)
+        await five.write(directories.assign, AssignReplicasToDirsRequest(7, five.broker(7).epoch, assignments))
 
     await assign(0)
-    await move(five, "t", {0: (1, 7)}, plan_id="p")
+    await five.move("t", {0: (1, 7)}, plan_id="p")
     await assign(1)
     [topic] = await rollback(five, "p", validate_only=True)
     [wanted] = topic.partitions[0].directory_moves
@@ -372,7 +352,7 @@ async def test_a_replica_that_stayed_but_changed_its_directory_is_named(five: An
 
 
 async def test_a_running_plan_is_rolled_back_at_once_and_its_queued_moves_are_dropped(queue: Any) -> None:
-    await move(queue, "t", {0: (1,), 1: (1,)}, queued=True, plan_id="p")
+    await queue.move("t", {0: (1,), 1: (1,)}, queued=True, plan_id="p")
     [topic] = await rollback(queue, "p")
     assert [entry.error_code for entry in topic.partitions] == [0, 0]
     assert (running(queue), waiting(queue)) == ([], [])
@@ -381,8 +361,8 @@ async def test_a_running_plan_is_rolled_back_at_once_and_its_queued_moves_are_dr
 
 async def test_a_rollback_names_partitions_that_other_requests_changed_unless_forced(five: Any) -> None:
     await five.create("t", (0,), (0,))
-    await move(five, "t", {0: (1,), 1: (1,)}, plan_id="p")
-    await move(five, "t", {1: (2,)})
+    await five.move("t", {0: (1,), 1: (1,)}, plan_id="p")
+    await five.move("t", {1: (2,)})
     with pytest.raises(ApiError, match=r"t:1 goes to \[2\]") as caught:
         await rollback(five, "p")
     assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
@@ -392,9 +372,9 @@ async def test_a_rollback_names_partitions_that_other_requests_changed_unless_fo
 
 
 async def test_a_target_that_waits_under_another_plan_is_not_taken_off_by_a_rollback_unless_forced(queue: Any) -> None:
-    await move(queue, "t", {1: (2,)}, plan_id="p")
-    await move(queue, "t", {1: None})
-    await move(queue, "t", {0: (1,), 1: (1,)}, queued=True, plan_id="other")
+    await queue.move("t", {1: (2,)}, plan_id="p")
+    await queue.move("t", {1: None})
+    await queue.move("t", {0: (1,), 1: (1,)}, queued=True, plan_id="other")
     assert waiting(queue) == [1]
     with pytest.raises(ApiError, match=r"t:1 goes to \[1\]") as caught:
         await rollback(queue, "p")
@@ -406,10 +386,10 @@ async def test_a_target_that_waits_under_another_plan_is_not_taken_off_by_a_roll
 
 async def test_a_forced_rollback_leaves_a_new_topic_of_the_same_name_alone(five: Any) -> None:
     await five.create("t", (0,), (0,))
-    await move(five, "t", {0: (1,)}, plan_id="p")
+    await five.move("t", {0: (1,)}, plan_id="p")
     await five.write(topics.delete, admin_pb2.DeleteTopicsRequest(topics=[{"name": "t"}]))
     await five.create("t", (3,), (3,))
-    await move(five, "t", {0: (4,)}, plan_id="p")
+    await five.move("t", {0: (4,)}, plan_id="p")
     with pytest.raises(ApiError, match="t:0 was deleted"):
         await rollback(five, "p")
     [topic] = await rollback(five, "p", force=True)
@@ -419,16 +399,16 @@ async def test_a_forced_rollback_leaves_a_new_topic_of_the_same_name_alone(five:
 
 async def test_a_plan_may_come_in_several_requests_and_goes_back_to_before_the_first(five: Any) -> None:
     await five.create("t", (0,), (0,))
-    await move(five, "t", {0: (1,)}, plan_id="p")
+    await five.move("t", {0: (1,)}, plan_id="p")
     await five.set_isr("t", (0, 1))
-    await move(five, "t", {0: (2,), 1: (2,)}, plan_id="p")
+    await five.move("t", {0: (2,), 1: (2,)}, plan_id="p")
     await rollback(five, "p")
     assert (five.partition("t", 0).target, five.partition("t", 1).replicas) == ((0,), (0,))
 
 
 async def test_a_plan_that_is_not_known_is_refused_with_those_that_are(five: Any) -> None:
     await five.create("t", (0,))
-    await move(five, "t", {0: (1,)}, plan_id="mine")
+    await five.move("t", {0: (1,)}, plan_id="mine")
     with pytest.raises(ApiError, match="mine") as caught:
         await rollback(five, "other")
     assert caught.value.code is ErrorCode.RESOURCE_NOT_FOUND
@@ -438,10 +418,10 @@ async def test_only_the_last_plans_are_kept(five: Any) -> None:
     await five.create("t", (0,))
     await five.configure(4, "", ("reassignment.plans.kept", 0, "2"))
     for number, name in enumerate("abc", 1):
-        await move(five, "t", {0: (number,)}, plan_id=name)
-    assert [plan.plan_id for plan in listed(five).plans] == ["b", "c"]
+        await five.move("t", {0: (number,)}, plan_id=name)
+    assert [plan.plan_id for plan in five.moves().plans] == ["b", "c"]
     await five.configure(4, "", ("reassignment.plans.kept", 0, "0"))
-    await move(five, "t", {0: (4,)}, plan_id="d")
+    await five.move("t", {0: (4,)}, plan_id="d")
     assert not five.controller.newest.image.moves.plans
 
 
@@ -508,35 +488,35 @@ async def test_a_throttle_without_rate_or_broker_is_refused(five: Any, broker_id
 
 async def test_a_change_of_the_factor_counts_from_the_target_that_waits_and_takes_its_place(queue: Any) -> None:
     """Otherwise the topic would get the earlier factor as soon as there is a slot."""
-    await move(queue, "t", {0: (1, 2, 3, 4)}, queued=True)
+    await queue.move("t", {0: (1, 2, 3, 4)}, queued=True)
     await queue.create("u", (0,))
     for factor, left in ((3, [(0, 1, 2)]), (2, [(0, 1)]), (1, [])):
         request = admin_pb2.AlterReplicationFactorsRequest(topics=[{"name": "u", "replication_factor": factor}], queued=True)
         answer = (await queue.write(kip_179.alter_replication_factors, request)).topics[0]
         assert (answer.error_code, [tuple(entry.target_replicas) for entry in answer.partitions]) == (0, left or [(0,)])
-        waits = [tuple(entry.target_replicas) for entry in listed(queue).queued if entry.topic == "u"]
+        waits = [tuple(entry.target_replicas) for entry in queue.moves().queued if entry.topic == "u"]
         assert waits == left
     await finish(queue, 0)
     assert queue.partition("u").replicas == (0,)
 
 
 async def test_a_queued_move_that_is_repeated_keeps_its_place_and_its_id(queue: Any) -> None:
-    await move(queue, "t", {0: (1,)}, queued=True)
-    [first] = await move(queue, "t", {1: (1,)}, queued=True, throttle=7)
-    await move(queue, "t", {2: (1,)}, queued=True)
+    await queue.move("t", {0: (1,)}, queued=True)
+    [first] = await queue.move("t", {1: (1,)}, queued=True, throttle=7)
+    await queue.move("t", {2: (1,)}, queued=True)
     end_offset = queue.quorum.end_offset
     for options in ({}, {"throttle": 7}, {"validate_only": True}):
-        [again] = await move(queue, "t", {1: (1,)}, queued=True, **options)
+        [again] = await queue.move("t", {1: (1,)}, queued=True, **options)
         assert (again.move_id, again.queued) == (first.move_id, True)
     assert (waiting(queue), queue.quorum.end_offset) == ([1, 2], end_offset)
 
 
 @pytest.mark.parametrize("options", [{"priority": -1}, {"throttle": 8}, {"throttle": 0}, {"plan_id": "p"}], ids=str)
 async def test_a_queued_move_with_other_options_is_queued_again(queue: Any, options: dict[str, Any]) -> None:
-    await move(queue, "t", {0: (1,)}, queued=True)
-    [first] = await move(queue, "t", {1: (1,)}, queued=True, throttle=7)
-    await move(queue, "t", {2: (1,)}, queued=True)
-    [again] = await move(queue, "t", {1: (1,)}, queued=True, **options)
+    await queue.move("t", {0: (1,)}, queued=True)
+    [first] = await queue.move("t", {1: (1,)}, queued=True, throttle=7)
+    await queue.move("t", {2: (1,)}, queued=True)
+    [again] = await queue.move("t", {1: (1,)}, queued=True, **options)
     assert again.queued
     assert again.move_id != first.move_id
     assert waiting(queue) == [2, 1]

@@ -9,40 +9,14 @@ import pytest
 from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.engine.state import Outcome
 from kraftlab.controller.reassignment import reassignments
-from kraftlab.controller.reassignment.listing import Observer, listing
 from kraftlab.controller.topics import topics
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.image import EMPTY
 from kraftlab.metadata.records import PartitionChange
-from kraftlab.metadata.snapshot import ImageSnapshot, image_from
-
-Targets = dict[int, tuple[int, ...] | None]
-
-
-def request_for(topic: str, targets: Targets, **options: Any) -> admin_pb2.AlterPartitionReassignmentsRequest:
-    request = admin_pb2.AlterPartitionReassignmentsRequest(**options)
-    asked = request.topics.add(name=topic)
-    for number, target in targets.items():
-        entry = asked.partitions.add(partition_index=number)
-        if target is not None:
-            entry.replicas.SetInParent()
-            entry.replicas.values.extend(target)
-    return request
-
-
-async def move(cluster: Any, topic: str, targets: Targets, **options: Any) -> Any:
-    """Answers to the entries of one topic."""
-    response = await cluster.write(reassignments.alter, request_for(topic, targets, **options))
-    return response.responses[0].partitions
 
 
 async def ask(cluster: Any, **options: Any) -> Any:
     return await cluster.write(reassignments.alter, admin_pb2.AlterPartitionReassignmentsRequest(**options))
-
-
-def listed(cluster: Any) -> Any:
-    observer = Observer(cluster.controller.moves.progress, cluster.clock.now_ms, cluster.settings)
-    return listing(cluster.controller.committed, admin_pb2.ListPartitionReassignmentsRequest(), observer)
 
 
 def only(response: Any) -> Any:
@@ -51,20 +25,13 @@ def only(response: Any) -> Any:
     return entry
 
 
-def check_snapshot(cluster: Any) -> None:
-    """The records of a snapshot make the same image."""
-    image = cluster.controller.committed.image
-    reread = image_from(body for body, _ in ImageSnapshot(image).batches())
-    assert (reread.moves, reread.topics) == (image.moves, image.topics)
-
-
 # --- validate only ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_preview_describes_the_result_and_writes_nothing(five: Any) -> None:
     await five.create("t", (0, 1), (1, 2))
     offset = five.quorum.end_offset
-    first, second, third = await move(five, "t", {0: (3, 4), 1: (9,), 7: (0,)}, validate_only=True, plan_id="p")
+    first, second, third = await five.move("t", {0: (3, 4), 1: (9,), 7: (0,)}, validate_only=True, plan_id="p")
     assert (list(first.replicas), list(first.adding_replicas), list(first.removing_replicas)) == ([3, 4, 0, 1], [3, 4], [0, 1])
     assert (first.error_code, first.partition_epoch, first.move_id) == (0, 1, "")
     assert (second.error_code, third.error_code) == (39, 3)
@@ -74,8 +41,8 @@ async def test_a_preview_describes_the_result_and_writes_nothing(five: Any) -> N
 
 async def test_a_preview_of_a_cancel_has_the_original_set(five: Any) -> None:
     await five.create("t", (4, 1, 2))
-    await move(five, "t", {0: (3, 1, 2)})
-    [answer] = await move(five, "t", {0: None}, validate_only=True)
+    await five.move("t", {0: (3, 1, 2)})
+    [answer] = await five.move("t", {0: None}, validate_only=True)
     assert (list(answer.replicas), list(answer.adding_replicas)) == ([4, 1, 2], [])
     assert five.listed() == [("t", 0)]
 
@@ -88,7 +55,7 @@ async def test_an_entry_whose_expectation_does_not_hold_is_refused_with_both_val
     five: Any, target: tuple[int, ...] | None
 ) -> None:
     await five.create("t", (0, 1), (0, 1))
-    request = request_for("t", {0: target, 1: (2, 1)})
+    request = five.move_request(("t", {0: target, 1: (2, 1)}))
     request.topics[0].partitions[0].expected_replicas.values.extend((1, 0))
     request.topics[0].partitions[1].expected_replicas.values.extend((0, 1))
     first, second = (await five.write(reassignments.alter, request)).responses[0].partitions
@@ -100,7 +67,7 @@ async def test_an_entry_whose_expectation_does_not_hold_is_refused_with_both_val
 
 async def test_the_partition_epoch_can_be_expected_and_changes_with_every_change(five: Any) -> None:
     await five.create("t", (0, 1))
-    request = request_for("t", {0: (2, 3)})
+    request = five.move_request(("t", {0: (2, 3)}))
     request.topics[0].partitions[0].expected_partition_epoch = 0
     assert (await five.write(reassignments.alter, request)).responses[0].partitions[0].error_code == 0
     [answer] = (await five.write(reassignments.alter, request)).responses[0].partitions
@@ -110,7 +77,7 @@ async def test_the_partition_epoch_can_be_expected_and_changes_with_every_change
 
 async def test_no_replicas_expected_is_an_expectation_too(five: Any) -> None:
     await five.create("t", (0, 1))
-    request = request_for("t", {0: (2, 3)})
+    request = five.move_request(("t", {0: (2, 3)}))
     request.topics[0].partitions[0].expected_replicas.SetInParent()
     assert (await five.write(reassignments.alter, request)).responses[0].partitions[0].error_code == 95
 
@@ -121,18 +88,18 @@ async def test_no_replicas_expected_is_an_expectation_too(five: Any) -> None:
 async def test_the_cluster_can_forbid_changes_of_the_replication_factor(five: Any) -> None:
     await five.create("t", (0, 1))
     assert (await five.configure(4, "", ("reassignment.replication.factor.change.enable", 0, "false")))[0] == 0
-    [answer] = await move(five, "t", {0: (0, 1, 2)}, allow_replication_factor_change=True)
+    [answer] = await five.move("t", {0: (0, 1, 2)}, allow_replication_factor_change=True)
     assert answer.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert "changed from 2 to 3" in answer.error_message
     assert "reassignment.replication.factor.change.enable=false" in answer.error_message
-    [answer] = await move(five, "t", {0: (2, 3)})
+    [answer] = await five.move("t", {0: (2, 3)})
     assert answer.error_code == 0
 
 
 async def originals_die_in_sync(five: Any) -> None:
     """0 and 1 are in the ISR but no longer active; 2, which is being added, leads (KAFKA-14424)."""
     await five.create("t", (0, 1))
-    await move(five, "t", {0: (2, 3)})
+    await five.move("t", {0: (2, 3)})
     await five.set_isr("t", (0, 1, 2))
     for broker_id in (0, 1):
         await five.stop_broker(broker_id)
@@ -144,22 +111,22 @@ async def originals_die_in_sync(five: Any) -> None:
 async def test_a_cancel_that_would_take_the_leader_away_is_refused_unless_forced(five: Any) -> None:
     await originals_die_in_sync(five)
     state = five.partition("t")
-    [refused] = await move(five, "t", {0: None})
+    [refused] = await five.move("t", {0: None})
     assert (refused.error_code, "[0,1] would leave it without a leader" in refused.error_message) == (39, True)
     assert five.partition("t") == state
     [everything] = (await ask(five, cancel_all=True)).responses[0].partitions
     assert everything.error_code == 39
-    [forced] = await move(five, "t", {0: None}, force=True)
+    [forced] = await five.move("t", {0: None}, force=True)
     assert (forced.error_code, five.partition("t").leader) == (0, -1)
     assert five.partition("t").replicas == (0, 1)
 
 
 async def test_force_does_not_allow_an_unclean_election(five: Any) -> None:
     await five.create("t", (0,))
-    await move(five, "t", {0: (2, 3)})
+    await five.move("t", {0: (2, 3)})
     await five.set_isr("t", (0, 2))
     await five.stop_broker(0)
-    [answer] = await move(five, "t", {0: None}, force=True)
+    [answer] = await five.move("t", {0: None}, force=True)
     assert (answer.error_code, "unclean" in answer.error_message) == (39, True)
 
 
@@ -170,7 +137,7 @@ async def test_all_moves_are_cancelled_in_one_call(five: Any) -> None:
     await five.create("a", (0, 1), (0, 1), (0, 1))
     await five.create("b", (0, 1))
     for topic, number in (("a", 0), ("a", 2), ("b", 0)):
-        await move(five, topic, {number: (2, 3)})
+        await five.move(topic, {number: (2, 3)})
     response = await ask(five, cancel_all=True)
     answers = [
         (topic.name, entry.partition_index, entry.error_code) for topic in response.responses for entry in topic.partitions
@@ -184,7 +151,7 @@ async def test_all_moves_are_cancelled_in_one_call(five: Any) -> None:
 async def test_the_moves_of_named_topics_are_cancelled(five: Any) -> None:
     for name in ("a", "b"):
         await five.create(name, (0, 1))
-        await move(five, name, {0: (2, 3)})
+        await five.move(name, {0: (2, 3)})
     response = await ask(five, cancel_topics=["a", "a"])
     assert [topic.name for topic in response.responses] == ["a"]
     assert five.listed() == [("b", 0)]
@@ -212,7 +179,7 @@ async def test_the_moves_of_named_topics_are_cancelled(five: Any) -> None:
 )
 async def test_invalid_options_are_refused_with_the_reason(five: Any, options: dict[str, Any]) -> None:
     await five.create("t", (0, 1))
-    await move(five, "t", {0: (2, 3)})
+    await five.move("t", {0: (2, 3)})
     with pytest.raises(ApiError) as caught:
         await ask(five, **options)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -224,48 +191,46 @@ async def test_invalid_options_are_refused_with_the_reason(five: Any, options: d
 
 async def test_a_move_has_its_initiator_reason_start_and_plan(five: Any) -> None:
     await five.create("t", (0, 1), (0, 1))
-    first, second = await move(five, "t", {0: (2, 3), 1: (3, 4)}, initiator="User:eve", reason="drain 0", plan_id="p1")
+    first, second = await five.move("t", {0: (2, 3), 1: (3, 4)}, initiator="User:eve", reason="drain 0", plan_id="p1")
     assert first.move_id != second.move_id
-    [shown, _] = listed(five).topics[0].partitions
+    [shown, _] = five.moves().topics[0].partitions
     assert (shown.move_id, shown.initiator, shown.reason, shown.plan_id) == (first.move_id, "User:eve", "drain 0", "p1")
     assert (shown.started_ms, list(shown.original_replicas)) == (five.clock.now_ms, [0, 1])
-    check_snapshot(five)
 
 
 async def test_the_same_target_again_is_the_same_move_and_another_one_is_not(five: Any) -> None:
     await five.create("t", (0, 1))
-    [first] = await move(five, "t", {0: (2, 3)}, initiator="User:a")
+    [first] = await five.move("t", {0: (2, 3)}, initiator="User:a")
     offset = five.quorum.end_offset
-    [again] = await move(five, "t", {0: (2, 3)}, initiator="User:b")
+    [again] = await five.move("t", {0: (2, 3)}, initiator="User:b")
     assert (again.move_id, five.quorum.end_offset) == (first.move_id, offset)
-    [other] = await move(five, "t", {0: (2, 4)}, initiator="User:b")
+    [other] = await five.move("t", {0: (2, 4)}, initiator="User:b")
     assert other.move_id != first.move_id
-    assert only(listed(five)).initiator == "User:b"
+    assert only(five.moves()).initiator == "User:b"
 
 
 @pytest.mark.parametrize("end", ["completion", "cancel", "deletion", "back"])
 async def test_a_move_goes_with_its_reassignment(five: Any, end: str) -> None:
     await five.create("t", (0, 1))
-    await move(five, "t", {0: (2, 3)}, throttle=1000)
+    await five.move("t", {0: (2, 3)}, throttle=1000)
     assert len(five.controller.newest.image.moves.running) == 1
     if end == "completion":
         await five.set_isr("t", (0, 1, 2, 3))
     elif end == "cancel":
-        await move(five, "t", {0: None})
+        await five.move("t", {0: None})
     elif end == "deletion":
         await five.write(topics.delete, admin_pb2.DeleteTopicsRequest(topics=[{"name": "t"}]))
     else:
-        await move(five, "t", {0: (0, 1)})
+        await five.move("t", {0: (0, 1)})
     assert five.controller.newest.image.moves == EMPTY.moves
 
 
-async def test_moves_survive_a_failover_and_a_snapshot(five: Any) -> None:
+async def test_moves_survive_a_failover(five: Any) -> None:
     await five.create("t", (0, 1))
-    await move(five, "t", {0: (2, 3)}, reason="kept", throttle=5, throttle_expires_ms=1000)
+    await five.move("t", {0: (2, 3)}, reason="kept", throttle=5, throttle_expires_ms=1000)
     await five.lose_leadership(survives=True)
     await five.lead()
-    assert (only(listed(five)).reason, only(listed(five)).throttle) == ("kept", 5)
-    check_snapshot(five)
+    assert (only(five.moves()).reason, only(five.moves()).throttle) == ("kept", 5)
 
 
 # --- throttles -------------------------------------------------------------------------------------------------------------
@@ -273,46 +238,46 @@ async def test_moves_survive_a_failover_and_a_snapshot(five: Any) -> None:
 
 async def test_a_throttle_ends_when_its_time_is_over_and_the_move_goes_on(five: Any) -> None:
     await five.create("t", (0, 1))
-    await move(five, "t", {0: (2, 3)}, throttle=1000, throttle_expires_ms=5000)
+    await five.move("t", {0: (2, 3)}, throttle=1000, throttle_expires_ms=5000)
     await five.pass_time(100)
-    shown = only(listed(five))
+    shown = only(five.moves())
     assert (shown.throttle, shown.throttle_until_ms - shown.started_ms) == (1000, 5000)
     await five.pass_time(4899)
-    assert only(listed(five)).HasField("throttle")
+    assert only(five.moves()).HasField("throttle")
     await five.pass_time(2)
-    shown = only(listed(five))
+    shown = only(five.moves())
     assert not shown.HasField("throttle")
     assert list(shown.adding_replicas) == [2, 3]
 
 
 async def test_a_throttle_ends_in_time_although_the_controller_changed(five: Any) -> None:
     await five.create("t", (0, 1))
-    await move(five, "t", {0: (2, 3)}, throttle=1000, throttle_expires_ms=5000)
+    await five.move("t", {0: (2, 3)}, throttle=1000, throttle_expires_ms=5000)
     await five.lose_leadership(survives=True)
     five.clock.now_ms += 6000
     await five.lead()
     await five.pass_time(50)
     await five.pass_time(1)
-    assert not only(listed(five)).HasField("throttle")
+    assert not only(five.moves()).HasField("throttle")
 
 
 async def test_the_same_target_with_a_throttle_changes_it_and_zero_takes_it_away(five: Any) -> None:
     await five.create("t", (0, 1), (0, 1))
-    before = await move(five, "t", {0: (2, 3), 1: (2, 3)}, throttle=1000)
-    after = await move(five, "t", {0: (2, 3)}, throttle=500)
+    before = await five.move("t", {0: (2, 3), 1: (2, 3)}, throttle=1000)
+    after = await five.move("t", {0: (2, 3)}, throttle=500)
     assert after[0].move_id == before[0].move_id
-    first, second = listed(five).topics[0].partitions
+    first, second = five.moves().topics[0].partitions
     assert (first.throttle, second.throttle) == (500, 1000)
-    await move(five, "t", {0: (2, 3), 1: (2, 3)}, throttle=0)
-    assert [entry.HasField("throttle") for entry in listed(five).topics[0].partitions] == [False, False]
+    await five.move("t", {0: (2, 3), 1: (2, 3)}, throttle=0)
+    assert [entry.HasField("throttle") for entry in five.moves().topics[0].partitions] == [False, False]
 
 
 async def test_configs_are_never_touched(five: Any) -> None:
     await five.create("t", (0, 1), leader_replication_throttled_replicas="*")
     await five.configure(4, "2", ("follower.replication.throttled.rate", 0, "77"))
     before = five.controller.newest.image.configs
-    await move(five, "t", {0: (2, 3)}, throttle=1000)
-    await move(five, "t", {0: None})
+    await five.move("t", {0: (2, 3)}, throttle=1000)
+    await five.move("t", {0: None})
     assert five.controller.newest.image.configs == before
 
 
@@ -321,7 +286,7 @@ async def test_configs_are_never_touched(five: Any) -> None:
 
 async def test_a_change_that_is_not_committed_in_time_is_unknown_and_names_its_offset(five: Any) -> None:
     await five.create("t", (0, 1))
-    request = request_for("t", {0: (2, 3)})
+    request = five.move_request(("t", {0: (2, 3)}))
     answer = five.controller.write(
         "test", lambda state, context: reassignments.alter(state, request, context), answer_by_ms=five.clock.now_ms + 500
     )
@@ -338,7 +303,7 @@ async def test_a_change_that_is_not_committed_in_time_is_unknown_and_names_its_o
 async def test_a_change_that_is_not_begun_in_time_never_is(five: Any) -> None:
     await five.create("t", (0, 1))
     five.controller.queue.hold()
-    request = request_for("t", {0: (2, 3)})
+    request = five.move_request(("t", {0: (2, 3)}))
     due_ms = five.clock.now_ms + 500
     answer = five.controller.write(
         "test", lambda state, context: reassignments.alter(state, request, context), deadline_ms=due_ms, answer_by_ms=due_ms

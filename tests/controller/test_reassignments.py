@@ -10,9 +10,9 @@ from kraftlab.controller.reassignment import reassignments
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
 
-async def test_the_same_partition_twice_is_refused_in_each_place_and_others_proceed(five: Any, tools: Any) -> None:
+async def test_the_same_partition_twice_is_refused_in_each_place_and_others_proceed(five: Any) -> None:
     await five.create("t", (0, 1, 2), (1, 2, 3))
-    request = tools.reassignment_request([("t", [(0, (0, 1, 3)), (1, (1, 2, 4))]), ("t", [(0, None)])])
+    request = five.move_request(("t", {0: (0, 1, 3), 1: (1, 2, 4)}), ("t", {0: None}))
     response = await five.write(reassignments.alter, request)
     codes = [[(p.partition_index, p.error_code) for p in topic.partitions] for topic in response.responses]
     assert codes == [[(0, 42), (1, 0)], [(0, 42)]]
@@ -21,9 +21,9 @@ async def test_the_same_partition_twice_is_refused_in_each_place_and_others_proc
     assert five.partition("t", 0).partition_epoch == 0
 
 
-async def test_a_request_larger_than_a_batch_is_refused_whole(five: Any, tools: Any) -> None:
+async def test_a_request_larger_than_a_batch_is_refused_whole(five: Any) -> None:
     await five.create("t", (0, 1))
-    request = tools.reassignment_request([("t", [(0, (2, 3))]), ("u", [(index, (0,)) for index in range(10_000)])])
+    request = five.move_request(("t", {0: (2, 3)}), ("u", dict.fromkeys(range(10_000), (0,))))
     with pytest.raises(ApiError) as caught:
         await five.write(reassignments.alter, request)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
@@ -31,10 +31,10 @@ async def test_a_request_larger_than_a_batch_is_refused_whole(five: Any, tools: 
     assert five.listed() == []
 
 
-async def test_all_records_of_a_request_are_in_one_batch(five: Any, tools: Any) -> None:
+async def test_all_records_of_a_request_are_in_one_batch(five: Any) -> None:
     await five.create("t", (0, 1), (1, 2), (2, 3))
     batches = len(five.quorum.batches)
-    await five.write(reassignments.alter, tools.reassignment_request([("t", [(i, (4, 0)) for i in range(3)])]))
+    await five.write(reassignments.alter, five.move_request(("t", dict.fromkeys(range(3), (4, 0)))))
     assert len(five.quorum.batches) == batches + 1
 
 

@@ -155,7 +155,7 @@ async def test_fenced_brokers_may_be_replicas_but_are_not_in_sync_and_do_not_lea
     assert five.state("t") == ((0, 1, 2), (1, 2), 1, (), ())
 
 
-async def test_placement_uses_defaults_of_the_controller_and_spreads(five: Any, tools: Any) -> None:
+async def test_placement_uses_defaults_of_the_controller_and_spreads(tools: Any) -> None:
     cluster = tools.Cluster(tools.Settings(tools.cluster_id, 3000, num_partitions=2, default_replication_factor=3))
     await cluster.lead()
     for broker_id in range(4):
