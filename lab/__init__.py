@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .layout import ClusterError, ClusterPlan, NodePlan
+    from .cluster_plan import ClusterError, ClusterPlan, NodePlan
     from .local import LocalCluster
 
 __all__ = ["ClusterError", "ClusterPlan", "LocalCluster", "NodePlan"]
 
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        from . import layout, local
+    if name == "LocalCluster":
+        from .local import LocalCluster
 
-        return getattr(local if name == "LocalCluster" else layout, name)
+        return LocalCluster
+    if name in __all__:
+        from . import cluster_plan
+
+        return getattr(cluster_plan, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

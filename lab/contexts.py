@@ -4,7 +4,7 @@
 
     $XDG_STATE_HOME/kraftlab/clusters/HASH        default of XDG_STATE_HOME: ~/.local/state
 
-A file holds the path of the cluster's directory. That directory holds the endpoints (`layout.py`) and the lock that says
+A file holds the path of the cluster's directory. That directory holds the endpoints (`cluster_plan.py`) and the lock that says
 whether the cluster is up, so the file that a killed `up` leaves behind counts for nothing.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from . import layout
-from .layout import ClusterError, ClusterPlan
+from . import cluster_plan
+from .cluster_plan import ClusterError, ClusterPlan
 from .locking import is_in_use
 
 
@@ -49,7 +49,7 @@ def running() -> list[Path]:
 
 def plan_of(directory: Path) -> ClusterPlan:
     """Return the plan of the cluster that is up on `directory`. ClusterError if no cluster is up there."""
-    plan = layout.load(directory)
+    plan = cluster_plan.load(directory)
     if plan is None:
         raise ClusterError(f"{directory} holds no cluster; start one with: kraftlab up --data {directory}")
     if not is_in_use(directory):

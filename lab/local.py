@@ -26,7 +26,7 @@ from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.uuids import LOST, to_text
 
 from . import layout
-from .layout import ClusterError, ClusterPlan, NodePlan
+from .cluster_plan import ClusterError, ClusterPlan, NodePlan
 from .locking import lock, lock_of_nodes
 from .node_disks import NodeDisks
 from .ports import PortClaims

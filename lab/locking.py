@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from .layout import ClusterError
+from .cluster_plan import ClusterError
 from .ports import is_locked
 
 _FILE_NAME = "cluster.lock"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .layout import ClusterError, NodePlan
+from .cluster_plan import ClusterError, NodePlan
 from .powered_disk import PoweredDisk
 
 if TYPE_CHECKING:

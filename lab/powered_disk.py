@@ -15,7 +15,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
-from .layout import ClusterError
+from .cluster_plan import ClusterError
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 WITHOUT_LOG = 2

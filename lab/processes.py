@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from .cluster_plan import ClusterError
 from .fork_server import Event, Request, Signal, Signalled, Start, Started, Unmount
-from .layout import ClusterError
 
 START_TIMEOUT_S = 30.0
 _SIGNAL_TIMEOUT_S = 5.0

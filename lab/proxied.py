@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .layout import HOST, ClusterError, ClusterPlan, NodePlan
+from .cluster_plan import HOST, ClusterError, ClusterPlan, NodePlan
 from .links.shape import PLAIN, Cut, LinkShape
 
 if TYPE_CHECKING:

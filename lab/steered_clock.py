@@ -17,7 +17,7 @@ from pathlib import Path
 
 import trio
 
-from .layout import ClusterError
+from .cluster_plan import ClusterError
 
 NOTICED_WITHIN_S = 0.05
 _LAYOUT = struct.Struct("<QdddQ")

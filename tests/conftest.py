@@ -35,7 +35,7 @@ from typing import IO, Any
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from kraftlab.lab import layout
+from kraftlab.lab import cluster_plan
 
 settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
@@ -271,8 +271,8 @@ def find_no_cluster_of_others(config: pytest.Config) -> None:
 def keep_clusters_apart() -> None:
     """Give each worker its own ports for clusters: two workers could choose the same."""
     count, own = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-    ports = layout._PORTS
-    layout._PORTS = ports[len(ports) * (own % count) // count : len(ports) * (own % count + 1) // count]
+    ports = cluster_plan._PORTS
+    cluster_plan._PORTS = ports[len(ports) * (own % count) // count : len(ports) * (own % count + 1) // count]
 
 
 def collect_from_both_ends(config: pytest.Config) -> None:

@@ -63,11 +63,11 @@ def _names(text: str | tuple[str, ...]) -> tuple[str, ...]:
 
 def _names_there(context: click.Context) -> tuple[str, ...]:
     """Return the names of nodes in the cluster of --data, none without a cluster."""
-    from kraftlab.lab import ClusterError, contexts, layout
+    from kraftlab.lab import ClusterError, cluster_plan, contexts
     from kraftlab.lab.faults.names import names_of
 
     try:
-        plan = layout.load(Path(context.params.get("data") or next(iter(contexts.running()), ".")))
+        plan = cluster_plan.load(Path(context.params.get("data") or next(iter(contexts.running()), ".")))
     except ClusterError:
         return ()
     return names_of(plan) if plan is not None else ()

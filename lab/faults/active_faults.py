@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..layout import ClusterError
+from ..cluster_plan import ClusterError
 from .fault_steps import FaultSteps
 from .holds import Fault, Hold, Holds
 

@@ -18,7 +18,7 @@ from kraftlab.admin.v1 import admin_pb2 as pb
 from kraftlab.client import AdminClient, ClusterUnreachable
 from kraftlab.metadata.errors import ApiError
 
-from ..layout import ClusterError
+from ..cluster_plan import ClusterError
 from ..links.shape import LinkShape
 from ..processes import exit_text
 from . import full_disk

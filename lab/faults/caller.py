@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from .. import layout
-from ..layout import ClusterError
+from .. import cluster_plan
+from ..cluster_plan import ClusterError
 from ..locking import is_in_use
 from .orders import SOCKET_NAME, Done, Order, Refused
 from .paths import address
@@ -49,7 +49,7 @@ def _nobody_listens(data: Path) -> str:
             "or with kraftlab chaos test --leave-running"
         )
     start = f"kraftlab up --allow-chaos --data {data}"
-    plan = layout.load(data)
+    plan = cluster_plan.load(data)
     if plan is not None:
         sizes = f"controllers: {len(plan.controllers)}, brokers: {len(plan.brokers)}"
         return f"the cluster on {data} is stopped ({sizes}); start it with: {start}"

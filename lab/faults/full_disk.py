@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import resource
 
-from ..layout import ClusterError
+from ..cluster_plan import ClusterError
 
 
 def fill(pid: int) -> None:

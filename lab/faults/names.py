@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..layout import ClusterError, ClusterPlan
+from ..cluster_plan import ClusterError, ClusterPlan
 
 ROLES = ("leader", "active", "followers", "controllers", "brokers", "all")
 """Names of groups of nodes. `leader` and `active`: the controller that leads the metadata quorum; `followers`: the others."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..layout import ClusterError
+from ..cluster_plan import ClusterError
 
 _ADDRESS_BYTES_MAX = 100
 

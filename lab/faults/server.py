@@ -16,7 +16,7 @@ import msgspec
 
 from kraftlab.config.errors import ConfigError
 
-from ..layout import ClusterError
+from ..cluster_plan import ClusterError
 from .breaker import Breaker
 from .orders import SOCKET_NAME, Done, Order, Refused
 from .paths import address

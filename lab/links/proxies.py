@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from ..layout import ClusterError
+from ..cluster_plan import ClusterError
 from .link import Link
 from .proxy import NodeProxy
 from .shape import PLAIN, Cut, LinkShape

@@ -28,7 +28,7 @@ from kraftlab.client.errors import api_error
 from kraftlab.config import meta_properties
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import BrokerConfig, ControllerConfig, build
-from kraftlab.lab.layout import FIRST_CONTROLLER_ID
+from kraftlab.lab.cluster_plan import FIRST_CONTROLLER_ID
 from kraftlab.lab.links.shape import Cut, LinkShape
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.uuids import Uuid, to_text

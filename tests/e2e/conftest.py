@@ -32,8 +32,8 @@ from kraftlab.config import meta_properties, properties
 from kraftlab.config.resources import ResourceType
 from kraftlab.demo import verify
 from kraftlab.demo.lab import Lab, TopicPartition, wait_until
-from kraftlab.lab import LocalCluster, layout
-from kraftlab.lab.layout import NodePlan
+from kraftlab.lab import LocalCluster, cluster_plan, layout
+from kraftlab.lab.cluster_plan import NodePlan
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.uuids import to_text
 
@@ -492,7 +492,7 @@ def is_listening(port: int) -> bool:
 
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex((layout.HOST, port)) == 0
+        return probe.connect_ex((cluster_plan.HOST, port)) == 0
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftlab.config import meta_properties
-from kraftlab.lab import layout
+from kraftlab.lab import cluster_plan
 from kraftlab.metadata.uuids import random_uuid
 
 
@@ -25,7 +25,7 @@ def test_a_configuration_that_is_wrong_is_refused_by_file_key_and_value(node_fil
 def test_a_port_in_use_is_named(node_files: Any, role: str, door: str) -> None:
     node = node_files.node(role)
     port = node.peer_port if door == "peer" else node.grpc_port
-    with socket.create_server((layout.HOST, port)):
+    with socket.create_server((cluster_plan.HOST, port)):
         code, said = node_files.run(role)
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}" in said
@@ -60,7 +60,7 @@ def test_a_broker_of_another_cluster_is_turned_away(node_files: Any) -> None:
 def test_two_nodes_on_one_directory_are_refused(node_files: Any) -> None:
     node_files.start("controller")
     node_files.wait_until_serving("controller")
-    ports = layout.free_ports(2)
+    ports = cluster_plan.free_ports(2)
     peer, grpc = next(ports), next(ports)
     node_files.change(
         "controller",

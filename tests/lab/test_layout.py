@@ -15,7 +15,7 @@ import pytest
 
 from kraftlab.config import storage
 from kraftlab.config.models import load_any, load_broker, load_controller
-from kraftlab.lab import ClusterError, LocalCluster, layout
+from kraftlab.lab import ClusterError, LocalCluster, cluster_plan, layout
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.caller import give
 from kraftlab.lab.faults.orders import Order
@@ -115,7 +115,7 @@ def test_a_node_that_dies_is_reported_with_its_last_words(tmp_path: Path) -> Non
         cluster.close()
 
 
-def dynamic(tmp_path: Path, controllers: int = 3) -> layout.ClusterPlan:
+def dynamic(tmp_path: Path, controllers: int = 3) -> cluster_plan.ClusterPlan:
     return layout.plan(tmp_path, controllers, 1, 1, voters_in_log=True)
 
 
@@ -290,7 +290,7 @@ def test_nodes_in_a_network_have_its_addresses_and_it_does_to_links_what_is_want
         ("heal all", False),
     ]
     with contextlib.closing(LocalCluster(tmp_path)) as cluster:
-        assert {node.host for node in cluster.plan.nodes} == {layout.HOST}
+        assert {node.host for node in cluster.plan.nodes} == {cluster_plan.HOST}
 
 
 def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
@@ -322,7 +322,7 @@ def test_a_cluster_whose_port_is_claimed_names_the_other_cluster(tmp_path: Path)
 
 
 def test_a_look_for_free_ports_keeps_no_cluster_from_claiming_them(tmp_path: Path) -> None:
-    [port] = layout.free_ports(1)
+    [port] = cluster_plan.free_ports(1)
     claims, lost = PortClaims(tmp_path), []
     with open(claims_directory() / str(port), "ab") as looking, contextlib.closing(claims):
         fcntl.flock(looking, fcntl.LOCK_SH)
@@ -354,7 +354,7 @@ def test_a_look_for_a_running_cluster_keeps_none_from_starting(tmp_path: Path) -
 
 
 def test_a_process_that_is_killed_leaves_no_port_behind(tmp_path: Path) -> None:
-    [port] = layout.free_ports(1)
+    [port] = cluster_plan.free_ports(1)
     code = (
         "import pathlib, sys\n"
         "from kraftlab.lab.ports import PortClaims\n"

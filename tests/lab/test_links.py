@@ -14,7 +14,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftlab.lab import layout
+from kraftlab.lab import cluster_plan
 from kraftlab.lab.links import proxies
 from kraftlab.lab.links.frame_splitter import FrameSplitter, frames_of, sender_of
 from kraftlab.lab.links.link import Link, Pipe
@@ -50,7 +50,7 @@ class Bench:
     """Nodes 1 and 2, each behind a proxy. A node remembers what it was asked, and answers with the same bytes."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        ports = layout.free_ports(2 * len(NODES))
+        ports = cluster_plan.free_ports(2 * len(NODES))
         self.nursery = nursery
         self.ports = {node_id: next(ports) for node_id in NODES}
         self.node_ports = {node_id: next(ports) for node_id in NODES}

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kraftlab.lab import ClusterError, layout
+from kraftlab.lab import ClusterError, cluster_plan, layout
 from kraftlab.lab.faults.names import leader_of, names_of, resolve
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> layout.ClusterPlan:
+def plan(tmp_path: Path) -> cluster_plan.ClusterPlan:
     return layout.plan(tmp_path, 3, 2, 1)
 
 
@@ -29,17 +29,17 @@ def plan(tmp_path: Path) -> layout.ClusterPlan:
         ("brokers,broker-1,leader", (0, 1, 3002)),
     ],
 )
-def test_names_mean_nodes_each_once(plan: layout.ClusterPlan, names: str, ids: tuple[int, ...]) -> None:
+def test_names_mean_nodes_each_once(plan: cluster_plan.ClusterPlan, names: str, ids: tuple[int, ...]) -> None:
     assert resolve(plan, names.split(","), lambda: 3002) == ids
 
 
 @pytest.mark.parametrize("name", ["3000", "broker-7", "Leader", ""])
-def test_an_unknown_name_is_answered_with_the_valid_ones(plan: layout.ClusterPlan, name: str) -> None:
+def test_an_unknown_name_is_answered_with_the_valid_ones(plan: cluster_plan.ClusterPlan, name: str) -> None:
     with pytest.raises(ClusterError, match=", ".join(names_of(plan))):
         resolve(plan, [name] if name else [], lambda: 3002)
 
 
-def test_the_leader_is_looked_up_only_if_a_name_needs_it_and_may_be_unknown(plan: layout.ClusterPlan) -> None:
+def test_the_leader_is_looked_up_only_if_a_name_needs_it_and_may_be_unknown(plan: cluster_plan.ClusterPlan) -> None:
     assert resolve(plan, ["controller-3000"], lambda: pytest.fail("nobody needs to know")) == (3000,)
     with pytest.raises(ClusterError, match="no controller knows the leader, so 'followers' names no node now"):
         resolve(plan, ["followers"], lambda: None)

@@ -27,9 +27,9 @@ import trio
 
 from kraftlab.checking.facts import Observation
 from kraftlab.lab import ClusterError, LocalCluster
+from kraftlab.lab.cluster_plan import FIRST_CONTROLLER_ID
 from kraftlab.lab.faults.breaker import Breaker
 from kraftlab.lab.faults.server import ControlServer
-from kraftlab.lab.layout import FIRST_CONTROLLER_ID
 from kraftlab.quorum.core.errors import CorruptBatch
 
 from ..committed_log import CommittedLog
