@@ -52,7 +52,7 @@ def server_option(**details: Any) -> Callable[[F], F]:
     """Add `--bootstrap-server` and `--data`."""
     help = f"gRPC endpoints of any nodes. Default: ${SERVERS_VARIABLE}, otherwise the newest cluster that is up here."
     server = _remembered("--bootstrap-server", _SERVERS, "HOST:PORT[,…]", help, **details)
-    data = _remembered("--data", _DATA, "DIR", "Ask the cluster that `kraftlab up --data DIR` runs.")
+    data = _remembered("--data", _DATA, "DIR", "Use the cluster of `kraftlab up --data DIR`.")
     return lambda command: server(data(command))
 
 

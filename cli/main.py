@@ -43,8 +43,8 @@ COMMANDS = {
     ),
     "features": ("kraftlab.cli.features.command:features", "Show, raise and lower the levels of features."),
     "acls": ("kraftlab.cli.security.acls_command:acls", "Add, remove and list access rules."),
-    "import": ("kraftlab.cli.partitions.import_command:import_segments", "Import captured segment files, offsets kept."),
-    "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Take over topics and reassignments from znodes."),
+    "import": ("kraftlab.cli.partitions.import_command:import_segments", "Import captured segment files with their offsets."),
+    "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Import topics and reassignments from znodes."),
     "sim": ("kraftlab.cli.sim.command:sim", "Play seeds of the deterministic simulator."),
     "pipeline": ("kraftlab.pipeline.command:pipeline", "Turn metadata logs into tables, audits and plans."),
     "chaos": ("jepsen_lite.command:chaos", "Run workloads against clusters under faults, and check every answer."),
@@ -115,12 +115,12 @@ def run(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         print_failure(failure, as_json)
     except OSError:
-        _give_up_stdout()
+        _discard_stdout()
         click.echo(failure.text, err=True)
     return failure.exit_code
 
 
-def _give_up_stdout() -> None:
+def _discard_stdout() -> None:
     """Point stdout at /dev/null: Python would report the output that it still holds when it exits."""
     import os
     from contextlib import suppress

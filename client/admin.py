@@ -358,7 +358,7 @@ class AdminClient:
 
         def ask(node: int | None, part: Sequence[pb.AlterConfigsResource]) -> pb.IncrementalAlterConfigsResponse:
             request = pb.IncrementalAlterConfigsRequest(resources=part, validate_only=validate_only)
-            return self._ask_about_configs(node, pb.IncrementalAlterConfigsResponse, request, timeout_ms)
+            return self._call_about_configs(node, pb.IncrementalAlterConfigsResponse, request, timeout_ms)
 
         return in_parts(list(resources), ask, lambda response: response.responses)
 
@@ -370,7 +370,7 @@ class AdminClient:
         def ask(node: int | None, part: Sequence[pb.DescribeConfigsResource]) -> pb.DescribeConfigsResponse:
             header = self._reading(linearizable)
             request = pb.DescribeConfigsRequest(header=header, resources=part, include_synonyms=True)
-            return self._ask_about_configs(node, pb.DescribeConfigsResponse, request, timeout_ms)
+            return self._call_about_configs(node, pb.DescribeConfigsResponse, request, timeout_ms)
 
         return in_parts(list(resources), ask, lambda response: response.results)
 
@@ -381,16 +381,16 @@ class AdminClient:
         request = pb.ListConfigResourcesRequest(header=self._reading(None), resource_types=resource_types)
         return self.call(pb.ListConfigResourcesResponse, request, timeout_ms=timeout_ms)
 
-    def _ask_about_configs(
+    def _call_about_configs(
         self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None
     ) -> Response:
         """Send a request to the node of its configs. The active controller changes and describes the configs of an unreachable
         broker. A controller describes its own configs, and the active controller changes them. Loggers need their own node.
         """
         with self._request_ids.of(API_OF_RESPONSE[answer], request):
-            return self._ask_node(node, answer, request, timeout_ms)
+            return self._call_node(node, answer, request, timeout_ms)
 
-    def _ask_node(self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None) -> Response:
+    def _call_node(self, node: int | None, answer: type[Response], request: AboutConfigs, timeout_ms: int | None) -> Response:
         if node is None:
             return self.call(answer, request, timeout_ms=timeout_ms)
         try:

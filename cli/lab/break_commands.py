@@ -61,7 +61,7 @@ def _names(text: str | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name) if isinstance(text, str) else text
 
 
-def _names_there(context: click.Context) -> tuple[str, ...]:
+def _node_names(context: click.Context) -> tuple[str, ...]:
     """Return the names of nodes in the cluster of --data, none without a cluster."""
     from kraftlab.lab import ClusterError, cluster_plan, contexts
     from kraftlab.lab.faults.names import names_of
@@ -75,7 +75,7 @@ def _names_there(context: click.Context) -> tuple[str, ...]:
 
 def _nodes(name: str = "nodes", metavar: str = "NODES", **details: Any) -> Callable[[F], F]:
     """Add an argument with names of nodes."""
-    return click.argument(name, type=_names, metavar=metavar, shell_complete=offer_words(_names_there), **details)
+    return click.argument(name, type=_names, metavar=metavar, shell_complete=offer_words(_node_names), **details)
 
 
 def _newest(context: click.Context, parameter: click.Parameter, data: str | None) -> str | None:
@@ -118,7 +118,7 @@ def _command(name: str, short_help: str, *examples: str) -> Callable[[F], click.
     return make
 
 
-def _give(data: str, order: str, names: Any = (), **details: Any) -> Done:
+def _send_order(data: str, order: str, names: Any = (), **details: Any) -> Done:
     from kraftlab.lab.faults.caller import give
     from kraftlab.lab.faults.orders import Order
 
@@ -151,7 +151,7 @@ def _report(done: Done, as_json: bool) -> int:
 @_drop
 def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
     """Cut the links between two nodes, or two lists of nodes: connections stay open, and messages wait."""
-    return _report(_give(data, "cut", (first, second), **details), as_json)
+    return _report(_send_order(data, "cut", (first, second), **details), as_json)
 
 
 @_command(
@@ -167,7 +167,7 @@ def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: boo
 @_drop
 def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
     """Isolate each named node from every other node."""
-    return _report(_give(data, "isolate", (nodes,), **details), as_json)
+    return _report(_send_order(data, "isolate", (nodes,), **details), as_json)
 
 
 @_command(
@@ -182,7 +182,7 @@ def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: object)
 def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **details: object) -> int:
     """Cut the links between groups of nodes. Nodes in no group keep all links."""
     split = [tuple(part.split(",")) for group in groups for part in ",".join(group).split("|")]
-    return _report(_give(data, "partition", split, **details), as_json)
+    return _report(_send_order(data, "partition", split, **details), as_json)
 
 
 @_command(
@@ -209,7 +209,7 @@ def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **d
 @_one_way
 def slow(first: tuple[str, ...], second: tuple[str, ...] | None, data: str, as_json: bool, **details: object) -> int:
     """Delay the messages between two nodes, or between one node and all others. Messages stay in order."""
-    return _report(_give(data, "slow", _given(first, second), **details), as_json)
+    return _report(_send_order(data, "slow", _groups(first, second), **details), as_json)
 
 
 @_command(
@@ -248,7 +248,7 @@ def lossy(
 ) -> int:
     """Lose, duplicate or reorder random messages between two nodes, or between one node and all others."""
     loss = (0.0 if details["duplicate"] or details["reorder"] else 0.2) if loss is None else loss
-    return _report(_give(data, "lossy", _given(first, second), loss=loss, **details), as_json)
+    return _report(_send_order(data, "lossy", _groups(first, second), loss=loss, **details), as_json)
 
 
 @_command(
@@ -267,10 +267,10 @@ def heal(first: tuple[str, ...] | None, second: tuple[str, ...] | None, data: st
 
     Killed nodes start, paused nodes resume, and cut links deliver the messages that wait on them.
     """
-    return _report(_give(data, "heal", _given(first, second), **details), as_json)
+    return _report(_send_order(data, "heal", _groups(first, second), **details), as_json)
 
 
-def _given(*groups: tuple[str, ...] | None) -> list[tuple[str, ...]]:
+def _groups(*groups: tuple[str, ...] | None) -> list[tuple[str, ...]]:
     return [group for group in groups if group is not None]
 
 
@@ -320,7 +320,7 @@ _NODE_ORDERS = (
 
 def _node_command(name: str, stands: bool, short: str, text: str, examples: tuple[str, ...]) -> click.Command:
     def run(nodes: tuple[str, ...], data: str, as_json: bool, **details: Any) -> int:
-        return _report(_give(data, name, (nodes,), **details), as_json)
+        return _report(_send_order(data, name, (nodes,), **details), as_json)
 
     run.__doc__ = text
     return _command(name, short, *examples)(_nodes()(_for(run) if stands else run))
@@ -349,8 +349,8 @@ def clock(
     if jump_ms is not None:
         if for_ms is not None:
             raise click.UsageError("--jump cannot be undone; leave --for out")
-        return _report(_give(data, "clock-jump", (nodes,), jump_ms=jump_ms), as_json)
-    return _report(_give(data, "clock", (nodes,), for_ms=for_ms, rate=rate), as_json)
+        return _report(_send_order(data, "clock-jump", (nodes,), jump_ms=jump_ms), as_json)
+    return _report(_send_order(data, "clock", (nodes,), for_ms=for_ms, rate=rate), as_json)
 
 
 @_command("status", "Show nodes and faults.", "status")
@@ -358,7 +358,7 @@ def status(data: str, as_json: bool) -> int:
     """Show the nodes of a cluster, the faults in force, and their remaining time."""
     from .break_text import status_lines
 
-    done = _give(data, "status")
+    done = _send_order(data, "status")
     assert done.status is not None, "it was asked for"
     out = Output(as_json)
     out.lines(status_lines(done.status))

@@ -31,13 +31,13 @@ Examples:
 def cluster() -> None:
     """Show the cluster's id and its members, unregister brokers, and inject faults.
 
-    The commands that need --data inject faults into a cluster of `kraftlab up --allow-chaos`. They name nodes as its
-    directory does (controller-3000, broker-1), or leader, followers, controllers, brokers, all; several with commas.
+    Fault commands need a cluster of `kraftlab up --allow-chaos`. They name nodes as its directory does (controller-3000,
+    broker-1), or leader, followers, controllers, brokers, all; several with commas.
     """
 
 
-for _breaks in break_commands.COMMANDS:
-    cluster.add_command(_breaks)
+for _fault_command in break_commands.COMMANDS:
+    cluster.add_command(_fault_command)
 
 
 @cluster.command("cluster-id")

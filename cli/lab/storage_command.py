@@ -46,8 +46,8 @@ Examples:
   kraftlab storage format -t CLUSTER-ID -c controller.properties --standalone --feature eligible.leader.replicas.version=0
 
 \b
-The first three are for a controller that names controller.quorum.bootstrap.servers: its voters live in the metadata log.
-With controller.quorum.voters, which are static, none of them is given.""",
+The first three are for controllers with controller.quorum.bootstrap.servers, whose voters are in the metadata log.
+With static voters (controller.quorum.voters), give none of them.""",
 )
 @click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the directories will belong to.")
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")

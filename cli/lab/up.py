@@ -42,7 +42,7 @@ Examples:
 @click.option(
     "--own-disks",
     is_flag=True,
-    help="Each node of a new cluster gets a disk of its own (ext4 in a file) whose power `kraftlab cluster power-loss` can cut. "
+    help="Each node of a new cluster gets its own disk (ext4 in a file) whose power `kraftlab cluster power-loss` can cut. "
     "Root on Linux.",
 )
 @json_option

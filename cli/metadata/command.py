@@ -51,7 +51,7 @@ Examples:
   kraftlab metadata at --metadata-dir /var/lib/kraftlab/metadata --json
 
 \b
-The image stands at the end of the last batch at or before the offset, or appended at or before the time.
+The image is the state after the last batch at or before the offset, or appended at or before the time.
 Exit code 1 if the log cannot be read that far; the readable part is shown.""",
 )
 @_offset

@@ -65,7 +65,7 @@ def queued_of(response: pb.ListPartitionReassignmentsResponse) -> list[TopicPart
     return [(entry.topic, entry.partition_index) for entry in response.queued]
 
 
-def _to_come(response: pb.ListPartitionReassignmentsResponse) -> set[TopicPartitionReplica]:
+def _replicas_to_add(response: pb.ListPartitionReassignmentsResponse) -> set[TopicPartitionReplica]:
     """Return the replicas that running and queued reassignments will add to their brokers."""
     adding = {(*key, broker) for key, running in ongoing_of(response).items() for broker in running.adding}
     waiting = {(entry.topic, entry.partition_index, broker) for entry in response.queued for broker in entry.target_replicas}
@@ -287,12 +287,12 @@ class Execution:
         if self.queued:
             self._print([text.queued_line(self.queued)])
 
-    def _move_directories(self, to_come: Mapping[TopicPartitionReplica, str]) -> None:
-        """Start the moves between log directories. `to_come` are replicas of queued targets: they may wait for hours, and their
+    def _move_directories(self, queued: Mapping[TopicPartitionReplica, str]) -> None:
+        """Start the moves between log directories. `queued` are replicas of queued targets: they may wait for hours, and their
         brokers know the directory already.
         """
-        self._print(text.to_come_lines(to_come))
-        moves = {replica: path for replica, path in self._plan.moves().items() if replica not in to_come}
+        self._print(text.queued_replica_lines(queued))
+        moves = {replica: path for replica, path in self._plan.moves().items() if replica not in queued}
         for replica in move_directories(self._client, moves, self._timeout_ms / 1000):
             self._print([text.move_line(replica, moves[replica])])
 
@@ -397,7 +397,7 @@ class Verification:
     def __init__(self, client: AdminClient, plan: Plan) -> None:
         listing = client.list_partition_reassignments()
         running = {*ongoing_of(listing), *queued_of(listing)}
-        to_come = _to_come(listing)
+        to_add = _replicas_to_add(listing)
         topics = describe(client, plan.topics())
         self.anything_runs = bool(running)
         self.partitions: dict[TopicPartition, PartitionState] = {}
@@ -413,7 +413,7 @@ class Verification:
                 path,
                 *found_directories.get(replica, (None, None)),
                 answered=replica[2] in answered,
-                to_come=replica in to_come,
+                is_pending=replica in to_add,
             )
             for replica, path in moves.items()
         }
@@ -435,7 +435,7 @@ def cancel(
     """Cancel the running and queued reassignments of a plan, of topics, or of all partitions. Return the cancelled partitions,
     the dropped moves with the directories of their replicas, and the reassignments that go on.
     """
-    response = _ask_to_cancel(client, plan, topics, options)
+    response = _request_cancel(client, plan, topics, options)
     errors = {} if response is None else partition_errors(response)
     if errors:
         raise ReassignmentFailed("\n".join(text.error_lines("Error cancelling partition reassignments for:", errors)))
@@ -458,7 +458,7 @@ def preview_cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
 ) -> dict[TopicPartition, Ongoing]:
     """Return the reassignments after a cancel. `options` have validate_only: nothing is cancelled."""
-    response = _ask_to_cancel(client, plan, topics, options)
+    response = _request_cancel(client, plan, topics, options)
     if response is None:
         return {}
     errors = partition_errors(response)
@@ -467,7 +467,7 @@ def preview_cancel(
     return after_of(response)
 
 
-def _ask_to_cancel(
+def _request_cancel(
     client: AdminClient, plan: Plan | None, topics: Sequence[str] | None, options: MoveOptions
 ) -> pb.AlterPartitionReassignmentsResponse | None:
     """Request the cancel; return None if no reassignment of the plan runs or waits."""

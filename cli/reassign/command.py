@@ -215,7 +215,7 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
 @click.option("--priority", type=int, metavar="N", help="Priority of queued moves: higher starts first (0).")
 @click.option("--plan-id", metavar="PLAN", help="Remember the current replicas under this name, for --rollback.")
 @click.option("--reason", metavar="TEXT", help="Shown by --list --details.")
-@click.option("--throttle-ends-with-move", is_flag=True, help="The throttle belongs to these moves; no config is touched.")
+@click.option("--throttle-ends-with-move", is_flag=True, help="The throttle belongs to these moves; configs are not changed.")
 @click.option(
     "--throttle-expires",
     type=click.IntRange(min=1),

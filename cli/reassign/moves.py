@@ -31,9 +31,9 @@ class RolledBack(msgspec.Struct, frozen=True):
 
 def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_ms: int) -> RolledBack:
     """Roll a plan back, directories included. ReassignmentFailed with the tool's text."""
-    preview = _ask(client, plan_id, msgspec.structs.replace(options, validate_only=True))
+    preview = _request_rollback(client, plan_id, msgspec.structs.replace(options, validate_only=True))
     before = _sets_of(client, {topic.name for topic in preview.responses})
-    response = preview if options.validate_only else _ask(client, plan_id, options)
+    response = preview if options.validate_only else _request_rollback(client, plan_id, options)
     moves, lost = _directory_moves(client, response)
     if not options.validate_only:
         list(move_directories(client, moves, timeout_ms / 1000))
@@ -48,7 +48,7 @@ def roll_back(client: AdminClient, plan_id: str, options: MoveOptions, timeout_m
     return RolledBack(after, [key for key in after if after[key] != before.get(key)], moves)
 
 
-def _ask(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
+def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -> pb.AlterPartitionReassignmentsResponse:
     try:
         response = client.rollback_reassignment(plan_id, options=options)
     except ApiError as error:

@@ -63,17 +63,17 @@ class PartitionState(msgspec.Struct, frozen=True):
 
 class LogDirMoveState(msgspec.Struct, frozen=True):
     """A planned move between log directories. `current` and `future` are the directories of existing replicas. `answered`: the
-    broker described its directories. `to_come`: a running or queued reassignment will add the replica."""
+    broker described its directories. `is_pending`: a running or queued reassignment will add the replica."""
 
     target: str
     current: str | None = None
     future: str | None = None
     answered: bool = True
-    to_come: bool = False
+    is_pending: bool = False
 
     @property
     def progress(self) -> Progress:
-        if self.future is not None or (self.current is None and self.to_come):
+        if self.future is not None or (self.current is None and self.is_pending):
             return Progress.RUNNING
         return Progress.DONE if self.current == self.target else Progress.WRONG
 
@@ -116,7 +116,7 @@ def queued_line(partitions: Sequence[TopicPartition]) -> str:
     return f"Waiting for free slots: {names(partitions)}"
 
 
-def to_come_lines(replicas: Mapping[TopicPartitionReplica, str]) -> list[str]:
+def queued_replica_lines(replicas: Mapping[TopicPartitionReplica, str]) -> list[str]:
     return [
         f"Replica {topic}-{partition} will be created in log directory {path} on broker {broker} when its move starts"
         for (topic, partition, broker), path in replicas.items()
@@ -226,7 +226,7 @@ def move_state_line(replica: TopicPartitionReplica, state: LogDirMoveState) -> s
     where = f"Partition {topic}-{partition}"
     if not state.answered:
         return f"{where} cannot be found in any live log directory on broker {broker}."
-    if state.current is None and state.to_come:
+    if state.current is None and state.is_pending:
         return f"Reassignment of replica {topic}-{partition}-{broker} is still in progress."
     if state.current is None:
         return (

@@ -121,7 +121,7 @@ Examples:
 @click.option(
     "--replica-assignment",
     metavar="0:1,1:2,…",
-    help="Replicas of each partition, preferred leader first; with --alter existing partitions are listed too and keep theirs.",
+    help="Replicas of each partition, preferred leader first; with --alter, list existing partitions too: they do not change.",
 )
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")

@@ -173,7 +173,7 @@ def test_execute_does_not_wait_for_replicas_of_queued_moves() -> None:
     assert cluster.asked == [(1, {("t", 0): "/d0", ("t", 1): "/d1"}), (1, {("t", 0): "/d0"})]
 
 
-def test_a_replica_of_a_move_that_runs_or_waits_is_still_to_come() -> None:
+def test_a_replica_of_a_running_or_queued_move_is_pending() -> None:
     """Broker 1 has neither: t-0's move has just started, t-1's waits in the queue."""
     cluster: Any = QueueingCluster()
     listing = pb.ListPartitionReassignmentsResponse()
