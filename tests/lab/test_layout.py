@@ -298,11 +298,11 @@ def test_the_ports_of_a_cluster_that_runs_are_not_free_though_nothing_listens(
 ) -> None:
     first = LocalCluster(tmp_path / "first", 1, 1, 1)
     own = [port for node in first.plan.nodes for port in node.ports]
-    monkeypatch.setattr(layout, "_PORTS", range(min(own), min(own) + 2 * len(own) + 1))
+    monkeypatch.setattr(cluster_plan, "_PORTS", range(min(own), min(own) + 2 * len(own) + 1))
     second = LocalCluster(tmp_path / "second", 1, 1, 1)
     assert {port for node in second.plan.nodes for port in node.ports}.isdisjoint(own)
     second.close()
-    monkeypatch.setattr(layout, "_PORTS", range(min(own), max(own) + 2))
+    monkeypatch.setattr(cluster_plan, "_PORTS", range(min(own), max(own) + 2))
     with pytest.raises(ClusterError, match=r"no 4 free ports in a row between \d+ and \d+; stop other clusters first"):
         LocalCluster(tmp_path / "third", 1, 1, 1)
     first.close()
