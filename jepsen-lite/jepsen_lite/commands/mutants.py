@@ -136,7 +136,7 @@ def score_lines(hunted: Sequence[Hunted], real_s: float) -> list[str]:
     """Return the number of mutations killed and the time it took."""
     score = document(hunted, real_s)["score"]
     lines = []
-    for name, what in (("core", "of Raft, controllers and moves"), ("stretch", "others (X)")):
+    for name, what in (("core", "bugs of Raft, controllers and moves"), ("stretch", "other bugs (X)")):
         if score[name]:
             lines.append(f"{score[f'{name}_killed']} of {score[name]} {what} killed")
     if score["median_s"] is not None:
