@@ -2,14 +2,15 @@
 
 Theory of operation. A report is complete, so the controller keeps no state of moves that are over. It names each replica of a
 running reassignment that is here and not in sync, added or kept, with its bytes, the bytes that it lacks, their rate and the last
-error; and the size of each partition that is led here and waits in the queue of moves. While there is nothing to report, no
-report is sent, except for one last empty one. A lost report is replaced by the next.
+error; and the size of each partition that is led here and moves or waits in the queue of moves. While there is nothing to
+report, no report is sent, except for one last empty one. A lost report is replaced by the next.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import chain
 
 import msgspec
 import trio
@@ -82,8 +83,9 @@ class MoveReports:
 
     def _sizes(self) -> list[PartitionSize]:
         found: list[PartitionSize] = []
-        for topic_id, waiting in self._replicas.image.moves.queued.items():
-            for number in waiting:
+        image = self._replicas.image
+        for topic_id, numbers in chain(image.moves.queued.items(), image.topics.reassigning.items()):
+            for number in numbers:
                 partition = self._replicas.partitions.get((topic_id, number))
                 if partition is not None and isinstance(partition.role, LeaderRole) and partition.log is not None:
                     found.append(PartitionSize(topic_id, number, partition.log.size_bytes))

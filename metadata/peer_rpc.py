@@ -79,7 +79,7 @@ class MoveProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionSize(msgspec.Struct, frozen=True, array_like=True):
-    """Size of a partition that is queued for a move, reported by its leader."""
+    """Size of a partition that moves or is queued for a move, reported by its leader."""
 
     topic_id: Uuid
     partition: int

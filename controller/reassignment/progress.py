@@ -74,17 +74,27 @@ class MoveProgressTable:
     def of(self, key: TopicPartition, broker_id: int, now_ms: int) -> ReplicaReport | None:
         """Newest valid report of a replica, None if there is none."""
         known = self._reports.get(broker_id)
-        return known.replicas.get(key) if known is not None and now_ms - known.reported_ms <= BELIEVED_MS else None
+        if known is None or now_ms - known.reported_ms > BELIEVED_MS or key not in known.replicas:
+            return None
+        return self._complete(key, known.replicas[key])
 
     def replicas(self, now_ms: int) -> Iterator[tuple[TopicPartition, int, ReplicaReport]]:
         """Every valid report, with its partition and broker."""
         for broker_id, known in self._reports.items():
             if now_ms - known.reported_ms <= BELIEVED_MS:
                 for key, report in known.replicas.items():
-                    yield key, broker_id, report
+                    yield key, broker_id, self._complete(key, report)
+
+    def _complete(self, key: TopicPartition, report: ReplicaReport) -> ReplicaReport:
+        """The report; of a copy that has not begun and has no error, with the rest as of the size that the leader reported."""
+        if report.bytes_left >= 0 or report.error:
+            return report
+        sizes = (known.sizes[key] for known in self._reports.values() if key in known.sizes)
+        size = next(sizes, None)
+        return report if size is None else report._replace(bytes_left=max(size - report.bytes_done, 0))
 
     def sizes(self, now_ms: int) -> dict[TopicPartition, int]:
-        """Sizes of queued partitions, as their leaders reported them."""
+        """Sizes of partitions that move or are queued, as their leaders reported them."""
         sizes: dict[TopicPartition, int] = {}
         for known in self._reports.values():
             if now_ms - known.reported_ms <= BELIEVED_MS:

@@ -120,6 +120,8 @@ async def test_a_broker_reports_what_it_fills_with_bytes_rate_and_throttle(autoj
     assert progress.bytes_done + progress.bytes_left == pytest.approx(size, rel=0.05)
     assert progress.bytes_per_second == pytest.approx(RATE, rel=0.2)
     assert (progress.is_throttled, progress.error, progress.partition) == (True, "", 0)
+    leaders = MoveReports(Controller(), source.replicas, lambda: 5)
+    assert [entry.size_bytes for entry in leaders.report().sizes] == [size], "of the partition that moves"
     assert (reports.report().broker_id, reports.report().broker_epoch) == (1, 5)
 
 

@@ -92,6 +92,19 @@ def test_a_report_replaces_the_last_one_whole_and_is_believed_for_a_while() -> N
     assert table.sizes(2000) == {}
 
 
+def test_a_copy_that_has_not_begun_lacks_what_its_leader_has() -> None:
+    table = MoveProgressTable()
+    begun = MoveProgress(TOPIC, 0, 5, 7, 0.0, True)
+    waiting = MoveProgress(TOPIC, 1, 5, -1, 0.0, True)
+    stuck = MoveProgress(TOPIC, 2, 5, -1, 0.0, True, "full")
+    table.report(MoveProgressRequest(2, 7, (begun, waiting, stuck)), 1000)
+    assert {key[1]: report.bytes_left for key, _, report in table.replicas(1000)} == {0: 7, 1: -1, 2: -1}
+    table.report(MoveProgressRequest(1, 7, (), tuple(PartitionSize(TOPIC, number, 50) for number in range(3))), 1000)
+    assert {key[1]: report.bytes_left for key, _, report in table.replicas(1000)} == {0: 7, 1: 45, 2: -1}
+    found = table.of((TOPIC, 1), 2, 1000)
+    assert found is not None and found.bytes_left == 45
+
+
 @pytest.mark.parametrize(("left", "rate", "eta_ms"), [(0, 0.0, 0), (-1, 5.0, -1), (10, 0.0, -1), (10, 5.0, 2000)])
 def test_time_to_go(left: int, rate: float, eta_ms: int) -> None:
     assert ReplicaReport(0, left, rate, False, "", 0).eta_ms == eta_ms
