@@ -1,7 +1,7 @@
-"""Results of the calls that people use most, as frozen values: `AdminClient.topics`, `cluster`, `reassignments` and `log_dirs`.
+"""Results of the most used calls as frozen values: `AdminClient.topics`, `cluster`, `reassignments` and `log_dirs`.
 
-Fields have the names of docs/reference/calls.md. Lists are tuples. Where a response has -1 or nothing (an unknown number, a
-partition without a leader), a result has None.
+Fields have the names in docs/reference/calls.md. Lists are tuples. A result has None where a response has -1 or nothing (an
+unknown number, a partition without a leader).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T", bound="Result")
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A part of a response."""
+    """Base of a result: a part of a response."""
 
 
 class Config(Result, frozen=True):
@@ -31,7 +31,7 @@ class Config(Result, frozen=True):
 
 
 class Partition(Result, frozen=True):
-    """A partition. `original_replicas` and `target_replicas` are empty unless a reassignment runs."""
+    """A partition. `original_replicas` and `target_replicas` are empty without a running reassignment."""
 
     partition_index: int
     leader_id: int | None
@@ -60,7 +60,7 @@ class Topic(Result, frozen=True):
 
 
 class Broker(Result, frozen=True):
-    """A registered broker. `host` and `port`: its gRPC endpoint; `silent_ms`: since its last heartbeat."""
+    """A registered broker. `host` and `port` are its gRPC endpoint; `silent_ms` is the time since its last heartbeat."""
 
     broker_id: int
     host: str
@@ -83,7 +83,7 @@ class Controller(Result, frozen=True):
 
 
 class Cluster(Result, frozen=True):
-    """The cluster and its members, fenced brokers too. `leader_id`: the active controller."""
+    """The cluster and its members, including fenced brokers. `leader_id` is the active controller."""
 
     cluster_id: str
     leader_id: int | None
@@ -93,7 +93,7 @@ class Cluster(Result, frozen=True):
 
 
 class MoveBlocker(Result, frozen=True):
-    """A replica that a move waits for, and why."""
+    """A replica that holds a move up, with the reason."""
 
     broker_id: int
     state: str
@@ -101,7 +101,7 @@ class MoveBlocker(Result, frozen=True):
 
 
 class Reassignment(Result, frozen=True):
-    """A reassignment that runs. Sizes in bytes, rates in bytes per second."""
+    """A running reassignment. Sizes are in bytes, rates in bytes per second."""
 
     topic: str
     partition_index: int
@@ -125,7 +125,7 @@ class Reassignment(Result, frozen=True):
 
 
 class QueuedReassignment(Result, frozen=True):
-    """A reassignment that waits for a free slot."""
+    """A queued reassignment, which waits for a free slot."""
 
     topic: str
     partition_index: int
@@ -144,7 +144,7 @@ class QueuedReassignment(Result, frozen=True):
 
 
 class ReassignmentPlan(Result, frozen=True):
-    """A plan that can be rolled back, with the numbers of its partitions."""
+    """A plan that can be rolled back, with counts of its partitions."""
 
     plan_id: str
     created_ms: int
@@ -156,7 +156,7 @@ class ReassignmentPlan(Result, frozen=True):
 
 
 class Reassignments(Result, frozen=True):
-    """Everything that runs, waits or can be rolled back."""
+    """Running and queued reassignments, and plans that can be rolled back."""
 
     running: tuple[Reassignment, ...]
     queued: tuple[QueuedReassignment, ...]
@@ -165,7 +165,7 @@ class Reassignments(Result, frozen=True):
 
 
 class LogDirReplica(Result, frozen=True):
-    """A replica in a log directory. `is_future_key`: it moves there."""
+    """A replica in a log directory. `is_future_key`: the replica is moving there."""
 
     topic: str
     partition_index: int
@@ -229,13 +229,13 @@ def log_dirs_of(response: pb.DescribeLogDirsResponse) -> tuple[LogDir, ...]:
 
 
 def _result(kind: type[T], message: Message, **own: object) -> T:
-    """Return the fields of a message as a value; `own` are fields that the message does not have."""
+    """Return the fields of a message as a result; `own` are fields that the message lacks."""
     return kind(**{name: own[name] if name in own else convert(message, name) for name, convert in _fields(kind)})
 
 
 @cache
 def _fields(kind: type[Result]) -> tuple[tuple[str, Any], ...]:
-    """Each field with the function that reads it."""
+    """Return each field with the function that reads it."""
     return tuple(_reading(kind))
 
 
@@ -253,7 +253,7 @@ def _reading(kind: type[Result]) -> Iterator[tuple[str, Any]]:
 
 
 def _known(message: Message, name: str) -> object:
-    """The value of a field; None if it is absent or a negative number."""
+    """Return the value of a field, None for an absent field or a negative number."""
     if message.DESCRIPTOR.fields_by_name[name].has_presence and not message.HasField(name):
         return None
     value = getattr(message, name)

@@ -160,7 +160,8 @@ def described_lines(entity: Entity, show_all: bool, entries: Iterable[ConfigView
 
 
 def _shown(key: str, value: str | None) -> str:
-    return f"{key}={'null' if value is None else value}"
+    text = "null" if value is None else value
+    return f"{key}={text}"
 
 
 _QUOTA_NAMES = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}

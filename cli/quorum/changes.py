@@ -102,7 +102,12 @@ Example; the directory id is the one that `describe --status` shows:
     "--controller-id", "-i", type=int, required=True, metavar="ID", shell_complete=_complete_voters, help="The voter's id."
 )
 @click.option(
-    "--controller-directory-id", "-d", required=True, metavar="ID", shell_complete=_complete_directories, help="Its directory id."
+    "--controller-directory-id",
+    "-d",
+    required=True,
+    metavar="ID",
+    shell_complete=_complete_directories,
+    help="The voter's directory id.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the change without making it.")
 @_timeout_option
@@ -151,7 +156,9 @@ Example:
     shell_complete=_complete_voters,
     help="The voter that should lead.",
 )
-@click.option("--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_directories, help="Its directory id.")
+@click.option(
+    "--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_directories, help="The voter's directory id."
+)
 @_timeout_option
 @json_option
 def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, as_json: bool) -> int:

@@ -22,7 +22,7 @@ IN_SYNC = "In sync"
 
 
 class RolledBack(msgspec.Struct, frozen=True):
-    """Partitions after a rollback, or after its preview, the ones that it changes, and the directories that replicas move to."""
+    """Partitions after a rollback or its preview, the changed partitions, and the target directories of replicas."""
 
     after: dict[TopicPartition, Ongoing]
     changed: list[TopicPartition]
@@ -60,7 +60,7 @@ def _request_rollback(client: AdminClient, plan_id: str, options: MoveOptions) -
 
 
 def _sets_of(client: AdminClient, topics: Set[str]) -> dict[TopicPartition, Ongoing]:
-    """The replicas of all partitions of the topics, and those that are being added and removed."""
+    """Return the replicas of all partitions of the topics, with adding and removing replicas."""
     return {
         (name, entry.partition_index): Ongoing(
             tuple(entry.replica_nodes), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
