@@ -23,7 +23,7 @@ def test_the_list_gives_every_voter_its_directory_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "names no controller"),
         ("3000", "'3000' is not id@host:port:directory-id"),
@@ -37,10 +37,10 @@ def test_the_list_gives_every_voter_its_directory_id() -> None:
         (f"3000@h:1:{A},3001@h:2:{A}", "gives controllers 3000 and 3001 the same directory id"),
     ],
 )
-def test_a_faulty_list_is_refused(text: str, said: str) -> None:
+def test_a_faulty_list_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         initial_voters.parse_initial_controllers(text)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_standalone_controller_is_the_only_voter(dynamic_file) -> None:
@@ -70,7 +70,7 @@ def test_a_controller_that_joins_later_and_a_broker_have_no_voters_to_write(dyna
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (
             {},
@@ -89,10 +89,10 @@ def test_a_controller_that_joins_later_and_a_broker_have_no_voters_to_write(dyna
         ({"initial_controllers": f"3000@127.0.0.1:9:{A}"}, "says that controller 3000 listens on 127.0.0.1:9, but"),
     ],
 )
-def test_a_controller_with_voters_in_the_log_needs_the_right_option(dynamic_file, options, said: str) -> None:
+def test_a_controller_with_voters_in_the_log_needs_the_right_option(dynamic_file, options, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         initial_voters.choose(load_any(dynamic_file()), **options)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("options", [{"standalone": True}, {"initial_controllers": LIST}])

@@ -51,7 +51,7 @@ def test_the_metadata_directory_defaults_to_the_first_log_directory(broker_file,
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"nodeid": "3"}, "sets nodeid=3, an unknown key; did you mean node.id?"),
         ({"zzz": "3"}, "sets zzz=3, an unknown key; remove it"),
@@ -94,16 +94,18 @@ def test_the_metadata_directory_defaults_to_the_first_log_directory(broker_file,
         ({"unclean.leader.election.enable": "perhaps"}, "Expected value to be either true or false"),
     ],
 )
-def test_a_faulty_file_is_refused_with_key_value_and_advice(controller_file, changes: dict[str, str | None], said: str) -> None:
+def test_a_faulty_file_is_refused_with_key_value_and_advice(
+    controller_file, changes: dict[str, str | None], message: str
+) -> None:
     path = controller_file(changes)
     with pytest.raises(ConfigError) as raised:
         load_controller(path)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert str(path) in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"controller.quorum.bootstrap.servers": "h:1,h"}, "'h' is not host:port"),
         ({"controller.quorum.bootstrap.servers": ":1"}, "':1' is not host:port"),
@@ -112,10 +114,10 @@ def test_a_faulty_file_is_refused_with_key_value_and_advice(controller_file, cha
         ({"controller.quorum.auto.join.enable": "yes"}, "Expected value to be either true or false"),
     ],
 )
-def test_a_faulty_file_of_a_dynamic_quorum_is_refused(dynamic_file, changes: dict[str, str | None], said: str) -> None:
+def test_a_faulty_file_of_a_dynamic_quorum_is_refused(dynamic_file, changes: dict[str, str | None], message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load_controller(dynamic_file(changes))
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_voters_in_the_log_need_only_bootstrap_servers(dynamic_file, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_info_lists_directories_and_problems(broker_file, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("version=0\n", "version=0: expected 1"),
         ("version=1\nnode.id=1\n", "does not set cluster.id"),
@@ -91,9 +91,9 @@ def test_info_lists_directories_and_problems(broker_file, tmp_path: Path) -> Non
         ("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAA\n", "is reserved"),
     ],
 )
-def test_a_damaged_identity_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_a_damaged_identity_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         meta_properties.read(tmp_path)
 
 

@@ -109,10 +109,10 @@ deletions = st.builds(pb.ScramCredentialDeletion, name=TEXTS, mechanism=NUMBERS)
 @settings(max_examples=150, deadline=None)
 def test_any_request_about_credentials_is_answered_once_for_each_user(steps: list[tuple[Any, Any]]) -> None:
     state = EMPTY_STATE
-    for put, gone in steps:
-        outcome = scram.alter(state, pb.AlterUserScramCredentialsRequest(upsertions=put, deletions=gone), CONTEXT)
+    for put, deleted in steps:
+        outcome = scram.alter(state, pb.AlterUserScramCredentialsRequest(upsertions=put, deletions=deleted), CONTEXT)
         users = [result.user for result in outcome.response.results]
-        assert sorted(users) == sorted({entry.name for entry in (*put, *gone)})
+        assert sorted(users) == sorted({entry.name for entry in (*put, *deleted)})
         assert {result.error_code for result in outcome.response.results} <= KNOWN
         state = replayed(state, outcome.records)
     described = scram.describe(state, pb.DescribeUserScramCredentialsRequest())

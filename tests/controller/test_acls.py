@@ -145,10 +145,10 @@ def test_more_rules_than_a_batch_holds_are_refused_together() -> None:
 
 def test_without_an_authorizer_there_are_no_rules() -> None:
     made = create(EMPTY_STATE, pb.CreateAclsRequest(creations=[creation(), creation("u")]), context(WITHOUT))
-    gone = delete(EMPTY_STATE, pb.DeleteAclsRequest(filters=[pb.DeleteAclsFilter()]), context(WITHOUT))
-    for result in (*made.response.results, *gone.response.filter_results):
+    deleted = delete(EMPTY_STATE, pb.DeleteAclsRequest(filters=[pb.DeleteAclsFilter()]), context(WITHOUT))
+    for result in (*made.response.results, *deleted.response.filter_results):
         assert (result.error_code, result.error_message) == (54, "No Authorizer is configured.")
-    assert (list(made.records), list(gone.records)) == ([], [])
+    assert (list(made.records), list(deleted.records)) == ([], [])
     with pytest.raises(ApiError, match="No Authorizer is configured on the broker") as refused:
         describe(EMPTY_STATE, ANYTHING, WITHOUT)
     assert refused.value.code is ErrorCode.SECURITY_DISABLED
@@ -227,7 +227,7 @@ def test_an_acl_is_in_the_answer_of_each_filter_that_matches_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "said"),
+    ("one", "message"),
     [
         (wanted(resource_type=99), "resource type 99"),
         (wanted(pattern=9), "pattern type 9"),
@@ -235,11 +235,11 @@ def test_an_acl_is_in_the_answer_of_each_filter_that_matches_it() -> None:
         (wanted(permission=9), "permission type 9"),
     ],
 )
-def test_a_filter_with_an_unknown_number_removes_nothing_and_other_filters_work(one: pb.DeleteAclsFilter, said: str) -> None:
+def test_a_filter_with_an_unknown_number_removes_nothing_and_other_filters_work(one: pb.DeleteAclsFilter, message: str) -> None:
     state, _, _ = created(*RULES)
     outcome = delete(state, pb.DeleteAclsRequest(filters=[one, wanted(name="g1")]), context())
     bad, good = outcome.response.filter_results
-    assert (bad.error_code, said in bad.error_message, len(bad.matching_acls)) == (42, True, 0)
+    assert (bad.error_code, message in bad.error_message, len(bad.matching_acls)) == (42, True, 0)
     assert ([acl.resource_name for acl in good.matching_acls], len(outcome.records)) == (["g1"], 1)
 
 

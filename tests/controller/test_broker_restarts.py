@@ -74,10 +74,10 @@ async def test_after_a_clean_stop_a_broker_keeps_its_claim_and_is_elected_when_i
     assert sets(last_one) == ((2,), (1,), 2)
 
 
-@pytest.mark.parametrize("told", [-1, 0, 10_000])
-async def test_after_any_other_stop_a_broker_has_no_claim(last_one: Any, told: int) -> None:
+@pytest.mark.parametrize("claimed_epoch", [-1, 0, 10_000])
+async def test_after_any_other_stop_a_broker_has_no_claim(last_one: Any, claimed_epoch: int) -> None:
     batches, first_offset = len(last_one.quorum.batches), last_one.quorum.end_offset
-    epoch = await last_one.register(2, 2, previous_broker_epoch=told)
+    epoch = await last_one.register(2, 2, previous_broker_epoch=claimed_epoch)
     assert [type(record) for record in written(last_one, batches)] == [PartitionChange, RegisterBroker]
     assert epoch == first_offset, "the first record's offset"
     assert last_one.broker(2).registration_offset == first_offset + 1
@@ -354,9 +354,9 @@ async def test_after_an_unclean_restart_a_broker_has_no_claim_until_it_is_in_syn
     async def restart(broker_id: int, *, clean: bool) -> None:
         incarnations[broker_id] += 1
         known = five.controller.newest.image.cluster.brokers.get(broker_id)
-        told = known.epoch if clean and known is not None else -1
-        await five.register(broker_id, incarnations[broker_id], previous_broker_epoch=told)
-        if told == -1:
+        claimed_epoch = known.epoch if clean and known is not None else -1
+        await five.register(broker_id, incarnations[broker_id], previous_broker_epoch=claimed_epoch)
+        if claimed_epoch == -1:
             for index in range(3):
                 suspects[index].add(broker_id)
 

@@ -595,7 +595,7 @@ async def test_before_controllers_are_registered_they_are_refused(tools: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"broker_id": 1 << 31}, "ids are numbers from 0"),
         ({"listeners": (Listener("PEER", "h", 1 << 16),)}, "ports are numbers up to 65535"),
@@ -603,7 +603,7 @@ async def test_before_controllers_are_registered_they_are_refused(tools: Any) ->
         ({"features": (("metadata.version", 3, 2),)}, "levels rise"),
     ],
 )
-async def test_a_registration_that_no_answer_could_repeat_is_refused(cluster, tools, changes, said):
-    with pytest.raises(tools.ApiError, match=said) as refusal:
+async def test_a_registration_that_no_answer_could_repeat_is_refused(cluster, tools, changes, message):
+    with pytest.raises(tools.ApiError, match=message) as refusal:
         await cluster.register(**{"broker_id": 0, **changes})
     assert refusal.value.code is tools.ErrorCode.INVALID_REGISTRATION

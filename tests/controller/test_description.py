@@ -25,9 +25,9 @@ def portion(
     if cursor is not None:
         request.cursor.CopyFrom(pb.TopicPartitionCursor(topic_name=cursor[0], partition_index=cursor[1]))
     response = description.describe(five.controller.committed, request)
-    told = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in response.topics]
+    described = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in response.topics]
     following = response.next_cursor
-    return told, (following.topic_name, following.partition_index) if response.HasField("next_cursor") else None
+    return described, (following.topic_name, following.partition_index) if response.HasField("next_cursor") else None
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def two_topics(five: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("limit", "told", "following"),
+    ("limit", "described", "following"),
     [
         (1, [("a", [0])], ("a", 1)),
         (3, [("a", [0, 1, 2])], ("b", 0)),
@@ -51,9 +51,9 @@ async def two_topics(five: Any) -> Any:
     ],
 )
 async def test_a_limit_counts_partitions_and_the_cursor_follows_them(
-    two_topics: Any, limit: int | None, told: list[Any], following: tuple[str, int] | None
+    two_topics: Any, limit: int | None, described: list[Any], following: tuple[str, int] | None
 ) -> None:
-    assert portion(two_topics, None, limit) == (told, following)
+    assert portion(two_topics, None, limit) == (described, following)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
@@ -61,8 +61,8 @@ async def test_portions_together_are_the_whole(two_topics: Any, limit: int) -> N
     found: list[tuple[str, int]] = []
     cursor: tuple[str, int] | None = None
     while True:
-        told, cursor = portion(two_topics, None, limit, cursor)
-        found += [(name, index) for name, indexes in told for index in indexes]
+        described, cursor = portion(two_topics, None, limit, cursor)
+        found += [(name, index) for name, indexes in described for index in indexes]
         if cursor is None:
             break
     assert found == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
@@ -74,14 +74,14 @@ async def test_an_answer_without_limit_stops_where_it_would_be_too_large(
 ) -> None:
     monkeypatch.setattr(description, "ANSWER_BYTES", answer_bytes)
     found: list[tuple[str, int]] = []
-    told, cursor = portion(two_topics, None, None)
+    described, cursor = portion(two_topics, None, None)
     assert cursor is not None
     while True:
-        assert any(indexes for _, indexes in told)
-        found += [(name, index) for name, indexes in told for index in indexes]
+        assert any(indexes for _, indexes in described)
+        found += [(name, index) for name, indexes in described for index in indexes]
         if cursor is None:
             break
-        told, cursor = portion(two_topics, None, None, cursor)
+        described, cursor = portion(two_topics, None, None, cursor)
     assert found == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
 
 

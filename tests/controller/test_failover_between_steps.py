@@ -175,7 +175,7 @@ class Story:
         expected = (step.code, *step.again) if is_asked_again else (step.code,)
         assert code in expected, f"{step} is answered {code}"
 
-    def told(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """The metadata without log positions."""
         image = self.cluster.controller.committed.image
         names = {topic_id: topic.name for topic_id, topic in image.topics.by_id.items()}
@@ -318,7 +318,7 @@ class Story:
             await self.take_over("log")
 
 
-async def told_at_the_end(tools: Any, steps: tuple[Step, ...], trouble: str | None, at: int) -> dict[str, Any]:
+async def metadata_at_the_end(tools: Any, steps: tuple[Step, ...], trouble: str | None, at: int) -> dict[str, Any]:
     cluster = tools.Cluster()
     await cluster.lead()
     await cluster.start_brokers(0, 1, 2, 3, 4)
@@ -330,19 +330,19 @@ async def told_at_the_end(tools: Any, steps: tuple[Step, ...], trouble: str | No
         await story.play(step)
     await cluster.pass_time(1)
     cluster.check_images()
-    return story.told()
+    return story.metadata()
 
 
 @cache
 def undisturbed(tools: Any, name: str) -> dict[str, Any]:
-    return trio.run(told_at_the_end, tools, STORIES[name], None, -1)
+    return trio.run(metadata_at_the_end, tools, STORIES[name], None, -1)
 
 
 @pytest.mark.parametrize("trouble", ["log", "snapshot", "written", "lost"])
 @pytest.mark.parametrize("name", STORIES)
 def test_a_failover_before_any_step_changes_nothing_of_the_end(tools: Any, name: str, trouble: str) -> None:
     for at in range(len(STORIES[name])):
-        ended = trio.run(told_at_the_end, tools, STORIES[name], trouble, at)
+        ended = trio.run(metadata_at_the_end, tools, STORIES[name], trouble, at)
         for part, expected in undisturbed(tools, name).items():
             assert ended[part] == expected, f"{part}, with the trouble at step {at}: {STORIES[name][at]}"
 

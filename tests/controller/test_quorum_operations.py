@@ -101,7 +101,7 @@ async def test_a_change_is_not_repeated_after_the_leadership_is_lost(operations:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"listeners": []},
@@ -128,11 +128,11 @@ async def test_a_change_is_not_repeated_after_the_leadership_is_lost(operations:
     ],
 )
 async def test_an_invalid_voter_is_refused_before_the_quorum_is_asked(
-    operations: QuorumOperations, quorum: Quorum, changes: dict[str, Any], said: str
+    operations: QuorumOperations, quorum: Quorum, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ApiError) as raised:
         await operations.add_voter(add(**changes))
-    assert (raised.value.code, raised.value.message) == (ErrorCode.INVALID_REQUEST, said)
+    assert (raised.value.code, raised.value.message) == (ErrorCode.INVALID_REQUEST, message)
     assert not quorum.asked
 
 

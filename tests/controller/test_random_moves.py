@@ -148,8 +148,8 @@ class History:
     def check(self) -> None:
         image = self.image
         moving = self.moving()
-        told = {(topic_id, number) for topic_id, inner in image.moves.running.items() for number in inner}
-        assert told == moving, "whatever moves is somebody's move, and nothing else is"
+        listed = {(topic_id, number) for topic_id, inner in image.moves.running.items() for number in inner}
+        assert listed == moving, "whatever moves is somebody's move, and nothing else is"
         self.unqueued &= moving
         self.check_caps(moving)
         for topic_id, numbers in image.topics.reassigning.items():

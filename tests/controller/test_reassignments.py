@@ -38,18 +38,6 @@ async def test_all_records_of_a_request_are_in_one_batch(five: Any) -> None:
     assert len(five.quorum.batches) == batches + 1
 
 
-async def test_a_cancel_that_would_need_an_unclean_election_is_refused_and_the_move_goes_on(five: Any) -> None:
-    await five.create("t", (1,))
-    await five.reassign("t", (2, 4))
-    await five.set_isr("t", (1, 2))
-    await five.stop_broker(1)
-    assert five.state("t") == ((2, 4, 1), (2,), 2, (2, 4), (1,))
-    code, text = await five.reassign("t", None)
-    assert code == 39
-    assert text == "Unable to revert partition assignment for t:0 because it would require an unclean leader election."
-    assert five.listed() == [("t", 0)]
-
-
 async def test_a_forced_cancel_elects_an_original_replica_that_has_to_recover(five: Any) -> None:
     await five.create("t", (1, 3), unclean_leader_election_enable="true")
     await five.reassign("t", (2, 4))

@@ -480,8 +480,8 @@ async def test_progress_is_taken_from_brokers_of_this_registration_by_the_active
     epoch = client.cluster.broker(1).epoch
 
     async def report(broker_epoch: int) -> int:
-        said = MoveProgressRequest(1, broker_epoch, (MoveProgress(topic_id, 0, 10, 90, 30.0),))
-        return (await client.peer(Api.MOVE_PROGRESS, said, MoveProgressResponse)).error
+        report = MoveProgressRequest(1, broker_epoch, (MoveProgress(topic_id, 0, 10, 90, 30.0),))
+        return (await client.peer(Api.MOVE_PROGRESS, report, MoveProgressResponse)).error
 
     assert await report(epoch - 1) == ErrorCode.STALE_BROKER_EPOCH
     assert await report(epoch) == 0
@@ -522,13 +522,13 @@ async def test_elections_and_new_partitions_have_a_door(client: Client) -> None:
 async def test_an_empty_list_requests_all_topics_where_kafka_does(client: Client) -> None:
     await client.call("CreateTopics", creation())
 
-    async def told(request: Any, **header: Any) -> list[str]:
+    async def topics_of(request: Any, **header: Any) -> list[str]:
         return [topic.name for topic in (await client.call(API_OF[type(request)], request, **header)).topics]
 
-    assert await told(pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames())) == ["t"]
-    assert await told(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=0) == ["t"]
-    assert await told(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=1) == []
-    assert await told(pb.MetadataRequest(topics=pb.MetadataTopics())) == []
+    assert await topics_of(pb.DescribeTopicPartitionsRequest(topics=pb.TopicNames())) == ["t"]
+    assert await topics_of(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=0) == ["t"]
+    assert await topics_of(pb.MetadataRequest(topics=pb.MetadataTopics()), api_version=1) == []
+    assert await topics_of(pb.MetadataRequest(topics=pb.MetadataTopics())) == []
 
 
 async def test_the_event_loop_goes_on_during_a_long_answer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -536,14 +536,14 @@ async def test_the_event_loop_goes_on_during_a_long_answer(client: Client, monke
     monkeypatch.setattr(description, "LONG_FROM_PARTITIONS", 1)
     applied = client.cluster.controller.applied_offset
     loop, may_end = threading.get_ident(), threading.Event()
-    told_on: list[int] = []
+    threads: list[int] = []
 
     def metadata(*arguments: Any) -> pb.MetadataResponse:
         assert may_end.wait(10)
-        told_on.append(threading.get_ident())
-        return told(*arguments)
+        threads.append(threading.get_ident())
+        return original(*arguments)
 
-    told = description.metadata
+    original = description.metadata
     monkeypatch.setattr(description, "metadata", metadata)
     answers: list[Any] = []
 
@@ -556,7 +556,7 @@ async def test_the_event_loop_goes_on_during_a_long_answer(client: Client, monke
         await client.call("CreateTopics", creation("later"))
         may_end.set()
     (answer,) = answers
-    assert loop not in told_on
+    assert loop not in threads
     # The answer may be newer than its offset, but never older.
     assert answer.header.metadata_offset == applied < client.cluster.controller.applied_offset
     assert "t" in [topic.name for topic in answer.topics]
@@ -576,11 +576,11 @@ async def test_a_long_listing_of_moves_runs_on_a_thread(client: Client, monkeypa
     await client.call("AlterPartitionReassignments", move(("t", 0, ((leader + 1) % 3,))))
     threads: list[int] = []
 
-    def told(*arguments: Any) -> pb.ListPartitionReassignmentsResponse:
+    def counted(*arguments: Any) -> pb.ListPartitionReassignmentsResponse:
         threads.append(threading.get_ident())
         return listing(*arguments)
 
-    monkeypatch.setattr("kraftlab.controller.api.apis.listing", told)
+    monkeypatch.setattr("kraftlab.controller.api.apis.listing", counted)
     everything = pb.ListPartitionReassignmentsRequest()
     nothing = pb.ListPartitionReassignmentsRequest(topics=pb.ListReassignmentsTopics())
     for limit in (2, 1):

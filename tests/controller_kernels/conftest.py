@@ -34,8 +34,8 @@ def partition() -> Callable[..., PartitionImage]:
         removing: Replicas | None = None,
         original: Replicas | None = None,
     ) -> PartitionImage:
-        gone, new = tuple(removing or ()), tuple(adding or ())
-        is_moving = bool(gone or new)
+        dropped, new = tuple(removing or ()), tuple(adding or ())
+        is_moving = bool(dropped or new)
         was = tuple(original) if original is not None else tuple(replica for replica in replicas if replica not in new)
         return PartitionImage(
             tuple(replicas),
@@ -43,9 +43,9 @@ def partition() -> Callable[..., PartitionImage]:
             tuple(isr),
             leader,
             adding=new,
-            removing=gone,
+            removing=dropped,
             original=was if is_moving else (),
-            target=tuple(replica for replica in replicas if replica not in gone) if is_moving else (),
+            target=tuple(replica for replica in replicas if replica not in dropped) if is_moving else (),
         )
 
     return make

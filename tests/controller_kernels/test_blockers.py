@@ -28,7 +28,7 @@ def report(left: int, throttled: bool = False, error: str = "") -> ReplicaReport
 
 
 @pytest.mark.parametrize(
-    ("brokers", "partition", "said", "state", "part"),
+    ("brokers", "partition", "report", "state", "part"),
     [
         (cluster(registered=False), moving(), None, "UNREGISTERED", "choose another target"),
         (cluster(fenced=True), moving(), None, "FENCED", "start it"),
@@ -43,8 +43,10 @@ def report(left: int, throttled: bool = False, error: str = "") -> ReplicaReport
         (cluster(), moving(), report(0), "OUT_OF_SYNC", "waits to join the ISR"),
     ],
 )
-def test_the_reason(brokers: ClusterImage, partition: PartitionImage, said: ReplicaReport | None, state: str, part: str) -> None:
-    why = blocker(brokers, partition, 2, said, knows_reports=True)
+def test_the_reason(
+    brokers: ClusterImage, partition: PartitionImage, report: ReplicaReport | None, state: str, part: str
+) -> None:
+    why = blocker(brokers, partition, 2, report, knows_reports=True)
     assert (why.broker_id, why.state.value) == (2, state)
     assert part in why.text
 

@@ -149,30 +149,6 @@ def test_rows_of_min_isr_3(before: PartitionImage, wanted: dict[str, Any], expec
     assert show(after(before, **wanted)) == expected
 
 
-def test_brokers_that_are_fenced_one_by_one_and_restart_uncleanly() -> None:
-    state = partition((0, 1, 2, 3), 0, replicas=(0, 1, 2, 3))
-    dead: set[int] = set()
-    shown = []
-    for broker_id in (2, 3, 1):
-        dead.add(broker_id)
-        state = after(state, dead=dead, target_isr=tuple(member for member in state.isr if member != broker_id))
-        shown.append(show(state))
-    for broker_id in (3, 0):
-        dead.add(broker_id)
-        isr = tuple(member for member in state.isr if member != broker_id)
-        state = after(state, dead=dead, target_isr=isr, uncleanly_stopped=(broker_id,))
-        shown.append(show(state))
-    assert shown == [
-        "ISR[0, 1, 3] L0 ELR[] known[]",
-        "ISR[0, 1] L0 ELR[3] known[]",
-        "ISR[0] L0 ELR[1, 3] known[]",
-        "ISR[0] L0 ELR[1] known[]",
-        "ISR[] L-1 ELR[1] known[0]",
-    ]
-    assert show(after(state, dead={1})) == show(state), "who is eligible, though dead, keeps the last known leader out"
-    assert show(after(state)) == "ISR[1] L1 ELR[] known[]"
-
-
 def test_unclean_restarts_of_all_brokers_leave_the_last_known_leader() -> None:
     state = after(partition((1,), 1, replicas=(1, 2)), dead={1, 2}, target_isr=(), min_isr=1)
     state = after(state, dead={1, 2}, uncleanly_stopped=(1,), min_isr=1)

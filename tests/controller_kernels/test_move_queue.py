@@ -139,7 +139,7 @@ def test_moves_that_were_queued_with_very_long_reasons_start_together_all_the_sa
     ]
     state = EMPTY_STATE.replay(records, 0, Provenance(len(records), 1, 0))
     context = Context(1000, random.Random(1), Settings("c", 1), len(records))
-    plan = prepare_write(state, len(records), 1, start_waiting(state, {}, context), 1000)
-    after = plan.batches[-1].after.image
+    write = prepare_write(state, len(records), 1, start_waiting(state, {}, context), 1000)
+    after = write.batches[-1].after.image
     assert (after.transaction, len(after.moves.queued)) == (None, 0)
     assert len(after.moves.running[TOPIC]) == count

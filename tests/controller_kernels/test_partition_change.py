@@ -123,13 +123,6 @@ def test_cancelling_raises_the_leader_epoch_of_a_leader_that_stays(
     )
 
 
-def test_a_completion_demotes_a_stopped_leader_even_without_a_successor(partition: MakePartition, build: Build) -> None:
-    before = partition([2, 3, 0, 1], [0, 1], 0, [2, 3], [0, 1], [0, 1])
-    record = build(before, dead={0, 1, 2, 3}, target_isr=(0, 1, 2, 3))
-    assert record is not None
-    assert (record.replicas, record.isr, record.leader) == ((2, 3), (2, 3), NO_LEADER)
-
-
 def test_a_disjoint_replica_set_has_a_new_leader_epoch(partition: MakePartition, directory_of: DirectoryOf, build: Build) -> None:
     record = build(partition([2, 1, 3], [2, 1, 3], 1), reassign=at_rest(4), target_isr=(4,))
     assert record == change(replicas=(4,), isr=(4,), leader=4, directories=(directory_of(4),))

@@ -38,7 +38,7 @@ def partitions(draw: st.DrawFn) -> PartitionImage:
 
 
 @st.composite
-def wishes(draw: st.DrawFn, before: PartitionImage) -> dict[str, Any]:
+def changes(draw: st.DrawFn, before: PartitionImage) -> dict[str, Any]:
     dead = draw(SOME)
     return {
         "accepts": lambda _, broker_id: broker_id not in dead,
@@ -57,6 +57,6 @@ def wishes(draw: st.DrawFn, before: PartitionImage) -> dict[str, Any]:
 @given(partitions(), st.data())
 @settings(max_examples=400)
 def test_the_shortcut_and_the_whole_builder_agree(before: PartitionImage, data: st.DataObject) -> None:
-    wanted = data.draw(wishes(before))
+    change = data.draw(changes(before))
     topic_id: Uuid = b"plain or in full"
-    assert build_change(before, 7, topic_id, **wanted) == build_change_in_full(before, 7, topic_id, **wanted)
+    assert build_change(before, 7, topic_id, **change) == build_change_in_full(before, 7, topic_id, **change)

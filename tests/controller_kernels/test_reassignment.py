@@ -36,39 +36,6 @@ def test_start(
 
 
 @pytest.mark.parametrize(
-    ("replicas", "adding", "removing", "original", "target", "expected"),
-    [
-        pytest.param(
-            [4, 2, 3, 0, 1], [4], [0, 1, 3], [0, 1, 3], [4, 2], "[4,2,0,1,3] / [2,4] / [0,1,3]", id="2 is still being added"
-        ),
-        pytest.param(
-            [3, 4, 5, 1, 2], [4, 5], [1, 2], [1, 2, 3], [3, 4, 6], "[3,4,6,1,2,5] / [4,6] / [1,2,5]", id="4 stays adding, 5 goes"
-        ),
-        pytest.param([2, 3, 0, 1], [2, 3], [0, 1], [0, 1], [2, 3], "[2,3,0,1] / [2,3] / [0,1]", id="same target again"),
-        pytest.param([2, 3, 0, 1], [2, 3], [0, 1], [0, 1], [0, 1], "[0,1,2,3] / [] / [2,3]", id="back to the original set"),
-        pytest.param([2, 3, 0, 1], [2, 3], [0, 1], [0, 1], [4, 5], "[4,5,0,1,2,3] / [4,5] / [0,1,2,3]", id="disjoint"),
-        pytest.param([2, 3, 0, 1], [2, 3], [0, 1], [0, 1], [0, 1, 2, 3], "[0,1,2,3] / [2,3] / []", id="the merged set"),
-        pytest.param([1, 2, 3, 4], [4], [], [1, 2, 3], [1, 2, 3], "[1,2,3,4] / [] / [4]", id="growth taken back"),
-    ],
-)
-def test_a_new_target_replaces_the_running_one_and_is_measured_from_the_original_set(
-    partition: MakePartition,
-    replicas: list[int],
-    adding: list[int],
-    removing: list[int],
-    original: list[int],
-    target: list[int],
-    expected: str,
-) -> None:
-    moving = partition(replicas, original, original[0], adding, removing, original)
-    started = reassignment.start(moving, tuple(target))
-    shown = " / ".join(f"{list(part)}".replace(" ", "") for part in started[:3])
-    assert shown == expected
-    assert started.original == tuple(original)
-    assert started.target == tuple(target)
-
-
-@pytest.mark.parametrize(
     ("original", "target", "isr", "expected"),
     [
         pytest.param([0, 1, 2], [3, 4, 5], [0, 1, 2, 3, 4], None, id="an adding replica is missing"),

@@ -189,9 +189,9 @@ class HistoryWriter:
 
     def plan(self) -> None:
         if self.plans and self.random.random() < 0.3:
-            gone = self.random.choice(sorted(self.plans))
-            self.plans.remove(gone)
-            self.records.append(RemovePlan(0, gone))
+            plan_id = self.random.choice(sorted(self.plans))
+            self.plans.remove(plan_id)
+            self.records.append(RemovePlan(0, plan_id))
         elif self.replicas:
             name = self.random.choice(["p1", "p2", "p3"])
             self.plans.add(name)
@@ -254,11 +254,11 @@ class HistoryWriter:
             del self.acls[acl_id]
             self.records.append(RemoveAccessControlEntry(0, acl_id))
             return
-        said = (self.random.choice("*abc"), self.random.randint(2, 12))
-        if said not in self.acls.values():
+        rule = (self.random.choice("*abc"), self.random.randint(2, 12))
+        if rule not in self.acls.values():
             acl_id = self.random.randbytes(16)
-            self.acls[acl_id] = said
-            self.records.append(AccessControlEntry(0, acl_id, 2, said[0], 3, "User:alice", "*", said[1], 3))
+            self.acls[acl_id] = rule
+            self.records.append(AccessControlEntry(0, acl_id, 2, rule[0], 3, "User:alice", "*", rule[1], 3))
 
     def credential(self) -> None:
         key = (self.random.choice("uvw"), self.random.randint(1, 2))
