@@ -17,7 +17,7 @@ def generate(into: pathlib.Path) -> None:
     outputs = [f"--{kind}={into}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
     status = protoc.main(["protoc", f"-I{ROOT}", *outputs, *map(str, SOURCES)])
     if status:
-        sys.exit(f"protoc failed with status {status}; mend the .proto it names above")
+        sys.exit(f"protoc failed with status {status}; fix the .proto that it names above")
 
 
 def stale(fresh: pathlib.Path) -> list[str]:
