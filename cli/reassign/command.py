@@ -165,40 +165,62 @@ Examples:
   kraftlab reassign-partitions --cancel --all
 
 \b
-Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still in progress.""",
+Exit codes: 0 done, 1 error (or not as planned), 2 still in progress (--verify and --progress only).""",
 )
 @server_option(expose_value=True)
 @controller_option(expose_value=True)
-@click.option("--generate", is_flag=True, help="Propose a placement of topics on brokers; changes nothing.")
+@click.option("--generate", is_flag=True, help="Propose a placement of topics on brokers, without changing anything.")
 @click.option("--execute", is_flag=True, help="Start the reassignment in a file.")
-@click.option("--verify", is_flag=True, help="Show the progress of a reassignment, and remove throttles when none runs.")
-@click.option("--cancel", is_flag=True, help="Cancel the running reassignments in a file.")
+@click.option(
+    "--verify", is_flag=True, help="Check whether the reassignment in a file is complete; remove throttles once none is running."
+)
+@click.option("--cancel", is_flag=True, help="Cancel running reassignments: those in a file, of topics (--topic), or --all.")
 @click.option("--list", "list_", is_flag=True, help="List running reassignments.")
 @click.option(
     "--rollback",
     metavar="PLAN",
     shell_complete=complete_plans,
-    help="Restore the replicas from before a plan that was executed with --plan-id.",
+    help="Restore the replicas from before a plan that was executed with --plan-id PLAN.",
 )
-@click.option("--forget", metavar="PLAN", shell_complete=complete_plans, help="Forget a plan; it cannot be rolled back then.")
+@click.option(
+    "--forget", metavar="PLAN", shell_complete=complete_plans, help="Delete a saved plan; it can then no longer be rolled back."
+)
 @click.option("--progress", is_flag=True, help="Show the progress, rate and ETA of each replica in a file (KIP-179).")
 @click.option(
     "--reassignment-json-file",
     metavar="FILE",
-    help='{"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}, or the output of --generate --json.',
+    help='The plan: {"partitions":[{"topic":"foo","partition":0,"replicas":[1,2]}]}, or the output of --generate --json.',
 )
-@click.option("--topics-to-move-json-file", metavar="FILE", help='{"version":1,"topics":[{"topic":"foo"}]}')
-@click.option("--broker-list", metavar="IDS", help="Brokers to place on, for example 0,1,2.")
-@click.option("--disable-rack-aware", is_flag=True, help="Ignore racks.")
-@click.option("--additional", is_flag=True, help="Execute although other reassignments run; also changes a throttle.")
-@click.option("--throttle", type=_RATE, metavar="B/s", help="Limit of copying between brokers (-1: none, the default).")
-@click.option("--replica-alter-log-dirs-throttle", type=_RATE, metavar="B/s", help="Limit of copying between log directories.")
+@click.option("--topics-to-move-json-file", metavar="FILE", help='With --generate: {"version":1,"topics":[{"topic":"foo"}]}.')
+@click.option("--broker-list", metavar="IDS", help="With --generate: brokers to place replicas on, for example 0,1,2.")
+@click.option("--disable-rack-aware", is_flag=True, help="With --generate: ignore racks.")
 @click.option(
-    "--timeout", type=click.IntRange(min=0), metavar="MS", help="Time for moves between log directories to start (10000)."
+    "--additional",
+    is_flag=True,
+    help="With --execute: start even if other reassignments are running; also changes their throttle.",
 )
-@click.option("--preserve-throttles", is_flag=True, help="Keep throttles unchanged.")
-@click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse changes of the replication factor (KIP-860).")
-@click.option("--all", "all_", is_flag=True, help="With --cancel: cancel every reassignment, queued ones too.")
+@click.option(
+    "--throttle",
+    type=_RATE,
+    metavar="B/s",
+    help="Limit on copying between brokers, in bytes per second (default -1: set no limit).",
+)
+@click.option(
+    "--replica-alter-log-dirs-throttle",
+    type=_RATE,
+    metavar="B/s",
+    help="Limit on copying between log directories, in bytes per second (default -1: set no limit).",
+)
+@click.option(
+    "--timeout", type=click.IntRange(min=0), metavar="MS", help="Time for log directory moves to start (default: 10000)."
+)
+@click.option("--preserve-throttles", is_flag=True, help="With --verify or --cancel: do not remove throttles.")
+@click.option(
+    "--disallow-replication-factor-change",
+    is_flag=True,
+    help="With --execute: refuse changes of the replication factor (KIP-860).",
+)
+@click.option("--all", "all_", is_flag=True, help="With --cancel: cancel every reassignment, including queued ones.")
 @click.option(
     "--topic",
     multiple=True,
@@ -207,31 +229,37 @@ Exit codes: 0 done, 1 error (or not as planned), 2 --verify, --progress: still i
     help="With --cancel: cancel the reassignments of a topic; repeatable.",
 )
 @click.option(
-    "--force", is_flag=True, help="Cancel even if a partition loses its leader; roll back even partitions that moved again since."
+    "--force",
+    is_flag=True,
+    help="With --cancel: even if a partition loses its leader. With --rollback: also partitions that have moved again since.",
 )
-@click.option("--validate-only", is_flag=True, help="Show the changes without making them.")
-@click.option("--if-unchanged", is_flag=True, help="Refuse partitions that change before the request arrives.")
-@click.option("--queue", is_flag=True, help="Let moves wait for free slots (reassignment.max.moves.per.broker and .cluster).")
-@click.option("--priority", type=int, metavar="N", help="Priority of queued moves: higher starts first (0).")
-@click.option("--plan-id", metavar="PLAN", help="Remember the current replicas under this name, for --rollback.")
-@click.option("--reason", metavar="TEXT", help="Shown by --list --details.")
-@click.option("--throttle-ends-with-move", is_flag=True, help="The throttle belongs to these moves; configs are not changed.")
+@click.option(
+    "--validate-only", is_flag=True, help="With --execute, --cancel or --rollback: show the changes without making them."
+)
+@click.option("--if-unchanged", is_flag=True, help="With --execute: refuse partitions that changed after this command read them.")
+@click.option("--queue", is_flag=True, help="Queue moves until slots are free (reassignment.max.moves.per.broker, .per.cluster).")
+@click.option("--priority", type=int, metavar="N", help="With --queue: priority of the moves; higher starts first (default: 0).")
+@click.option("--plan-id", metavar="PLAN", help="Save the current replicas under this name, for --rollback.")
+@click.option("--reason", metavar="TEXT", help="Reason for the moves, shown by --list --details.")
+@click.option(
+    "--throttle-ends-with-move",
+    is_flag=True,
+    help="Apply --throttle to these moves only, until they end; no configs are changed.",
+)
 @click.option(
     "--throttle-expires",
     type=click.IntRange(min=1),
     metavar="MS",
-    help="With --throttle-ends-with-move: end the throttle this long after a move's start.",
+    help="Like --throttle-ends-with-move, but remove the throttle at the latest this long after a move's start.",
 )
-@click.option(
-    "--details", is_flag=True, help="With --list: progress, blockers, the queue, plans, and moves between log directories."
-)
-@click.option("--watch", is_flag=True, help="With --progress: repeat until every replica is in sync.")
-@click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit code 0 in every state, as in Kafka's tool.")
+@click.option("--details", is_flag=True, help="With --list: add progress, blockers, the queue, plans, and log directory moves.")
+@click.option("--watch", is_flag=True, help="With --progress: refresh until no replica is catching up any more.")
+@click.option("--kafka-exit-code", is_flag=True, help="With --verify: exit 0 whatever the state, as Kafka's tool does.")
 @caller_options
 @linearizable_option
 @json_option
 def reassign_partitions(as_json: bool, **values: object) -> int:
-    """Reassign partitions: generate, execute, verify, cancel, list, roll back or show progress."""
+    """Reassign partitions: generate, execute, verify, cancel, list, roll back or show progress. Give exactly one action."""
     action = check_usage(given_options(values))
     options = msgspec.convert(values, Options)
 

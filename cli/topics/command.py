@@ -106,7 +106,7 @@ Examples:
 )
 @bootstrap_option
 @click.option("--create", is_flag=True, help="Create a topic.")
-@click.option("--list", "list_", is_flag=True, help="List topics, one name a line.")
+@click.option("--list", "list_", is_flag=True, help="List topics, one name per line.")
 @click.option("--describe", is_flag=True, help="Show topics with their partitions.")
 @click.option("--delete", is_flag=True, help="Delete topics.")
 @click.option("--alter", is_flag=True, help="Add partitions to topics, or change their replication factor.")
@@ -114,37 +114,50 @@ Examples:
     "--topic",
     metavar="NAME",
     shell_complete=complete_topics,
-    help="A topic; except with --create, a regular expression or a list with commas.",
+    help="Topic name; with every action but --create also a regular expression, or several separated by commas.",
 )
-@click.option("--partitions", type=int, metavar="N", help="Number of partitions (default: the cluster's).")
-@click.option("--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: the cluster's).")
+@click.option(
+    "--partitions", type=int, metavar="N", help="Number of partitions (default: num.partitions). With --alter: the new total."
+)
+@click.option(
+    "--replication-factor", type=int, metavar="N", help="Replicas of each partition (default: default.replication.factor)."
+)
 @click.option(
     "--replica-assignment",
     metavar="0:1,1:2,…",
-    help="Replicas of each partition, preferred leader first; with --alter, list existing partitions too: they do not change.",
+    help="Broker ids of each partition's replicas, preferred leader first. With --alter (and --partitions): list existing "
+    "partitions too; they do not change.",
 )
-@click.option("--config", multiple=True, metavar="KEY=VALUE", help="A config of the new topic; repeatable.")
+@click.option("--config", multiple=True, metavar="KEY=VALUE", help="With --create: a topic config; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="With --create: no error if the topic exists.")
-@click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the plan without starting it.")
-@click.option("--queue", is_flag=True, help="With --alter --replication-factor: let moves wait for free slots.")
+@click.option("--validate-only", is_flag=True, help="With --alter --replication-factor: show the moves without starting them.")
+@click.option("--queue", is_flag=True, help="With --alter --replication-factor: queue moves until slots are free.")
 @click.option(
     "--throttle",
     type=click.IntRange(min=0),
     metavar="B/s",
-    help="With --alter --replication-factor: limit the copying; ends with the moves.",
+    help="With --alter --replication-factor: copy at most this many bytes per second into each broker; ends with the moves.",
 )
 @click.option(
     "--plan-id",
     metavar="PLAN",
-    help="With --alter --replication-factor: remember the replicas, for reassign-partitions --rollback.",
+    help="With --alter --replication-factor: save the current replicas under this name, for reassign-partitions --rollback.",
 )
-@click.option("--if-exists", is_flag=True, help="With --describe, --delete: no error if there is no such topic.")
-@click.option("--under-replicated-partitions", is_flag=True, help="Only partitions with fewer in-sync replicas than replicas.")
-@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a live leader.")
-@click.option("--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas.")
-@click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions exactly at min.insync.replicas.")
-@click.option("--topics-with-overrides", is_flag=True, help="Only topics with their own configs.")
-@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
+@click.option("--if-exists", is_flag=True, help="With --describe, --delete or --alter: no error if the topic does not exist.")
+@click.option(
+    "--under-replicated-partitions", is_flag=True, help="With --describe: only partitions with replicas that are not in sync."
+)
+@click.option("--unavailable-partitions", is_flag=True, help="With --describe: only partitions without a live leader.")
+@click.option(
+    "--under-min-isr-partitions",
+    is_flag=True,
+    help="With --describe: only partitions with fewer in-sync replicas than min.insync.replicas.",
+)
+@click.option(
+    "--at-min-isr-partitions", is_flag=True, help="With --describe: only partitions with exactly min.insync.replicas in sync."
+)
+@click.option("--topics-with-overrides", is_flag=True, help="With --describe: only topics with configs of their own.")
+@click.option("--exclude-internal", is_flag=True, help="With --list or --describe: omit internal topics.")
 @caller_options
 @linearizable_option
 @json_option
