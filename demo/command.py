@@ -30,12 +30,12 @@ Examples:
     "--capture",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Play the recording in DIR (default: six topics of an Apache Kafka cluster).",
+    help="Use the recording in DIR (default: six topics of an Apache Kafka cluster).",
 )
 @json_option
 def demo(capture: Path | None, as_json: bool) -> int:
-    """Play the main job on a cluster of seven processes: import, reassign under a throttle, fail over, move between log dirs,
-    cancel, verify. Exit code 0 only if every check holds.
+    """Run the main scenario on a cluster of seven processes: import, reassign under a throttle, fail over, move replicas between
+    log directories, cancel, verify. Exit code 0 only if every check passes.
     """
     from .recording import DEFAULT_CAPTURE, Recording, RecordingError
     from .report import Report

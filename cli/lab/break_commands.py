@@ -98,11 +98,17 @@ _data = click.option(
     help="Directory of a cluster of `kraftlab up --allow-chaos` (default: the newest that is up).",
 )
 _for = click.option(
-    "--for", "for_ms", type=_time, metavar="TIME", help="Undo the fault after TIME, also when this command has ended."
+    "--for",
+    "for_ms",
+    type=_time,
+    metavar="TIME",
+    help="Undo the fault after TIME, for example 500ms, 5s or 2m; default: it lasts until `heal`. The command returns at once.",
 )
-_one_way = click.option("--one-way", is_flag=True, help="Affect only messages from the first nodes to the second.")
+_one_way = click.option(
+    "--one-way", is_flag=True, help="Only messages from the first nodes to the second, or from NODES to all others."
+)
 _drop = click.option(
-    "--drop", is_flag=True, help="Drop the messages that wait on a cut link when it is healed, instead of delivering them late."
+    "--drop", is_flag=True, help="When a cut link heals, drop its waiting messages instead of delivering them late."
 )
 
 
@@ -150,13 +156,13 @@ def _report(done: Done, as_json: bool) -> int:
 @click.option("--reset", is_flag=True, help="Reset connections at once, instead of letting them hang.")
 @_drop
 def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
-    """Cut the links between two nodes, or two lists of nodes: connections stay open, and messages wait."""
+    """Cut the links between two nodes, or two lists of nodes. Connections stay open, and messages wait until the links heal."""
     return _report(_send_order(data, "cut", (first, second), **details), as_json)
 
 
 @_command(
     "isolate",
-    "Isolate a node from all others.",
+    "Cut a node off from all others.",
     "isolate leader --for 5s",
     "isolate broker-1 --one-way",
 )
@@ -166,7 +172,7 @@ def cut(first: tuple[str, ...], second: tuple[str, ...], data: str, as_json: boo
 @click.option("--reset", is_flag=True, help="Reset connections at once, instead of letting them hang.")
 @_drop
 def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: object) -> int:
-    """Isolate each named node from every other node."""
+    """Cut each named node off from every other node, including the other named nodes."""
     return _report(_send_order(data, "isolate", (nodes,), **details), as_json)
 
 
@@ -180,7 +186,7 @@ def isolate(nodes: tuple[str, ...], data: str, as_json: bool, **details: object)
 @_for
 @_drop
 def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **details: object) -> int:
-    """Cut the links between groups of nodes. Nodes in no group keep all links."""
+    """Cut the links between groups of nodes. Nodes that are in no group keep all their links."""
     split = [tuple(part.split(",")) for group in groups for part in ",".join(group).split("|")]
     return _report(_send_order(data, "partition", split, **details), as_json)
 
@@ -194,7 +200,7 @@ def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **d
 @_nodes("first")
 @_nodes("second", "[NODES]", required=False)
 @click.option(
-    "--delay", "delay_ms", type=_time, metavar="TIME", default="100ms", show_default=True, help="Delay of every message."
+    "--delay", "delay_ms", type=_time, metavar="TIME", default="100ms", show_default=True, help="Delay of each message."
 )
 @click.option(
     "--jitter",
@@ -203,7 +209,7 @@ def partition(groups: tuple[tuple[str, ...], ...], data: str, as_json: bool, **d
     metavar="TIME",
     default="0ms",
     show_default=True,
-    help="Additional random delay, 0 to TIME.",
+    help="Additional random delay of each message, up to TIME.",
 )
 @_for
 @_one_way
@@ -225,21 +231,21 @@ def slow(first: tuple[str, ...], second: tuple[str, ...] | None, data: str, as_j
     type=_probability,
     metavar="PROBABILITY",
     default=None,
-    help="Probability that a message is lost (default 20%, or 0 with --duplicate or --reorder).",
+    help="Probability that a message is lost, as 20% or 0.2 (default: 20%, or 0 with --duplicate or --reorder).",
 )
 @click.option(
     "--duplicate",
     type=_probability,
     metavar="PROBABILITY",
     default="0%",
-    help="Probability that a message arrives twice (default 0).",
+    help="Probability that a message arrives twice (default: 0).",
 )
 @click.option(
     "--reorder",
     type=_probability,
     metavar="PROBABILITY",
     default="0%",
-    help="Probability that later messages overtake a message (default 0).",
+    help="Probability that a message arrives after later ones (default: 0).",
 )
 @_for
 @_one_way
@@ -260,12 +266,12 @@ def lossy(
 )
 @_nodes("first", "[NODES", required=False)
 @_nodes("second", "[NODES]]", required=False)
-@_one_way
+@click.option("--one-way", is_flag=True, help="With two lists: heal only the links from the first nodes to the second.")
 @_drop
 def heal(first: tuple[str, ...] | None, second: tuple[str, ...] | None, data: str, as_json: bool, **details: object) -> int:
-    """Undo all faults of these commands, the faults of nodes, or the faults of the links between nodes.
+    """Undo all faults, or only those of some nodes, or only those of the links between two lists of nodes.
 
-    Killed nodes start, paused nodes resume, and cut links deliver the messages that wait on them.
+    Killed nodes start, paused nodes resume, and cut links deliver their waiting messages.
     """
     return _report(_send_order(data, "heal", _groups(first, second), **details), as_json)
 
@@ -279,15 +285,15 @@ _NODE_ORDERS = (
         "kill",
         True,
         "Kill a node's process (kill -9).",
-        "Kill the processes of nodes with kill -9, and start them again after --for. Written data survives, synced or not; "
-        "`power-loss` loses data that was not synced.",
+        "Kill the processes of nodes with kill -9, and start them again after --for. Data that was written survives, even if it "
+        "was not synced; `power-loss` loses it.",
         ("kill leader --for 5s", "kill broker-1,broker-2"),
     ),
     (
         "power-loss",
         True,
-        "Cut the power of a node's disk.",
-        "Cut the power of the disks of nodes: their processes end, and data that was not synced is lost. After --for, or `heal`, "
+        "Cut the power to a node's disk.",
+        "Cut the power to the disks of nodes: their processes end, and data that was not synced is lost. After --for or `heal` "
         "the power returns and the nodes start. Needs a cluster of `kraftlab up --allow-chaos --own-disks`.",
         ("power-loss leader --for 3s", "power-loss all --for 1s"),
     ),
@@ -296,21 +302,21 @@ _NODE_ORDERS = (
         True,
         "Pause a node's process (SIGSTOP).",
         "Pause the processes of nodes with SIGSTOP: they keep their connections and do not answer.",
-        ("pause active --for 3s",),
+        ("pause leader --for 3s",),
     ),
     ("resume", False, "Resume a paused node.", "Resume paused nodes.", ("resume all",)),
     (
         "restart",
         False,
-        "Stop a node gracefully, and start it.",
-        "Stop nodes gracefully, one after the other, and start all of them. Killed nodes are only started.",
+        "Stop a node gracefully and start it again.",
+        "Stop nodes gracefully, one after the other, then start them all. Killed nodes are only started.",
         ("restart broker-1",),
     ),
     (
         "fill-disk",
         True,
-        "Let a node run out of disk space.",
-        "Fail every write of nodes to files, as if all their disks were full. Their logs stay silent meanwhile. Needs Linux.",
+        "Make a node run out of disk space.",
+        "Make every file write of nodes fail, as if their disks were full. Their log files get no lines meanwhile. Linux only.",
         ("fill-disk broker-1 --for 10s",),
     ),
     ("free-disk", False, "Give a node its disk space back.", "Give nodes their disk space back.", ("free-disk broker-1",)),
@@ -328,21 +334,21 @@ def _node_command(name: str, stands: bool, short: str, text: str, examples: tupl
 
 @_command(
     "clock",
-    "Let the clock of a node run fast, run slow, or jump.",
+    "Make the clock of a node run fast, run slow, or jump.",
     "clock leader --rate 3 --for 10s",
     "clock followers --rate 0.5",
     "clock broker-1 --jump 30s",
 )
 @_nodes()
 @_for
-@click.option("--rate", type=_rate, metavar="N", help="Run the clock N times as fast, 0.001 to 1000.")
-@click.option("--jump", "jump_ms", type=_time, metavar="TIME", help="Step the clock forward by TIME, once.")
+@click.option("--rate", type=_rate, metavar="N", help="Speed of the clock: 3 is three times as fast; 0.001 to 1000.")
+@click.option("--jump", "jump_ms", type=_time, metavar="TIME", help="Step the clock forward by TIME, once; cannot be undone.")
 def clock(
     nodes: tuple[str, ...], for_ms: float | None, rate: float | None, jump_ms: float | None, data: str, as_json: bool
 ) -> int:
-    """Let the monotonic clocks of nodes run fast or slow, or jump ahead as after a suspend.
+    """Make the monotonic clocks of nodes run fast or slow, or jump ahead as after a suspend. Give --rate or --jump.
 
-    Timeouts, sessions and elections use this clock, and the times in the metadata log.
+    Timeouts, sessions, elections and the timestamps in the metadata log use this clock.
     """
     if (rate is None) is (jump_ms is None):
         raise click.UsageError("give either --rate or --jump")
@@ -355,7 +361,7 @@ def clock(
 
 @_command("status", "Show nodes and faults.", "status")
 def status(data: str, as_json: bool) -> int:
-    """Show the nodes of a cluster, the faults in force, and their remaining time."""
+    """Show the nodes of a cluster, and the faults in force with their remaining time."""
     from .break_text import status_lines
 
     done = _send_order(data, "status")

@@ -31,8 +31,8 @@ Examples:
 def cluster() -> None:
     """Show the cluster's id and its members, unregister brokers, and inject faults.
 
-    Fault commands need a cluster of `kraftlab up --allow-chaos`. They name nodes as its directory does (controller-3000,
-    broker-1), or leader, followers, controllers, brokers, all; several with commas.
+    Fault commands need a cluster that was started with `kraftlab up --allow-chaos`. NODES are names such as controller-3000 and
+    broker-1, or leader, followers, controllers, brokers, all; separate several with commas.
     """
 
 
@@ -40,7 +40,12 @@ for _fault_command in break_commands.COMMANDS:
     cluster.add_command(_fault_command)
 
 
-@cluster.command("cluster-id")
+@cluster.command(
+    "cluster-id",
+    epilog="""\b
+Example:
+  kraftlab cluster cluster-id""",
+)
 @endpoint_options
 @json_option
 def cluster_id(as_json: bool) -> int:
@@ -53,9 +58,14 @@ def cluster_id(as_json: bool) -> int:
     return DONE
 
 
-@cluster.command("list-endpoints")
+@cluster.command(
+    "list-endpoints",
+    epilog="""\b
+Example:
+  kraftlab cluster list-endpoints --include-fenced-brokers --long""",
+)
 @click.option("--include-fenced-brokers", is_flag=True, help="Include fenced brokers.")
-@click.option("--long", "is_long", is_flag=True, help="Include epoch, last contact and cordoned directories of each broker.")
+@click.option("--long", "is_long", is_flag=True, help="Add the epoch, last contact and cordoned log directories of each broker.")
 @endpoint_options
 @json_option
 def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -> int:
@@ -101,20 +111,31 @@ def _controllers(response: pb.DescribeClusterResponse) -> list[Member]:
     return [Member(node.controller_id, node.host, node.port, None, "registered", "controller") for node in response.controllers]
 
 
-@cluster.command("unregister")
+@cluster.command(
+    "unregister",
+    epilog="""\b
+Example:
+  kraftlab cluster unregister --id 9""",
+)
 @click.option(
-    "--id", "broker_id", type=int, required=True, metavar="N", shell_complete=complete_brokers, help="The broker to unregister."
+    "--id",
+    "broker_id",
+    type=int,
+    required=True,
+    metavar="N",
+    shell_complete=complete_brokers,
+    help="Id of the broker to unregister.",
 )
 @click.option(
     "--expected-epoch",
     type=int,
     metavar="N",
-    help="Refuse unless the broker is registered with this epoch (see list-endpoints --long).",
+    help="Only if the broker is registered with this epoch, as `list-endpoints --long` shows it.",
 )
 @endpoint_options
 @json_option
 def unregister(broker_id: int, expected_epoch: int | None, as_json: bool) -> int:
-    """Unregister a broker. A live broker registers again by itself; replica lists are not changed."""
+    """Remove the registration of a stopped broker. A running broker registers again; replica lists do not change."""
     out = Output(as_json)
     with connect() as client:
         response = client.unregister_broker(broker_id, expected_epoch)

@@ -1,4 +1,4 @@
-"""`kraftlab storage`: format and inspect data directories, make ids (kafka-storage)."""
+"""`kraftlab storage`: format and inspect data directories, generate ids (kafka-storage)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Examples:
   kraftlab storage info -c controller.properties""",
 )
 def storage() -> None:
-    """Format and inspect data directories, make ids."""
+    """Format and inspect data directories, and generate ids."""
 
 
 @storage.command(
@@ -27,7 +27,7 @@ Example:
   CLUSTER=$(kraftlab storage random-uuid)""",
 )
 def random_uuid() -> int:
-    """Print a random id, for a new cluster or a directory."""
+    """Print a random id for a new cluster or directory."""
     from kraftlab.config import storage as logic
 
     click.echo(logic.random_cluster_id())
@@ -36,6 +36,7 @@ def random_uuid() -> int:
 
 @storage.command(
     "format",
+    short_help="Format a node's directories.",
     epilog="""\b
 Examples:
   kraftlab storage format -t "$(kraftlab storage random-uuid)" -c controller.properties --standalone
@@ -46,22 +47,26 @@ Examples:
   kraftlab storage format -t CLUSTER-ID -c controller.properties --standalone --feature eligible.leader.replicas.version=0
 
 \b
-The first three are for controllers with controller.quorum.bootstrap.servers, whose voters are in the metadata log.
-With static voters (controller.quorum.voters), give none of them.""",
+--standalone, --initial-controllers and --no-initial-controllers are for controllers with
+controller.quorum.bootstrap.servers, whose voters are in the metadata log: give one of them.
+With static voters (controller.quorum.voters) give none.""",
 )
-@click.option("--cluster-id", "-t", required=True, metavar="ID", help="The cluster that the directories will belong to.")
+@click.option("--cluster-id", "-t", required=True, metavar="ID", help="Id of the cluster that the directories will belong to.")
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
 @click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted already.")
-@click.option("--standalone", "-s", is_flag=True, help="The controller is the only voter of a new quorum.")
+@click.option("--standalone", "-s", is_flag=True, help="Make this controller the only voter of a new quorum.")
 @click.option(
     "--initial-controllers",
     "-I",
     metavar="ID@HOST:PORT:DIRECTORY-ID,…",
-    help="The voters of a new quorum, this controller among them.",
+    help="The voters of a new quorum, including this controller.",
 )
-@click.option("--no-initial-controllers", "-N", is_flag=True, help="The controller joins an existing quorum.")
+@click.option("--no-initial-controllers", "-N", is_flag=True, help="Let this controller join an existing quorum.")
 @click.option(
-    "--release-version", "-r", metavar="RELEASE", help="Start a new cluster with the levels of this release, for example 4.2."
+    "--release-version",
+    "-r",
+    metavar="RELEASE",
+    help="Start a new cluster with the feature levels of this release, for example 4.2.",
 )
 @click.option(
     "--feature",
@@ -69,7 +74,7 @@ With static voters (controller.quorum.voters), give none of them.""",
     "features",
     multiple=True,
     metavar="NAME=LEVEL",
-    help="Start a new cluster with this level; repeatable.",
+    help="Start a new cluster with this feature level; repeatable.",
 )
 @json_option
 def format_directories(
@@ -83,7 +88,7 @@ def format_directories(
     features: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Give a node's directories their identity, and a new quorum its first voters."""
+    """Format a node's directories: write the ids of cluster, node and directory, and the first voters of a new quorum."""
     from kraftlab.config import bootstrap_levels, initial_voters
     from kraftlab.config import storage as logic
     from kraftlab.config.models import load_any
@@ -113,7 +118,7 @@ Examples:
 @click.option("--config", "-c", required=True, metavar="FILE", help="A Kafka-style server.properties.")
 @json_option
 def info(config: str, as_json: bool) -> int:
-    """Show the contents and the problems of a node's directories. Exit code 1 if there are problems."""
+    """Show a node's directories: their ids, voters and problems. Exit code 1 if there are problems."""
     from kraftlab.config import storage as logic
     from kraftlab.config.models import load_any
 

@@ -24,26 +24,31 @@ _POLL_S = 0.5
     epilog="""\b
 Examples:
   kraftlab up --controllers 3 --brokers 4 --log-dirs 2 --data /tmp/lab
-  kraftlab up --data /tmp/lab                       # again: finds all its data
-  kraftlab up --data /tmp/lab --allow-chaos         # again: kraftlab cluster isolate leader --for 5s --data /tmp/lab
-  kraftlab up --data /tmp/lab2 --allow-chaos --own-disks      # as root: kraftlab cluster power-loss leader --for 3s --data …
+  kraftlab up --data /tmp/lab                       # start the same cluster again, with its data
+  kraftlab up --data /tmp/lab --allow-chaos         # then: kraftlab cluster isolate leader --for 5s --data /tmp/lab
+  kraftlab up --data /tmp/lab2 --allow-chaos --own-disks   # as root; then: kraftlab cluster power-loss leader --for 3s --data …
   kraftlab up --data /tmp/small --controllers 1 --brokers 1 --property log.segment.bytes=1048576""",
 )
 @click.option("--data", required=True, type=click.Path(), metavar="DIR", help="Directory of the cluster, created if missing.")
-@click.option("--controllers", type=click.IntRange(1, 99), metavar="N", help="Controllers of a new cluster (3).")
-@click.option("--brokers", type=click.IntRange(0, 999), metavar="N", help="Brokers of a new cluster (4).")
-@click.option("--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories of each broker of a new cluster (2).")
-@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of all nodes; repeatable.")
+@click.option(
+    "--controllers", type=click.IntRange(1, 99), metavar="N", help="Number of controllers of a new cluster (default: 3)."
+)
+@click.option("--brokers", type=click.IntRange(0, 999), metavar="N", help="Number of brokers of a new cluster (default: 4).")
+@click.option(
+    "--log-dirs", type=click.IntRange(1, 99), metavar="N", help="Log directories per broker of a new cluster (default: 2)."
+)
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE", help="Set a server.properties key on all nodes; repeatable."
+)
 @click.option(
     "--allow-chaos",
     is_flag=True,
-    help="Let `kraftlab cluster cut`, `kill`, `slow` … inject faults into it, from this machine only.",
+    help="Allow fault injection with `kraftlab cluster cut`, `kill`, `slow` …, from this machine only.",
 )
 @click.option(
     "--own-disks",
     is_flag=True,
-    help="Each node of a new cluster gets its own disk (ext4 in a file) whose power `kraftlab cluster power-loss` can cut. "
-    "Root on Linux.",
+    help="Give each node of a new cluster its own disk (ext4 in a file), for `kraftlab cluster power-loss`. Needs root on Linux.",
 )
 @json_option
 def up(

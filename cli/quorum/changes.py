@@ -26,7 +26,7 @@ _timeout_option = click.option(
     default=TIMEOUT_MS,
     show_default=True,
     metavar="MS",
-    help="Time limit of the change.",
+    help="Time limit for the change.",
 )
 
 
@@ -51,20 +51,22 @@ _complete_voters, _complete_directories = offer(_voter_ids), offer(_voter_direct
     "add-controller",
     short_help="Make a running controller a voter.",
     epilog="""\b
-Example, on the machine of the new controller, which follows the quorum already:
+Example, on the machine of the new controller:
   kraftlab storage format -t CLUSTER-ID -c controller.properties --no-initial-controllers
   kraftlab controller -c controller.properties &
   kraftlab metadata-quorum add-controller --config controller.properties""",
 )
-@click.option("--config", "-c", metavar="FILE", help="The new controller's server.properties (or --command-config before).")
+@click.option(
+    "--config", "-c", metavar="FILE", help="The new controller's server.properties (Kafka's name for it: --command-config)."
+)
 @click.option("--dry-run", is_flag=True, help="Print the change without making it.")
 @_timeout_option
 @json_option
 @click.pass_obj
 def add_controller(command_config: str | None, /, config: str | None, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
-    """Make the controller of a server.properties file a voter. Its id, directory id and endpoint are read from its files.
+    """Make a controller a voter. Its id, directory id and endpoints are read from its server.properties and log directories.
 
-    The controller must run and follow the quorum; the command waits until it has caught up, and returns when the new set of
+    The controller must be running as an observer. The command waits until it has caught up, and returns when the new set of
     voters is committed.
     """
     from kraftlab.config.initial_voters import own_voter
@@ -95,7 +97,7 @@ def add_controller(command_config: str | None, /, config: str | None, dry_run: b
     "remove-controller",
     short_help="Make a voter an observer.",
     epilog="""\b
-Example; the directory id is the one that `describe --status` shows:
+Example; `describe --status` shows the directory id:
   kraftlab metadata-quorum remove-controller -i 3002 -d DIRECTORY-ID""",
 )
 @click.option(
@@ -113,7 +115,7 @@ Example; the directory id is the one that `describe --status` shows:
 @_timeout_option
 @json_option
 def remove_controller(controller_id: int, controller_directory_id: str, dry_run: bool, timeout_ms: int, as_json: bool) -> int:
-    """Make a voter an observer. The voter need not run. A leader that is removed resigns once its removal is committed.
+    """Make a voter an observer. It need not be running. A leader that is removed resigns once its removal is committed.
 
     Returns when the new set of voters is committed.
     """
@@ -154,15 +156,15 @@ Example:
     required=True,
     metavar="ID",
     shell_complete=_complete_voters,
-    help="The voter that should lead.",
+    help="Id of the voter that should lead.",
 )
 @click.option(
-    "--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_directories, help="The voter's directory id."
+    "--directory-id", "-d", default="", metavar="ID", shell_complete=_complete_directories, help="That voter's directory id."
 )
 @_timeout_option
 @json_option
 def transfer_leadership(controller_id: int, directory_id: str, timeout_ms: int, as_json: bool) -> int:
-    """Let the leader resign in favour of another voter, and wait until a voter leads. No acknowledged write is lost."""
+    """Make the leader resign in favour of another voter, and wait until a leader is elected. No acknowledged write is lost."""
     if directory_id:
         _check_directory_id("--directory-id", directory_id)
     with connect(timeout_ms=timeout_ms) as client:

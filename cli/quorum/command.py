@@ -32,7 +32,7 @@ Examples:
 @controller_option()
 @user_option
 @command_config_option(
-    "Properties of the user (username, password); for add-controller: the new controller's server.properties.", expose_value=True
+    "Properties file with username and password; for add-controller: the new controller's server.properties.", expose_value=True
 )
 @click.pass_context
 def metadata_quorum(context: click.Context, /, command_config: str | None) -> None:
@@ -47,13 +47,13 @@ Examples:
   kraftlab metadata-quorum describe --status
   kraftlab metadata-quorum describe --replication --human-readable""",
 )
-@click.option("--status", is_flag=True, help="Leader, epoch, high watermark, lag, voters and observers.")
-@click.option("--replication", is_flag=True, help="A table of replicas with their log ends and times.")
-@click.option("--human-readable", is_flag=True, help="With --replication: times as '8 ms ago'.")
+@click.option("--status", is_flag=True, help="Show leader, epoch, high watermark, lag, voters and observers.")
+@click.option("--replication", is_flag=True, help="Show a table of replicas with their log ends, lags and times.")
+@click.option("--human-readable", is_flag=True, help="With --replication: show times as '8 ms ago'.")
 @linearizable_option
 @json_option
 def describe(status: bool, replication: bool, human_readable: bool, linearizable: bool, as_json: bool) -> int:
-    """Describe the quorum as its leader sees it."""
+    """Describe the quorum as its leader sees it. Give --status or --replication."""
     if status == replication:
         raise CommandFailed("One of --status or --replication must be specified with describe sub-command")
     if status and human_readable:

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 @click.command(
     "force-standalone",
-    short_help="Give up a lost majority: one survivor continues alone.",
+    short_help="Recover from a lost majority: one survivor continues alone.",
     epilog="""\b
-Examples, on a controller that does not run:
+Examples, on a stopped controller:
   kraftlab metadata-quorum force-standalone --config controller.properties --dry-run
   kraftlab metadata-quorum force-standalone --config controller.properties
   kraftlab metadata-quorum force-standalone --config controller.properties --confirm CLUSTER-ID   # for scripts""",
 )
 @click.option("--config", "-c", required=True, metavar="FILE", help="The survivor's server.properties.")
-@click.option("--dry-run", is_flag=True, help="Show the data that would be kept and may be lost, without changes.")
-@click.option("--confirm", metavar="CLUSTER-ID", help="Cluster id; confirms without prompting.")
+@click.option("--dry-run", is_flag=True, help="Show what would be kept and what may be lost, without changing anything.")
+@click.option("--confirm", metavar="CLUSTER-ID", help="Id of this cluster: confirms without a prompt.")
 @json_option
 def force_standalone(config: str, dry_run: bool, confirm: str | None, as_json: bool) -> int:
-    """Make a stopped controller the only voter of its quorum, when most of the others are lost for good.
+    """Make a stopped controller the only voter of its quorum, after a majority of the voters is lost for good.
 
-    Records that the lost majority committed beyond this controller's log are lost. A new generation fences the members of the old
-    quorum: brokers load the metadata again, other controllers have to be formatted and added again.
+    Records that the lost majority committed beyond the end of this controller's log are lost. The new quorum fences members of
+    the old one: brokers load the metadata again; other controllers must be formatted and added again.
     """
     from kraftlab.config.force_standalone import forcing
     from kraftlab.config.models import load_controller
@@ -59,7 +59,7 @@ def force_standalone(config: str, dry_run: bool, confirm: str | None, as_json: b
 def _ask(as_json: bool) -> str:
     """Return the cluster id that the user types, without the end of the line."""
     if not as_json:
-        click.echo("Type the cluster id to go on: ", nl=False)
+        click.echo("Type the cluster id to continue: ", nl=False)
     answer = "" if as_json else sys.stdin.readline()
     if not answer:
         raise CommandFailed("Error: not confirmed, nothing was changed; in scripts use --confirm CLUSTER-ID")

@@ -112,7 +112,7 @@ def test_it_is_done_once_the_cluster_id_was_typed(
     assert main.run(force(config)) == 0
     said = capsys.readouterr().out
     assert "Kept as well:           offsets 0 to 1, which become committed" in said
-    assert "Type the cluster id to go on: Controller 3000 is the only voter of cluster lab, in generation 1.\n" in said
+    assert "Type the cluster id to continue: Controller 3000 is the only voter of cluster lab, in generation 1.\n" in said
     assert main.run(["storage", "info", "-c", str(config)]) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Found quorum: "))
     assert line.startswith("Found quorum: {epoch=2, generation=1, kraft.version=1, log.end=6, log.epoch=2, log.start=0, ")
