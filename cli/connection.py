@@ -50,25 +50,33 @@ def _remembered(name: str, key: str, metavar: str, help: str, **details: Any) ->
 
 def server_option(**details: Any) -> Callable[[F], F]:
     """Add `--bootstrap-server` and `--data`."""
-    help = f"gRPC endpoints of any nodes. Default: ${SERVERS_VARIABLE}, otherwise the newest cluster that is up here."
+    help = f"gRPC endpoints of any nodes. Default: ${SERVERS_VARIABLE}, else the newest cluster that is up on this machine."
     server = _remembered("--bootstrap-server", _SERVERS, "HOST:PORT[,…]", help, **details)
-    data = _remembered("--data", _DATA, "DIR", "Use the cluster of `kraftlab up --data DIR`.")
+    data = _remembered(
+        "--data", _DATA, "DIR", "Ask the cluster that `kraftlab up --data DIR` runs, instead of --bootstrap-server."
+    )
     return lambda command: server(data(command))
 
 
 def controller_option(**details: Any) -> Callable[[F], F]:
-    return _remembered("--bootstrap-controller", _CONTROLLERS, "HOST:PORT[,…]", "gRPC endpoints of controllers.", **details)
+    return _remembered(
+        "--bootstrap-controller",
+        _CONTROLLERS,
+        "HOST:PORT[,…]",
+        "gRPC endpoints of controllers, instead of --bootstrap-server.",
+        **details,
+    )
 
 
 def command_config_option(
-    help: str = "Properties of the user: username and password, or Kafka's sasl.jaas.config.", **details: Any
+    help: str = "Properties file with username and password, or Kafka's sasl.jaas.config.", **details: Any
 ) -> Callable[[F], F]:
     return _remembered("--command-config", _FILE, "FILE", help, **details)
 
 
 bootstrap_option = server_option()
 user_option = _remembered(
-    "--user", _USER, "NAME", f"Ask as this user; the password is taken from the environment variable {PASSWORD_VARIABLE}."
+    "--user", _USER, "NAME", f"Ask as this user; the password is read from the environment variable {PASSWORD_VARIABLE}."
 )
 
 

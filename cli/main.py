@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import click
 
 COMMANDS = {
-    "demo": ("kraftlab.demo.command:demo", "Play the whole story on data of a real Kafka cluster."),
+    "demo": ("kraftlab.demo.command:demo", "Run the main scenario on data recorded from a real Kafka cluster."),
     "up": ("kraftlab.cli.lab.up:up", "Start a local cluster; Ctrl-C stops it."),
-    "storage": ("kraftlab.cli.lab.storage_command:storage", "Format and inspect data directories, make ids."),
+    "storage": ("kraftlab.cli.lab.storage_command:storage", "Format and inspect data directories, generate ids."),
     "topics": ("kraftlab.cli.topics.command:topics", "Create, list, describe, alter and delete topics."),
     "reassign-partitions": (
         "kraftlab.cli.reassign.command:reassign_partitions",
@@ -22,7 +22,7 @@ COMMANDS = {
     ),
     "leader-election": (
         "kraftlab.cli.partitions.leader_election:leader_election",
-        "Elect preferred leaders, or leaders that may lack records.",
+        "Elect preferred leaders, or unclean leaders that may lack records.",
     ),
     "console-producer": ("kraftlab.cli.console.command:console_producer", "Write lines to a topic as records."),
     "console-consumer": ("kraftlab.cli.console.command:console_consumer", "Print the records of a topic."),
@@ -39,10 +39,10 @@ COMMANDS = {
     ),
     "configs": (
         "kraftlab.cli.configs.command:configs",
-        "Show and change configs of topics, brokers, groups, client metrics, and quotas.",
+        "Show and change configs of topics, brokers, groups and client metrics, and quotas.",
     ),
     "features": ("kraftlab.cli.features.command:features", "Show, raise and lower the levels of features."),
-    "acls": ("kraftlab.cli.security.acls_command:acls", "Add, remove and list access rules."),
+    "acls": ("kraftlab.cli.security.acls_command:acls", "Add, remove and list access control lists (ACLs)."),
     "import": ("kraftlab.cli.partitions.import_command:import_segments", "Import captured segment files with their offsets."),
     "import-znode": ("kraftlab.cli.zookeeper.command:import_znode", "Import topics and reassignments from znodes."),
     "sim": ("kraftlab.cli.sim.command:sim", "Play seeds of the deterministic simulator."),

@@ -92,5 +92,5 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 linearizable_option = click.option(
     "--linearizable",
     is_flag=True,
-    help="Show every write that was acknowledged before this command; needs a majority of the controllers.",
+    help="Include every write that was acknowledged before this command started; needs a majority of the controllers.",
 )

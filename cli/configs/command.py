@@ -67,22 +67,27 @@ Examples:
   kraftlab configs --alter --broker-logger 0 --add-config kraftlab.broker=DEBUG""",
 )
 @bootstrap_option
-@click.option("--describe", is_flag=True, help="Show configs that were set at run time.")
+@click.option("--describe", is_flag=True, help="Show the configs that were set dynamically.")
 @click.option("--alter", is_flag=True, help="Change configs.")
-@click.option("--all", "show_all", is_flag=True, help="With --describe: static values and defaults too.")
+@click.option("--all", "show_all", is_flag=True, help="With --describe: also show static configs and defaults.")
 @click.option(
     "--entity-type",
     "entity_types",
     multiple=True,
     type=click.Choice(list(KINDS)),
-    help="The type of the entity that has the configs.",
+    help="Type of the entity; users and clients can be combined.",
 )
-@click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="The name of the entity; for a broker its id.")
-@click.option("--entity-default", count=True, callback=_placed, help="The default of all entities of that type.")
+@click.option("--entity-name", "entity_names", multiple=True, metavar="NAME", help="Name of the entity; of a broker its id.")
+@click.option(
+    "--entity-default",
+    count=True,
+    callback=_placed,
+    help="The default of all entities of the type.",
+)
 @_short_options
-@click.option("--add-config", metavar="K=V,K2=[A,B]", help="Configs to set; brackets keep commas.")
-@click.option("--add-config-file", metavar="FILE", help="A properties file with configs to set.")
-@click.option("--delete-config", metavar="K,K2", help="Configs to remove.")
+@click.option("--add-config", metavar="K=V,K2=[A,B]", help="Configs to set; put a value with commas in [brackets].")
+@click.option("--add-config-file", metavar="FILE", help="Properties file with the configs to set.")
+@click.option("--delete-config", metavar="K,K2", help="Configs to remove, separated by commas.")
 @command_config_option()
 @json_option
 def configs(
@@ -98,8 +103,8 @@ def configs(
     as_json: bool,
     **short: object,
 ) -> int:
-    """Show or change configs of topics, brokers and their loggers, groups and client metrics, quotas of users, clients and
-    addresses, and SCRAM credentials of users (which no listener checks yet)."""
+    """Show or change configs of topics, brokers, broker loggers, groups and client metrics; quotas of users, clients and IP
+    addresses; and SCRAM credentials of users (which no listener checks yet)."""
     if describe == alter:
         raise _usage("Command must include exactly one action: --describe, --alter")
     out = Output(as_json)

@@ -54,23 +54,32 @@ Examples:
   kraftlab console-producer --topic t --property parse.key=true --property key.separator=:
 
 \b
-Properties: parse.key=false, key.separator=TAB, parse.headers=false (header:value,…TAB before key and value),
+Properties and defaults: parse.key=false, key.separator=TAB, parse.headers=false (header:value,…TAB before key and value),
 headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.marker=TEXT, ignore.error=false.""",
 )
 @bootstrap_option
 @_topic_option
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write to this partition for all keys.")
-@click.option("--property", "--reader-property", "properties", multiple=True, metavar="KEY=VALUE", help="See below.")
+@click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Write all records to this partition, whatever their keys."
+)
+@click.option(
+    "--property", "--reader-property", "properties", multiple=True, metavar="KEY=VALUE", help="See Properties below; repeatable."
+)
 @click.option(
     "--request-required-acks",
     "acks",
     type=click.Choice(list(_ACKS)),
     default="all",
     show_default=True,
-    help="Replicas that must have a record before the next: all in sync, or the leader.",
+    help="Replicas that must have a batch before the next one is sent: 1: the leader; all or -1: all in-sync replicas.",
 )
 @click.option(
-    "--batch-size", type=_AT_LEAST_ONE, default=16384, show_default=True, metavar="BYTES", help="Size at which a batch is sent."
+    "--batch-size",
+    type=_AT_LEAST_ONE,
+    default=16384,
+    show_default=True,
+    metavar="BYTES",
+    help="Send a batch when it reaches this size.",
 )
 @click.option(
     "--timeout",
@@ -79,7 +88,7 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
     default=1000,
     show_default=True,
     metavar="MS",
-    help="Time after which a smaller batch is sent.",
+    help="Send a smaller batch after this time.",
 )
 @click.option(
     "--request-timeout-ms",
@@ -88,7 +97,7 @@ headers.delimiter=TAB, headers.separator=",", headers.key.separator=":", null.ma
     default=30_000,
     show_default=True,
     metavar="MS",
-    help="Time limit to write a batch.",
+    help="Time limit for writing a batch.",
 )
 @caller_options
 @json_option
@@ -102,9 +111,9 @@ def console_producer(
     timeout_ms: int,
     as_json: bool,
 ) -> int:
-    """Read lines from standard input and write each to a topic, until the input ends.
+    """Read lines from standard input until it ends, and write each to a topic as a record.
 
-    If a connection breaks while a batch is written, the batch may be in the log twice.
+    If a connection breaks while a batch is being written, the batch may end up in the log twice.
     """
     from kraftlab.client import ClusterUnreachable, DataClient
     from kraftlab.metadata.errors import ApiError
@@ -180,17 +189,24 @@ Examples:
   kraftlab console-consumer --topic t --partition 0 --offset 7 --max-messages 1 --json
 
 \b
-Properties: print.timestamp, print.partition, print.offset, print.headers, print.key (each false), print.value=true,
+Properties and defaults: print.timestamp, print.partition, print.offset, print.headers, print.key (each false), print.value=true,
 key.separator=TAB, line.separator=NEWLINE, headers.separator=",", null.literal=null.""",
 )
 @bootstrap_option
 @_topic_option
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition.")
-@click.option("--from-beginning", is_flag=True, help="Start at the earliest record instead of the next.")
-@click.option("--offset", metavar="N|earliest|latest", help="First offset; needs --partition. Default: latest.")
-@click.option("--max-messages", type=_AT_LEAST_ONE, metavar="N", help="End after N records.")
-@click.option("--timeout-ms", type=_AT_LEAST_ONE, metavar="MS", help="End when no record arrives for this time.")
-@click.option("--property", "--formatter-property", "properties", multiple=True, metavar="KEY=VALUE", help="See below.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Read only this partition.")
+@click.option("--from-beginning", is_flag=True, help="Start at the earliest record; default: only new records.")
+@click.option("--offset", metavar="N|earliest|latest", help="Start at this offset; needs --partition (default: latest).")
+@click.option("--max-messages", type=_AT_LEAST_ONE, metavar="N", help="Exit after N records.")
+@click.option("--timeout-ms", type=_AT_LEAST_ONE, metavar="MS", help="Exit when no record arrives for this time.")
+@click.option(
+    "--property",
+    "--formatter-property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="See Properties below; repeatable.",
+)
 @caller_options
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 def console_consumer(
@@ -203,7 +219,7 @@ def console_consumer(
     properties: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Print committed records, in order within each partition, until an interrupt or the limit of an option.
+    """Print committed records, in order within each partition, until Ctrl-C or the limit of --max-messages or --timeout-ms.
 
     There are no consumer groups, and offsets are not stored.
     """

@@ -44,12 +44,14 @@ exit code is 1 then. Secrets in metadata records are not shown. The files are no
     required=True,
     multiple=True,
     metavar="FILE[,FILE…]",
-    help="Segments, snapshots and offset indexes.",
+    help="Segments (.log), snapshots (.checkpoint) and offset indexes (.index), separated by commas.",
 )
-@click.option("--cluster-metadata-decoder", "decode_metadata", is_flag=True, help="Show the metadata records, as JSON.")
-@click.option("--print-data-log", is_flag=True, help="Show keys and values of records.")
-@click.option("--deep-iteration", is_flag=True, help="Show each record of a batch, not only the batch.")
-@click.option("--skip-record-metadata", is_flag=True, help="Omit offsets, times and sizes of records.")
+@click.option(
+    "--cluster-metadata-decoder", "decode_metadata", is_flag=True, help="Decode metadata records and show them as JSON."
+)
+@click.option("--print-data-log", is_flag=True, help="Show the keys and values of records.")
+@click.option("--deep-iteration", is_flag=True, help="Show each record, not only the batches.")
+@click.option("--skip-record-metadata", is_flag=True, help="Omit the offsets, times and sizes of records.")
 @click.option("--max-bytes", type=click.IntRange(min=1), metavar="N", help="Read at most N bytes of each file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each batch, one per line.")
 def dump_log(

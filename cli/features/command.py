@@ -31,7 +31,7 @@ Examples:
   kraftlab features disable --feature eligible.leader.replicas.version""",
 )
 def features() -> None:
-    """Show and change feature levels: the record formats and behaviours that the cluster has agreed on."""
+    """Show and change feature levels: the record formats and behaviours that the whole cluster uses."""
 
 
 @features.command(
@@ -45,7 +45,7 @@ Example:
 @caller_options
 @json_option
 def describe(as_json: bool) -> int:
-    """Show every feature with the levels that nodes support and its finalized level."""
+    """Show every feature with its supported range of levels and its finalized level."""
     from .text import feature_lines
 
     out = Output(as_json)
@@ -87,7 +87,7 @@ def _change_options(command: Any) -> Any:
         json_option,
         caller_options,
         bootstrap_option,
-        click.option("--dry-run", is_flag=True, help="Check the change without making it."),
+        click.option("--dry-run", is_flag=True, help="Validate the change without making it."),
     ):
         command = option(command)
     return command
@@ -101,8 +101,10 @@ _levels_option = click.option(
     shell_complete=complete_features,
     help="A feature and its level; repeatable.",
 )
-_metadata_option = click.option("--metadata", metavar="VERSION", help="A metadata.version by name or release, for example 4.3.")
-_unsafe_option = click.option("--unsafe", is_flag=True, help="Lower levels even if metadata may be lost.")
+_metadata_option = click.option(
+    "--metadata", metavar="VERSION", help="Level of metadata.version, by name or release, for example 4.3."
+)
+_unsafe_option = click.option("--unsafe", is_flag=True, help="Allow changes that may lose metadata.")
 
 
 @features.command(
@@ -114,7 +116,9 @@ Example:
 )
 @_levels_option
 @_metadata_option
-@click.option("--release-version", metavar="RELEASE", help="All levels of new clusters of a release, for example 4.3.")
+@click.option(
+    "--release-version", metavar="RELEASE", help="Raise all features to the default levels of a release, for example 4.3."
+)
 @_change_options
 def upgrade(
     levels: tuple[str, ...],
@@ -123,7 +127,7 @@ def upgrade(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Raise the levels of features. All of them are raised, or none."""
+    """Raise the levels of features. Either all changes are made, or none."""
     wanted = _parsed(levels, metadata, release_version)
     return _update("upgraded", wanted, _UPGRADE, dry_run, as_json)
 
@@ -138,7 +142,11 @@ Examples:
 )
 @_levels_option
 @_metadata_option
-@click.option("--release-version", metavar="RELEASE", help="All levels above the levels of new clusters of a release.")
+@click.option(
+    "--release-version",
+    metavar="RELEASE",
+    help="Lower all features that are above the default levels of a release, for example 4.2.",
+)
 @_unsafe_option
 @_change_options
 def downgrade(
@@ -149,7 +157,7 @@ def downgrade(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Lower the levels of features, without losing metadata unless --unsafe."""
+    """Lower the levels of features. Refused if metadata would be lost, unless --unsafe is given."""
     if release_version is None:
         wanted = _parsed(levels, metadata, None)
     else:
@@ -168,7 +176,7 @@ def downgrade(
 
 @features.command(
     "disable",
-    short_help="Switch features off.",
+    short_help="Disable features.",
     epilog="""\b
 Example:
   kraftlab features disable --feature group.version""",
@@ -180,12 +188,12 @@ Example:
     required=True,
     metavar="NAME",
     shell_complete=complete_features,
-    help="A feature; repeatable.",
+    help="The feature to disable; repeatable.",
 )
 @_unsafe_option
 @_change_options
 def disable(names: tuple[str, ...], unsafe: bool, dry_run: bool, as_json: bool) -> int:
-    """Switch features off: the same as lowering them to 0."""
+    """Disable features: lower their levels to 0."""
     upgrade_type = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
     return _update("disabled", dict.fromkeys(names, 0), upgrade_type, dry_run, as_json)
 

@@ -38,7 +38,7 @@ Examples:
   kraftlab metadata diff --from 4000 --to newest --records --metadata-dir /var/lib/kraftlab/metadata""",
 )
 def metadata() -> None:
-    """Show past images from the log and the snapshots of a running, stopped or broken node."""
+    """Show past states of the metadata, from the log and snapshots of a running, stopped or broken node."""
 
 
 @metadata.command(
@@ -51,7 +51,7 @@ Examples:
   kraftlab metadata at --metadata-dir /var/lib/kraftlab/metadata --json
 
 \b
-The image is the state after the last batch at or before the offset, or appended at or before the time.
+Shown is the state after the last batch that ends at or before the offset, or was appended at or before the time.
 Exit code 1 if the log cannot be read that far; the readable part is shown.""",
 )
 @_offset
@@ -67,7 +67,7 @@ def at(
     paths: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show the image, or its parts at these paths (as in the metadata shell, without /image)."""
+    """Show all metadata, or the parts at PATHs (as in the metadata shell, without /image); by default the newest state."""
     moment = parse_moment(offset, time)
     out = Output(as_json)
     with open_source(metadata_dir, node_id) as source:
@@ -123,11 +123,11 @@ Examples:
 A moment is an offset, newest, a time (2026-11-21T17:06:35Z or @MILLISECONDS), or a snapshot file.
 + added, - removed, ~ changed. Secrets are compared and not shown.""",
 )
-@click.option("--from", "start", required=True, metavar="MOMENT", help="The earlier moment.")
+@click.option("--from", "start", required=True, metavar="MOMENT", help="The earlier moment; see below.")
 @click.option("--to", "end", default="newest", show_default=True, metavar="MOMENT", help="The later moment.")
 @source_options
-@click.option("--records", "with_records", is_flag=True, help="Include the records between the moments.")
-@click.option("--all", "with_bookkeeping", is_flag=True, help="Include remembered answers to requests with ids.")
+@click.option("--records", "with_records", is_flag=True, help="Also print the records between the moments.")
+@click.option("--all", "with_bookkeeping", is_flag=True, help="Also compare the saved answers to requests that carry an id.")
 @json_option
 def diff(
     start: str,
@@ -138,7 +138,7 @@ def diff(
     with_bookkeeping: bool,
     as_json: bool,
 ) -> int:
-    """Compare two images: topics, partitions, brokers, configs, access rules, quotas, features, moves, and the rest."""
+    """Compare the metadata of two moments: topics, partitions, brokers, configs, ACLs, quotas, features, moves, and the rest."""
     points = parse_point(start), parse_point(end)
     if all(isinstance(point, SnapshotSource) for point in points) and not with_records:
         first, last = points

@@ -32,17 +32,15 @@ Examples:
   kraftlab metadata-shell --watch 2 cat '/image/topics/byName/orders/*/isr'
 
 \b
-With a command, the shell runs it and ends (exit code 1 if it fails); otherwise it reads commands. help lists them.
+With a COMMAND, the shell runs it and exits (exit code 1 if it fails); without one, it prompts for commands. `help` lists them.
 The tree: /image/{provenance,features,cluster,topics,configs,clientQuotas,producerIds,acls,scram,moves,requests,transaction}
 and /local/{version,commitId}. Secrets are not shown. The shell cannot change the metadata.""",
 )
-@click.option("-s", "--snapshot", type=click.Path(), metavar="FILE", help="A snapshot file, as in Kafka's shell.")
+@click.option("-s", "--snapshot", type=click.Path(), metavar="FILE", help="Read this snapshot file.")
 @_offset
 @_time
 @source_options
-@click.option(
-    "--watch", "watch_s", type=click.FloatRange(min=0.2), metavar="SECONDS", help="Repeat the command at this interval."
-)
+@click.option("--watch", "watch_s", type=click.FloatRange(min=0.2), metavar="SECONDS", help="Repeat COMMAND at this interval.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND…]")
 @click.pass_context
 def metadata_shell(
@@ -56,7 +54,9 @@ def metadata_shell(
     watch_s: float | None,
     command: tuple[str, ...],
 ) -> int:
-    """Browse a snapshot, the metadata directory of a running, stopped or broken node, or a running node."""
+    """Browse the metadata in a snapshot file, in a node's metadata directory, or on a running node. The node of a directory may
+    be running, stopped or broken.
+    """
     if command and command[0].startswith("-"):  # options of the shell's commands follow their names
         known = [name for option in context.command.params for name in option.opts if name.startswith("-")]
         raise click.NoSuchOption(command[0].partition("=")[0], possibilities=known, ctx=context)

@@ -28,7 +28,7 @@ Examples:
   kraftlab snapshot verify /var/lib/kraftlab/metadata""",
 )
 def snapshot() -> None:
-    """Take, list and check snapshots of the metadata log. Every controller and broker has its own."""
+    """Take, list and check snapshots of the metadata log. Every controller and broker has snapshots of its own."""
 
 
 _node = click.option(
@@ -37,7 +37,7 @@ _node = click.option(
     type=int,
     metavar="ID",
     shell_complete=complete_nodes,
-    help="Node that has the snapshots; default: the first endpoint.",
+    help="Id of the node to ask (default: the node at the first endpoint).",
 )
 
 
@@ -57,8 +57,8 @@ Examples:
 @_node
 @json_option
 def create(node_id: int | None, as_json: bool) -> int:
-    """Make a node write a snapshot of the records that it has applied. Nodes also write snapshots by themselves, see
-    metadata.log.max.*.
+    """Make a node write a snapshot of the records that it has applied. Nodes also write snapshots on their own; see the configs
+    metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms.
     """
     with connect() as client:
         answer = client.create_snapshot(endpoint_of(client, node_id))
@@ -71,7 +71,7 @@ def create(node_id: int | None, as_json: bool) -> int:
 
 @snapshot.command(
     "list",
-    short_help="List the snapshots of a node, or of a directory.",
+    short_help="List the snapshots of a node or in a directory.",
     epilog="""\b
 Examples:
   kraftlab snapshot list --node 3001
@@ -83,11 +83,11 @@ Examples:
     "--directory",
     type=click.Path(),
     metavar="DIR",
-    help="A metadata.log.dir, or __cluster_metadata-0 inside it, instead of a running node.",
+    help="Read a metadata.log.dir, or __cluster_metadata-0 inside it, instead of asking a node.",
 )
 @json_option
 def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> int:
-    """List the finished snapshots of a node, oldest first. The node's log begins at the end of the oldest."""
+    """List the finished snapshots of a node, oldest first. The node's log starts where the oldest snapshot ends."""
     from kraftlab.node.history import while_files_vanish
 
     out = Output(as_json)

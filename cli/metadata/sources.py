@@ -146,13 +146,20 @@ def source_options(command: F) -> F:
     """Add `--metadata-dir`, `--bootstrap-server`, `--bootstrap-controller`, `--node` and the options of the user."""
     for option in (
         click.option(
-            "--node", "node_id", type=int, metavar="ID", help="Read the disk of this node; default: the first endpoint."
+            "--node",
+            "node_id",
+            type=int,
+            metavar="ID",
+            help="Id of the running node whose log is read (default: the node at the first endpoint).",
         ),
         caller_options,
         controller_option(),
         server_option(),
         click.option(
-            "--metadata-dir", type=click.Path(), metavar="DIR", help="A node's metadata.log.dir; the node need not run."
+            "--metadata-dir",
+            type=click.Path(),
+            metavar="DIR",
+            help="Read a node's metadata.log.dir on this machine; the node need not be running.",
         ),
     ):
         command = option(command)
@@ -228,6 +235,6 @@ def parse_point(text: str) -> Moment | Source:
 
 
 moment_options = (
-    click.option("--offset", type=click.IntRange(min=0), metavar="N", help="The state at this offset (exclusive end)."),
-    click.option("--time", metavar="T", help="The state at this time: 2026-11-21T17:06:35Z, milliseconds since 1970, or now."),
+    click.option("--offset", type=click.IntRange(min=0), metavar="N", help="State before the record at this offset."),
+    click.option("--time", metavar="T", help="State at this time: 2026-11-21T17:06:35Z, milliseconds since 1970, or now."),
 )

@@ -21,14 +21,14 @@ Examples:
 
 \b
 offsets.json: {"partitions":[{"topic":"t","partition":0,"offset":3}],"version":1}
-Records below the offset are deleted; -1 deletes all committed records.""",
+Records below the offset are deleted; offset -1 deletes all committed records.""",
 )
 @bootstrap_option
 @click.option(
     "--offset-json-file",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The partitions, and the new first offset of each.",
+    help="JSON file with partitions and the new first offset of each; see below.",
 )
 @caller_options
 @json_option

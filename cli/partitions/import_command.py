@@ -34,7 +34,7 @@ The topics must exist. A partition must be empty, or end where its files begin."
 )
 @json_option
 def import_segments(directory: str, topics: tuple[str, ...], as_json: bool) -> int:
-    """Import segment files (record batch v2) into the leaders' logs, from where they replicate."""
+    """Write the records of segment files (record batch v2) to the leaders, with their offsets; followers replicate them."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

@@ -47,19 +47,20 @@ p.json: {"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":1}]}
     "--election-type",
     required=True,
     type=click.Choice(list(_TYPES), case_sensitive=False),
-    help="preferred: the first replica, if in sync. unclean: without a leader, also a replica that may lack records.",
+    help="preferred: elect the first replica, if it is in sync. unclean: for partitions without a leader, also elect a replica "
+    "that may lack records.",
 )
 @click.option(
     "--topic",
     metavar="NAME",
     shell_complete=complete_topics,
-    help="Elect a leader of a partition of this topic; needs --partition.",
+    help="Elect a leader for one partition of this topic; needs --partition.",
 )
 @click.option("--partition", type=int, metavar="N", help="The partition of --topic.")
 @click.option(
-    "--path-to-json-file", type=click.Path(path_type=Path, dir_okay=False), help="Elect leaders of the partitions in this file."
+    "--path-to-json-file", type=click.Path(path_type=Path, dir_okay=False), help="Elect leaders for the partitions in this file."
 )
-@click.option("--all-topic-partitions", is_flag=True, help="Elect leaders of every partition that needs one.")
+@click.option("--all-topic-partitions", is_flag=True, help="Elect leaders for every partition that needs it.")
 @caller_options
 @json_option
 def leader_election(
@@ -70,7 +71,7 @@ def leader_election(
     all_topic_partitions: bool,
     as_json: bool,
 ) -> int:
-    """Elect leaders of partitions."""
+    """Elect leaders for partitions: one (--topic, --partition), those in a file, or all."""
     check_usage(topic, partition, path_to_json_file, all_topic_partitions)
     partitions: list[tuple[str, int]] | None = None
     if path_to_json_file is not None:

@@ -28,9 +28,9 @@ Examples:
 --json adds sizes of the directories (KIP-827), and the rate and the remaining bytes of moves.""",
 )
 @bootstrap_option
-@click.option("--describe", is_flag=True, help="Describe log directories (the only action).")
+@click.option("--describe", is_flag=True, help="Describe log directories. Required: the only action.")
 @click.option("--broker-list", metavar="IDS", help="Only these brokers, for example 0,1.")
-@click.option("--topic-list", metavar="TOPICS", help="Only these topics, with commas between them.")
+@click.option("--topic-list", metavar="TOPICS", help="Only these topics, separated by commas.")
 @caller_options
 @json_option
 def log_dirs(

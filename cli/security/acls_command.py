@@ -86,25 +86,26 @@ Examples:
   kraftlab acls --remove --topic orders --force""",
 )
 @endpoint_options
-@click.option("--list", "list_", is_flag=True, help="List the rules of the given resources, or all.")
-@click.option("--add", is_flag=True, help="Add rules.")
-@click.option("--remove", is_flag=True, help="Remove rules; without principals, all rules of the given resources.")
+@click.option("--list", "list_", is_flag=True, help="List the ACLs of the given resources; without resources, all ACLs.")
+@click.option("--add", is_flag=True, help="Add ACLs to the given resources; needs --allow-principal or --deny-principal.")
+@click.option("--remove", is_flag=True, help="Remove ACLs; without principals, all ACLs of the given resources.")
 @click.option("--topic", **_names, help="A topic, or * for all; repeatable.")  # type: ignore[arg-type]
-@click.option("--group", **_names, help="A consumer group, or *.")  # type: ignore[arg-type]
-@click.option("--transactional-id", **_names, help="A transactional id, or *.")  # type: ignore[arg-type]
-@click.option("--delegation-token", **_names, help="A delegation token, or *.")  # type: ignore[arg-type]
-@click.option("--user-principal", **_principals, help="A user whose delegation tokens are the resource.")  # type: ignore[arg-type]
-@click.option("--cluster", is_flag=True, help="The cluster itself.")
+@click.option("--group", **_names, help="A consumer group, or * for all; repeatable.")  # type: ignore[arg-type]
+@click.option("--transactional-id", **_names, help="A transactional id, or * for all; repeatable.")  # type: ignore[arg-type]
+@click.option("--delegation-token", **_names, help="A delegation token, or * for all; repeatable.")  # type: ignore[arg-type]
+@click.option("--user-principal", **_principals, help="The delegation tokens of this user; repeatable.")  # type: ignore[arg-type]
+@click.option("--cluster", is_flag=True, help="The cluster as the resource.")
 @click.option(
     "--resource-pattern-type",
     type=click.Choice(_PATTERN_TYPES, case_sensitive=False),
     default="literal",
-    help="Kind of the names: literal (default) or prefixed; to list and remove also any, or match: every rule about the name.",
+    help="Meaning of the names: literal (default) or prefixed. With --list and --remove also match: every ACL that applies "
+    "to the name; or any: ACLs of either type with exactly this name.",
 )
-@click.option("--allow-principal", **_principals, help="Principal to allow, for example User:alice, or User:* for all.")  # type: ignore[arg-type]
-@click.option("--deny-principal", **_principals, help="Principal to deny; a denial overrides rules that allow.")  # type: ignore[arg-type]
-@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="Host that is allowed (default: all).")
-@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="Host that is denied (default: all).")
+@click.option("--allow-principal", **_principals, help="Allow this principal, for example User:alice, or User:* for all.")  # type: ignore[arg-type]
+@click.option("--deny-principal", **_principals, help="Deny this principal; deny overrides allow; repeatable.")  # type: ignore[arg-type]
+@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="Host of --allow-principal (default: all); repeatable.")
+@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="Host of --deny-principal (default: all); repeatable.")
 @click.option(
     "--operation",
     type=click.Choice(list(_OPERATIONS), case_sensitive=False),
@@ -113,16 +114,22 @@ Examples:
     callback=_operations,
     help=f"Operation to allow or deny (default: All); repeatable. One of {', '.join(_OPERATIONS)}.",
 )
-@click.option("--principal", **_principals, help="With --list: only rules of this principal.")  # type: ignore[arg-type]
-@click.option("--producer", is_flag=True, help="The operations of a producer on the topics and transactional ids.")
-@click.option("--consumer", is_flag=True, help="The operations of a consumer on the topics and groups.")
-@click.option("--idempotent", is_flag=True, help="With --producer: allow idempotent writes.")
-@click.option("--force", is_flag=True, help="Remove without asking.")
+@click.option("--principal", **_principals, help="With --list: only ACLs of this principal; repeatable.")  # type: ignore[arg-type]
+@click.option(
+    "--producer",
+    is_flag=True,
+    help="Shorthand for the operations that a producer needs on the given topics and transactional ids.",
+)
+@click.option(
+    "--consumer", is_flag=True, help="Shorthand for the operations that a consumer needs on the given topics and groups."
+)
+@click.option("--idempotent", is_flag=True, help="With --producer: also allow idempotent writes.")
+@click.option("--force", is_flag=True, help="With --remove: do not ask for confirmation.")
 @json_option
 def acls(as_json: bool, **values: object) -> int:
-    """Add, remove or list access rules. Rules take effect on nodes with an authorizer (authorizer.class.name).
+    """Add, remove or list access control lists (ACLs). They take effect on nodes with an authorizer (authorizer.class.name).
 
-    listener.name.grpc.users in server.properties names the users; no listener checks SCRAM credentials yet."""
+    listener.name.grpc.users in server.properties defines the users; no listener checks SCRAM credentials yet."""
     options = msgspec.convert(values, Options)
     action = check_usage(given_options(values), options.resource_pattern_type)
 

@@ -46,14 +46,28 @@ Topics are created with their original replicas, then the reassignments start. /
 znode for a partition; an empty list cancels. A topic that exists with these replicas stays unchanged. The command does not
 contact ZooKeeper, and copies no data.""",
 )
-@click.option("--directory", type=click.Path(), metavar="DIR", help="Directory that mirrors the znodes.")
+@click.option("--directory", type=click.Path(), metavar="DIR", help="Directory that mirrors the znodes; see below.")
 @click.option(
-    "--topic-znode", "topic_files", multiple=True, metavar="TOPIC=FILE", help="Data of /brokers/topics/TOPIC; repeatable."
+    "--topic-znode",
+    "topic_files",
+    multiple=True,
+    metavar="TOPIC=FILE",
+    help="File with the data of /brokers/topics/TOPIC; repeatable.",
 )
-@click.option("--reassign-znode", "reassign_file", type=click.Path(), metavar="FILE", help="Data of /admin/reassign_partitions.")
+@click.option(
+    "--reassign-znode",
+    "reassign_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="File with the data of /admin/reassign_partitions.",
+)
 @server_option()
 @caller_options
-@click.option("--validate-only", is_flag=True, help="Show the changes without making them; a cluster validates them.")
+@click.option(
+    "--validate-only",
+    is_flag=True,
+    help="Show the changes without making them; with --bootstrap-server or --data the cluster validates them.",
+)
 @json_option
 def import_znode(
     directory: str | None,
