@@ -99,12 +99,16 @@ Examples:
 Exit codes: 0 clean, 1 findings, 2 wrong use, 3 missing on this machine (e.g. Java), 4 corrupt input.""",
 )
 @click.option(
-    "--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002; this machine by default."
+    "--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, sc://host:15002 (default: this machine)."
 )
 @click.option(
-    "--conf", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's, as spark.driver.memory=4g; any number."
+    "--conf",
+    "pairs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a Spark property, for example spark.driver.memory=4g; repeatable.",
 )
-@click.option("--shared-files", is_flag=True, help="Paths are on a disk that all workers of the master mount at the same place.")
+@click.option("--shared-files", is_flag=True, help="All Spark workers see the files under the same paths, as on a shared disk.")
 @click.pass_context
 def pipeline(context: click.Context, master: str | None, pairs: tuple[str, ...], shared_files: bool) -> None:
     """Read metadata logs and turn them into tables, audits and plans."""

@@ -126,12 +126,12 @@ Exit codes: 0 nothing found, 1 findings, 2 wrong use, 3 no Java.""",
 )
 @click.argument("name", metavar="AUDIT", type=click.Choice(tuple(AUDITS)))
 @lake_option
-@click.option("--since", metavar="T", help="Only rows after this time: 2026-11-21T17:06:35Z, 12h, 7d.")
+@click.option("--since", metavar="T", help="Only rows since then: 2026-11-21T17:06:35Z, 12h or 7d (ago).")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
-@click.option("--findings-only", is_flag=True, help="Only rows that are findings.")
+@click.option("--findings-only", is_flag=True, help="Show only findings.")
 @format_options
 def audit(name: str, lake_uri: str, since: str | None, topic: str | None, findings_only: bool, form: str, as_json: bool) -> int:
-    """Print one audit's rows: reassignments, rf, divergence, gaps or epochs."""
+    """Print the rows of one audit: reassignments, rf, divergence, gaps or epochs."""
     from ..errors import WrongUse
     from ..lake.commits import Lake
 

@@ -37,8 +37,8 @@ types or versions (they are in silver.other_records).""",
 @click.argument("layer", type=click.Choice(tuple(LAYERS)))
 @click.argument("tables", metavar="[TABLE...]", nargs=-1)
 @lake_option
-@click.option("--range", "offsets", metavar="LO-HI", type=OffsetRange(), help="Offsets from LO up to HI, without HI.")
-@click.option("--strict", is_flag=True, help="Exit 4 if a record has an unknown type or version, or does not fit its type.")
+@click.option("--range", "offsets", metavar="LO-HI", type=OffsetRange(), help="Build offsets from LO up to but not including HI.")
+@click.option("--strict", is_flag=True, help="Exit with 4 if a record has an unknown type or version, or does not fit its type.")
 @json_option
 def build(
     layer: str, tables: tuple[str, ...], lake_uri: str, offsets: tuple[int, int] | None, strict: bool, as_json: bool

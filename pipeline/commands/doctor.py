@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "doctor",
-    short_help="Check whether this machine can run Spark, with remedies.",
+    short_help="Check whether this machine can run Spark, and say what to fix.",
     epilog="""\b
 Examples:
   kraftlab pipeline doctor
@@ -27,7 +27,7 @@ Examples:
 \b
 Exit codes: 0 this machine can run Spark, 3 it cannot: each line with "missing" names a remedy.""",
 )
-@click.option("--run", "try_it", is_flag=True, help="Also start Spark, and compute something in its Python workers.")
+@click.option("--run", "try_it", is_flag=True, help="Also start Spark and run a small job in its Python workers.")
 @json_option
 @click.pass_obj
 def doctor(options: SparkOptions, try_it: bool, as_json: bool) -> int:

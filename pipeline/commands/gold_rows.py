@@ -26,9 +26,9 @@ TABLE, JSON, CSV = "table", "json", "csv"
 def format_options(function: Function) -> Function:
     """Add `--format`, and `--json` for `--format json`."""
     form = click.option(
-        "--format", "form", type=click.Choice((TABLE, JSON, CSV)), default=TABLE, show_default=True, help="How rows are printed."
+        "--format", "form", type=click.Choice((TABLE, JSON, CSV)), default=TABLE, show_default=True, help="Output format."
     )
-    return form(click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(function))
+    return form(click.option("--json", "as_json", is_flag=True, help="Same as --format json.")(function))
 
 
 def fresh(lake: Lake, tables: Sequence[str]) -> None:

@@ -40,19 +40,25 @@ other than the lake's, or damage with --mode failfast: nothing was ingested.""",
 )
 @click.argument("places", metavar="LOGDIR...", nargs=-1, required=True)
 @lake_option
-@click.option("--from", "lo", metavar="N", type=click.IntRange(min=0), help="The first offset.")
-@click.option("--to", "hi", metavar="N", type=click.IntRange(min=1), help="The offset after the last; must be committed.")
+@click.option(
+    "--from", "lo", metavar="N", type=click.IntRange(min=0), help="First offset to ingest (default: continue after the last run)."
+)
+@click.option(
+    "--to",
+    "hi",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Offset after the last one; must be committed (default: the known committed end).",
+)
 @click.option(
     "--mode",
     type=click.Choice(("permissive", "failfast")),
     default="permissive",
     show_default=True,
-    help="Skip damages and report them, or stop at the first.",
+    help="permissive: skip and report damage; failfast: stop at the first damage.",
 )
-@click.option(
-    "--format", "format_name", type=click.Choice(("kraftlab", "kafka")), help="Format of the logs; detected by default."
-)
-@click.option("--cluster-id", metavar="ID", help="Accept only logs of this cluster.")
+@click.option("--format", "format_name", type=click.Choice(("kraftlab", "kafka")), help="Format of the logs (default: detected).")
+@click.option("--cluster-id", metavar="ID", help="Accept only logs of the cluster with this id.")
 @json_option
 def ingest(
     places: tuple[str, ...],

@@ -33,8 +33,8 @@ The torn end of a segment, as during a write, is reported on stderr and does not
 Exit codes: 0 everything decoded, 1 something could not be (or no such file), 4 --strict: stopped there.""",
 )
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--strict", is_flag=True, help="Stop at the first part that cannot be read, including a torn end.")
-@click.option("--file-names", is_flag=True, help='Begin each line with the key "file".')
+@click.option("--strict", is_flag=True, help="Stop at the first part that cannot be read, also at a torn end.")
+@click.option("--file-names", is_flag=True, help='Put the key "file" first in each line.')
 def kraft_dump(paths: tuple[Path, ...], strict: bool, file_names: bool) -> int:
     """Print segments and checkpoints of Kafka's __cluster_metadata-0, one JSON line per batch, as Kafka's own decoder shows them.
     For a directory, all its logs are printed.

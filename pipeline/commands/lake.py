@@ -19,13 +19,14 @@ ROWS_MAX = (1 << 31) - 2
 
 @click.command(
     "vacuum",
-    short_help="Remove files from a lake that no table uses.",
+    short_help="Remove files of a lake that no table uses any more.",
     epilog="""\b
 Example:
   kraftlab pipeline vacuum --lake /data/lake --keep 3
 
 \b
-Removed are files of replaced ranges, and leftovers of killed runs. Running readers can still need files of replaced ranges.""",
+This removes files of replaced ranges, and leftovers of killed runs. A reader that is still running may need files of replaced
+ranges: wait for it, or use a larger --keep.""",
 )
 @lake_option
 @click.option(
@@ -33,11 +34,11 @@ Removed are files of replaced ranges, and leftovers of killed runs. Running read
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Number of the last states of each table that stay readable.",
+    help="Number of latest versions of each table that stay readable.",
 )
 @json_option
 def vacuum(lake_uri: str, keep: int, as_json: bool) -> int:
-    """Remove files that none of the last states of a table uses."""
+    """Remove files that the latest versions of the tables do not use."""
     from ..errors import WrongUse
     from ..lake.commits import Lake
 

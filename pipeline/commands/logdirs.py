@@ -39,7 +39,7 @@ Exit codes: 0 all within the band (1.1 times the mean), 1 some are over it or of
 )
 @lake_option
 @click.option("--brokers", "of_brokers", is_flag=True, help="Compare brokers with the mean of all brokers instead.")
-@click.option("--since", metavar="T", help="All samples since this time (2026-11-21T17:06:35Z, 12h, 7d), not only the newest.")
+@click.option("--since", metavar="T", help="Show all samples since then (2026-11-21T17:06:35Z, 12h, 7d), not only the newest.")
 @format_options
 def skew(lake_uri: str, of_brokers: bool, since: str | None, form: str, as_json: bool) -> int:
     """Show bytes, replicas and leaders of each log directory, compared with the mean. Only the newest sample decides the exit

@@ -53,8 +53,8 @@ def source_options(command: F) -> F:
     """Add the options of the three sources of a cluster."""
     command = caller_options(command)
     for option in (
-        click.option("--lake", metavar="URI", help="The newest state and log directory samples in a lake."),
-        click.option("--input", "input_file", metavar="FILE", help="A cluster as JSON, as `plan cluster` prints it."),
+        click.option("--lake", metavar="URI", help="Read the cluster from a lake: its newest state and log directory samples."),
+        click.option("--input", "input_file", metavar="FILE", help="Read the cluster from a JSON file of `plan cluster`."),
         server_option(),
     ):
         command = option(command)
@@ -100,22 +100,42 @@ Exit codes: 0 clean, 1 a hard goal is unmet, or --drain, --drain-dir, --replace 
 2 wrong use.""",
 )
 @source_options
-@click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Empty this broker; can be repeated.")
-@click.option("--replace", multiple=True, metavar="OLD:NEW", help="Move the replicas of OLD to NEW, slot by slot.")
-@click.option("--rf", multiple=True, metavar="TOPIC=N", help="Change a topic's replication factor. No other option does.")
-@click.option("--add-brokers", multiple=True, metavar="IDS", help="Fill these brokers (comma-separated ids).")
-@click.option("--drain-dir", multiple=True, metavar="BROKER:PATH", help="Empty a log directory into the broker's others.")
-@click.option("--balance", is_flag=True, help="Balance everything else, too.")
-@click.option("--goals", metavar="GOALS", help="rack, disk, count, topic, leader, logdir, or full names; default: all.")
-@click.option("--eps", type=float, default=0.1, show_default=True, help="Half the width of the band around the mean.")
+@click.option("--drain", multiple=True, type=int, metavar="BROKER", help="Move all replicas off this broker; repeatable.")
 @click.option(
-    "--max-bytes", type=_Size(), metavar="SIZE", help="Maximum bytes to copy between brokers; the plan is the best within it."
+    "--replace",
+    multiple=True,
+    metavar="OLD:NEW",
+    help="Let broker NEW take the place of broker OLD in every replica list; repeatable.",
 )
-@click.option("--exclude-broker", multiple=True, type=int, metavar="BROKER", help="Move nothing onto this broker or off it.")
-@click.option("--exclude-topic", multiple=True, metavar="TOPIC", help="Move nothing of this topic; * and ? are wildcards.")
+@click.option("--rf", multiple=True, metavar="TOPIC=N", help="Change a topic's replication factor to N; repeatable.")
+@click.option(
+    "--add-brokers", multiple=True, metavar="IDS", help="Move replicas onto these brokers, for example 4,5; repeatable."
+)
+@click.option(
+    "--drain-dir",
+    multiple=True,
+    metavar="BROKER:PATH",
+    help="Move all replicas of a log directory to the broker's other ones; repeatable.",
+)
+@click.option("--balance", is_flag=True, help="Also balance everything else; see below.")
+@click.option(
+    "--goals",
+    metavar="GOALS",
+    help="Goals, separated by commas: rack, disk, count, topic, leader, logdir, or full names (default: all).",
+)
+@click.option(
+    "--eps", type=float, default=0.1, show_default=True, help="Allowed deviation from the mean: 0.1 is 10 % above or below."
+)
+@click.option("--max-bytes", type=_Size(), metavar="SIZE", help="Copy at most this much between brokers, for example 50TB.")
+@click.option(
+    "--exclude-broker", multiple=True, type=int, metavar="BROKER", help="Move nothing to or from this broker; repeatable."
+)
+@click.option(
+    "--exclude-topic", multiple=True, metavar="TOPIC", help="Do not move this topic; * and ? are wildcards; repeatable."
+)
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan to FILE.")
 @click.option(
-    "--save", is_flag=True, help="Write plan, moves and checks into gold.plans, .plan_moves, .plan_checks of the --lake."
+    "--save", is_flag=True, help="With --lake: save plan, moves and checks in its gold.plans, .plan_moves and .plan_checks."
 )
 @json_option
 def propose(
@@ -164,9 +184,9 @@ def _more(moves: Sequence[PartitionMove]) -> list[str]:
     short_help="Check a plan, or any reassignment file, with independent code.",
     epilog="""\b
 Examples:
-  kraftlab pipeline plan check plan.json
-  kraftlab pipeline plan check plan.json     # against the cluster as it is now
-  kraftlab pipeline plan check reassignment.json
+  kraftlab pipeline plan check plan.json     # against the cluster for which it was made
+  kraftlab pipeline plan check plan.json --bootstrap-server 127.0.0.1:9092     # against the cluster as it is now
+  kraftlab pipeline plan check reassignment.json --input cluster.json
 
 \b
 Exit codes: 0 no errors (there may be warnings: soft goals), 1 errors, 2 wrong use.""",
@@ -175,7 +195,7 @@ Exit codes: 0 no errors (there may be warnings: soft goals), 1 errors, 2 wrong u
 @source_options
 @json_option
 def check(file: str, input_file: str | None, lake: str | None, as_json: bool) -> int:
-    """Check a plan, or a file of Kafka's reassignment tool together with its cluster."""
+    """Check a plan, by default against the cluster for which it was made, or a file of Kafka's reassignment tool."""
     from ..planning.checks import CHECKS, ERROR, check
 
     targets, asked, document = _to_check(file)
@@ -251,11 +271,11 @@ Examples:
 )
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--topic", metavar="TOPIC", help="Only moves of this topic.")
-@click.option("--partition", type=int, metavar="N", help="Only the move of this partition of it.")
-@click.option("--all", "everything", is_flag=True, help="All moves, not the first few.")
+@click.option("--partition", type=int, metavar="N", help="With --topic: only the move of this partition.")
+@click.option("--all", "everything", is_flag=True, help="Show all moves, not only the first few.")
 @json_option
 def explain(file: str | None, topic: str | None, partition: int | None, everything: bool, as_json: bool) -> int:
-    """Explain a plan; without a file, the goals of plans."""
+    """Explain a plan; without FILE, explain the goals."""
     from ..planning.explain import Sentences, goals_known, move_lines, plan_lines
     from ..planning.goals import GOALS, NOT_DONE
 
@@ -285,7 +305,7 @@ def explain(file: str | None, topic: str | None, partition: int | None, everythi
 
 @plan.command(
     "waves",
-    short_help="Cut a plan into waves under caps, with bytes and times.",
+    short_help="Split a plan into waves with limits on their moves.",
     epilog="""\b
 Examples:
   kraftlab pipeline plan waves plan.json --throttle 50MB
@@ -295,11 +315,21 @@ Examples:
 Exit codes: 0 clean, 1 a wave would overfill a broker's disks before old replicas are gone, 2 wrong use.""",
 )
 @click.argument("file", metavar="FILE")
-@click.option("--per-broker", type=click.IntRange(1), default=10, show_default=True, help="Moves at a time per broker.")
-@click.option("--per-broker-intra", type=click.IntRange(1), default=2, show_default=True, help="Directory moves per broker.")
-@click.option("--cluster", type=click.IntRange(1), default=1250, show_default=True, help="Moves at a time in the cluster.")
-@click.option("--leaders", type=click.IntRange(1), default=1000, show_default=True, help="Leader changes at a time.")
-@click.option("--throttle", type=_Size(), metavar="SIZE", help="Bytes per second per broker, to show the time of each wave.")
+@click.option("--per-broker", type=click.IntRange(1), default=10, show_default=True, help="Maximum moves per broker in one wave.")
+@click.option(
+    "--per-broker-intra",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Maximum log directory moves per broker in one wave.",
+)
+@click.option(
+    "--cluster", type=click.IntRange(1), default=1250, show_default=True, help="Maximum moves in the cluster in one wave."
+)
+@click.option("--leaders", type=click.IntRange(1), default=1000, show_default=True, help="Maximum leader changes in one wave.")
+@click.option(
+    "--throttle", type=_Size(), metavar="SIZE", help="Bytes per second per broker, for example 50MB: estimate each wave's time."
+)
 @click.option("--output", metavar="FILE", type=click.Path(path_type=Path), help="Write the plan with these waves to FILE.")
 @json_option
 def waves(
@@ -312,7 +342,7 @@ def waves(
     output: Path | None,
     as_json: bool,
 ) -> int:
-    """Cut a plan into waves that are executed one after the other."""
+    """Split a plan into waves, to be executed one after the other."""
     from ..planning.explain import duration, wave_lines
     from ..planning.plan import encode_plan
     from ..planning.waves import Caps, summaries, with_waves
@@ -346,8 +376,10 @@ Examples:
   kraftlab pipeline plan export plan.json --wave 2 | tee wave2.json""",
 )
 @click.argument("file", metavar="FILE")
-@click.option("--format", "kind", type=click.Choice(["kafka-json"]), default="kafka-json", show_default=True)
-@click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave.")
+@click.option(
+    "--format", "kind", type=click.Choice(["kafka-json"]), default="kafka-json", show_default=True, help="Output format."
+)
+@click.option("--wave", type=click.IntRange(1), metavar="N", help="Export only this wave.")
 def export(file: str, kind: str, wave: int | None) -> int:
     """Print a plan in the format of Kafka's reassignment tool, log directories included."""
     from kraftlab.cli.reassign.plan import Placement, format_plan
@@ -371,8 +403,8 @@ Examples:
   kraftlab pipeline --master spark://host:7077 plan sweep --input cluster.json --on-spark""",
 )
 @source_options
-@click.option("--goals", metavar="GOALS", help="The same as of `plan propose`.")
-@click.option("--on-spark", is_flag=True, help="Plan scenarios in parallel, a Spark task each.")
+@click.option("--goals", metavar="GOALS", help="Goals, as for `plan propose` (default: all).")
+@click.option("--on-spark", is_flag=True, help="Plan the scenarios in parallel, one Spark task each.")
 @json_option
 def sweep(
     input_file: str | None,
@@ -410,14 +442,14 @@ def sweep(
 
 @plan.command(
     "cluster",
-    short_help="Print a cluster as `plan propose --input` takes it.",
+    short_help="Print a cluster as input for `plan propose --input`.",
     epilog="""\b
 Example:
   kraftlab pipeline plan cluster > cluster.json""",
 )
 @source_options
 def cluster(input_file: str | None, lake: str | None) -> int:
-    """Print the input of plans, to look at it, keep it, or change it for a what-if."""
+    """Print a cluster as JSON, the input of plans: to inspect it, keep it, or edit it for a what-if."""
     from ..planning.documents import encode_cluster
 
     click.echo(encode_cluster(read_cluster_from(input_file, lake)).decode())

@@ -35,7 +35,12 @@ Exit codes: 0 clean, 1 findings (drift, log dirs over the band, damage, divergen
 are missing and there is no Java to build them.""",
 )
 @click.argument("logs", metavar="[LOGDIR...]", nargs=-1)
-@click.option("--lake", "place", metavar="URI", help="Lake with the gold tables; LOGDIRs are ingested into it.")
+@click.option(
+    "--lake",
+    "place",
+    metavar="URI",
+    help="Lake with the gold tables; LOGDIRs are ingested into it (default with LOGDIRs: a temporary lake).",
+)
 @click.option(
     "--out",
     "path",

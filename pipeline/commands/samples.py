@@ -33,9 +33,19 @@ Needs no Spark. Exit codes: 0 sampled, 1 sampled, but a directory is offline, 2 
 @lake_option
 @server_option()
 @click.option(
-    "--input", "file", metavar="FILE", type=click.File("rb"), help="JSON of log-dirs --describe, ours or Kafka's; - means stdin."
+    "--input",
+    "file",
+    metavar="FILE",
+    type=click.File("rb"),
+    help="Read this output of log-dirs --describe, kraftlab's or Kafka's, instead of asking a cluster; -: stdin.",
 )
-@click.option("--at", "sampled_ms", metavar="MS", type=click.IntRange(0, LATEST_MS), help="Time of the sample (default: now).")
+@click.option(
+    "--at",
+    "sampled_ms",
+    metavar="MS",
+    type=click.IntRange(0, LATEST_MS),
+    help="Time of the sample, in milliseconds since 1970 (default: now).",
+)
 @caller_options
 @json_option
 def samples(lake_uri: str, file: BinaryIO | None, sampled_ms: int | None, as_json: bool) -> int:

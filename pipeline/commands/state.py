@@ -24,14 +24,16 @@ Examples:
 Exit codes: 0 shown, 2 wrong use (the lake does not reach that far), 3 no Java.""",
 )
 @lake_option
-@click.option("--at-offset", "offset", metavar="N", type=click.IntRange(min=0), help="After the record at this offset.")
 @click.option(
-    "--at-time", "time", metavar="T", help="After the last record appended by then: 2026-11-21T14:05:00Z or milliseconds."
+    "--at-offset", "offset", metavar="N", type=click.IntRange(min=0), help="Show the state after the record at this offset."
+)
+@click.option(
+    "--at-time", "time", metavar="T", help="Show the state at this time: 2026-11-21T14:05:00Z or milliseconds since 1970."
 )
 @click.option("--topic", metavar="NAME", help="Only this topic.")
 @format_options
 def state(lake_uri: str, offset: int | None, time: str | None, topic: str | None, form: str, as_json: bool) -> int:
-    """Show every partition of topics that existed then; without --at-offset or --at-time, at the end of the lake."""
+    """Show every partition as it was at an offset or a time; by default at the end of the lake."""
     from ..errors import WrongUse
     from ..lake.commits import Lake
     from ..runs.states import states_at

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @click.command(
     "stream",
-    short_help="Follow a running quorum, or a log that grows, into a lake.",
+    short_help="Follow a running quorum or a growing log, and ingest it into a lake.",
     epilog="""\b
 Examples:
   kraftlab pipeline stream quorum://127.0.0.1:9092 --lake /data/lake
   kraftlab pipeline stream /tmp/lab/controller-3000/metadata --lake /data/lake --once
 
 \b
-A quorum is followed as an observer, up to the high watermark; its leader is found through any nodes' gRPC endpoints
-(quorum://HOST:PORT[,HOST:PORT]). Each micro-batch is in bronze, silver and gold when its line is printed. Ctrl-C ends the
-command after the current one; whatever kills it, the next run continues without a row lost or twice.
+A quorum is followed as an observer, up to the high watermark; its leader is found through the gRPC endpoints of any nodes
+(quorum://HOST:PORT[,HOST:PORT]). When a micro-batch's line is printed, its rows are in bronze, silver and gold. Ctrl-C ends the
+command after the current micro-batch. However it ends, the next run continues without losing or repeating a row.
 
 \b
 Exit codes: 0 ended, 1 no controller answered at the start or with --once, 2 wrong use, 3 no Java, 4 the log differs from
@@ -37,14 +37,19 @@ the lake's.""",
 )
 @click.argument("place", metavar="LOGDIR|quorum://HOST:PORT")
 @lake_option
-@click.option("--once", is_flag=True, help="End at the current committed end.")
+@click.option("--once", is_flag=True, help="Stop after the records that are committed now; default: keep following.")
 @click.option("--max-records", metavar="N", type=click.IntRange(min=1), help="Approximate number of records of a micro-batch.")
 @click.option(
-    "--trigger", "trigger", metavar="SECONDS", default="5s", show_default=True, help="Interval between looks for new records."
+    "--trigger",
+    "trigger",
+    metavar="TIME",
+    default="5s",
+    show_default=True,
+    help="Interval between checks for new records: 5s, 500ms.",
 )
 @json_option
 def stream(place: str, lake_uri: str, once: bool, max_records: int | None, trigger: str, as_json: bool) -> int:
-    """Ingest micro-batch after micro-batch, and bring the tables of all layers up to date after each."""
+    """Ingest new records in micro-batches, and update the tables of all layers after each."""
     from ..lake.commits import Lake
     from ..runs.stream import followed
     from ..runs.stream import stream as run

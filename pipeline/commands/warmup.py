@@ -29,11 +29,11 @@ Example:
 \b
 Exit codes: 0 done or existing already, 3 this machine cannot run Spark.""",
 )
-@click.option("--again", is_flag=True, help="Make the archive even if there is one.")
+@click.option("--again", is_flag=True, help="Make a new archive even if there is one.")
 @json_option
 def warmup(again: bool, as_json: bool) -> None:
-    """Archive the classes that Spark's JVM loads, so that later sessions start in about half the time. It takes half a
-    minute, and 200 MB under ~/.cache/kraftlab. A new Java or PySpark needs a new archive.
+    """Archive the classes that Spark's JVM loads, so that later sessions start in about half the time. This takes half a
+    minute, and 200 MB under ~/.cache/kraftlab. Run it again after updating Java or PySpark.
     """
     from ..session.warmup import warm_up
 
