@@ -79,30 +79,39 @@ Examples:
 )
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Number of seeds to play.")
 @click.option("--start", type=click.IntRange(min=0), default=0, metavar="S", show_default=True, help="The first seed.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes; default: one per core.")
-@click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Play this seed alone.")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Play a fault plan from a file.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes (default: one per core).")
+@click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Play only this seed.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Play the fault plan in this file.")
 @click.option(
     "--faults",
     metavar="NAME[,…]",
     shell_complete=offer_words(_faults),
-    help="Inject only these faults; 'none' for no faults.",
+    help="Inject only these faults, for example kill,partition; 'none' for no faults.",
 )
 @click.option(
-    "--mutant", metavar="NAME", shell_complete=offer_words(_mutants), help="Plant a known bug, which the seeds should find."
+    "--mutant",
+    metavar="NAME",
+    shell_complete=offer_words(_mutants),
+    help="Plant this known bug, which the seeds should find; see `kraftlab sim mutants`.",
 )
 @click.option(
-    "--metadata", is_flag=True, help="Run real controllers on top and check their answers; mutants are bugs of the controller."
+    "--metadata",
+    is_flag=True,
+    help="Also run controllers with clients, and check their answers; --mutant then takes bugs of the controller.",
 )
-@click.option("--refine", is_flag=True, help="Check every step against a separate model of Raft; slower.")
-@click.option("--coverage", "with_coverage", is_flag=True, help="Show the coverage: transitions, and faults by state.")
+@click.option("--refine", is_flag=True, help="Also check every step against a separate model of Raft; slower.")
+@click.option(
+    "--coverage", "with_coverage", is_flag=True, help="Show which transitions were covered, and which faults in which states."
+)
 @click.option("--trace", is_flag=True, help="With --seed or --plan: print every step.")
 @click.option(
-    "--ndjson", type=click.Path(path_type=Path), metavar="FILE", help="With --seed or --plan: write its trace as NDJSON."
+    "--ndjson", type=click.Path(path_type=Path), metavar="FILE", help="With --seed or --plan: write the trace to FILE as NDJSON."
 )
 @click.option("--shrink", "shrinks", is_flag=True, help="With --seed or --plan: find the fewest faults that make it fail.")
-@click.option("--write-plan", type=click.Path(path_type=Path), metavar="FILE", help="File for the plan of --shrink.")
-@click.option("--write-test", type=click.Path(path_type=Path), metavar="FILE", help="File for a pytest module from --shrink.")
+@click.option("--write-plan", type=click.Path(path_type=Path), metavar="FILE", help="With --shrink: write the plan to FILE.")
+@click.option(
+    "--write-test", type=click.Path(path_type=Path), metavar="FILE", help="With --shrink: write a pytest module to FILE."
+)
 @json_option
 @click.pass_context
 def sim(
@@ -124,7 +133,7 @@ def sim(
     write_test: Path | None,
     as_json: bool,
 ) -> int:
-    """Play seeds of the deterministic simulator and check the invariants of Raft after every step.
+    """Play seeds of the deterministic simulator and check Raft's invariants after every step. Give --seeds, --seed or --plan.
 
     Exit code 1 if an invariant is violated. The violation and the command that replays it are printed."""
     if context.invoked_subcommand is not None:
@@ -340,14 +349,16 @@ Examples:
     multiple=True,
     metavar="NAME",
     shell_complete=offer_words(_mutants),
-    help="Only this bug; repeatable.",
+    help="Plant only this bug; repeatable (default: all).",
 )
 @click.option(
     "--seeds-max", type=click.IntRange(min=1), metavar="N", help="Give up after N seeds (default: the limit of each bug)."
 )
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes; default: one per core.")
-@click.option("--metadata", is_flag=True, help="Bugs of the controller instead of consensus and storage.")
-@click.option("--write-plans", type=click.Path(path_type=Path), metavar="DIR", help="Shrink each find into a plan in DIR.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes (default: one per core).")
+@click.option("--metadata", is_flag=True, help="Plant bugs of the controller instead of consensus and storage.")
+@click.option(
+    "--write-plans", type=click.Path(path_type=Path), metavar="DIR", help="Shrink each failing seed, and write its plan to DIR."
+)
 @json_option
 def mutants(
     only: tuple[str, ...], seeds_max: int | None, jobs: int | None, metadata: bool, write_plans: Path | None, as_json: bool

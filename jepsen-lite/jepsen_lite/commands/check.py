@@ -21,7 +21,7 @@ ENGINES = ("local", "spark")
 
 @click.command(
     "check",
-    short_help="Judge stored runs again.",
+    short_help="Check stored runs again.",
     epilog="""\b
 Examples:
   kraftlab chaos check
@@ -30,29 +30,34 @@ Examples:
   kraftlab chaos check --all --engine spark""",
 )
 @click.argument("runs", metavar="[RUN…]", nargs=-1)
-@click.option("--all", "of_all", is_flag=True, help="Judge all runs of the store.")
+@click.option("--all", "of_all", is_flag=True, help="Check all runs of the store.")
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
     default=ENGINES[0],
     show_default=True,
-    help="Search for orders in this process, or in Spark with one task per key.",
+    help="Where to search for a linearization: in this process, or in Spark with one task per key.",
 )
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Search steps per key, at most; default: {STEPS_MAX}.",
+    help=f"Maximum number of search steps per key (default: {STEPS_MAX}).",
 )
 @click.option(
-    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+    "--store",
+    type=click.Path(),
+    metavar="DIR",
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Directory in which runs are stored.",
 )
 @json_option
 def check(runs: tuple[str, ...], of_all: bool, engine: str, steps: int | None, store: str, as_json: bool) -> None:
-    """Judge each RUN (default: the newest) with the checkers of this version, and write the verdicts into it.
+    """Check each RUN (default: the newest) again with the checkers of this version, and store the new verdicts in it.
 
-    To update its page: kraftlab chaos report RUN. The exit code is that of the worst run. With --all, a run that cannot be judged
-    does not stop the others.
+    To update its page: kraftlab chaos report RUN. The exit code is that of the worst run. With --all, a run that cannot be
+    checked does not stop the others.
     """
     if runs and of_all:
         raise WrongUse(f"RUN {runs[0]} and --all were both given; leave one of them out")

@@ -12,14 +12,14 @@ from ..faults import ledger
 from ..verdicts import HARNESS
 
 
-@click.command(short_help="Remove the faults, processes and files that killed runs left.")
+@click.command(short_help="Remove the faults, processes and files that killed runs left behind.")
 @click.option("--dry-run", is_flag=True, help="List the leftovers without removing them.")
 @json_option
 def clean(dry_run: bool, as_json: bool) -> None:
-    """End processes, unmount disks and remove directories that killed runs have left. Networks end with their processes.
+    """End processes, unmount disks and remove directories that killed runs left behind. Networks end with their processes.
 
-    Runs note everything that they make before they make it, in $XDG_STATE_HOME/kraftlab/chaos (~/.local/state/kraftlab/chaos).
-    Only noted things are touched, and nothing of a run in progress.
+    Runs record everything before they create it, in $XDG_STATE_HOME/kraftlab/chaos (~/.local/state/kraftlab/chaos). Only recorded
+    things are removed, and nothing of a run that is still in progress.
     """
     found = list(ledger.clean(dry_run=dry_run))
     output = Output(as_json)

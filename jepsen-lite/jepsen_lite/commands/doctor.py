@@ -10,12 +10,12 @@ from ..faults.kinds import KINDS
 from ..faults.networks.back_ends import NETS
 
 
-@click.command(short_help="List the nemeses that work on this machine, and what the others lack.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+@click.command(short_help="List the nemeses that work on this machine, and what the others need.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def doctor(as_json: bool) -> None:
-    """Test what nemeses need, in small. Say which nemeses can strike here, which cannot, why, and what would help.
+    """Test which nemeses (kinds of faults) this machine supports, and say what the others need.
 
-    Nothing is left of the tests.
+    The tests leave nothing behind.
     """
     found = capabilities.probe()
     nemesis_states = capabilities.nemesis_states(found)

@@ -53,8 +53,14 @@ Examples:
 \b
 Exit code 1 if a bug was not found.""",
 )
-@click.option("--ids", metavar="ID[,…]", default="", help="Plant only these bugs; default: all.")
-@click.option("--budget", type=Budget(), default="15s", show_default=True, help="Processor time for each planted bug, at most.")
+@click.option("--ids", metavar="ID[,…]", default="", help="Plant only these bugs, for example R1,canary (default: all).")
+@click.option(
+    "--budget",
+    type=Budget(),
+    default="15s",
+    show_default=True,
+    help="Maximum processor time per planted bug, for example 15s or 2m.",
+)
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
@@ -63,17 +69,17 @@ Exit code 1 if a bug was not found.""",
     metavar="N",
     help="Number of processes.",
 )
-@click.option("--shrink", "shrinks", is_flag=True, help="Shrink each failing seed, within the budget again.")
+@click.option("--shrink", "shrinks", is_flag=True, help="Shrink each failing seed, with another --budget of time.")
 @click.option(
     "--pairs", "in_pairs", is_flag=True, help="Plant two bugs of the mover (M, X1 to X3) at once, and check all crash images."
 )
 @json_option
 def mutants(ids: str, budget: float, jobs: int, shrinks: bool, in_pairs: bool, as_json: bool) -> int:
-    """Plant one bug after the other in the code under test and play seeds of the simulators until something breaks.
+    """Plant known bugs in the code under test, one at a time, and play seeds of the simulators until each is found.
 
-    Each line has the mutation, the seeds and seconds of a core that it took, and the oracle: a rule of the simulator, or checkers
-    of the clients' history. The canary is a real node whose fsyncs do nothing until its power goes. With --shrink each failing
-    seed is made as small as possible: fewer faults, nodes and operations, less time.
+    Each line has the bug, the seeds and processor seconds that it took to find it, and what found it: a rule of the simulator, or
+    checkers of the clients' history. The canary is a real node whose fsyncs do nothing until its power is cut. With --shrink each
+    failing seed is made as small as possible: fewer faults, nodes and operations, less time.
     """
     chosen = _chosen(ids)
     out = Output(as_json)

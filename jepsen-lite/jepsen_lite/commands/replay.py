@@ -44,14 +44,19 @@ Examples:
 @click.argument("run", metavar="RUN")
 @click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Number of runs.")
 @click.option(
-    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+    "--store",
+    type=click.Path(),
+    metavar="DIR",
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Directory in which runs are stored.",
 )
 @json_option
 def replay(run: str, times: int, store: str, as_json: bool) -> None:
-    """Run RUN again (a path, or a name in the store such as "latest"): workload, options, seed and fault plan.
+    """Repeat RUN (a path, or a name in the store such as "latest") with its workload, options, seed and fault plan.
 
-    In the worlds simulated and shell the result is the same to the last bit. On real processes the same faults strike at the same
-    times, but the result may differ: run it several times. The exit code is that of the worst run.
+    In the worlds simulated and shell the result is identical. On real processes the same faults strike at the same times, but the
+    result may differ: use --times. The exit code is that of the worst run.
     """
     directory = RunDirectory.find(run, store)
     trial = trial_of(directory.record(), directory.plan())

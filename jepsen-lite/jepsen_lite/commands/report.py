@@ -25,13 +25,19 @@ Examples:
 @click.argument("run", metavar="[RUN]", default=LATEST)
 @click.option("--all", "of_all", is_flag=True, help="Write the pages of all runs.")
 @click.option(
-    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+    "--store",
+    type=click.Path(),
+    metavar="DIR",
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Directory in which runs are stored.",
 )
 @json_option
 def report(run: str, of_all: bool, store: str, as_json: bool) -> None:
     """Write report/index.html into the directory of RUN (default: the newest) and index.html into the store.
 
-    The pages work from disk, without a server or a network. A RUN outside the store, given by its path, is in no index.
+    The pages can be opened from disk, without a server or a network. A RUN outside the store, given by its path, is not in the
+    index.
     """
     from ..report.index import Index
     from ..report.page import write_page

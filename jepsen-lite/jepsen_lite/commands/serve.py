@@ -22,10 +22,15 @@ Examples:
   kraftlab chaos serve --port 0 --json      # print the address in one line""",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8091, show_default=True, help="Port on 127.0.0.1; 0 takes a free one."
+    "--port", type=click.IntRange(0, 65535), default=8091, show_default=True, help="Port on 127.0.0.1; 0: any free port."
 )
 @click.option(
-    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+    "--store",
+    type=click.Path(),
+    metavar="DIR",
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Directory in which runs are stored.",
 )
 @json_option
 def serve(port: int, store: str, as_json: bool) -> None:

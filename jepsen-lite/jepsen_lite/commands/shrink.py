@@ -95,30 +95,35 @@ Examples:
 )
 @click.argument("run", metavar="RUN")
 @click.option(
-    "--store", type=click.Path(), metavar="DIR", default=DEFAULT_STORE, show_default=True, help="Directory of the runs."
+    "--store",
+    type=click.Path(),
+    metavar="DIR",
+    default=DEFAULT_STORE,
+    show_default=True,
+    help="Directory in which runs are stored.",
 )
 @click.option(
     "--tries",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Runs of a case until it counts as passing; default: 2 on processes, 1 elsewhere.",
+    help="Number of runs that must pass before a case counts as passing (default: 2 on real processes, else 1).",
 )
 @click.option(
-    "--time-box", type=FiniteRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="Time for the search."
+    "--time-box", type=FiniteRange(min=1), default=900.0, show_default=True, metavar="SECONDS", help="Time limit for the search."
 )
 @click.option(
     "--to",
     "target",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Directory of the test and the plan; default: in the run.",
+    help="Directory for the test and the plan (default: the run's directory).",
 )
 @json_option
 def shrink(run: str, store: str, tries: int | None, time_box: float, target: Path | None, as_json: bool) -> None:
     """Remove faults of RUN while it still fails in the same way, then reduce time, clients, operations and nodes.
 
-    Writes the remaining faults as plan.json, and a test for pytest that runs the smallest case and fails until the bug is fixed.
-    Every try is a run in the store, under shrinking/.
+    Writes the remaining faults as plan.json, and a pytest test that runs the smallest case and fails until the bug is fixed.
+    Every attempt is stored as a run, under shrinking/ in the store.
     """
     directory = RunDirectory.find(run, store)
     record = directory.record()

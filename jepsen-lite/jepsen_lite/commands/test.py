@@ -36,7 +36,7 @@ Workloads: {", ".join(NAMES)}
 Faults: {", ".join(KINDS)}, all
 
 \b
-Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
+Ctrl-C heals and stops the cluster, and keeps what was recorded so far.""",
 )
 @click.option(
     "-w",
@@ -46,7 +46,7 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     required=True,
     callback=split_names,
     shell_complete=offer_words(lambda context: NAMES),
-    help="Workloads to run.",
+    help="Workloads to run; see below.",
 )
 @click.option(
     "-n",
@@ -56,7 +56,7 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     default="",
     callback=split_names,
     shell_complete=offer_words(lambda context: (*KINDS, ALL)),
-    help="Faults to inject; default: none.",
+    help="Faults to inject; see below (default: none).",
 )
 @click.option(
     "--time",
@@ -65,7 +65,7 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Duration of clients and faults.",
+    help="Time for which clients run and faults strike.",
 )
 @click.option(
     "--test-count",
@@ -73,21 +73,21 @@ Ctrl-C heals and stops the cluster, and keeps the run as far as it came.""",
     default=1,
     show_default=True,
     metavar="N",
-    help="Number of seeds, played one after the other.",
+    help="Number of runs of each workload, one after the other, each with its own seed.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
     metavar="N",
-    help="In the simulator: number of seeds. They get one verdict, and only runs that are not valid are kept.",
+    help="With --world simulated: number of seeds to play. They get one verdict, and only runs that are not valid are kept.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of processes for simulated and shell runs; default: 1, with --seeds one per core.",
+    help="With --world simulated or shell: number of processes (default: 1; with --seeds one per core).",
 )
-@click.option("--leave-running", is_flag=True, help="Keep the cluster of the run until Ctrl-C.")
+@click.option("--leave-running", is_flag=True, help="Keep the cluster running after the run, until Ctrl-C.")
 @shared_options
 def test(
     names: tuple[str, ...],
@@ -100,8 +100,8 @@ def test(
     as_json: bool,
     **shared: Any,
 ) -> None:
-    """Run each workload on a new cluster: clients and faults for --time; then everything is healed, clients look once more, and
-    checkers judge the history against the committed log.
+    """Run each workload on a new cluster: run clients and faults for --time, heal everything, let clients read the final state,
+    and check the history against the committed log.
 
     The exit code is that of the worst verdict.
     """

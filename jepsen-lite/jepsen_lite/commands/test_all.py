@@ -68,21 +68,21 @@ Examples:
 )
 @click.option("--matrix", type=click.Choice(tuple(MATRICES)), default="ci", show_default=True, help="Set of runs.")
 @click.option(
-    "--time", "time_s", type=FiniteRange(min=0.1), metavar="SECONDS", help="Duration of each run; default: the matrix's."
+    "--time", "time_s", type=FiniteRange(min=0.1), metavar="SECONDS", help="Duration of each run (default: as in the matrix)."
 )
 @click.option(
     "--within",
     "within_s",
     type=FiniteRange(min=0),
     metavar="SECONDS",
-    help="Begin no run after this time. The seed shuffles the runs, so any part of them is a fair sample.",
+    help="Start no new run after this time. Runs are shuffled by the seed, so those that started are a fair sample.",
 )
 @shared_options
 def test_all(matrix: str, time_s: float | None, within_s: float | None, as_json: bool, **shared: Any) -> None:
-    """Run every workload of the matrix with each of its sets of faults; print one line per run and one for all.
+    """Run every workload of the matrix with each of its sets of faults. Print one line per run, and a summary.
 
-    A run that the harness cannot carry out does not stop the others. The exit code is that of the worst run, and that of
-    "unknown" if no run was begun.
+    A run that the harness cannot carry out does not stop the others. The exit code is that of the worst run, or 2 (unknown) if
+    no run was started.
     """
     (seed,) = seeds_from(shared.pop("seed"), 1)
     deadline = None if within_s is None else time.monotonic() + within_s

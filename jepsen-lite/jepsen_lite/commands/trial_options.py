@@ -50,7 +50,7 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 "--controllers",
                 type=click.IntRange(min=1),
                 metavar="N",
-                help="Number of controllers; default: 3, or the number that the workload needs.",
+                help="Number of controllers (default: 3, or as many as the workload needs).",
             ),
             click.option(
                 "--brokers", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="Number of brokers."
@@ -67,7 +67,8 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 type=click.Choice(tuple(NETS)),
                 default=LINKS,
                 show_default=True,
-                help="Back end that breaks the links between processes.",
+                help="Means of breaking links. links: proxies between nodes; netns: a network namespace per node; "
+                "nft: firewall rules. `kraftlab chaos doctor` shows which ones work here.",
             ),
             click.option(
                 "--rate",
@@ -75,14 +76,14 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 default=200.0,
                 show_default=True,
                 metavar="N",
-                help="Operations per second over all workers; 0: as fast as possible.",
+                help="Operations per second of all workers together; 0: as fast as possible.",
             ),
             click.option(
                 "--concurrency",
                 type=NumberOfWorkers(),
                 default="2n",
                 show_default=True,
-                help="Workers: a number, or 2n for two per node.",
+                help="Number of workers (clients), for example 10, or 2n for two per node.",
             ),
             click.option(
                 "--ops-per-key",
@@ -90,16 +91,16 @@ def shared_options(command: Callable[..., object]) -> Callable[..., object]:
                 default=120,
                 show_default=True,
                 metavar="N",
-                help="Operations per key, about, before workers take the next key.",
+                help="Approximate number of operations on a key before workers move on to the next.",
             ),
-            click.option("--seed", metavar="S", help="Seed of all random choices; default: a random one."),
+            click.option("--seed", metavar="S", help="Seed of all random choices (default: a random one)."),
             click.option(
                 "--store",
                 type=click.Path(),
                 metavar="DIR",
                 default=DEFAULT_STORE,
                 show_default=True,
-                help="Directory of the runs.",
+                help="Directory in which runs are stored.",
             ),
             json_option,
         )
