@@ -290,13 +290,15 @@ class Cluster:
         return found[0]
 
     async def followed(self, leader: Node) -> None:
-        """Wait until all voters have fetched from that leader: until then it takes them for dead."""
+        """Wait until all voters have fetched from the end of the leader's log: their disks are idle, and their next Fetch waits
+        at the leader.
+        """
 
-        def heard() -> bool:
-            voters = leader.driver.describe().voters
-            return len(voters) > 1 and all(voter.last_fetch_time_ms > 0 for voter in voters)
+        def has_followers() -> bool:
+            quorum = leader.driver.describe()
+            return len(quorum.voters) > 1 and all(voter.log_end_offset == quorum.log_end_offset for voter in quorum.voters)
 
-        await wait_until(heard, "a leader that all have asked")
+        await wait_until(has_followers, "a leader that all voters follow")
 
     def impatience_of(self, node: Node) -> dict[str, Any]:
         return {"election_timeout_ms": FIRST_ELECTION_TIMEOUT_MS} if node is self._impatient else {}
