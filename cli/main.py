@@ -146,7 +146,7 @@ def known_failure(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"cannot write: {error.strerror}; make room there, or send the output elsewhere"
     if isinstance(error, ValueError) and (number := str(error).removeprefix(OUT_OF_RANGE)) != str(error):
-        return f"{number} is out of range for this field; give a number that is nearer to 0"
+        return f"{number} is out of range for this field; give a number closer to 0"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object!r} is not UTF-8; give names and texts in UTF-8"
     if isinstance(error, BadInput | ConfigError | StorageError) or type(error).__name__ in ("ClusterError", "ClusterUnreachable"):

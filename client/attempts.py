@@ -51,7 +51,7 @@ class Attempts:
             raise ApiError(
                 ErrorCode.NETWORK_EXCEPTION,
                 f"{endpoint} did not answer {self._api} ({fault}); the request may have taken effect, see: "
-                "kraftlab metadata-quorum describe",
+                "kraftlab metadata-quorum describe --status",
             ) from error
 
     def add_refusal(self, endpoint: Endpoint, error: ApiError) -> None:

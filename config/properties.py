@@ -18,7 +18,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, str]:
     try:
         data = file.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"there is no file {file}; give the path of a server.properties file") from None
+        raise ConfigError(f"there is no file {file}; give the path of a properties file") from None
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}; check the path and its permissions") from error
     return parse(data, str(file))

@@ -219,7 +219,7 @@ def console_consumer(
     properties: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Print committed records, in order within each partition, until Ctrl-C or the limit of --max-messages or --timeout-ms.
+    """Print committed records, in order within each partition, until Ctrl-C, or a limit: see --max-messages and --timeout-ms.
 
     There are no consumer groups, and offsets are not stored.
     """
@@ -256,12 +256,12 @@ def _start(partition: int | None, from_beginning: bool, offset: str | None) -> i
     if partition is None:
         raise CommandFailed("Error: the partition is required when --offset is given; add --partition")
     if from_beginning:
-        raise CommandFailed("Error: --from-beginning and --offset contradict each other; give one of them")
+        raise CommandFailed("Error: --from-beginning and --offset exclude each other; give one of them")
     if offset.lower() in (_EARLIEST, _LATEST):
         return offset.lower()
     if re.fullmatch(r"[0-9]{1,18}", offset) is None:
         raise CommandFailed(
-            f"Error: --offset {offset}: give a number that is not negative, of 18 digits at most, earliest or latest"
+            f"Error: invalid --offset {offset}: expected a number of at most 18 digits that is not negative, earliest or latest"
         )
     return int(offset)
 

@@ -95,7 +95,7 @@ _data = click.option(
     type=click.Path(),
     metavar="DIR",
     callback=_newest,
-    help="Directory of a cluster of `kraftlab up --allow-chaos` (default: the newest that is up).",
+    help="Directory of a cluster of `kraftlab up --allow-chaos` (default: the newest cluster that is up on this machine).",
 )
 _for = click.option(
     "--for",

@@ -93,7 +93,9 @@ def list_of_node(node_id: int | None, directory: str | None, as_json: bool) -> i
     out = Output(as_json)
     if directory is not None:
         if named_servers() or node_id is not None:
-            raise CommandFailed("Error: --directory is read without a node; leave the other options out")
+            raise CommandFailed(
+                "Error: --directory is read without asking a node; leave --bootstrap-server, --data and --node out"
+            )
         views = while_files_vanish(lambda: [_view_of_file(path) for path in snapshot_files(Path(directory))])
         out.lines(snapshot_lines(views))
         out.result({"directory": directory, "snapshots": views})

@@ -211,7 +211,7 @@ def parse_time(text: str) -> int:
 def parse_moment(offset: int | None, time: str | None) -> Moment:
     """Return the moment of `--offset` or `--time`, the newest moment without either. CommandFailed for both."""
     if offset is not None and time is not None:
-        raise CommandFailed("Error: --offset and --time are both given; give one of the two")
+        raise CommandFailed("Error: --offset and --time exclude each other; give one of them")
     return NEWEST if time == NOW else Moment(offset, None if time is None else parse_time(time))
 
 

@@ -28,7 +28,7 @@ def check_usage(topic: str | None, partition: int | None, path: Path | None, of_
     if sum((topic is not None, path is not None, of_all)) != 1:
         raise _refuse("Exactly one of --topic (with --partition), --path-to-json-file and --all-topic-partitions is needed")
     if (topic is None) != (partition is None):
-        raise _refuse("--topic and --partition go together")
+        raise _refuse("--topic and --partition must be given together")
 
 
 @click.command(

@@ -137,7 +137,7 @@ def parse_brokers(text: str) -> tuple[int, ...]:
     try:
         ids = tuple(int(item) for item in text.split(","))
     except ValueError:
-        raise PlanError(f"--broker-list {text}: write broker ids with commas between them, for example 0,1,2") from None
+        raise PlanError(f"invalid --broker-list {text!r}: expected broker ids separated by commas, for example 0,1,2") from None
     twice = duplicates(ids)
     if twice:
         raise PlanError(f"Broker list contains duplicate entries: {_bracketed(twice)}")
@@ -169,7 +169,7 @@ def _decode(data: bytes, kind: type[T], name: str) -> T:
     try:
         return decode_json(data, kind)
     except BadJson as error:
-        raise PlanError(f"{name} is {error}") from None
+        raise PlanError(f"{name} is {error}; kraftlab reassign-partitions --help shows the format") from None
 
 
 def _joined(items: Iterable[object]) -> str:

@@ -183,7 +183,7 @@ def _choose(metadata: bool, faults: str | None, mutant: str | None, refine: bool
     names = () if faults == "none" else tuple(name.strip() for name in faults.split(","))
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
-        raise CommandFailed(f"Error: there is no fault {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+        raise CommandFailed(f"Error: unknown fault {', '.join(unknown)}; known: {', '.join(FAULTS)}, or none")
     return Choice(world, names, mutant, refine)
 
 

@@ -123,7 +123,7 @@ def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:
             replicas = tuple(int(broker) for broker in item.split(":"))
         except ValueError:
             raise TopicUsageError(
-                f"--replica-assignment {item!r}: write broker ids with colons between them, for example 0:1:2"
+                f"invalid --replica-assignment {item!r}: expected broker ids separated by colons, for example 0:1:2"
             ) from None
         twice = duplicates(replicas)
         if twice:

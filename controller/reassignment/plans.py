@@ -54,9 +54,7 @@ def forget(moves: MovesImage, plan_ids: Iterable[str]) -> list[AnyRecord]:
 
 def _unknown_plan(moves: MovesImage, plan_id: str, verb: str) -> ApiError:
     known = ", ".join(known.plan_id for known in sorted(moves.plans.values(), key=lambda known: known.created_offset))
-    return ApiError(
-        ErrorCode.RESOURCE_NOT_FOUND, f"There is no plan {plan_id!r} to {verb}; the plans that are kept: {known or 'none'}."
-    )
+    return ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"There is no plan {plan_id!r} to {verb}; saved plans: {known or 'none'}.")
 
 
 def rollback(image: MetadataImage, plan_id: str, force: bool) -> list[tuple[str, Iterable[RequestedChange]]]:

@@ -181,7 +181,7 @@ def test_a_full_output_is_reported_in_one_line(words: tuple[str, ...]) -> None:
 )
 def test_a_number_out_of_range_is_reported_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*words, "--bootstrap-server", "127.0.0.1:9"]) == 1
-    assert capsys.readouterr().err == "Error: 99999999999 is out of range for this field; give a number that is nearer to 0\n"
+    assert capsys.readouterr().err == "Error: 99999999999 is out of range for this field; give a number closer to 0\n"
 
 
 @pytest.mark.parametrize("words", [("topics", "--create", "--topic"), ("reassign-partitions", "--rollback")])

@@ -161,7 +161,7 @@ def test_a_plan_is_rolled_back_by_its_name_order_and_directories_included(
     assert reassign("--forget", "friday").out == "Plan friday is forgotten; its moves go on.\n"
     assert "friday" not in reassign("--list", "--details").out
     gone = reassign("--forget", "friday")
-    assert (gone.code, gone.out) == (1, "Error: There is no plan 'friday' to forget; the plans that are kept: none.\n")
+    assert (gone.code, gone.out) == (1, "Error: There is no plan 'friday' to forget; saved plans: none.\n")
     unknown = reassign("--rollback", "monday")
     assert (unknown.code, "There is no plan 'monday' to roll back" in unknown.out) == (1, True)
 

@@ -70,7 +70,7 @@ def test_lists_of_topics_and_brokers(captured) -> None:
         parse_brokers("1,1")
     with pytest.raises(PlanError, match=r"^List of topics to reassign contains duplicate entries: \[a\]$"):
         parse_topics(b'{"topics":[{"topic":"a"},{"topic":"a"}]}')
-    with pytest.raises(PlanError, match="write broker ids with commas"):
+    with pytest.raises(PlanError, match="expected broker ids separated by commas"):
         parse_brokers("0;1")
 
 

@@ -117,7 +117,7 @@ def test_ndjson_has_a_line_for_every_transition(tmp_path: Path) -> None:
         (("--seed", "1", "--write-plan", "x"), "need --shrink"),
         (("--seed", "1", "--mutant", "nonsense"), "there is no mutant nonsense; there are\n  "),
         (("--seed", "1", "--mutant", "half-flus"), "there is no mutant half-flus; did you mean half-flush?\n"),
-        (("--seed", "1", "--faults", "kill,rain"), "there is no fault rain; there are kill, "),
+        (("--seed", "1", "--faults", "kill,rain"), "unknown fault rain; known: kill, "),
         (("--plan", "/nowhere/plan.json"), "cannot use /nowhere/plan.json"),
         (("--seed", "1", "--faults", "none", "--shrink"), "there is nothing to shrink"),
         (("--metadata", "mutants"), "options of mutants come after it, --metadata too"),

@@ -116,7 +116,7 @@ def test_a_missing_file_and_another_file_are_not_valid(tmp_path: Path, capsys: p
     ("arguments", "said"),
     [
         (["snapshot", "create"], "no cluster is up on this machine; start one"),
-        (["snapshot", "list", "--directory", "/x", "--node", "1"], "leave the other options out"),
+        (["snapshot", "list", "--directory", "/x", "--node", "1"], "leave --bootstrap-server, --data and --node out"),
         (["snapshot", "verify"], "Missing argument"),
     ],
 )

@@ -290,7 +290,7 @@ async def test_plans_are_forgotten_all_or_none_and_their_moves_go_on(five: Any) 
         request = admin_pb2.AlterPartitionReassignmentsRequest(forget_plans=plan_ids, **options)
         await five.write(reassignments.alter, request)
 
-    with pytest.raises(ApiError, match="no plan 'x' to forget; the plans that are kept: p, q"):
+    with pytest.raises(ApiError, match="no plan 'x' to forget; saved plans: p, q"):
         await forget("p", "x")
     with pytest.raises(ApiError, match="cancel_all and forget_plans"):
         await forget("p", cancel_all=True)
