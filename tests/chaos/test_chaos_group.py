@@ -29,7 +29,7 @@ def test_help_lists_all_and_says_what_to_install(bare: None, capsys: pytest.Capt
     assert main.run(["chaos", "--help"]) == 0
     output = capsys.readouterr().out
     assert "  report    Not installed: pip install 'kraftlab[chaos]'\n" in output
-    assert "  clean     Remove the faults, processes and files that killed runs left behind.\n" in output
+    assert "  clean     Remove faults, processes and files of killed runs.\n" in output
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-w", "registers"]])

@@ -12,7 +12,7 @@ from ..faults import ledger
 from ..verdicts import HARNESS
 
 
-@click.command(short_help="Remove the faults, processes and files that killed runs left behind.")
+@click.command(short_help="Remove faults, processes and files of killed runs.")
 @click.option("--dry-run", is_flag=True, help="List the leftovers without removing them.")
 @json_option
 def clean(dry_run: bool, as_json: bool) -> None:
