@@ -78,15 +78,23 @@ def _nodes(name: str = "nodes", metavar: str = "NODES", **details: Any) -> Calla
     return click.argument(name, type=_names, metavar=metavar, shell_complete=offer_words(_node_names), **details)
 
 
-def _newest(context: click.Context, parameter: click.Parameter, data: str | None) -> str | None:
-    """Return `data`, by default the directory of the newest cluster that is up. UsageError if no cluster is up."""
+def _only_cluster(context: click.Context, parameter: click.Parameter, data: str | None) -> str | None:
+    """Return `data`, by default the directory of the only cluster that is up. UsageError if none or several are up.
+
+    No default picks one of several: a fault would strike the wrong cluster.
+    """
     from kraftlab.lab import contexts
 
     if data is not None or context.resilient_parsing:
         return data
-    if not (directories := contexts.running()):
-        message = "Missing option '--data'. No cluster is up; start one with: kraftlab up --allow-chaos --data DIR"
-        raise click.UsageError(message, context)
+    directories = contexts.running()
+    if len(directories) != 1:
+        reason = (
+            f"{len(directories)} clusters are up; name one of {', '.join(map(str, directories))}"
+            if directories
+            else "No cluster is up; start one with: kraftlab up --allow-chaos --data DIR"
+        )
+        raise click.UsageError(f"Missing option '--data'. {reason}", context)
     return str(directories[0])
 
 
@@ -94,8 +102,8 @@ _data = click.option(
     "--data",
     type=click.Path(),
     metavar="DIR",
-    callback=_newest,
-    help="Directory of a cluster of `kraftlab up --allow-chaos` (default: the newest cluster that is up on this machine).",
+    callback=_only_cluster,
+    help="Directory of a cluster of `kraftlab up --allow-chaos` (default: the only cluster that is up on this machine).",
 )
 _for = click.option(
     "--for",

@@ -44,9 +44,8 @@ def commands() -> Iterator[str]:
 
 
 def _helps(command: click.Command, path: str, parent: click.Context | None) -> Iterator[str]:
-    context = click.Context(
-        command, info_name=path.rpartition(" ")[2], parent=parent, max_content_width=WIDTH, terminal_width=WIDTH
-    )
+    settings = command.context_settings | {"max_content_width": WIDTH, "terminal_width": WIDTH}
+    context = click.Context(command, info_name=path.rpartition(" ")[2], parent=parent, **settings)
     yield f"## {path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
     if isinstance(command, click.Group):
         for name in command.list_commands(context):

@@ -77,3 +77,14 @@ def test_the_start_page_names_the_clusters_that_are_up(
     servers = up("old")
     assert main.run([]) == 0
     assert f"{tmp_path}/old    2 nodes, {servers.partition(',')[0]}" in capsys.readouterr().out
+
+
+def test_a_fault_never_chooses_between_clusters(
+    up: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["cluster", "kill", "leader"]) == 1
+    assert "No cluster is up" in capsys.readouterr().err
+    up("old")
+    up("new")
+    assert main.run(["cluster", "kill", "leader"]) == 1
+    assert f"2 clusters are up; name one of {tmp_path}/new, {tmp_path}/old" in capsys.readouterr().err
