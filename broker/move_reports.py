@@ -72,7 +72,9 @@ class MoveReports:
     def _progress(self, partition: Partition) -> MoveProgress:
         log = partition.log
         if log is None:
-            return MoveProgress(*partition.id, 0, -1, 0.0, False, "its log directory is offline or full, no log can be created")
+            return MoveProgress(
+                *partition.id, 0, -1, 0.0, False, "no log yet; if this lasts, its log directory is offline or full"
+            )
         filling = partition.role.filling if isinstance(partition.role, FollowerRole) else None
         if filling is None:
             return MoveProgress(*partition.id, log.size_bytes, -1, 0.0)

@@ -78,7 +78,9 @@ def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -
 
     out = Output(as_json)
     with connect() as client:
-        response = client.describe_cluster(include_fenced_brokers=include_fenced_brokers)
+        # The active controller alone knows the last contact; a standby would leave it out.
+        linearizable = True if is_long and not asks_controllers() else None
+        response = client.describe_cluster(include_fenced_brokers=include_fenced_brokers, linearizable=linearizable)
     members = _controllers(response) if asks_controllers() else _brokers(response)
     out.lines(endpoint_lines(members, is_long))
     out.result(members)

@@ -75,11 +75,14 @@ def test_a_dead_broker_is_listed_unregistered_and_comes_back(lab: Any, kraftlab_
     lab.create_topic("left", [1, 2])
     lab.cluster.kill_node(2)
     wait_until("2 is fenced", lambda: 2 not in {broker.broker_id for broker in lab.admin.describe_cluster().brokers})
-    code, said = kraftlab_here("cluster", "list-endpoints", *lab.at, "--include-fenced-brokers", "--long")
+    standby = lab.cluster.node(next(node for node in lab.cluster.controller_ids if node != lab.active)).grpc
+    listed = ("cluster", "list-endpoints", "--bootstrap-server", str(standby), "--include-fenced-brokers", "--long")
+    code, said = kraftlab_here(*listed)
     assert code == 0
     rows = {line.split()[0]: line.split() for line in said.splitlines()}
     assert rows["ID"][:6] == ["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]
     assert rows["2"][4:6] == ["fenced", "broker"] and rows["1"][4:6] == ["unfenced", "broker"]
+    assert rows["1"][8:10] == ["ms", "ago"], "a standby leads to the active controller, which knows the last contact"
     epoch = rows["2"][6]
 
     code, said = kraftlab_here("cluster", "unregister", *lab.at, "--id", "2", "--expected-epoch", "1")
