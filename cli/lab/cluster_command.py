@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +13,11 @@ from ..option_placement import AddressedGroup
 from ..output import DONE, CommandFailed, Output, json_option
 from . import break_commands
 
+CONTACTS_TIMEOUT_MS = 2000
+
 if TYPE_CHECKING:
     from kraftlab.admin.v1 import admin_pb2 as pb
+    from kraftlab.client import AdminClient
 
     from .cluster_text import Member
 
@@ -78,13 +82,24 @@ def list_endpoints(include_fenced_brokers: bool, is_long: bool, as_json: bool) -
 
     out = Output(as_json)
     with connect() as client:
-        # The active controller alone knows the last contact; a standby would leave it out.
-        linearizable = True if is_long and not asks_controllers() else None
-        response = client.describe_cluster(include_fenced_brokers=include_fenced_brokers, linearizable=linearizable)
+        response = _describe(client, include_fenced_brokers, with_contacts=is_long and not asks_controllers())
     members = _controllers(response) if asks_controllers() else _brokers(response)
     out.lines(endpoint_lines(members, is_long))
     out.result(members)
     return DONE
+
+
+def _describe(client: AdminClient, include_fenced: bool, with_contacts: bool) -> pb.DescribeClusterResponse:
+    """Describe the cluster, with last contacts from the active controller if it answers soon: no other node knows them."""
+    from kraftlab.client import ClusterUnreachable
+    from kraftlab.metadata.errors import ApiError
+
+    if with_contacts:
+        with suppress(ApiError, ClusterUnreachable):
+            return client.describe_cluster(
+                include_fenced_brokers=include_fenced, linearizable=True, timeout_ms=CONTACTS_TIMEOUT_MS
+            )
+    return client.describe_cluster(include_fenced_brokers=include_fenced)
 
 
 def _brokers(response: pb.DescribeClusterResponse) -> list[Member]:
