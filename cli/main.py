@@ -132,6 +132,7 @@ def _discard_stdout() -> None:
 def known_failure(error: Exception) -> str | None:
     """Return the text of an error that the user can act on, None for a bug."""
     import errno
+    import os
 
     from kraftlab.config.errors import ConfigError
     from kraftlab.metadata.errors import ApiError
@@ -142,7 +143,9 @@ def known_failure(error: Exception) -> str | None:
     if isinstance(error, ApiError):
         return error.message or str(error)
     if isinstance(error, OSError) and error.filename is not None:
-        return f"cannot use {error.filename}: {error.strerror}; check the path and its permissions"
+        is_of_the_system = error.errno is not None and error.strerror == os.strerror(error.errno)
+        advice = "; check the path and its permissions" if is_of_the_system else ""
+        return f"cannot use {error.filename}: {error.strerror}{advice}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"cannot write: {error.strerror}; make room there, or send the output elsewhere"
     if isinstance(error, ValueError) and (number := str(error).removeprefix(OUT_OF_RANGE)) != str(error):

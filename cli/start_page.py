@@ -13,7 +13,7 @@ No cluster is up on this machine.
 
 _NEXT = """\
   kraftlab topics --describe               topics, replicas, in-sync replicas
-  kraftlab cluster status                  nodes, and faults in force
+  kraftlab cluster list-endpoints --long   brokers and their last contact
   kraftlab metadata-quorum describe --status
   kraftlab reassign-partitions --list --details"""
 

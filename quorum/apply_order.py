@@ -8,6 +8,7 @@ knows that its own leadership has ended. The shell reads the batches and waits f
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -29,9 +30,9 @@ class ApplyOrder:
         self._state_machine = state_machine
         self._notices: deque[tuple[int, Notice]] = deque()
 
+    @abstractmethod
     def wake(self) -> None:
         """Look for batches to apply and for a snapshot that is due."""
-        raise NotImplementedError
 
     def advance(self, effect: Apply) -> None:
         high_watermark = effect.high_watermark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from kraftlab.cli import main
 from kraftlab.cli.lab import up
 from kraftlab.cli.output import BadInput
 from kraftlab.cli.partitions.segments import chunks, find_partitions, import_partition
+from kraftlab.cli.start_page import page
 from kraftlab.lab import node
 from kraftlab.metadata.errors import ApiError, ErrorCode
 
@@ -119,6 +121,9 @@ def test_up_prints_endpoints_is_found_and_stops_cleanly(tmp_path: Path, capsys: 
         assert [node["id"] for node in endpoints["nodes"]] == [3000, 0]
         assert main.run(["cluster", "cluster-id"]) == 0
         assert capsys.readouterr().out == f"Cluster ID: {endpoints['cluster_id']}\n"
+        proposed = [re.split(r"\s{2,}", line.strip())[0].split()[1:] for line in page().splitlines() if "  kraftlab " in line]
+        assert ["topics", "--describe"] in proposed
+        assert [words for words in proposed if words[0] != "sim" and main.run(words) != 0] == []
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:

@@ -320,7 +320,7 @@ def test_snapshots_can_be_looked_into_and_compared(run: Run, lab: Lab) -> None:
     [
         (("metadata", "at"), "no cluster is up on this machine; start one"),
         (("metadata", "at", "--metadata-dir", "/x", "--bootstrap-server", "h:1"), "at most one of --metadata-dir, --bootstrap-s"),
-        (("metadata", "at", "--metadata-dir", "/nowhere"), "there is no metadata log; give a node's metadata.log.dir"),
+        (("metadata", "at", "--metadata-dir", "/nowhere"), "there is no metadata log; give a node's metadata.log.dir\n"),
         (("metadata", "at", "--metadata-dir", "/x", "--offset", "1", "--time", "1"), "give one of them"),
         (("metadata", "at", "--metadata-dir", "/x", "--time", "soon"), "invalid time 'soon'"),
         (("metadata", "diff", "--from", "soon", "--metadata-dir", "/x"), "invalid moment 'soon'"),

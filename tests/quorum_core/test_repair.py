@@ -269,7 +269,7 @@ def test_a_node_in_repair_does_not_get_the_leadership(quorum, key_of) -> None:
 
 
 def test_a_node_in_repair_is_not_added(quorum, key_of) -> None:
-    """Of two voters, one does not vote, so no leader is elected."""
+    """One of two voters does not vote, so no leader is elected."""
     nodes = with_a_lost_tail(quorum)
     for gone in (1, 3):
         assert nodes.change(RemoveVoterRequest(-1, key_of(gone), 1_000)).error is ErrorCode.NONE
