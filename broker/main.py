@@ -51,8 +51,8 @@ from .control.metadata_publisher import MetadataPublisher, Publication
 from .control.producer_ids import ProducerIds
 from .log.disks import Disks, InThread, in_thread, look_after_each
 from .log.errors import LogDirFailed, LogDirInUse, LogError, StartupRefused
+from .log.log_config import LogConfig
 from .log.log_manager import LogManager
-from .log.partition_log import LogConfig
 from .move_reports import MoveReports
 from .moves.mover import Mover, wall_clock_ms
 from .replica_manager import ReplicaManager, assigned_replicas

@@ -8,6 +8,7 @@ or more means no limit, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from kraftlab.config.config_key import split_list
 from kraftlab.config.effective import BrokerValues, topic_text
@@ -25,7 +26,7 @@ from kraftlab.metadata import eligible_leaders
 from kraftlab.metadata.image import MetadataImage
 from kraftlab.metadata.records import RESOURCE_BROKER, RESOURCE_TOPIC
 
-from ..log.partition_log import LogConfig
+from ..log.log_config import LogConfig
 from ..replication.byte_gate import ByteGate
 from .metadata_publisher import Publication
 
@@ -43,12 +44,15 @@ class DynamicConfigs:
         self._config = config
         self._image = MetadataImage()
         self._throttled: dict[str, ThrottledReplicas] = {"": NOTHING_THROTTLED}
+        self._log_configs: dict[str, LogConfig] = {}
+        """Settings of the logs of topics with their own configs; "" is those of all others."""
         self._set_rates()
 
     def update(self, publication: Publication) -> None:
         self._image = publication.after
         if publication.changes.configs:
             self._throttled = {"": NOTHING_THROTTLED}
+            self._log_configs = {}
             self._set_rates()
 
     def broker(self, name: str) -> str | None:
@@ -78,11 +82,12 @@ class DynamicConfigs:
         return "delete" in split_list(self.topic(topic, "cleanup.policy"))
 
     def log_config(self, topic: str) -> LogConfig:
-        return LogConfig(
-            segment_bytes=int(self.topic(topic, "segment.bytes")),
-            retention_bytes=int(self.topic(topic, "retention.bytes")),
-            retention_ms=int(self.topic(topic, "retention.ms")),
-        )
+        """Settings of the topic's logs. Topics without their own configs share one object."""
+        name = topic if self._image.configs.get((RESOURCE_TOPIC, topic)) else ""
+        found = self._log_configs.get(name)
+        if found is None:
+            found = self._log_configs[name] = LogConfig.of(partial(self.topic, topic))
+        return found
 
     def leader_throttled(self, topic: str) -> ThrottledReplicas:
         return self._replicas(self.topic(topic, LEADER_REPLICAS))

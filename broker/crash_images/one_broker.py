@@ -22,8 +22,9 @@ from kraftlab.metadata.uuids import UNASSIGNED, Uuid
 from kraftlab.quorum.core.types import Endpoint
 from kraftlab.quorum.driver.errors import first_cause
 
+from ..log.log_config import LogConfig
 from ..log.log_manager import LogManager
-from ..log.partition_log import LogConfig, PartitionLog
+from ..log.partition_log import PartitionLog
 from ..log.record_batch import Record, build_batch
 from ..log.startup import AssignedReplica
 from ..replication.partition import Partition

@@ -43,8 +43,8 @@ from ..control.dynamic_configs import DynamicConfigs
 from ..control.metadata_publisher import MetadataPublisher, Publication
 from ..log.disks import Arguments, Disks, Result
 from ..log.errors import LogDirFailed
+from ..log.log_config import LogConfig
 from ..log.log_manager import LogManager
-from ..log.partition_log import LogConfig
 from ..moves.mover import Mover
 from ..replica_manager import ReplicaManager, assigned_replicas
 from ..replication.fetch_service import FetchService

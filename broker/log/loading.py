@@ -17,8 +17,9 @@ from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import DirKind, DirName
 from .errors import CorruptFile
+from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
-from .partition_log import LogConfig, PartitionLog
+from .partition_log import PartitionLog
 from .startup import FoundDir
 
 NAMED_MAX = 5

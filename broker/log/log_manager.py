@@ -61,8 +61,9 @@ from .errors import (
 )
 from .files import fsync_directory, sync_new_directories
 from .loading import LoadedDir, load_log_dir
+from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
-from .partition_log import LogConfig, PartitionLog
+from .partition_log import PartitionLog
 from .recovery import new_segments
 from .startup import MAY_BE_OFFLINE, Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
 

@@ -44,21 +44,12 @@ from .errors import (
 )
 from .files import fsync_directory, rename_durably, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
+from .log_config import LogConfig
 from .record_batch import BatchHeader, stamp, validate
 from .recovery import OpenedLog, RecoveryReport, open_segments
 from .segment import MAX_RELATIVE_OFFSET, Batches, Segment
 
 OFFSET_MAX = 2**63 - 1
-RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
-SEGMENT_BYTES_DEFAULT = 1024 * 1024 * 1024
-
-
-class LogConfig(msgspec.Struct, frozen=True):
-    """Settings of a topic. -1 means no limit."""
-
-    segment_bytes: int = SEGMENT_BYTES_DEFAULT
-    retention_bytes: int = -1
-    retention_ms: int = RETENTION_MS_DEFAULT
 
 
 class LogView(msgspec.Struct, frozen=True):

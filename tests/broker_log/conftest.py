@@ -14,8 +14,9 @@ import pytest
 
 from kraftlab.broker.log import files
 from kraftlab.broker.log import partition_log as partition_log_module
+from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_manager import LogManager
-from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
+from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.record_batch import Record, build_batch
 from kraftlab.broker.log.startup import AssignedReplica
 from kraftlab.config import meta_properties

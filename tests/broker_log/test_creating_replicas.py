@@ -20,8 +20,9 @@ from kraftlab.broker.log.errors import (
     ReplicaOffline,
     TooManyOpenFiles,
 )
+from kraftlab.broker.log.log_config import LogConfig
 from kraftlab.broker.log.log_manager import LogManager, NewReplica
-from kraftlab.broker.log.partition_log import LogConfig, PartitionLog
+from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.startup import AssignedReplica
 from kraftlab.metadata.uuids import UNASSIGNED
 

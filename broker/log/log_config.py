@@ -1,0 +1,68 @@
+"""Settings of one partition's log, from the topic's configuration keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+NO_LIMIT = 2**63 - 1
+DAY_MS = 24 * 3600 * 1000
+
+
+class LogConfig(msgspec.Struct, frozen=True):
+    """Settings of a topic that its logs obey. Fields are named after the topic keys; times are in milliseconds.
+
+    -1 means no limit for `retention_bytes` and `retention_ms`; NO_LIMIT means never for intervals and lags.
+    """
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    flush_messages: int = NO_LIMIT
+    flush_ms: int = NO_LIMIT
+    retention_bytes: int = -1
+    retention_ms: int = 7 * DAY_MS
+    file_delete_delay_ms: int = 60_000
+    max_message_bytes: int = 1_048_588
+    is_deleted: bool = True
+    """`cleanup.policy` contains delete."""
+    is_compacted: bool = False
+    """`cleanup.policy` contains compact."""
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NO_LIMIT
+    delete_retention_ms: int = DAY_MS
+    uses_append_time: bool = False
+    """`message.timestamp.type` is LogAppendTime: the leader sets the timestamps."""
+    message_timestamp_before_max_ms: int = NO_LIMIT
+    message_timestamp_after_max_ms: int = 3_600_000
+
+    @classmethod
+    def of(cls, value_of: Callable[[str], str]) -> LogConfig:
+        """Build the settings from the texts of the topic keys; `value_of` returns the effective value of a key."""
+        policies = {policy.strip() for policy in value_of("cleanup.policy").split(",")}
+        return cls(
+            segment_bytes=int(value_of("segment.bytes")),
+            segment_ms=int(value_of("segment.ms")),
+            segment_jitter_ms=int(value_of("segment.jitter.ms")),
+            segment_index_bytes=int(value_of("segment.index.bytes")),
+            index_interval_bytes=int(value_of("index.interval.bytes")),
+            flush_messages=int(value_of("flush.messages")),
+            flush_ms=int(value_of("flush.ms")),
+            retention_bytes=int(value_of("retention.bytes")),
+            retention_ms=int(value_of("retention.ms")),
+            file_delete_delay_ms=int(value_of("file.delete.delay.ms")),
+            max_message_bytes=int(value_of("max.message.bytes")),
+            is_deleted="delete" in policies,
+            is_compacted="compact" in policies,
+            min_cleanable_dirty_ratio=float(value_of("min.cleanable.dirty.ratio")),
+            min_compaction_lag_ms=int(value_of("min.compaction.lag.ms")),
+            max_compaction_lag_ms=int(value_of("max.compaction.lag.ms")),
+            delete_retention_ms=int(value_of("delete.retention.ms")),
+            uses_append_time=value_of("message.timestamp.type") == "LogAppendTime",
+            message_timestamp_before_max_ms=int(value_of("message.timestamp.before.max.ms")),
+            message_timestamp_after_max_ms=int(value_of("message.timestamp.after.max.ms")),
+        )
