@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -67,6 +68,14 @@ class LogView(msgspec.Struct, frozen=True):
         """The segment that may hold `offset`, and those after it."""
         index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
         return self.segments[max(index - 1, 0) :]
+
+
+class Slice(NamedTuple):
+    """Whole batches in the file of a segment."""
+
+    segment: Segment
+    position: int
+    size_bytes: int
 
 
 class PartitionLog:
@@ -415,36 +424,49 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, upto: int | None = None, min_one_batch: bool = True) -> bytes:
-        """Return whole batches from the one that holds `offset` (or the first after it), all below offset `upto` (None: the log's
-        end).
+        """Return the bytes of `slices`, with the same arguments and errors."""
+        with self.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found, self._disk():
+            parts = [each.segment.read(each.position, each.size_bytes) for each in found]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @contextmanager
+    def slices(
+        self, offset: int, max_bytes: int, *, upto: int | None = None, min_one_batch: bool = True
+    ) -> Iterator[tuple[Slice, ...]]:
+        """Pin the log, and yield the places of whole batches: from the one that holds `offset` (or the first after it), all below
+        offset `upto` (None: the log's end).
 
         At most `max_bytes`, but one batch at least if `min_one_batch`. Empty at the log's end. OffsetOutOfRange outside [start,
-        end].
+        end]. Inside the block no truncation and no deletion changes these places, so it must be short and must not wait for a
+        peer. The log's own errors are raised before the block; the block's OSErrors are those of its caller.
         """
-        parts: list[bytes] = []
-        with self._pinned() as view, self._disk():
-            if not view.log_start_offset <= offset <= view.log_end_offset:
-                raise OffsetOutOfRange(self.name, offset, view.log_start_offset, view.log_end_offset)
-            limit_offset = view.log_end_offset if upto is None else min(upto, view.log_end_offset)
-            remaining = max_bytes
-            for segment in view.segments_from(offset):
-                size_bytes = view.size_of(segment)
-                found = segment.locate(offset, size_bytes)
-                if found is None:
-                    continue
-                position, first = found
-                if first.end_offset > limit_offset:
+        with self._pinned() as view:
+            with self._disk():
+                found = tuple(self._slices_in(view, offset, max_bytes, upto, min_one_batch))
+            yield found
+
+    def _slices_in(self, view: LogView, offset: int, max_bytes: int, upto: int | None, min_one_batch: bool) -> Iterator[Slice]:
+        if not view.log_start_offset <= offset <= view.log_end_offset:
+            raise OffsetOutOfRange(self.name, offset, view.log_start_offset, view.log_end_offset)
+        limit_offset = view.log_end_offset if upto is None else min(upto, view.log_end_offset)
+        remaining = max_bytes
+        for segment in view.segments_from(offset):
+            size_bytes = view.size_of(segment)
+            found = segment.locate(offset, size_bytes)
+            if found is None:
+                continue
+            position, first = found
+            if first.end_offset > limit_offset:
+                break
+            end = segment.end_of_batches(position, position + remaining, limit_offset, size_bytes)
+            if end == position:
+                if remaining < max_bytes or not min_one_batch:
                     break
-                end = segment.end_of_batches(position, position + remaining, limit_offset, size_bytes)
-                if end == position:
-                    if parts or not min_one_batch:
-                        break
-                    end = position + first.size_bytes
-                parts.append(segment.read(position, end - position))
-                remaining -= end - position
-                if end < size_bytes or remaining <= 0:
-                    break
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+                end = position + first.size_bytes
+            yield Slice(segment, position, end - position)
+            remaining -= end - position
+            if end < size_bytes or remaining <= 0:
+                break
 
     def bytes_from(self, offset: int) -> int:
         """Bytes of the batches from the one that holds `offset` to the log's end: those that a copy up to `offset` lacks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -186,6 +187,30 @@ def test_reads_give_whole_batches_within_limit_and_bound(open_log) -> None:
     assert log.bytes_from(0) == log.size_bytes
     assert log.bytes_from(36) == 2 * one
     assert log.bytes_from(40) == 0
+
+
+def test_slices_are_the_places_of_the_batches_that_a_read_returns(open_log) -> None:
+    log = open_log(segment_bytes=300)
+    for count in (1, 2, 3, 1, 4, 2):
+        log.append_as_leader(batch(count), leader_epoch=0)
+    for offset, max_bytes, upto, min_one_batch in itertools.product(
+        range(14), (0, 90, 250, 500, 5000), (None, 5, 9), (True, False)
+    ):
+        wanted = log.read(offset, max_bytes, upto=upto, min_one_batch=min_one_batch)
+        with log.slices(offset, max_bytes, upto=upto, min_one_batch=min_one_batch) as found:
+            files = [each.segment.log_path.read_bytes()[each.position :][: each.size_bytes] for each in found]
+        assert b"".join(files) == wanted
+
+
+def test_a_truncation_waits_until_slices_are_no_longer_used(open_log) -> None:
+    log = open_log()
+    log.append_as_leader(batch(), leader_epoch=0)
+    truncating = threading.Thread(target=log.truncate_to, args=(0,))
+    with log.slices(0, 1000) as [only]:
+        truncating.start()
+        assert only.size_bytes == only.segment.size_bytes > 0
+    truncating.join()
+    assert log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("segment_bytes", [500, 5000, 1 << 30])
