@@ -85,6 +85,7 @@ class AllDirectoriesFailed(StartupRefused):
 
 async def run(config: BrokerConfig) -> None:
     """Run a broker until it is stopped. ConfigError for a wrong directory; SystemExit with a message for fatal errors."""
+    meta_properties.add_missing_directory_id(config.metadata_log_dir)
     directory = meta_properties.verify((config.metadata_log_dir,), config.node_id, config.source)[config.metadata_log_dir]
     await run_to_end(
         str(config.metadata_log_dir),
@@ -176,6 +177,8 @@ class BrokerNode:
             config=LogConfig(segment_bytes=config.log_segment_bytes),
             delete_delay_ms=config.log_segment_delete_delay_ms,
         )
+        if config.metadata_log_dir in self.logs.offline_dirs:
+            raise AllDirectoriesFailed(f"the metadata directory failed: {self.logs.offline_dirs[config.metadata_log_dir]}")
         leader = self.driver.identity, lambda: self.driver.leader, config.voters
         self._channel = ControllerChannel(nursery, *leader, network)
         self._build(nursery)
@@ -372,11 +375,12 @@ class BrokerNode:
 
     async def _give_up_directory(self, error: LogDirFailed) -> None:
         await self._in_thread(None, self.logs.mark_offline, error.log_dir, error)
-        if self.logs.directory_ids():
+        if self.logs.directory_ids() and error.log_dir != self._config.metadata_log_dir:
             await self.replicas.directory_failed(error.log_dir)
         elif not self._has_lost_all:
             self._has_lost_all = True  # Several directories may have failed at once; they end the broker once.
-            raise AllDirectoriesFailed(f"the last log directory failed ({error}); repair the disks, then start the broker again")
+            which = "last log directory" if not self.logs.directory_ids() else "metadata directory"
+            raise AllDirectoriesFailed(f"the {which} failed ({error}); repair its disk, then start the broker again")
 
     async def checkpoint_high_watermarks(self) -> None:
         async def write(log_dir: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, to_text
+from kraftlab.metadata.uuids import Uuid, from_text, is_reserved, random_uuid, to_text
 
 from . import properties
 from .errors import ConfigError
@@ -39,11 +39,11 @@ class MetaProperties(msgspec.Struct, frozen=True):
 
 
 def read(directory: Path) -> MetaProperties | None:
-    """Return the directory's identity, None if it is not formatted. ConfigError for a malformed file."""
+    """Return the directory's identity, None if it is not formatted. ConfigError for a malformed file, OSError for a bad disk."""
     path = directory / FILE_NAME
-    if not path.exists():
+    values = _values(path)
+    if values is None:
         return None
-    values = properties.load(path)
     if values.get("version") != _VERSION:
         raise ConfigError(f"{path}: version={values.get('version')}: expected {_VERSION}; format the directory again")
     try:
@@ -55,6 +55,27 @@ def read(directory: Path) -> MetaProperties | None:
     if is_reserved(meta.directory_id):
         raise ConfigError(f"{path}: directory.id={values['directory.id']} is reserved; format the directory again")
     return meta
+
+
+def _values(path: Path) -> dict[str, str] | None:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return None
+    return properties.load(path)
+
+
+def add_missing_directory_id(directory: Path) -> bool:
+    """Give a directory that was formatted before directories had ids (KIP-858) an id, durably. Return True if it got one.
+
+    OSError, ConfigError as `read`.
+    """
+    path = directory / FILE_NAME
+    values = _values(path)
+    if values is None or values.get("version") != _VERSION or "directory.id" in values:
+        return False
+    write_durably(path, properties.dumps({**values, "directory.id": to_text(random_uuid())}))
+    return True
 
 
 def write(directory: Path, meta: MetaProperties) -> None:

@@ -1,13 +1,14 @@
 """Errors of a broker's logs.
 
-`LogDirFailed` takes a whole log directory offline; its disk is not used again. `NoSpace` and `TooManyOpenFiles` do not: the
-append was rolled back and may be tried again. Every other error concerns one log and one call.
+`LogDirFailed` takes a whole log directory offline; its disk is not used again before a person brings it back. `NoSpace` and
+`TooManyOpenFiles` do not: the append was rolled back and may be tried again. Every other error concerns one log and one call.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,13 +54,18 @@ class LogClosed(LogError):
 
 
 class LogDirFailed(LogError):
-    """An I/O error in a log directory, which is offline until the broker restarts."""
+    """An I/O error in a log directory, which is offline until a person brings it back, or the broker restarts.
+
+    `raised_at_s` (monotonic clock): a failure from before the directory came back says nothing about it now.
+    """
 
     def __init__(self, log_dir: Path, cause: OSError) -> None:
         super().__init__(
-            f"log directory {log_dir} failed: {cause}; it is offline until its disk is repaired and the broker restarts"
+            f"log directory {log_dir} failed: {cause}; it stays offline until its disk is repaired and "
+            "`kraftlab log-dirs --online` has brought it back, or the broker restarts"
         )
         self.log_dir = log_dir
+        self.raised_at_s = time.monotonic()
 
 
 class NoSpace(LogError):
@@ -74,6 +80,10 @@ class NoSpace(LogError):
 
 class TooManyOpenFiles(LogError):
     """The process has reached its limit of open files; the disk is not at fault."""
+
+
+class LogDirUnusable(LogError):
+    """A log directory that cannot be used as it is, though its disk may work: not formatted, or of another node."""
 
 
 class LogDirInUse(LogError):

@@ -1,11 +1,14 @@
 """One log directory: its lock, its identity, its checkpoints, and the mark of a clean shutdown.
 
-`.lock` is held as long as the process uses the directory. `meta.properties` names its owner. `.kafka_cleanshutdown` is written
-last, when everything is flushed, and removed before anything is opened: if it is there, the files can be trusted.
+`.lock` is held as long as the process uses the directory. `meta.properties` names its owner. Each time the checkpoints are
+written, the path must still lead to that lock: a mount that has vanished leaves an empty directory, in which writes succeed.
+`.kafka_cleanshutdown` is written last, when everything is flushed, and removed before anything is opened: if it is there, the
+files can be trusted.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -21,7 +24,7 @@ from kraftlab.metadata.uuids import Uuid
 from . import checkpoints
 from .checkpoints import TopicPartition
 from .dir_names import CREATING_PREFIX, DirName, parse
-from .errors import LogDirFailed, LogDirInUse, NoSpace, StartupRefused, disk_errors, free_bytes, translate
+from .errors import LogDirFailed, LogDirInUse, LogDirUnusable, NoSpace, disk_errors, free_bytes, translate
 from .files import fsync_directory, write_durably
 from .partition_log import PartitionLog
 
@@ -29,6 +32,7 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 UNKNOWN_EPOCH = -1
+FORMAT_IT = "To begin with a new, empty disk, run kraftlab storage format --ignore-formatted"
 
 Logs = Callable[[], Iterable[PartitionLog]]
 """Returns the logs in a directory now."""
@@ -57,19 +61,23 @@ class LogDir:
     def open(cls, path: Path, *, node_id: int, cluster_id: str) -> LogDir:
         """Lock the directory and read its files; nothing is changed before `begin_use`.
 
-        LogDirInUse and StartupRefused end the broker; OSError and ConfigError (an unreadable meta.properties) mean that this
-        directory is offline.
+        LogDirInUse ends the broker. LogDirUnusable, OSError and ConfigError (an unreadable meta.properties) mean that this
+        directory is offline. An empty directory is not formatted here: it may be the place where a disk was mounted, and
+        replicas that the metadata counts on would be created on the wrong disk.
         """
-        path.mkdir(parents=True, exist_ok=True)
+        if not path.is_dir():
+            raise LogDirUnusable(f"{path} is not a directory; is its disk mounted? {FORMAT_IT}")
+        if not (path / meta_properties.FILE_NAME).exists():
+            raise LogDirUnusable(f"{path} is not formatted; is its disk mounted? {FORMAT_IT}")
         lock = _lock(path)
         try:
+            if meta_properties.add_missing_directory_id(path):
+                logger.info("%s had no directory.id and has got one", path)
             meta = meta_properties.read(path)
             if meta is None:
-                raise StartupRefused(
-                    f"{path} is not formatted; is its disk mounted? Otherwise run kraftlab storage format --ignore-formatted"
-                )
+                raise LogDirUnusable(f"{path} is not formatted any more; is its disk mounted?")
             if (meta.node_id, meta.cluster_id) != (node_id, cluster_id):
-                raise StartupRefused(
+                raise LogDirUnusable(
                     f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, but this is node {node_id} of cluster "
                     f"{cluster_id}; correct log.dirs or node.id"
                 )
@@ -107,6 +115,18 @@ class LogDir:
         mark.unlink()
         fsync_directory(self.path)
 
+    def check_in_place(self) -> None:
+        """LogDirFailed if the path does not lead to this directory any more: its disk was unmounted, or another one mounted."""
+        with disk_errors(self.path):
+            locked = os.fstat(self._lock_descriptor)
+            try:
+                found = os.stat(self.path / LOCK)
+                os.stat(self.path / meta_properties.FILE_NAME)
+            except FileNotFoundError as error:
+                raise OSError(error.errno, f"{error.filename} has vanished; was the disk unmounted?") from error
+            if (found.st_dev, found.st_ino) != (locked.st_dev, locked.st_ino):
+                raise OSError(errno.ESTALE, f"another directory is at {self.path} now; was another disk mounted?")
+
     def scan(self) -> list[tuple[Path, DirName]]:
         """Return replicas' directories, by name. Half created ones are removed; unknown directories stay, with a warning."""
         found: list[tuple[Path, DirName]] = []
@@ -127,6 +147,7 @@ class LogDir:
 
     def write_checkpoints(self, logs: Logs) -> None:
         """Recovery points, high watermarks and log start offsets of `logs`, which lie in this directory."""
+        self.check_in_place()
         self.write_recovery_points(logs)
         self._write(checkpoints.HIGH_WATERMARKS, lambda: ((log, log.high_watermark) for log in logs()))
         self.write_log_start_offsets(logs)

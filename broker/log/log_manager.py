@@ -22,7 +22,7 @@ with both logs locked: at every moment the next start finds at least one of the 
 (KIP-113's order). Directories to delete are renamed first and removed later by `remove_expired`.
 
 Any I/O error takes its log directory offline: the call raises LogDirFailed, and the broker calls `mark_offline` with it, once,
-and then reports it to the controller. A directory stays offline until the broker restarts.
+and then reports it to the controller.
 
 Threads: the maps are read without a lock; every change of them, or of directories' names, is made under the manager's lock. It is
 taken before logs' locks. Calls block on disks: make them from worker threads.
@@ -37,6 +37,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside
 from .errors import (
     LogClosed,
     LogDirFailed,
+    LogDirUnusable,
     LogError,
     NoSpace,
     ReplicaConflict,
@@ -139,7 +141,8 @@ class LogManager:
     ) -> LogManager:
         """Lock, read and recover the log directories.
 
-        LogDirInUse, or StartupRefused if none works, one belongs to another node, or too many files are open.
+        A directory that is missing, not formatted, of another node, or unreadable is offline. LogDirInUse; StartupRefused if
+        none works, two are copies of one, or too many files are open.
         """
         manager = cls(config or LogConfig(), delete_delay_ms=delete_delay_ms, stray_grace_ms=stray_grace_ms)
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
@@ -154,7 +157,7 @@ class LogManager:
         for path in self.log_dirs:
             try:
                 log_dir = LogDir.open(path, node_id=node_id, cluster_id=cluster_id)
-            except (OSError, ConfigError) as error:
+            except (OSError, ConfigError, LogDirUnusable) as error:
                 self._offline[path] = str(error)
                 logger.error("log directory %s is offline: %s", path, error)
                 continue
@@ -163,10 +166,12 @@ class LogManager:
             if twin is not None:
                 raise StartupRefused(f"{path} and {twin} have the same directory.id; one is a copy: format one of them again")
             self._known_ids[path] = log_dir.directory_id
-        for path, log_dir in list(self._online.items()):
+        # Every check that may refuse the start comes before the first change.
+        with ThreadPoolExecutor(max(len(self._online), 1), "load") as threads:
+            loading = {path: threads.submit(self._load, log_dir) for path, log_dir in self._online.items()}
+        for path, loaded in loading.items():
             try:
-                log_dir.begin_use()
-                self._loaded += load_log_dir(log_dir, self.config, partial(self._write_recovery_points, log_dir))
+                self._loaded += loaded.result()
             except TooManyOpenFiles as error:
                 raise StartupRefused(str(error)) from error
             except (OSError, LogError) as error:
@@ -174,6 +179,10 @@ class LogManager:
         if not self._online:
             reasons = "; ".join(self._offline.values())
             raise StartupRefused(f"none of the log directories works: {reasons}")
+
+    def _load(self, log_dir: LogDir) -> list[LoadedDir]:
+        log_dir.begin_use()
+        return load_log_dir(log_dir, self.config, partial(self._write_recovery_points, log_dir))
 
     def start(self, assigned: Iterable[AssignedReplica], now_ms: int) -> list[Action]:
         """Carry out the start-up plan for the replicas that the metadata assigns to this broker; return the plan.
@@ -601,6 +610,7 @@ class LogManager:
     ) -> list[tuple[NewReplica, LogDir, Path]]:
         """Make durable directories under temporary names; note errors. LogError: none of them is durable."""
         made: list[tuple[NewReplica, LogDir, Path]] = []
+        log_dir.check_in_place()
         for replica in replicas:
             with _collecting(refused):
                 made.append((replica, log_dir, self._make_directory(log_dir, replica.topic, replica.topic_id)))
