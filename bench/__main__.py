@@ -13,6 +13,7 @@ from kraftlab.cli.command_groups import LazyGroup
 MEASUREMENTS = {
     "commit": "bench.commit:main",
     "failover": "bench.failover:main",
+    "broker-failover": "bench.broker_failover:main",
     "start": "bench.start:main",
     "commands": "bench.commands:main",
     "snapshot": "bench.snapshot:main",

@@ -1,7 +1,8 @@
 """A broker that only exists in the metadata: it registers, is unfenced by one heartbeat, and hosts nothing.
 
 Topics need a broker for their replicas, and a measurement of the quorum must not pay for a broker's disks. The cluster's
-`broker.session.timeout.ms` must be longer than the measurement (`SESSION_OVERRIDE`), since there is no second heartbeat.
+`broker.session.timeout.ms` must be longer than the measurement (`SESSION_OVERRIDE`), since there is no second heartbeat. It has
+no PEER listener: a port that refuses would show that it is dead.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ async def _register(cluster: LocalCluster, controller: Endpoint) -> None:
         BROKER_ID,
         cluster.cluster_id,
         random_uuid(),
-        (Listener("GRPC", "127.0.0.1", 1), Listener("PEER", "127.0.0.1", 2)),
+        (Listener("GRPC", "127.0.0.1", 1),),
         supported_features(),
         None,
         (directory_id,),

@@ -10,6 +10,7 @@ step.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -55,6 +56,8 @@ from .quorum_operations import QuorumOperations
 
 logger = logging.getLogger("kraftlab.controller")
 
+PROBE_TIMEOUT_S = 0.5
+"""Time for a try to connect to a broker's port. A port on a living machine refuses at once."""
 REGISTRATION_TIMEOUT_MS = 2000
 REGISTRATION_RETRY_S = 0.02
 REGISTRATION_RETRY_MAX_S = 0.5
@@ -113,7 +116,10 @@ class ControllerNode:
             config.unclean_leader_election_interval_ms,
             bootstrap_levels.read(config.metadata_log_dir),
         )
-        self.controller = QuorumController(settings, self._now_ms, environment.chance, self._timer_changed, offload)
+        self._tries: trio.Nursery | None = None
+        self.controller = QuorumController(
+            settings, self._now_ms, environment.chance, self._timer_changed, offload, probe=self._probe
+        )
         self.driver = RaftDriver(driver_config(config, directory), self.controller, file_system, environment)
         self.controller.attach(self.driver)
         digests = MetadataDigests(
@@ -165,6 +171,7 @@ class ControllerNode:
         exceptions of `RaftDriver.run`.
         """
         config = self._config
+        self._tries = nursery
         await nursery.start(self.driver.run)
         nursery.start_soon(self._run_timer)
         handlers = merged_handlers(self.driver.handlers(), self.service.peer_handlers())
@@ -200,6 +207,23 @@ class ControllerNode:
             with self._alarm:
                 await trio.sleep_forever()
             self.controller.queue.run_due()
+
+    # --- the ports of brokers ------------------------------------------------------------------------------------------------
+
+    def _probe(self, endpoint: Endpoint, tell: Callable[[bool], None]) -> None:
+        assert self._tries is not None, "a controller that is active takes part"
+        self._tries.start_soon(self._try_port, endpoint, tell)
+
+    async def _try_port(self, endpoint: Endpoint, tell: Callable[[bool], None]) -> None:
+        was_refused = False
+        with trio.move_on_after(PROBE_TIMEOUT_S):
+            try:
+                wire = await self._network.connect(endpoint)
+            except OSError as error:
+                was_refused = isinstance(error, ConnectionRefusedError)
+            else:
+                wire.close()
+        tell(was_refused)
 
     # --- making itself known -------------------------------------------------------------------------------------------------
 

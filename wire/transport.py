@@ -113,6 +113,15 @@ _encode = msgspec.msgpack.encode
 _error_decoder = Decoder(tuple[int, str])
 
 
+class Connection:
+    """An accepted connection, as handlers see it. `on_closed`, if set, is called with the connection once it has ended,
+    whichever side closed it.
+    """
+
+    def __init__(self) -> None:
+        self.on_closed: Callable[[Connection], None] | None = None
+
+
 class Responder:
     """The one answer to one request. `on_abandoned`, if set, is called when the peer closes the connection before."""
 
@@ -123,6 +132,11 @@ class Responder:
         self._request = request
         self._size_bytes = size_bytes
         self.on_abandoned: Callable[[], None] | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that carried the request."""
+        return self._connection
 
     def reply(self, body: bytes) -> None:
         self._connection.answer(self, self._request, self._size_bytes, RESPONSE, body)
@@ -230,10 +244,11 @@ class PeerServer:
             self.warnings.summarize()
 
 
-class _ServedConnection:
+class _ServedConnection(Connection):
     """One accepted connection with its requests in progress."""
 
     def __init__(self, server: PeerServer, connected: Wire, source: str) -> None:
+        super().__init__()
         self._server = server
         self.source = source
         self._frames = FrameConnection(connected, self._on_frame)
@@ -257,6 +272,8 @@ class _ServedConnection:
                 if responder.on_abandoned is not None:
                     responder.on_abandoned()
             self._open.clear()
+            if self.on_closed is not None:
+                self.on_closed(self)
 
     def close_if_overdue(self, now: float) -> None:
         frames = self._frames

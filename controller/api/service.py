@@ -53,7 +53,7 @@ from kraftlab.quorum.core.decoding import Decoder
 from kraftlab.rpc.methods import METHODS, LocalCall, fault
 from kraftlab.rpc.server import Call, Later
 from kraftlab.rpc.versions import version_of
-from kraftlab.wire.transport import DirectHandler, PeerHandler, PeerRequest, Responder
+from kraftlab.wire.transport import Connection, DirectHandler, PeerHandler, PeerRequest, Responder
 
 from ..cluster import brokers, controllers, directories, producer_ids
 from ..configs.mutation_quota import UNLIMITED, MutationCharge, quota_of
@@ -381,7 +381,7 @@ class ControllerService:
                 BrokerRegistrationResponse,
                 lambda state, request, context: brokers.register(state, self.controller.heartbeats, request, context),
             ),
-            Api.BROKER_HEARTBEAT: self._handler(BrokerHeartbeatRequest, BrokerHeartbeatResponse, self.controller.heartbeat),
+            Api.BROKER_HEARTBEAT: self._handler(BrokerHeartbeatRequest, BrokerHeartbeatResponse, self._heartbeat),
             Api.MOVE_PROGRESS: self._handler(MoveProgressRequest, MoveProgressResponse, self._move_progress),
             Api.CONTROLLER_REGISTRATION: self._writer(
                 ControllerRegistrationRequest, ControllerRegistrationResponse, controllers.register
@@ -397,8 +397,10 @@ class ControllerService:
             ),
         }
 
-    def _handler(self, request_type: type[Any], response_type: type[Any], begin: Callable[[Any], Answer[Any]]) -> DirectHandler:
-        """Decode a peer's request, give it to `begin`, and send the answer when it is complete."""
+    def _handler(
+        self, request_type: type[Any], response_type: type[Any], begin: Callable[[Any, Connection], Answer[Any]]
+    ) -> DirectHandler:
+        """Decode a peer's request, give it to `begin` with its connection, and send the answer when it is complete."""
         decoder = Decoder(request_type)
 
         def accept(peer_request: PeerRequest, responder: Responder) -> None:
@@ -408,7 +410,7 @@ class ControllerService:
                 name = request_type.__name__.removesuffix("Request")
                 responder.refuse(ErrorCode.INVALID_REQUEST, f"the body of {name} cannot be read: {error}")
                 return
-            begin(request).when_done(partial(_reply, responder, response_type))
+            begin(request, responder.connection).when_done(partial(_reply, responder, response_type))
 
         return DirectHandler(accept)
 
@@ -422,7 +424,7 @@ class ControllerService:
         """Run a manager's operation as a write and reply with its response once it is committed."""
         name = request_type.__name__.removesuffix("Request")
 
-        def begin(request: Any) -> Answer[Any]:
+        def begin(request: Any, _: Connection) -> Answer[Any]:
             run, deadline_ms = partial(self._operation, operation, request), self._clock() + DEFAULT_TIMEOUT_MS
             return self.controller.write(name, run, deadline_ms=deadline_ms, is_long=is_long(request))
 
@@ -433,7 +435,12 @@ class ControllerService:
     ) -> Outcome[Any]:
         return run(state, request, context._replace(quorum=self._quorum))
 
-    def _move_progress(self, request: MoveProgressRequest) -> Answer[MoveProgressResponse]:
+    def _heartbeat(self, request: BrokerHeartbeatRequest, connection: Connection) -> Answer[BrokerHeartbeatResponse]:
+        """Pass on a heartbeat with its connection, whose end may be the end of the broker."""
+        connection.on_closed = self.controller.connection_closed
+        return self.controller.heartbeat(request, connection)
+
+    def _move_progress(self, request: MoveProgressRequest, _: Connection) -> Answer[MoveProgressResponse]:
         """Keep a broker's progress report. Progress is not replicated: only the active controller has it."""
         controller, answer = self.controller, Answer[MoveProgressResponse]()
         try:

@@ -374,7 +374,7 @@ def _fence_records(state: ControllerState, broker: BrokerImage, settings: Settin
 
 
 def fence(state: ControllerState, table: HeartbeatTable, broker_id: int, context: Context) -> Outcome[None]:
-    """Fence a broker whose session has ended."""
+    """Fence a broker whose session has ended, or whose process is dead."""
     broker = state.image.cluster.brokers.get(broker_id)
     records = [] if broker is None else _fence_records(state, broker, context.settings)
     return Outcome(records, None, atomic=False, appended=lambda end_offset: table.leave_controlled_shutdown(broker_id))

@@ -1,7 +1,8 @@
-"""Timer of the active controller that fences silent brokers.
+"""Fencing by the active controller: of brokers whose session has ended, and of brokers whose process is dead.
 
 The heartbeat table knows when each broker last sent a heartbeat. This module has the timer and its safeguard: a process that
-was stopped itself received no heartbeats, so that time is not counted against any broker.
+was stopped itself received no heartbeats, so that time is not counted against any broker. `lost_connections.py` finds dead
+processes before their session ends.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..cluster import brokers
 from ..cluster.heartbeats import HeartbeatTable
 from .background import RunWrite
 from .purgatory import Answer
-from .queue import EventQueue
+from .queue import Event, EventQueue
 from .state import Context, ControllerState, Outcome
 
 logger = logging.getLogger("kraftlab.controller")
@@ -82,6 +83,25 @@ class Fencing:
             oldest_contact = self._heartbeats.oldest_contact(self._unfenced())
         if self._is_active():
             self.activate(pause_ms)
+
+    def fence_dead(self, broker_id: int, broker_epoch: int) -> None:
+        """Queue the fence of a broker whose process is dead, unless it has registered again."""
+
+        def generate(state: ControllerState, context: Context) -> Outcome[bool]:
+            broker = state.image.cluster.brokers.get(broker_id)
+            if broker is None or broker.epoch != broker_epoch or broker.fenced:
+                return Outcome([], False)
+            fence = self._fence(broker_id, state, context)
+            return Outcome(fence.records, True, fence.atomic, fence.appended)
+
+        def done(answer: Answer[bool]) -> None:
+            if answer.value:
+                self.fenced += 1
+                logger.info("fenced broker %d: it has no connection here and its port refuses, so its process is dead", broker_id)
+
+        answer: Answer[bool] = Answer()
+        answer.when_done(done)
+        self._queue.append(Event("fence", partial(self._run_write, "fence", generate, answer), answer.fail))
 
     def _fence(self, broker_id: int, state: ControllerState, context: Context) -> Outcome[None]:
         return brokers.fence(state, self._heartbeats, broker_id, context)

@@ -56,6 +56,7 @@ from .answer_deadlines import AnswerDeadlines, CommitUnknown
 from .background import Background
 from .fencing import Fencing
 from .log_writer import LogWriter, LostLeadership, MetadataQuorum, Misplaced, PreparedWrite, prepare_write
+from .lost_connections import LostConnections, Probe
 from .move_upkeep import MoveUpkeep
 from .offset_waiters import OffsetWaiters, Signal
 from .purgatory import Answer, Purgatory
@@ -113,7 +114,8 @@ class ControllerStatistics(NamedTuple):
 class QuorumController:
     """See the module's docstring. `clock` gives milliseconds. `attach` names the log and comes before any other call.
     `offload` computes long writes on a thread; without it they run as all others do. `signal` makes the event that a task
-    waits for: trio's, unless the tasks run on another event loop.
+    waits for: trio's, unless the tasks run on another event loop. `probe` tries the ports of brokers whose connection ended;
+    without it, only sessions end.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class QuorumController:
         on_timer_changed: Callable[[], None],
         offload: Offload | None = None,
         signal: Callable[[], Signal] = trio.Event,
+        probe: Probe | None = None,
     ) -> None:
         self.settings = settings
         self._offload = offload
@@ -161,6 +164,9 @@ class QuorumController:
             self._run_write,
             lambda: self._log.newest,
             lambda: self.is_active,
+        )
+        self._connections = LostConnections(
+            self.queue, clock, lambda: self._log.newest.image.cluster.brokers, self._fencing.fence_dead, probe
         )
         self._quick_heartbeats = 0
         self._heartbeats_timed_out = 0
@@ -321,13 +327,14 @@ class QuorumController:
         self._deadlines.expire(self._clock())
         self._schedule_deadlines()
 
-    def heartbeat(self, request: BrokerHeartbeatRequest) -> Answer[BrokerHeartbeatResponse]:
+    def heartbeat(self, request: BrokerHeartbeatRequest, connection: object | None = None) -> Answer[BrokerHeartbeatResponse]:
         """Note the contact now. A heartbeat that changes nothing is answered at once; any other waits at most half a heartbeat
-        interval.
+        interval. The owner reports the end of `connection` to `connection_closed`.
         """
         now_ms = self._clock()
         if self.is_active and self._names_registration(request):
             self.heartbeats.note_contact(request.broker_id, request.current_metadata_offset, now_ms)
+            self._connections.heard(request.broker_id, request.broker_epoch, connection)
             quick = brokers.quick_heartbeat(self._committed, self._log.newest, self.heartbeats, request)
             if quick is not None:
                 self._quick_heartbeats += 1
@@ -346,6 +353,11 @@ class QuorumController:
         run = partial(self._run_write, "BrokerHeartbeat", generate, answer)
         self.queue.append(Event("BrokerHeartbeat", run, expired, now_ms + self.settings.heartbeat_interval_ms // 2))
         return answer
+
+    def connection_closed(self, connection: object) -> None:
+        """Note the end of a connection that has carried heartbeats."""
+        if self.is_active:
+            self._connections.closed(connection)
 
     def _names_registration(self, request: BrokerHeartbeatRequest) -> bool:
         broker = self._log.newest.image.cluster.brokers.get(request.broker_id)
@@ -538,6 +550,7 @@ class QuorumController:
         run = partial(self._run_write, "activation", self.activation, answer)
         self.queue.prepend(Event("activation", run, answer.fail))
         self._fencing.activate()
+        self._connections.activate()
         self._background.activate()
         self.moves.activate(self._log.newest.image)
 
@@ -561,6 +574,7 @@ class QuorumController:
         self._abandon_offloaded()
         self.heartbeats.deactivate()
         self._fencing.deactivate()
+        self._connections.deactivate()
         self._background.deactivate()
         self.moves.deactivate()
         text = f"This controller lost the leadership ({reason}); the change may or may not survive."

@@ -17,6 +17,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.controller.api.service import ControllerService
 from kraftlab.controller.cluster import brokers
 from kraftlab.controller.configs import configs
+from kraftlab.controller.engine.lost_connections import Probe
 from kraftlab.controller.engine.purgatory import Answer
 from kraftlab.controller.engine.quorum_controller import QuorumController
 from kraftlab.controller.engine.state import Settings
@@ -46,7 +47,7 @@ from kraftlab.quorum.driver.errors import NotLeader, Overloaded
 from kraftlab.quorum.state_machine import CommittedBatch
 from kraftlab.rpc.methods import LocalCall
 from kraftlab.rpc.server import Call
-from kraftlab.wire.transport import DirectHandler, PeerRequest
+from kraftlab.wire.transport import Connection, DirectHandler, PeerRequest
 
 T = TypeVar("T")
 Targets = Mapping[int, tuple[int, ...] | None]
@@ -112,11 +113,11 @@ class FakeQuorum:
 class Cluster:
     """One controller under test, with shorthands for requests of brokers and clients."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, probe: Probe | None = None) -> None:
         self.clock = Clock()
         self.quorum = FakeQuorum(self.clock)
         self.settings = settings or Settings(CLUSTER_ID, 3000, max_idle_interval_ms=0)
-        self.controller = QuorumController(self.settings, self.clock, random.Random(7), lambda: None)
+        self.controller = QuorumController(self.settings, self.clock, random.Random(7), lambda: None, probe=probe)
         self.controller.attach(self.quorum)
 
     # --- the quorum ---
@@ -325,6 +326,7 @@ class _Responder:
 
     def __init__(self) -> None:
         self.answer: bytes | tuple[int, str] | None = None
+        self.connection = Connection()
         self.on_abandoned: Callable[[], None] | None = None
 
     def reply(self, body: bytes) -> None:
