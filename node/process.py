@@ -56,7 +56,7 @@ async def run_to_end(
 
 
 def _raise_file_limit() -> None:
-    """Raise the limit to the maximum: partitions keep their segments open, and an admin connection takes three descriptors."""
+    """Raise the limit to the maximum: a broker keeps many segments open, and an admin connection takes three descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

@@ -729,7 +729,7 @@ class PartitionLog:
     def _lies_in(self, directory: Path) -> None:
         self.directory = directory
         for segment in self._segments:
-            segment.directory = directory
+            segment.lies_in(directory)
 
     def close(self, reason: LogError | None = None) -> None:
         """Close the files. Later calls raise `reason` (LogClosed by default). Does not flush."""
@@ -739,15 +739,10 @@ class PartitionLog:
                 segment.close()
 
     def abandon(self, reason: LogError) -> None:
-        """As `close`, for a directory that failed, without waiting. Files in use stay open."""
+        """As `close`, for a directory that failed, without waiting. Files in use are closed after that use."""
         self._refusal = self._refusal or reason
-        if self._lock.acquire(blocking=False):
-            try:
-                if not self._pins:
-                    for segment in self._segments:
-                        segment.close()
-            finally:
-                self._lock.release()
+        for segment in self._segments:
+            segment.close()
 
     def __repr__(self) -> str:
         return f"{self.name} {self._log_start_offset}..{self._high_watermark}..{self.log_end_offset}@{self.latest_epoch}"

@@ -7,7 +7,7 @@ appended to its file by `flush_index`, and is rebuilt from the log when the file
 
 `size_bytes` is the valid size: bytes beyond it belong to a failed append and are removed at once or at the next recovery. The
 owner (one partition log) serialises changes; `read`, `locate` and `chunks` may run beside appends, but not beside truncation or
-close.
+a rename of the directory. No descriptor is kept: `file` yields one (`open_files.py`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from __future__ import annotations
 import os
 import re
 import struct
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from .errors import CorruptBatch
 from .files import write_all
+from .open_files import OPEN_FILES, LogFile
 from .record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 
 LOG_SUFFIX = ".log"
@@ -48,14 +50,14 @@ def base_offset_of(name: str) -> int | None:
 
 
 class Segment:
-    """An open segment. `end_offset` is the offset after its last batch, or its base offset while it is empty."""
+    """A segment in use. `end_offset` is the offset after its last batch, or its base offset while it is empty."""
 
-    def __init__(self, directory: Path, base_offset: int, descriptor: int, size_bytes: int) -> None:
+    def __init__(self, directory: Path, base_offset: int, size_bytes: int) -> None:
         self.directory = directory
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.end_offset = base_offset
-        self._descriptor = descriptor
+        self._file = LogFile(f"{directory}/{file_name(base_offset, LOG_SUFFIX)}", sys.intern(str(directory.parent)))
         self._max_timestamp_ms: int | None = None if size_bytes else -1
         self._index_offsets = array("q")
         self._index_positions = array("q")
@@ -65,14 +67,26 @@ class Segment:
     @classmethod
     def create(cls, directory: Path, base_offset: int) -> Segment:
         """Create an empty segment. OSError if one exists."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return cls(directory, base_offset, os.open(directory / file_name(base_offset, LOG_SUFFIX), flags, 0o644), 0)
+        segment = cls(directory, base_offset, 0)
+        OPEN_FILES.create(segment._file)
+        return segment
 
     @classmethod
     def open_file(cls, directory: Path, base_offset: int) -> Segment:
-        """Open a segment without reading it; call `load` or `recover` before anything else."""
-        descriptor = os.open(directory / file_name(base_offset, LOG_SUFFIX), os.O_RDWR | os.O_CLOEXEC)
-        return cls(directory, base_offset, descriptor, os.fstat(descriptor).st_size)
+        """Return a segment that exists, without reading it; call `load` or `recover` before anything else."""
+        return cls(directory, base_offset, os.stat(directory / file_name(base_offset, LOG_SUFFIX)).st_size)
+
+    def file(self) -> AbstractContextManager[int]:
+        """Yield a descriptor of the log file, valid inside the block.
+
+        The caller holds the log's lock or has pinned the log. OSError if the file cannot be opened.
+        """
+        return OPEN_FILES.pinned(self._file)
+
+    def lies_in(self, directory: Path) -> None:
+        """Note that the directory was renamed."""
+        self.directory = directory
+        self._file.path = f"{directory}/{file_name(self.base_offset, LOG_SUFFIX)}"
 
     @property
     def log_path(self) -> Path:
@@ -118,7 +132,11 @@ class Segment:
                     self._account(position, header)
         except CorruptBatch as error:
             fault = error
-            os.ftruncate(self._descriptor, self.size_bytes)
+        if size_bytes:
+            with self.file() as descriptor:
+                if fault is not None:
+                    os.ftruncate(descriptor, self.size_bytes)
+                self._file.is_dirty = True  # The process before may have left writes that were not synced.
         self.flush_index()
         return fault
 
@@ -157,12 +175,13 @@ class Segment:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return exactly `size_bytes` from `position`; CorruptBatch if the file ends before."""
-        data = os.pread(self._descriptor, size_bytes, position)
-        while len(data) < size_bytes:
-            more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
-            if not more:
-                raise CorruptBatch(position, f"{self.log_path.name} ends after {len(data)} of {size_bytes} bytes")
-            data += more
+        with self.file() as descriptor:
+            data = os.pread(descriptor, size_bytes, position)
+            while len(data) < size_bytes:
+                more = os.pread(descriptor, size_bytes - len(data), position + len(data))
+                if not more:
+                    raise CorruptBatch(position, f"{self.log_path.name} ends after {len(data)} of {size_bytes} bytes")
+                data += more
         return data
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -244,11 +263,14 @@ class Segment:
     def append(self, data: bytes | memoryview, headers: Sequence[BatchHeader]) -> None:
         """Write whole batches at the end. On OSError the file is as before, unless the rollback fails with that error."""
         start = self.size_bytes
-        try:
-            write_all(self._descriptor, data, start)
-        except OSError:
-            os.ftruncate(self._descriptor, start)
-            raise
+        with self.file() as descriptor:
+            try:
+                write_all(descriptor, data, start)
+            except OSError:
+                os.ftruncate(descriptor, start)
+                raise
+            finally:
+                self._file.is_dirty = True
         position = start
         for header in headers:
             self._account(position, header)
@@ -262,7 +284,9 @@ class Segment:
             with suppress(FileNotFoundError):
                 os.truncate(self.index_path, count * INDEX_ENTRY.size)
             self._index_entries_on_disk = count
-        os.ftruncate(self._descriptor, position)
+        with self.file() as descriptor:
+            os.ftruncate(descriptor, position)
+            self._file.is_dirty = True
         self.size_bytes = position
         self.end_offset = end_offset
         self._bytes_since_entry = position - (self._index_positions[-1] if count else 0)
@@ -270,7 +294,7 @@ class Segment:
 
     def sync(self) -> None:
         """Make the batches durable. An OSError is final: the content of the disk is unknown then."""
-        os.fdatasync(self._descriptor)
+        OPEN_FILES.sync(self._file)
 
     def flush_index(self) -> None:
         """Append new index entries to the index file. It is not fsynced: one that does not fit is rebuilt."""
@@ -281,7 +305,7 @@ class Segment:
         entries = b"".join(
             INDEX_ENTRY.pack(self._index_offsets[i] - self.base_offset, self._index_positions[i]) for i in range(first, count)
         )
-        descriptor = os.open(self.index_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = OPEN_FILES.open(str(self.index_path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         try:
             write_all(descriptor, entries, first * INDEX_ENTRY.size)
             os.ftruncate(descriptor, count * INDEX_ENTRY.size)
@@ -290,9 +314,8 @@ class Segment:
         self._index_entries_on_disk = count
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Close the file for good, without a sync."""
+        OPEN_FILES.close(self._file)
 
     def delete(self) -> None:
         """Close and remove the files, index first: an index without a log is junk, a log without an index is whole."""
