@@ -12,13 +12,16 @@ directory is not enough: it does so before the last records are copied, and whil
 directories contradict each other nothing is changed and the broker refuses to start.
 
 The plan does not judge if the metadata is fresh: make it once the broker has caught up with the metadata log.
+
+A directory that comes back while the broker runs gets the same plan (`plan_return`), with one difference: a replica that has a
+running log keeps it, since it has taken part in replication meanwhile.
 """
 
 from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -176,6 +179,47 @@ def plan_startup(
     return actions
 
 
+class Running(NamedTuple):
+    """A replica with a running log. `is_moving`: a move between log directories is building another one."""
+
+    current: FoundDir
+    is_moving: bool
+
+
+def plan_return(
+    found: Iterable[FoundDir],
+    running: Mapping[tuple[Uuid, int], Running],
+    assigned: Iterable[AssignedReplica],
+    *,
+    good_dirs: Sequence[Uuid],
+    has_bad_dirs: bool,
+) -> list[Action]:
+    """Return the actions for a log directory that comes back, as `plan_startup` does; never REFUSE beside a running log.
+
+    `found`: the directories in it, and copies elsewhere that were kept for want of it. `running`: replicas with a log.
+    """
+    actions: list[Action] = []
+    rest: list[FoundDir] = []
+    targets: dict[tuple[Uuid, int], list[FoundDir]] = defaultdict(list)
+    for item in found:
+        key = (item.topic_id or b"", item.partition)
+        if key not in running or item.kind in (DirKind.DELETE, DirKind.STRAY):
+            rest.append(item)
+        elif item.kind is DirKind.CURRENT:
+            place = to_text(running[key].current.log_dir)
+            actions.append(_about(Verb.SET_ASIDE, item, f"log directory {place} has got the replica meanwhile"))
+        else:
+            targets[key].append(item)
+    for key, futures in targets.items():
+        current = running[key].current
+        resumed = None if running[key].is_moving else max(futures, key=lambda item: item.progress)
+        if resumed is not None:
+            actions.append(Action(Verb.RESUME_MOVE, resumed.topic, resumed.partition, current, resumed))
+        actions += [_about(Verb.DELETE, item, "another move is under way") for item in futures if item is not resumed]
+    waiting = [replica for replica in assigned if (replica.topic_id, replica.partition) not in running]
+    return actions + plan_startup(rest, waiting, good_dirs=good_dirs, has_bad_dirs=has_bad_dirs)
+
+
 def plan_replica(
     found: Sequence[FoundDir], replica: AssignedReplica, *, good_dirs: Sequence[Uuid], has_bad_dirs: bool
 ) -> list[Action]:
@@ -246,7 +290,7 @@ def _choose_future(
     chosen = max(futures, key=lambda item: (item.log_dir == replica.directory, item.progress))
     for other in futures:
         if other is not chosen:
-            is_spare = current is not None or other.log_end_offset <= chosen.log_end_offset
+            is_spare = current is not None or is_prefix(other, chosen)
             verb = Verb.DELETE if is_spare else Verb.SET_ASIDE
             actions.append(_about(verb, other, f"the move to log directory {to_text(chosen.log_dir)} is kept"))
     return chosen

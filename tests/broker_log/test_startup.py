@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kraftlab.broker.log.dir_names import DirKind
 from kraftlab.broker.log.leader_epochs import EpochEntry
-from kraftlab.broker.log.startup import ROWS, Action, AssignedReplica, Case, FoundDir, Home, Verb, is_prefix, plan_startup
+from kraftlab.broker.log.startup import (
+    ROWS,
+    Action,
+    AssignedReplica,
+    Case,
+    FoundDir,
+    Home,
+    Running,
+    Verb,
+    is_prefix,
+    plan_return,
+    plan_startup,
+)
 from kraftlab.metadata.uuids import LOST, MIGRATING, UNASSIGNED
 
 D1, D2, D3, DEAD = (bytes([n]) * 16 for n in (101, 102, 103, 104))
@@ -31,12 +42,15 @@ def found(
 def plan(*dirs: FoundDir, metadata: bytes | None = D1, bad: bool = False, counted_on: bool = False) -> list[str]:
     """The plan as lines: verb, directories' numbers; `metadata` None: not a replica."""
     assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, counted_on)]
+    return lines(plan_startup(dirs, assigned, good_dirs=GOOD, has_bad_dirs=bad))
 
+
+def lines(actions: list[Action]) -> list[str]:
     def line(action: Action) -> str:
         places = [f"{item.kind.name[0]}{item.log_dir[0] - 100}" for item in (action.subject, action.other) if item]
         return " ".join([action.verb.name, *places])
 
-    return [line(action) for action in plan_startup(dirs, assigned, good_dirs=GOOD, has_bad_dirs=bad)]
+    return [line(action) for action in actions]
 
 
 C1, C2, C3 = (found(CURRENT, d) for d in GOOD)
@@ -116,41 +130,127 @@ def test_a_prefix_is_judged_by_epochs_where_both_have_records() -> None:
     assert not is_prefix(long, found(CURRENT, D2, end=99, epochs=long.epochs))
 
 
-directories = st.builds(
-    found,
-    st.sampled_from(list(DirKind)),
-    st.sampled_from(GOOD),
-    st.sampled_from([0, 50, 60, 100]),
-    st.sampled_from([((1, 0),), ((1, 0), (2, 55)), ((1, 0), (3, 40))]),
-    st.sampled_from([TOPIC, TOPIC, TOPIC, OTHER_TOPIC, None]),
+# Every combination of up to three directories. Log directories are numbered in the order in which they are met: renaming them
+# changes no plan.
+
+DIVERGED = ((1, 0), (2, 55))
+SHAPES = (
+    *((CURRENT, TOPIC, *log) for log in ((100, ((1, 0),)), (60, ((1, 0),)), (100, DIVERGED))),
+    *((FUTURE, TOPIC, *log) for log in ((100, ((1, 0),)), (60, ((1, 0),)), (100, DIVERGED))),
+    *((kind, OTHER_TOPIC, 100, ((1, 0),)) for kind in (CURRENT, FUTURE, DELETE)),
+    (CURRENT, None, 100, ((1, 0),)),
+    (DELETE, TOPIC, 0, ()),
+    (STRAY, TOPIC, 0, ()),
 )
+METADATA = (*GOOD, DEAD, UNASSIGNED, LOST, MIGRATING, None)
+FATES = (Verb.SERVE, Verb.RESUME_MOVE, Verb.PROMOTE, Verb.CREATE, Verb.OFFLINE)
 
 
-@settings(max_examples=400, deadline=None)
-@given(
-    st.lists(directories, max_size=6),
-    st.sampled_from([None, D1, D2, D3, DEAD, UNASSIGNED, LOST, MIGRATING]),
-    st.booleans(),
-)
-def test_every_combination_gets_a_plan_that_keeps_the_data(dirs: list[FoundDir], metadata: bytes | None, bad: bool) -> None:
-    dirs = [msgspec.structs.replace(item, name=f"{item.name}#{index}") for index, item in enumerate(dirs)]
-    assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata)]
-    actions = plan_startup(dirs, assigned, good_dirs=GOOD, has_bad_dirs=bad)
+def placements(count: int) -> Iterator[tuple[int, ...]]:
+    """Log directories of so many directories: each is in one of those before it, or in the next."""
+    if not count:
+        yield ()
+        return
+    for before in placements(count - 1):
+        for place in range(max(before, default=-1) + 2):
+            yield (*before, place)
 
-    verbs = [action.verb for action in actions]
-    fates = (Verb.SERVE, Verb.RESUME_MOVE, Verb.PROMOTE, Verb.CREATE, Verb.OFFLINE)
-    assert sum(verb in fates for verb in verbs) == len(assigned), "each replica of this broker has exactly one fate"
-    if Verb.REFUSE in verbs:
+
+def combinations(good: Sequence[bytes] = GOOD) -> Iterator[list[FoundDir]]:
+    """Directories that can lie side by side: one plain name at most in each log directory."""
+    for count in range(4):
+        for shapes in itertools.combinations_with_replacement(SHAPES, count):
+            for places in placements(count):
+                plain = [place for place, shape in zip(places, shapes, strict=True) if shape[0] is CURRENT]
+                if len(set(plain)) < len(plain) or max(places, default=0) >= len(good):
+                    continue
+                dirs = [
+                    found(kind, good[place], end, epochs, topic_id)
+                    for place, (kind, topic_id, end, epochs) in zip(places, shapes, strict=True)
+                ]
+                yield [msgspec.structs.replace(item, name=f"{item.name}#{index}") for index, item in enumerate(dirs)]
+
+
+def is_data(item: FoundDir | None) -> bool:
+    return item is not None and item.kind in (CURRENT, FUTURE)
+
+
+def check_no_data_is_lost(dirs: list[FoundDir], actions: list[Action], beside: Sequence[FoundDir] = ()) -> None:
+    """Data are deleted only if a copy stays that has all of them, or from which they were being copied."""
+    gone = [a.subject for a in actions if a.verb is Verb.DELETE and is_data(a.subject)]
+    gone += [a.other for a in actions if a.verb is Verb.PROMOTE and a.other]
+    stays = [item for item in (*dirs, *beside) if is_data(item) and item not in gone]
+    for lost in gone:
+        sources = [item for item in (*dirs, *beside) if item.kind is CURRENT and item.topic_id == lost.topic_id]
+        is_copy = lost.kind is FUTURE and sources
+        assert is_copy or any(is_prefix(lost, item) and item.topic_id == lost.topic_id for item in stays), f"{lost} is lost"
+
+
+def test_every_combination_of_up_to_three_directories_gets_a_plan_that_keeps_the_data() -> None:
+    for dirs in combinations():
+        data = [item for item in dirs if is_data(item) and item.topic_id == TOPIC]
+        for metadata, bad, counted_on in itertools.product(METADATA, (False, True), (False, True)):
+            assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, counted_on)]
+            actions = plan_startup(dirs, assigned, good_dirs=GOOD, has_bad_dirs=bad)
+            check_plan(dirs, data, assigned, actions, bad)
+
+
+def check_plan(
+    dirs: list[FoundDir], data: list[FoundDir], assigned: list[AssignedReplica], actions: list[Action], bad: bool
+) -> None:
+    fates = [action for action in actions if action.verb in FATES]
+    assert len(fates) == len(assigned), "each replica of this broker has exactly one fate"
+    currents = [item for item in data if item.kind is CURRENT]
+    refused = [action for action in actions if action.verb is Verb.REFUSE]
+    if refused:
+        assert not any(is_prefix(x, y) and is_prefix(y, x) for x, y in itertools.combinations(currents, 2)) or len(currents) > 2
+        assert all(not is_prefix(a.other, a.subject) for a in refused if a.subject and a.other)
         return
     named = [item.name for action in actions for item in (action.subject, action.other) if item]
     assert sorted(named) == sorted(item.name for item in dirs), "each directory is dealt with once"
-    gone = {a.subject.name for a in actions if a.verb is Verb.DELETE and a.subject}
-    gone |= {a.other.name for a in actions if a.verb is Verb.PROMOTE and a.other}
-    data = [item for item in dirs if item.kind in (CURRENT, FUTURE)]
-    for lost in (item for item in data if item.name in gone):
-        stays = [item for item in data if item.name not in gone and item.topic_id == lost.topic_id]
-        has_all = [item for item in stays if item.log_end_offset >= lost.log_end_offset]
-        is_spare = lost.kind is FUTURE and any(item.kind is CURRENT and item.topic_id == lost.topic_id for item in data)
-        assert has_all or is_spare, f"{lost} is lost"
-    if metadata is not None and any(item.topic_id == TOPIC for item in data):
-        assert Verb.CREATE not in verbs, "no empty log beside data of the same replica"
+    check_no_data_is_lost(dirs, actions)
+    for action in actions:
+        assert action.verb is not Verb.DELETE or action.subject.kind in (DELETE, FUTURE), "a current log is never deleted alone"
+    for fate in fates:
+        assert fate.subject is None or fate.subject.topic_id == TOPIC
+        assert (fate.verb in (Verb.SERVE, Verb.RESUME_MOVE)) == bool(currents) or fate.verb is Verb.PROMOTE
+        assert not (data and fate.verb is Verb.CREATE), "no empty log beside data of the same replica"
+        assert bad or fate.verb is not Verb.OFFLINE
+        assert not (bad and not data and assigned[0].is_counted_on and fate.verb is Verb.CREATE), "its log may be out of reach"
+
+
+def test_a_log_directory_that_comes_back_never_disturbs_a_running_log() -> None:
+    for dirs in combinations((D2, D3)):
+        for log, moving, bad in itertools.product((C1, found(CURRENT, D1, 60)), (False, True), (False, True)):
+            running = {(TOPIC, 0): Running(log, moving)}
+            assigned = [AssignedReplica("t", TOPIC, 0, D2, True)]
+            actions = plan_return(dirs, running, assigned, good_dirs=GOOD, has_bad_dirs=bad)
+            assert Verb.REFUSE not in {action.verb for action in actions}
+            fates = [action for action in actions if action.verb in FATES]
+            assert [(fate.verb, fate.subject) for fate in fates] in ([], [(Verb.RESUME_MOVE, log)])
+            futures = any(item.kind is FUTURE and item.topic_id == TOPIC for item in dirs)
+            assert bool(fates) == (futures and not moving), "a move goes on, unless another one has begun"
+            named = [item.name for action in actions for item in (action.subject, action.other) if item and item is not log]
+            assert sorted(named) == sorted(item.name for item in dirs), "each directory is dealt with once"
+            check_no_data_is_lost(dirs, actions, [log])
+            assert all(a.verb is Verb.SET_ASIDE for a in actions if a.subject in dirs and a.subject.kind is CURRENT)
+
+
+@pytest.mark.parametrize(
+    ("expected", "dirs", "metadata"),
+    [
+        (["SERVE C2"], [C2], D2),
+        (["RESUME_MOVE C2 F1"], [C2, F1], D2),
+        (["PROMOTE F1 C2"], [C2, F1], D1),
+        (["PROMOTE F1"], [F1], D2),
+        (["CREATE"], [], D2),
+        (["SET_ASIDE C2"], [C2], None),
+        (["SET_ASIDE C2", "CREATE"], [found(CURRENT, D2, topic_id=OTHER_TOPIC)], D1),
+    ],
+)
+def test_a_directory_that_comes_back_is_treated_as_at_the_start(
+    expected: list[str], dirs: list[FoundDir], metadata: bytes | None
+) -> None:
+    """F1: a copy that was kept while the directory of the replica was offline."""
+    assigned = [] if metadata is None else [AssignedReplica("t", TOPIC, 0, metadata, True)]
+    assert lines(plan_return(dirs, {}, assigned, good_dirs=GOOD, has_bad_dirs=False)) == expected
