@@ -56,6 +56,7 @@ _DOCUMENTATION = {
     "follower.replication.throttled.rate": "Bytes per second that this broker fetches for throttled replicas.",
     "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, partition:broker, or * for all.",
     "initial.broker.registration.timeout.ms": "Time that a starting broker tries to register before it gives up.",
+    "intra.broker.throttled.rate": "Second name of replica.alter.log.dirs.io.max.bytes.per.second, as in KIP-113.",
     "kraftlab.trace.file": "File that gets each step of this node's consensus, one JSON object per line.",
     "leader.imbalance.check.interval.seconds": "Time between two checks for partitions without their preferred leader.",
     "leader.replication.throttled.rate": "Bytes per second that this broker serves to throttled replicas.",

@@ -15,6 +15,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from .config_key import ConfigKey
+from .throttled_replicas import MOVE_RATES
 from .topic_configs import BROKER_KEYS, TOPIC_KEYS
 
 
@@ -55,11 +56,16 @@ class BrokerValues(NamedTuple):
     static: Mapping[str, str]
 
     def value(self, name: str) -> str | None:
-        """Current value of a broker key, as it was written; None without one."""
+        """Current value of a broker key, as it was written; None without one.
+
+        The rate of moves has two names: of two values in one place, the first name counts.
+        """
+        names = MOVE_RATES if name in MOVE_RATES else (name,)
         for values in (self.node, self.cluster, self.static):
-            value = values.get(name)
-            if value is not None:
-                return value
+            for member in names:
+                value = values.get(member)
+                if value is not None:
+                    return value
         key = BROKER_KEYS.get(name)
         return None if key is None else key.default
 
@@ -86,6 +92,7 @@ _CHAINS: tuple[tuple[tuple[str, int], ...], ...] = (
     (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
     (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
+    tuple((name, 1) for name in MOVE_RATES),
 )
 """Keys with the same meaning, with the milliseconds of their unit."""
 _CHAIN_OF = {name: chain for chain in _CHAINS for name, _ in chain}

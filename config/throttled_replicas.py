@@ -1,4 +1,4 @@
-"""Lists of throttled replicas, the value of two topic configs (KIP-73)."""
+"""Names of the replication throttles (KIP-73, KIP-113), and lists of throttled replicas, the value of two topic configs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+MOVE_RATES = (MOVE_RATE, "intra.broker.throttled.rate")
+"""Names of the rate of moves between log directories: Kafka's, then KIP-113's."""
 NO_LIMIT = (1 << 63) - 1
 """Rates from this value on mean no limit, as Kafka's default does."""
 _EVERY = -1

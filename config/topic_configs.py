@@ -137,6 +137,7 @@ _OWN_BROKER_KEYS = (
     _broker("group.streams.session.timeout.ms", _I, "45000", minimum=1),
     _broker("initial.broker.registration.timeout.ms", _I, "60000", minimum=1),
     _broker("inter.broker.listener.name", _S, None),
+    _broker("intra.broker.throttled.rate", _L, None, minimum=0, dynamic=True, hidden=True),
     _broker("kraftlab.trace.file", _S, None),
     _broker("leader.imbalance.check.interval.seconds", _L, "300", minimum=1),
     _broker("leader.replication.throttled.rate", _L, _NO_LIMIT, minimum=0, dynamic=True, hidden=True),

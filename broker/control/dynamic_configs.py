@@ -18,6 +18,7 @@ from kraftlab.config.throttled_replicas import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    MOVE_RATE,
     NO_LIMIT,
     NOTHING_THROTTLED,
     ThrottledReplicas,
@@ -30,7 +31,6 @@ from ..log.log_config import LogConfig
 from ..replication.byte_gate import ByteGate
 from .metadata_publisher import Publication
 
-MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _NOTHING: Mapping[str, str] = {}
 
 

@@ -132,7 +132,10 @@ def _current_replicas(topics: Mapping[str, pb.DescribedTopic], plan: Plan) -> di
 def generate(
     client: AdminClient, names: Sequence[str], brokers: Sequence[int], rack_aware: bool
 ) -> tuple[list[Placement], list[Placement]]:
-    """Return (current, proposed) placements of the topics on the live brokers. The same cluster gives the same proposal."""
+    """Return (current, proposed) placements of the topics on the live brokers. The same cluster gives the same proposal.
+
+    A running reassignment counts with its target, and its replicas before are the current ones.
+    """
     from kraftlab.controller.topics.placement import UsableBroker, place
 
     topics = describe(client, names)
@@ -153,10 +156,15 @@ def generate(
     ]
     current: dict[TopicPartition, Sequence[int]] = {}
     proposed: list[Placement] = []
+    running = ongoing_of(client.list_partition_reassignments())
     for name in sorted(names):
         partitions = sorted(topics[name].partitions, key=lambda entry: entry.partition_index)
-        current |= {(name, entry.partition_index): tuple(entry.replica_nodes) for entry in partitions}
-        placed = place(candidates, len(partitions), len(partitions[0].replica_nodes), random.Random(name))
+        for entry in partitions:
+            move = running.get((name, entry.partition_index))
+            current[name, entry.partition_index] = move.before if move is not None else tuple(entry.replica_nodes)
+        first = running.get((name, partitions[0].partition_index))
+        factor = len(first.after if first is not None else partitions[0].replica_nodes)
+        placed = place(candidates, len(partitions), factor, random.Random(name))
         proposed += [Placement(name, entry.partition_index, replicas) for entry, replicas in zip(partitions, placed, strict=True)]
     return current_placements(client, current), proposed
 

@@ -46,6 +46,16 @@ class Ongoing(msgspec.Struct, frozen=True):
     original: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
 
+    @property
+    def before(self) -> tuple[int, ...]:
+        """Replicas before the reassignment."""
+        return self.original or tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """Replicas after the reassignment."""
+        return self.target or tuple(broker for broker in self.replicas if broker not in self.removing)
+
 
 class PartitionState(msgspec.Struct, frozen=True):
     """A planned partition as `--verify` finds it."""

@@ -87,6 +87,11 @@ def test_progress_of_a_throttled_move_is_listed_and_the_throttle_can_be_lifted(
     details = reassign("--list", "--details").out
     assert details.startswith("Current partition reassignments:\nslow-0: replicas: 1,0. adding: 1. removing: 0.\n")
     assert "THROTTLED" in details and "/s" in details
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version":1,"topics":[{"topic":"slow"}]}')
+    generated = reassign("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "0", "--json").json
+    plans = [generated[name]["partitions"][0]["replicas"] for name in ("current", "proposed")]
+    assert plans == [[0], [0]], "the factor is that of the target, without the replica that leaves"
     watched = reassign("--progress", "--reassignment-json-file", path)
     assert watched.code == 2 and "slow   0          1       Behind: " in watched.out
     assert run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1").out.count("throttled.rate=") == 0

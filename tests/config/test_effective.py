@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftlab.config.effective import BrokerValues, Source, broker_value, topic_value
+from kraftlab.config.throttled_replicas import MOVE_RATE, MOVE_RATES, NO_LIMIT
 from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS
 
+SECOND = "intra.broker.throttled.rate"
 NOTHING = BrokerValues({}, {}, {})
 
 
@@ -77,3 +79,21 @@ def test_a_broker_key_shows_its_default_unless_it_is_shown_only_when_set(name: s
     found = broker_value(name, BrokerValues({name: value} if is_set else {}, {}, {}))
     assert (found.source == Source.DYNAMIC_BROKER) == is_set
     assert not (key.hidden and any(synonym.source == Source.DEFAULT for synonym in found.synonyms))
+
+
+@pytest.mark.parametrize(
+    ("node", "cluster", "static", "value"),
+    [
+        ({}, {}, {}, None),
+        ({}, {}, {SECOND: "1"}, "1"),
+        ({}, {SECOND: "2"}, {MOVE_RATE: "1"}, "2"),
+        ({}, {SECOND: "2", MOVE_RATE: "3"}, {}, "3"),
+        ({SECOND: "4"}, {MOVE_RATE: "3"}, {}, "4"),
+    ],
+)
+def test_the_rate_of_moves_has_two_names(
+    node: dict[str, str], cluster: dict[str, str], static: dict[str, str], value: str | None
+) -> None:
+    values = BrokerValues(node, cluster, static)
+    found = [values.value(name) for name in MOVE_RATES]
+    assert found == [value or str(NO_LIMIT), value]
