@@ -19,7 +19,6 @@ from kraftlab.metadata.uuids import to_text
 from ..control.cordons import CORDONED_LOG_DIRS
 from ..control.metadata_publisher import MetadataPublisher
 from ..log.descriptions import DirDescription, ReplicaDescription
-from ..log.dir_names import fits_future_name
 from ..log.errors import LogError
 from ..replica_manager import ReplicaManager
 from ..replication.fill_progress import Filling
@@ -29,6 +28,7 @@ from ..replication.replica_errors import ReplicaError, code_of
 logger = logging.getLogger("kraftlab.broker.log_dirs")
 
 ANY = "any"
+TOPIC_NAME_MAX = 249
 
 Outcome = tuple[ErrorCode, str]
 DONE: Outcome = (ErrorCode.NONE, "")
@@ -46,7 +46,7 @@ class LogDirsApi:
     async def alter(self, message: Message) -> Message:
         """Begin or cancel moves.
 
-        Error codes per partition, checked in this order: 17 name too long for a move, 57 unknown directory, 39 cordoned, 56
+        Error codes per partition, checked in this order: 17 a name of over 249 characters, 57 unknown directory, 39 cordoned, 56
         offline, 9 no replica on this broker, 3 unknown partition; with the last two the destination is remembered.
 
         A replica under two directories goes to the last of them.
@@ -88,10 +88,10 @@ class LogDirsApi:
         return DONE
 
     async def _move_to(self, topic: str, number: int, path: str) -> Outcome:
-        if not fits_future_name(topic, number):
+        if len(topic) > TOPIC_NAME_MAX:
             raise ReplicaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"the name of topic {topic} is too long: replicas of such topics cannot be moved between log directories",
+                f"no topic has a name of {len(topic)} characters; {TOPIC_NAME_MAX} are the most",
             )
         target = self._configured(path)
         topic_id = self._replicas.image.topics.by_name.get(topic)

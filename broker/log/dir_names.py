@@ -76,11 +76,6 @@ def transient_name(topic: str, partition: int, kind: DirKind) -> str:
     return topic[: NAME_MAX_BYTES - len(ending)] + ending
 
 
-def fits_future_name(topic: str, partition: int) -> bool:
-    """Return True if a move's directory can be named without truncation. Kafka refuses other moves, as clients expect."""
-    return len(f"{topic}-{partition}.".encode()) + UNIQUE_CHARACTERS + len(DirKind.FUTURE.value) <= NAME_MAX_BYTES
-
-
 def keeps_name_inside(topic: str) -> bool:
     """Return True if a directory of the topic holds the whole name in a file, since its own name may be truncated."""
     longest_ending = 1 + PARTITION_DIGITS_MAX + 1 + UNIQUE_CHARACTERS + max(len(kind.value) for kind in TRANSIENT)

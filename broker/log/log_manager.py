@@ -227,6 +227,9 @@ class LogManager:
         # The directory of the other log may have failed since the plan was made.
         log, other_log = subject.log, other.log if other is not None and other.log_dir.path in self._online else None
         key = (subject.found.topic_id or b"", action.partition)
+        for found in filter(None, (log, other_log)):
+            # The name on the disk may be truncated; the metadata have the whole one.
+            found.topic = action.topic
         match action.verb, log:
             case Verb.SERVE, PartitionLog():
                 self._currents[key] = log

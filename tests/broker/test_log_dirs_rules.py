@@ -11,7 +11,7 @@ from kraftlab.admin.v1 import admin_pb2
 from kraftlab.broker.control.cordons import cordoned_dirs
 from kraftlab.metadata.errors import ErrorCode
 
-LONGEST_MOVABLE = 255 - len("-0.") - 32 - len("-future")
+LONGEST_NAME = 249
 
 
 async def alter(broker: Any, *wanted: tuple[object, str, list[int]]) -> dict[tuple[str, int], int]:
@@ -52,7 +52,7 @@ async def broker(autojump_clock: Any, world: Any) -> Any:
 
 async def test_the_first_check_that_fails_counts(autojump_clock: Any, broker: Any) -> None:
     d0, d1 = broker.dirs
-    long = "n" * (LONGEST_MOVABLE + 1)
+    long = "n" * (LONGEST_NAME + 1)
     broker.logs.cordon(frozenset({d1}))
     assert await alter(broker, ("/no/such", long, [0])) == {(long, 0): ErrorCode.INVALID_TOPIC_EXCEPTION}
     assert await alter(broker, ("/no/such", "unknown", [0])) == {("unknown", 0): ErrorCode.LOG_DIR_NOT_FOUND}
@@ -64,8 +64,8 @@ async def test_the_first_check_that_fails_counts(autojump_clock: Any, broker: An
     assert await alter(broker, (d0, "t", [0])) == {("t", 0): ErrorCode.NONE}
 
 
-async def test_a_name_that_still_fits_a_move_is_only_unknown(autojump_clock: Any, broker: Any) -> None:
-    name = "n" * LONGEST_MOVABLE
+async def test_a_name_of_249_characters_is_only_unknown(autojump_clock: Any, broker: Any) -> None:
+    name = "n" * LONGEST_NAME
     assert await alter(broker, (broker.dirs[1], name, [0])) == {(name, 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 

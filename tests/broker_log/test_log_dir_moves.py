@@ -90,13 +90,17 @@ def test_a_crash_at_any_step_of_a_swap_is_healed_by_the_next_start(tmp_path: Pat
     raise AssertionError("the swap has no end")
 
 
-def test_a_topic_of_249_characters_moves_and_survives_restarts(broker: Broker) -> None:
+@pytest.mark.parametrize("is_name_file_lost", [False, True])
+def test_a_topic_of_249_characters_moves_and_survives_restarts(broker: Broker, is_name_file_lost: bool) -> None:
     topic = "long." + "t" * 244
     manager = broker.start()
     old = manager.get_or_create(topic, TOPIC, 12, broker.ids[0])
     old.append_as_leader(batch(5), 1)
     copy_all(old, manager.create_future(TOPIC, 12, broker.dirs[1]))
     assigned = AssignedReplica(topic, TOPIC, 12, broker.ids[0])
+    if is_name_file_lost:
+        [building] = broker.dirs[1].glob("*-future")
+        (building / "topic-name").unlink()
     manager = broker.start(assigned)
     future = manager.future(TOPIC, 12)
     assert (future.topic, future.log_end_offset) == (topic, 5)
