@@ -176,6 +176,7 @@ class BrokerNode:
             cluster_id=self._cluster_id,
             config=LogConfig(segment_bytes=config.log_segment_bytes),
             delete_delay_ms=config.log_segment_delete_delay_ms,
+            metadata_dir=config.metadata_log_dir,
         )
         if config.metadata_log_dir in self.logs.offline_dirs:
             raise AllDirectoriesFailed(f"the metadata directory failed: {self.logs.offline_dirs[config.metadata_log_dir]}")

@@ -211,6 +211,7 @@ class ReplicaManager:
         async with self.state_lock:
             self.image = publication.after
             has_other_throttles = self.move_throttles.update(publication)
+            await self._note_topics(publication)
             changes = local_changes(publication.changes, publication.before, publication.after, self.broker_id)
             await self._together(partial(self._remove, replica) for replica in changes.deleted)
             if not publication.is_first:
@@ -237,6 +238,15 @@ class ReplicaManager:
                     partition.brokers_changed()
         if publication.changes.brokers or publication.changes.configs or has_other_throttles:
             self.fetchers.reconsider()
+
+    async def _note_topics(self, publication: Publication) -> None:
+        """Let the remembered destinations follow the topics. Those of deleted topics must not come back after a crash."""
+        destinations, changes = self.logs.destinations, publication.changes
+        if changes.created_topics or changes.deleted_topics:
+            if len(destinations):
+                destinations.topics_changed(publication.after.topics.by_name.get)
+            if changes.deleted_topics and not destinations.is_saved:
+                await self.disks.run(None, destinations.save)
 
     async def _unless_ended(self) -> None:
         """Raise Cancelled if the broker ends: a task that was cancelled during disk work must not begin anything more."""

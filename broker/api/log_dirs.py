@@ -68,6 +68,9 @@ class LogDirsApi:
                     answer = result.partitions.add(partition_index=number, error_code=code)
                     if text:
                         answer.error_message = text
+            destinations = self._replicas.logs.destinations
+            if not destinations.is_saved:
+                await self._replicas.disks.run(None, destinations.save)
         return response
 
     async def _alter_one(self, topic: str, number: int, path: str) -> Outcome:
@@ -82,7 +85,7 @@ class LogDirsApi:
 
     async def _cancel(self, topic: str, number: int) -> Outcome:
         """Cancel a move, or forget a remembered destination."""
-        await self._replicas.disks.run(None, self._replicas.logs.forget_destination, topic, number)
+        self._replicas.logs.destinations.forget(topic, number)
         partition = self._hosted(topic, number, "nothing is being moved")
         await self._replicas.mover.drop(partition.id)
         return DONE
@@ -106,7 +109,8 @@ class LogDirsApi:
             if move is not None:
                 await self._replicas.mover.drop(partition.id)
         if partition is None or partition.log is None:
-            await self._replicas.disks.run(None, self._replicas.logs.remember_destination, topic, number, target)
+            target_id = self._replicas.logs.directory_ids()[target]
+            self._replicas.logs.destinations.remember(topic, number, target_id, topic_id)
             self._hosted(topic, number, "if one is created here later, it goes to that directory")
             return DONE
         if partition.log.log_dir == target:

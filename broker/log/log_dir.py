@@ -54,6 +54,7 @@ class LogDir:
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self._written: dict[str, frozenset[TopicPartition]] = {}
         """Replicas whose offsets each checkpoint on the disk holds."""
+        self._volume = os.fstat(lock).st_dev
         self._lock_descriptor = lock
         self._checkpoint_lock = Lock()
 
@@ -201,6 +202,11 @@ class LogDir:
         except OSError:
             return -1
         return status.f_blocks * status.f_frsize
+
+    @property
+    def volume(self) -> int:
+        """Identity of the file system that holds the directory."""
+        return self._volume
 
     @property
     def usable_bytes(self) -> int:

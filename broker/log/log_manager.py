@@ -48,6 +48,7 @@ from kraftlab.metadata.uuids import UNASSIGNED, Uuid, to_text
 
 from . import checkpoints
 from .descriptions import DirDescription, StrayDescription, describe_replicas, log_bytes_in
+from .destinations import Destinations
 from .dir_names import CREATING_PREFIX, DirKind, current_name, keeps_name_inside, transient_name
 from .errors import (
     LogClosed,
@@ -66,11 +67,11 @@ from .loading import LoadedDir, load_log_dir
 from .log_config import LogConfig
 from .log_dir import UNKNOWN_EPOCH, LogDir
 from .partition_log import PartitionLog
+from .placement import Candidate, FreeBytes, rank
 from .recovery import new_segments
 from .startup import MAY_BE_OFFLINE, Action, AssignedReplica, FoundDir, Verb, plan_replica, plan_startup
 
 DELETE_DELAY_MS_DEFAULT = 60_000
-REMEMBERED_DESTINATIONS_MAX = 100_000
 STRAY_GRACE_MS_DEFAULT = 30_000
 
 ReplicaId = tuple[Uuid, int]
@@ -120,7 +121,8 @@ class LogManager:
         """Copies whose replica is offline: open only so that their checkpoints stay."""
         self._strays: list[StrayDescription] = []
         self._deletions: list[_Deletion] = []
-        self._destinations: dict[tuple[str, int], Path] = {}
+        self.destinations = Destinations()
+        self._free = FreeBytes()
         self._cordoned: frozenset[Path] = frozenset()
         self._counted: Counter[Path] | None = None
         """Number of open logs in each directory, None if they have to be counted again."""
@@ -138,8 +140,9 @@ class LogManager:
         config: LogConfig | None = None,
         delete_delay_ms: int = DELETE_DELAY_MS_DEFAULT,
         stray_grace_ms: int = STRAY_GRACE_MS_DEFAULT,
+        metadata_dir: Path | None = None,
     ) -> LogManager:
-        """Lock, read and recover the log directories.
+        """Lock, read and recover the log directories. `metadata_dir` keeps the remembered destinations (default: the first one).
 
         A directory that is missing, not formatted, of another node, or unreadable is offline. LogDirInUse; StartupRefused if
         none works, two are copies of one, or too many files are open.
@@ -148,6 +151,7 @@ class LogManager:
         manager.log_dirs = tuple(path.absolute() for path in log_dirs)
         try:
             manager._open_dirs(node_id, cluster_id)
+            manager.destinations = Destinations.open(metadata_dir or manager.log_dirs[0])
         except BaseException:
             manager.abandon()
             raise
@@ -208,6 +212,8 @@ class LogManager:
                     raise StartupRefused(str(error)) from error
             self._loaded = []
             self._counted = None
+            for log in self._currents.values():
+                self.destinations.forget(log.topic, log.partition)
             for log_dir in list(self._online.values()):
                 try:
                     log_dir.write_checkpoints(partial(self._logs_in, log_dir.path))
@@ -277,6 +283,7 @@ class LogManager:
     def close(self, broker_epoch: int = UNKNOWN_EPOCH) -> None:
         """Flush everything, write the checkpoints and the mark of a clean shutdown, and release the directories."""
         with self._lock:
+            self.destinations.save()
             for log_dir in list(self._online.values()):
                 logs = self._logs_in(log_dir.path)
                 try:
@@ -358,22 +365,6 @@ class LogManager:
         """Logs of running moves, including those resumed at start."""
         return list(self._futures.values())
 
-    def remember_destination(self, topic: str, partition: int, log_dir: Path) -> None:
-        """Remember where to create the replica.
-
-        The destination is kept in memory until the replica is created (KIP-113), or until many later ones are remembered:
-        replicas that never come must not fill the memory.
-        """
-        with self._lock:
-            self._destinations.pop((topic, partition), None)
-            self._destinations[topic, partition] = log_dir
-            if len(self._destinations) > REMEMBERED_DESTINATIONS_MAX:
-                del self._destinations[next(iter(self._destinations))]
-
-    def forget_destination(self, topic: str, partition: int) -> None:
-        with self._lock:
-            self._destinations.pop((topic, partition), None)
-
     @property
     def cordoned_dirs(self) -> frozenset[Path]:
         """Directories that get no new replicas, working or not."""
@@ -396,8 +387,7 @@ class LogManager:
     ) -> PartitionLog:
         """Return the replica's current log, created if there is none.
 
-        It is created in the remembered destination, otherwise in the assigned directory, otherwise in the one with the fewest
-        replicas, and of those the one with the most free bytes. Cordoned directories come last.
+        It is created in the remembered destination, otherwise in the assigned directory, otherwise where `placement` puts it.
 
         `is_new`: the broker certainly never had the replica; `is_counted_on`: other nodes believe that the replica has records.
         ReplicaOffline: it may exist in a directory that is offline. LogDirFailed, NoSpace: the chosen directory could not take
@@ -438,7 +428,7 @@ class LogManager:
                 with _collecting(refused):
                     self._free_name(log_dir.path / name)
                     self._currents[replica.key] = self._open_new(log_dir, directory, name, replica, start_offset=0)
-                    self._destinations.pop((replica.topic, replica.partition), None)
+                    self.destinations.forget(replica.topic, replica.partition)
         for path in {log_dir.path for _, log_dir, _ in prepared}:
             with _collecting(refused), disk_errors(path):
                 fsync_directory(path)
@@ -454,19 +444,19 @@ class LogManager:
     def _place(self, replica: NewReplica) -> LogDir:
         """Choose the directory of a new log, and count the log there."""
         log_dir = self._choose(replica)
-        self._count(log_dir)
+        self._count(log_dir, replica.config.segment_bytes)
         return log_dir
 
     def _choose(self, replica: NewReplica) -> LogDir:
         topic, partition, directory_id = replica.topic, replica.partition, replica.directory_id
         if not replica.is_new and any((log.topic_id, log.partition) == replica.key for log in self._kept):
             raise ReplicaOffline(f"{topic}-{partition} is not created: {MAY_BE_OFFLINE}")
-        destination = self._online.get(self._destinations.get((topic, partition), Path()))
-        if destination is not None:
-            return destination
         if not self._online:
             raise ReplicaOffline(f"{topic}-{partition} cannot be created: no log directory works")
         ids = {log_dir.directory_id: log_dir for log_dir in self._online.values()}
+        destination = ids.get(self.destinations.of(topic, partition, replica.topic_id) or UNASSIGNED)
+        if destination is not None:
+            return destination
         wanted = UNASSIGNED if replica.is_new and directory_id not in ids else directory_id
         assigned = AssignedReplica(topic, replica.topic_id, partition, wanted, replica.is_counted_on and not replica.is_new)
         [action] = plan_replica([], assigned, good_dirs=tuple(ids), has_bad_dirs=bool(self._offline))
@@ -474,19 +464,21 @@ class LogManager:
             raise ReplicaOffline(f"{topic}-{partition} is not created: {action.reason}")
         if directory_id in ids:
             return ids[directory_id]
-        counted = self._counts()
-        return min(
-            self._online.values(),
-            key=lambda log_dir: (log_dir.path in self._cordoned, counted[log_dir.path], -log_dir.usable_bytes),
-        )
+        counted, online = self._counts(), list(self._online.values())
+        ranks = [
+            rank(Candidate(log_dir.path in self._cordoned, free_bytes, counted[log_dir.path]))
+            for log_dir, free_bytes in zip(online, self._free.of(online), strict=True)
+        ]
+        return online[ranks.index(min(ranks))]
 
     def _counts(self) -> Counter[Path]:
         if self._counted is None:
             self._counted = Counter(log.log_dir for log in self._logs())
         return self._counted
 
-    def _count(self, log_dir: LogDir) -> None:
-        """Count a log that is about to be created."""
+    def _count(self, log_dir: LogDir, size_bytes: int) -> None:
+        """Count a log that is about to be created and will soon have that size."""
+        self._free.charge(log_dir, size_bytes)
         if self._counted is not None:
             self._counted[log_dir.path] += 1
 
@@ -505,7 +497,7 @@ class LogManager:
                 raise ReplicaConflict(f"{current.name} is in {log_dir} already or is being moved; cancel the move first")
             replica = NewReplica(current.topic, topic_id, partition, target.directory_id, False, current.config)
             name = transient_name(current.topic, partition, DirKind.FUTURE)
-            self._count(target)
+            self._count(target, current.size_bytes)
             # In checkpoints, both would have the same name.
             self._free_name(log_dir / current_name(current.topic, partition))
             refused: list[LogError] = []
@@ -707,6 +699,7 @@ class LogManager:
         Raises the first LogDirFailed, after the rest. Checkpoints that a full disk refuses are written the next time.
         """
         failure: LogDirFailed | None = None
+        self.destinations.save()
         for log_dir in [log_dir for log_dir in list(self._online.values()) if path in (None, log_dir.path)]:
             logs = self._logs_in(log_dir.path)
             try:

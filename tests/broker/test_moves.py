@@ -358,6 +358,27 @@ async def test_a_destination_that_is_taken_back_is_forgotten(autojump_clock: Any
     assert broker.log("second", 0).log_dir != crowded
 
 
+async def test_a_destination_survives_a_crash_and_not_the_topic_it_was_for(autojump_clock: Any, world: Any) -> None:
+    broker = await world.add_broker(0)
+    crowded, other = broker.dirs
+    await world.add_broker(1)
+    await world.create_topic("t", [1], [1])
+    for topic in ("t", "later"):
+        for number in (0, 1):
+            await broker.alter(crowded if number else other, topic, number)
+    broker.crash()
+    await broker.restart()
+    await world.add_replica(0, 0)
+    await world.create_topic("later", [0], [0])
+    assert broker.log("t", 0).log_dir == broker.log("later", 0).log_dir == other
+    assert broker.log("later", 1).log_dir == crowded
+    assert len(broker.logs.destinations) == 1, "that of t-1"
+    await world.delete_topic("t")
+    broker.crash()
+    await broker.restart()
+    assert len(broker.logs.destinations) == 0
+
+
 async def test_a_move_that_is_asked_for_again_right_after_its_cancel_is_not_forgotten(autojump_clock: Any, world: Any) -> None:
     """The metadata names the target still when the second request comes: nothing about it will change."""
     [broker] = await filled(world, [0])

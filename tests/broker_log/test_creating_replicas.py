@@ -21,6 +21,7 @@ from kraftlab.broker.log.errors import (
     TooManyOpenFiles,
 )
 from kraftlab.broker.log.log_config import LogConfig
+from kraftlab.broker.log.log_dir import LogDir
 from kraftlab.broker.log.log_manager import LogManager, NewReplica
 from kraftlab.broker.log.partition_log import PartitionLog
 from kraftlab.broker.log.startup import AssignedReplica
@@ -31,9 +32,9 @@ from .conftest import OTHER, TOPIC, Broker, SimulatedCrash, batch, crash_at, cra
 TOGETHER = 2 * files.SYNCED_TOGETHER_MIN
 
 
-def test_a_replica_is_placed_where_it_was_destined_then_assigned_then_where_fewest_are(broker: Broker) -> None:
+def test_a_replica_is_placed_where_it_was_destined_then_assigned_then_where_most_room_is(broker: Broker) -> None:
     manager = broker.start()
-    manager.remember_destination("t", 0, broker.dirs[1])
+    manager.destinations.remember("t", 0, broker.ids[1])
     assert manager.get_or_create("t", TOPIC, 0, broker.ids[0]).log_dir == broker.dirs[1]
     assert manager.get_or_create("t", TOPIC, 1, broker.ids[1]).log_dir == broker.dirs[1]
     assert manager.get_or_create("t", TOPIC, 2).log_dir == broker.dirs[0]
@@ -42,22 +43,42 @@ def test_a_replica_is_placed_where_it_was_destined_then_assigned_then_where_fewe
     assert broker.names(1) == ["t-0", "t-1"]
 
 
-def test_destinations_of_replicas_that_never_come_are_forgotten_oldest_first(
+def test_the_directory_with_more_free_bytes_is_taken_although_it_has_more_replicas(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraftlab.broker.log.log_manager.REMEMBERED_DESTINATIONS_MAX", 2)
     manager = broker.start()
-    for number in (0, 1, 0, 2):
-        manager.remember_destination("t", number, broker.dirs[1])
-    placed = [manager.get_or_create("t", TOPIC, number, broker.ids[0]).log_dir for number in (0, 1, 2)]
-    assert placed == [broker.dirs[1], broker.dirs[0], broker.dirs[1]]
+    on_two_volumes(monkeypatch, {broker.dirs[0]: 10, broker.dirs[1]: 20})
+    for number in range(2):
+        manager.get_or_create("t", TOPIC, number, broker.ids[1])
+    monkeypatch.setattr("kraftlab.broker.log.placement.ASKED_EVERY_S", 0)
+    assert [manager.get_or_create("t", TOPIC, number).log_dir for number in (2, 3)] == [broker.dirs[1]] * 2
 
 
-def test_among_directories_with_as_many_replicas_the_one_with_more_room_is_taken(broker: Broker, monkeypatch) -> None:
+def test_a_burst_of_new_replicas_is_spread_although_the_file_systems_are_asked_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manager = broker.start()
-    room = {broker.dirs[0]: 10, broker.dirs[1]: 20}
-    monkeypatch.setattr("kraftlab.broker.log.log_dir.free_bytes", room.__getitem__)
-    assert manager.get_or_create("t", TOPIC, 0).log_dir == broker.dirs[1]
+    segment = manager.config.segment_bytes
+    asked = on_two_volumes(monkeypatch, {broker.dirs[0]: 4 * segment, broker.dirs[1]: 10 * segment})
+    wanted = [NewReplica("t", TOPIC, number, UNASSIGNED, True, manager.config) for number in range(16)]
+    assert manager.create_together(wanted) == []
+    placed = [manager.get(TOPIC, number).log_dir for number in range(16)]
+    assert placed[:6] == [broker.dirs[1]] * 6, "until both have as many free bytes"
+    assert [placed.count(path) for path in broker.dirs] == [5, 11]
+    assert sorted(asked) == broker.dirs
+
+
+def on_two_volumes(monkeypatch: pytest.MonkeyPatch, room: dict[Path, int]) -> list[Path]:
+    """Let the directories lie on volumes with that many free bytes; return the list of those that are asked for them."""
+    asked: list[Path] = []
+
+    def free_bytes(path: Path) -> int:
+        asked.append(path)
+        return room[path]
+
+    monkeypatch.setattr(LogDir, "volume", property(lambda self: list(room).index(self.path)))
+    monkeypatch.setattr("kraftlab.broker.log.log_dir.free_bytes", free_bytes)
+    return asked
 
 
 def test_replicas_made_together_are_spread_and_one_that_cannot_be_made_holds_up_no_other(broker: Broker) -> None:
