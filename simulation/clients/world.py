@@ -60,7 +60,7 @@ class ClientWorld(MetadataWorld):
     ) -> None:
         is_rough = bool(options.faults)
         rates = (0.01, 0.0025) if is_rough else (0.0, 0.0)
-        habits = Habits(*rates, has_disk_trouble=False, stays=True, turn_us=BROKER_TURN_US)
+        habits = Habits(*rates, has_disk_trouble=False, stays=True, turn_us=BROKER_TURN_US, may_be_watched=False)
         super().__init__(
             options,
             transcript,

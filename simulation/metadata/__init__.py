@@ -23,7 +23,8 @@ At intervals, the index equals the index of the image, and a snapshot with the l
 - M10: a request with an id is applied at most once, and all its answers are the same (`named_requests.py`).
 - M11: in the end no queued move waits for which there is a slot.
 - M12: only the registered incarnation of a leader changes its in-sync set, and only with the current epochs of the partition.
-- M13: no broker is fenced within a session after a heartbeat (`sessions.py`).
+- M13: no broker is fenced within a session after a heartbeat, unless its port refuses (`sessions.py`).
+- M14: no leader fences a registration because of its port twice.
 
 Not simulated: the brokers' data, sockets, and gRPC. Plant a bug from `mutants.py` to see a rule break.
 """

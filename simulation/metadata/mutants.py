@@ -10,8 +10,9 @@ import msgspec
 from kraftlab.checking.mutant import MutantDoesNotApply, Table
 from kraftlab.controller.cluster import brokers, producer_ids
 from kraftlab.controller.cluster.heartbeats import HeartbeatTable
-from kraftlab.controller.engine import exactly_once, log_writer
+from kraftlab.controller.engine import exactly_once, log_writer, lost_connections
 from kraftlab.controller.engine.exactly_once import RequestIdentity
+from kraftlab.controller.engine.lost_connections import LostConnections
 from kraftlab.controller.engine.move_upkeep import MoveUpkeep
 from kraftlab.controller.engine.purgatory import Purgatory
 from kraftlab.controller.engine.quorum_controller import QuorumController
@@ -198,6 +199,31 @@ def contacts_by_the_wall_clock(
     """Heartbeats are noted by the time of day, which is set now and then."""
     is_wrong = now_ms // WALL_CLOCK_SET_EVERY_MS % 2
     arrived(self, broker_id, metadata_offset, now_ms - is_wrong * WALL_CLOCK_WRONG_BY_MS)
+
+
+@MUTANTS.row(lost_connections, "REFUSALS", Seeds("M13"))
+def one_refusal_is_enough(_: int) -> int:
+    """A broker is fenced after one refused connection."""
+    return 1
+
+
+@MUTANTS.row(LostConnections, "_tried", Seeds("M13"))
+def any_try_confirms(tried: Callable[..., None], self: LostConnections, suspicion: object, was_refused: bool) -> None:
+    """A broker whose connection ended is fenced although its port accepts."""
+    tried(self, suspicion, True)
+
+
+@MUTANTS.row(LostConnections, "_suspect", Seeds("M14"))
+def broker_flaps(suspect: Callable[..., None], self: LostConnections, broker_id: int, broker_epoch: int) -> None:
+    """A broker that lives behind a port that refuses is fenced again and again."""
+    self._fenced_epochs.clear()
+    suspect(self, broker_id, broker_epoch)
+
+
+@MUTANTS.row(LostConnections, "heard", Seeds("M13"))
+def suspicion_stays(_: object, self: LostConnections, broker_id: int, broker_epoch: int, connection: object) -> None:
+    """A heartbeat does not end the suspicion of its broker."""
+    self._heard[broker_id] = (broker_epoch, connection)
 
 
 @MUTANTS.row(AclsImage, "after", Seeds("M1"))

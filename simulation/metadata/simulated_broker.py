@@ -31,8 +31,9 @@ from kraftlab.metadata.records import RECOVERED, Listener
 from kraftlab.metadata.uuids import Uuid
 
 from ..consensus.process import SimulatedProcess
+from .broker_line import BrokerLine
 from .rare_requests import Disks
-from .simulated_controller import CLUSTER_ID, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
+from .simulated_controller import CLUSTER_ID, FIRST_BROKER_PORT, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SimulatedController
 from .stage import MetadataStage, TargetController
 
 TRAVEL_US = (200, 200, 2_000, 40_000)
@@ -43,7 +44,7 @@ CHANGES_FOR_NOTHING_RATE = 0.02
 class Habits(NamedTuple):
     """Rates, per turn, at which a broker falls silent or shuts down in order. `has_disk_trouble`: its directories fail and are
     cordoned. `stays`: it goes on after the heal, without trouble; otherwise it sends nothing then. `turn_us` is the longest time
-    between two turns.
+    between two turns. `may_be_watched`: controllers may hear of the ends of its connections.
     """
 
     silence_rate: float = 0.01
@@ -51,6 +52,7 @@ class Habits(NamedTuple):
     has_disk_trouble: bool = True
     stays: bool = False
     turn_us: int = 120_000
+    may_be_watched: bool = True
 
 
 class SimulatedBroker:
@@ -61,6 +63,7 @@ class SimulatedBroker:
         self._habits = habits
         self._random = world.options.random(f"broker/{broker_id}")
         self._disks = Disks(world, broker_id)
+        self._line = BrokerLine(world, broker_id, self._hold)
         self.broker_id = broker_id
         self.epoch: int | None = None
         self._incarnation = 1
@@ -81,6 +84,11 @@ class SimulatedBroker:
     def is_down(self) -> bool:
         """True while the broker has no process."""
         return self._restarts and self._world.now_us < self._silent_until_us
+
+    @property
+    def port_refuses(self) -> bool:
+        """True if its port refuses connections now."""
+        return self._line.refuses(self.is_down)
 
     @property
     def leader_id(self) -> int:
@@ -106,6 +114,7 @@ class SimulatedBroker:
         if world.now_us < self._silent_until_us:
             return
         self._learn()
+        self._line.maybe_break()
         if random.random() < habits.silence_rate and not world.is_healed:
             self._fall_silent(random.choice((200, 1_500, 3_000)), restarts=random.random() < 0.6)
             return
@@ -133,9 +142,15 @@ class SimulatedBroker:
         self._silent_until_us = self._world.now_us + duration_ms * 1_000
         self._restarts = restarts
         if restarts:
+            self._line.process_died()
             self._incarnation += 1
             self.epoch = None
             self._is_leaving = False
+
+    def _hold(self, duration_ms: int) -> None:
+        """Send nothing for a while, unless it is silent anyway."""
+        if self._world.now_us >= self._silent_until_us:
+            self._fall_silent(duration_ms, restarts=False)
 
     def _travel(self, request: Any, target: TargetController) -> None:
         self._world.after(self._random.choice(TRAVEL_US), self._arrive, request, target)
@@ -156,7 +171,7 @@ class SimulatedBroker:
             self.broker_id,
             CLUSTER_ID,
             bytes([0xB0]) + (self.broker_id << 32 | self._incarnation).to_bytes(15, "big"),
-            (Listener("PEER", "h", 9_000 + self.broker_id),),
+            (Listener("PEER", "h", FIRST_BROKER_PORT + self.broker_id),),
             supported_features(),
             None,
             self._directories(),
@@ -187,7 +202,7 @@ class SimulatedBroker:
         )
         if target.controller.is_active:
             self._world.sessions.received(request, target.process.quorum.epoch, target.machine.now_ms())
-        answer = target.controller.heartbeat(request)
+        answer = target.controller.heartbeat(request, self._line.connection(target))
         answer.when_done(partial(self._beaten, request))
 
     def _beaten(self, request: BrokerHeartbeatRequest, answer: Answer[BrokerHeartbeatResponse]) -> None:

@@ -42,6 +42,10 @@ WHOLE_KEYS = tuple((f"whole.{number}.first", f"whole.{number}.last") for number 
 NOTICE_DELAYS_US = (1, 1, 1, 300, 5_000, 60_000)
 """Delays of the first notice in an empty queue."""
 NOTICE_GAPS_US = (0, 1, 100, 3_000)
+FIRST_BROKER_PORT = 9_000
+"""The port of broker 0."""
+TRY_US = (100, 200, 10_000)
+"""Times to a broker's port, or back."""
 OVERLOAD_RATE = 0.01
 OVERLOADS_US = (1_000, 40_000, 300_000)
 
@@ -90,7 +94,10 @@ class SimulatedController:
             default_replication_factor=3,
             static={"reassignment.max.moves.per.broker": "1", AUTHORIZER: "simulated", **world.properties},
         )
-        self.controller = QuorumController(settings, self.machine.now_ms, self._random, self._arm_timer, signal=Signal)
+        probe = self._probe if world.watches_brokers else None
+        self.controller = QuorumController(
+            settings, self.machine.now_ms, self._random, self._arm_timer, signal=Signal, probe=probe
+        )
         self.controller.attach(self)
         self.service = SimulatedService(self, CLUSTER_ID)
 
@@ -238,6 +245,25 @@ class SimulatedController:
                     f"M9 n{self.node_id} shows a part of a transaction: "
                     f"{first} {values.get(first)!r}, {last} {values.get(last)!r}"
                 )
+
+    # The ports of brokers
+
+    def _probe(self, endpoint: Endpoint, tell: Callable[[bool], None]) -> None:
+        """Try the port of the broker with that endpoint."""
+        delays = self.world.options.random(f"probe/{self.node_id}/{endpoint.port}/{self.world.now_us}")
+        self.world.after(delays.choice(TRY_US), self._arrive, endpoint, delays.choice(TRY_US), tell)
+
+    def _arrive(self, endpoint: Endpoint, back_us: int, tell: Callable[[bool], None]) -> None:
+        broker = self.world.broker(endpoint.port - FIRST_BROKER_PORT)
+        self.world.after(back_us, self._tried, endpoint, broker is not None and broker.port_refuses, tell)
+
+    def _tried(self, endpoint: Endpoint, was_refused: bool, tell: Callable[[bool], None]) -> None:
+        if self.postponed(self._tried, endpoint, was_refused, tell):
+            return
+        epoch, broker_id = self.controller.active_controller.epoch, endpoint.port - FIRST_BROKER_PORT
+        self.world.sessions.tried(broker_id, epoch, self.machine.now_ms(), was_refused)
+        tell(was_refused)
+        self.check()
 
     # Time
 

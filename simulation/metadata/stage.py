@@ -61,6 +61,9 @@ class TargetBroker(Protocol):
     @property
     def leader_id(self) -> int: ...
 
+    @property
+    def port_refuses(self) -> bool: ...
+
 
 class MetadataStage(Cluster, Protocol):
     """A cluster of controllers, whose answers are judged."""
@@ -73,6 +76,9 @@ class MetadataStage(Cluster, Protocol):
 
     @property
     def sessions(self) -> Sessions: ...
+
+    @property
+    def watches_brokers(self) -> bool: ...
 
     def broker(self, broker_id: int) -> TargetBroker | None: ...
 

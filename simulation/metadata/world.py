@@ -33,6 +33,7 @@ from ..consensus.stage import Process
 from ..consensus.transcript import Transcript
 from ..consensus.world import World
 from .admin_network import AdminNetwork
+from .broker_line import are_watched
 from .replayed_log import ReplayedLog
 from .sessions import Sessions
 from .simulated_broker import Habits, SimulatedBroker
@@ -174,6 +175,8 @@ class MetadataWorld(World):
         """Settings of all controllers, as in server.properties."""
         self.replayed = ReplayedLog(self.violated)
         self.sessions = Sessions(SESSION_TIMEOUT_MS)
+        self.watches_brokers = callers.habits.may_be_watched and are_watched(options)
+        """True if controllers notice the ends of brokers' connections and try their ports."""
         self.operations: list[Operation] = []
         """All operations so far."""
         super().__init__(milder(options), transcript, self._make_controller)

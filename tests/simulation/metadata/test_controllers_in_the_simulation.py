@@ -24,11 +24,15 @@ SEEDS = 12
 """Number of seeds, the same each time. `make nightly` plays a thousand new ones."""
 FOUND_BY = {
     "answers-forgotten": 4,
+    "any-try-confirms": 10,
     "broker-epoch-unchecked": 10,
+    "broker-flaps": 33,
     "contacts-by-the-wall-clock": 4,
     "cordons-as-told": 13,
+    "one-refusal-is-enough": 8,
     "queue-stands-still": 25,
     "reassigned-too-early": 4,
+    "suspicion-stays": 8,
     "transaction-in-parts": 10,
 }
 """The first seeds that find these bugs. Seeds 0 to 2 find the others."""
