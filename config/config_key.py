@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from .documentation import DOCUMENTATION
+
 
 class ConfigType(enum.Enum):
     """Kafka's types of a configuration value."""
@@ -38,59 +40,6 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _THROTTLED_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
 
 
-_DOCUMENTATION = {
-    "advertised.listeners": "Endpoints that other nodes and clients connect to; default: listeners.",
-    "auto.leader.rebalance.enable": "Lets the controller elect the preferred leader again when it is back in sync.",
-    "broker.heartbeat.interval.ms": "Time between two heartbeats of a broker to the active controller.",
-    "broker.rack": "Rack of the broker; replicas of a partition are spread over racks.",
-    "broker.session.timeout.ms": "Time without a heartbeat after which the controller fences a broker.",
-    "cleanup.policy": "Treatment of old segments: delete them, compact them, or both.",
-    "controlled.shutdown.enable": "Lets a broker hand over its leaderships before it stops.",
-    "controller.quorum.auto.join.enable": "Lets a new controller add itself to the voters (KIP-853).",
-    "controller.quorum.bootstrap.servers": "Peer endpoints of controllers, HOST:PORT[,…], if the voters are in the log.",
-    "controller.quorum.election.timeout.ms": "Time without a leader, doubled at random, after which a voter calls an election.",
-    "controller.quorum.fetch.timeout.ms": "Time without an answer to Fetch after which a follower gives up the leader.",
-    "controller.quorum.voters": "Static voters, ID@HOST:PORT[,…]; leave it out if the voters are in the log.",
-    "cordoned.log.dirs": "Log directories of this broker that take no new replicas; * for all of them.",
-    "default.replication.factor": "Replicas per partition of a topic that is created without a factor.",
-    "follower.replication.throttled.rate": "Bytes per second that this broker fetches for throttled replicas.",
-    "follower.replication.throttled.replicas": "Replicas whose fetching is throttled, partition:broker, or * for all.",
-    "initial.broker.registration.timeout.ms": "Time that a starting broker tries to register before it gives up.",
-    "intra.broker.throttled.rate": "Second name of replica.alter.log.dirs.io.max.bytes.per.second, as in KIP-113.",
-    "kraftlab.trace.file": "File that gets each step of this node's consensus, one JSON object per line.",
-    "leader.imbalance.check.interval.seconds": "Time between two checks for partitions without their preferred leader.",
-    "leader.replication.throttled.rate": "Bytes per second that this broker serves to throttled replicas.",
-    "leader.replication.throttled.replicas": "Replicas that leaders throttle, partition:broker, or * for all.",
-    "listeners": "Endpoints of this node: CONTROLLER (controllers) or PEER (brokers) for nodes, GRPC for clients.",
-    "log.dir.failure.timeout.ms": "Time that a broker tries to report a failed log directory before it stops.",
-    "log.dirs": "Directories for partition data, separated by commas.",
-    "log.retention.check.interval.ms": "Time between two searches for segments to delete.",
-    "log.segment.bytes": "Size at which a segment ends and the next begins.",
-    "log.segment.delete.delay.ms": "Time between renaming deleted files and removing them.",
-    "metadata.log.dir": "Directory of the metadata log and its snapshots.",
-    "metadata.log.max.record.bytes.between.snapshots": "Bytes of new records after which a node writes a snapshot.",
-    "metadata.log.max.snapshot.interval.ms": "Time after which a node with new records writes a snapshot; 0 for no limit.",
-    "metadata.max.idle.interval.ms": "Time after which an idle leader appends a NoOp record; 0 for never.",
-    "min.insync.replicas": "Replicas that must have a record before it counts as committed.",
-    "node.id": "Id of this node, unique among controllers and brokers.",
-    "num.partitions": "Partitions of a topic that is created without a number.",
-    "num.replica.alter.log.dirs.threads": "Moves between log directories at a time; default: the number of log directories.",
-    "process.roles": "Role of this process: controller or broker.",
-    "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes per second that this broker copies between its own directories.",
-    "replica.fetch.max.bytes": "Bytes per partition in an answer to a follower's Fetch.",
-    "replica.fetch.min.bytes": "Bytes that a leader waits for before it answers a follower's Fetch.",
-    "replica.fetch.response.max.bytes": "Bytes in an answer to a follower's Fetch, all partitions together.",
-    "replica.fetch.wait.max.ms": "Time that a leader waits for replica.fetch.min.bytes.",
-    "replica.high.watermark.checkpoint.interval.ms": "Time between two writes of the high watermarks to disk.",
-    "replica.lag.time.max.ms": "Time after which a follower that has not caught up leaves the in-sync set.",
-    "retention.bytes": "Size of a partition beyond which old segments are deleted; -1 for no limit.",
-    "retention.ms": "Age beyond which segments are deleted; -1 for no limit.",
-    "segment.bytes": "Size at which a segment ends and the next begins.",
-    "unclean.leader.election.enable": "Lets a replica that is not in sync lead when no other is left. Loses data.",
-    "unclean.leader.election.interval.ms": "Time between two searches for partitions that need an unclean election.",
-}
-
-
 class ConfigKey(msgspec.Struct, frozen=True):
     """One key. `minimum`, `maximum` bound numbers; `choices` bounds a string, or each item of a list; `synonym` is the name in
     server.properties of a topic's or group's key.
@@ -115,7 +64,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     @property
     def documentation(self) -> str | None:
-        return _DOCUMENTATION.get(self.name)
+        """Sentence about the key's effect; None for a key that nothing acts on."""
+        return DOCUMENTATION.get(self.name)
 
     @property
     def is_list(self) -> bool:

@@ -1,7 +1,7 @@
 """The configuration of a node: `server.properties`, typed.
 
 Theory of operation. A file's strings are checked key by key. An unknown key is refused with the nearest known name. A key that
-only Kafka reads is checked by its type (`topic_configs.BROKER_KEYS`) and kept, so an operator's file carries over. Lists,
+nothing here acts on takes only its default (`unused_keys`). Lists,
 endpoints, voters and paths are parsed here; `msgspec.convert` converts and bounds the rest. Contradictions between keys come
 last (`log.dir` beside `log.dirs`, a voter with another endpoint than this node's, a role other than the started one). Defaults
 are Kafka's except for the quorum's timeouts. Every refusal names file, key, value and the expected form.
@@ -28,6 +28,7 @@ from .config_key import split_list
 from .endpoints import parse_endpoint
 from .errors import ConfigError
 from .topic_configs import BROKER_KEYS
+from .unused_keys import unused_fault
 
 CONTROLLER_LISTENER = "CONTROLLER"
 PEER_LISTENER = "PEER"
@@ -73,7 +74,6 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     num_partitions: AtLeast1 = _key("num.partitions", 1)
     default_replication_factor: AtLeast1 = _key("default.replication.factor", 1)
     min_insync_replicas: AtLeast1 = _key("min.insync.replicas", 1)
-    unclean_leader_election_enable: bool = _key("unclean.leader.election.enable", False)
     auto_leader_rebalance_enable: bool = _key("auto.leader.rebalance.enable", True)
     unclean_leader_election_interval_ms: AtLeast1 = _key("unclean.leader.election.interval.ms", 300_000)
     leader_imbalance_check_interval_seconds: AtLeast1 = _key("leader.imbalance.check.interval.seconds", 300)
@@ -178,7 +178,7 @@ class _Reader:
                 advice = f"did you mean {near[0]}?" if near else "remove it"
                 shown = "(not shown)" if SECRETS.intersection(near) or "password" in key else value
                 raise ConfigError(f"{self.source} sets {key}={shown}, an unknown key; {advice}")
-            fault = known.fault(value)
+            fault = known.fault(value) or unused_fault(known, value)
             if fault is not None:
                 raise ConfigError(f"{self.source}: {fault}")
 

@@ -1,13 +1,15 @@
 """Configuration keys of topics, brokers, groups and client metrics, as in Kafka: name, type, default, valid values.
 
 A topic key has a broker-wide synonym (`retention.ms` ↔ `log.retention.ms`) with the default of all topics. Broker keys are
-`dynamic` or need a restart. An unknown broker key can be stored; an unknown key of any other resource is refused. Texts of
+`dynamic` or need a restart. An unknown key is refused. Texts of
 refusals are Kafka's. Check a value before storing it, with `validate_topic_value`, `validate_broker_value`,
-`validate_group_values` or `validate_client_metrics`: they return None or the refusal's text.
+`validate_group_values` or `validate_client_metrics`: they return None or the refusal's text. `unused_keys` has the keys that
+nothing acts on.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -16,6 +18,7 @@ import msgspec
 
 from .config_key import ConfigKey, ConfigType, split_list
 from .resources import ResourceType
+from .unused_keys import dynamic_fault, unused_fault
 
 _B, _I, _SHORT, _L, _D, _S, _LIST, _CLASS, _PASSWORD = (
     ConfigType.BOOLEAN,
@@ -77,8 +80,7 @@ TOPIC_KEYS: dict[str, ConfigKey] = {
 _broker = partial(ConfigKey, dynamic=False)
 _NO_LIMIT = _MAX_LONG
 
-# Keys without a topic key; `_all_broker_keys` adds the broker-wide synonyms of topic keys. Keys that only Kafka reads are known
-# too, and an operator's file carries over: their values are checked and kept for DescribeConfigs.
+# Keys without a topic key; `_all_broker_keys` adds the broker-wide synonyms of topic keys.
 _OWN_BROKER_KEYS = (
     _broker("advertised.listeners", _LIST, None),
     _broker("allow.everyone.if.no.acl.found", _B, "false"),
@@ -239,11 +241,11 @@ BROKER_KEYS: dict[str, ConfigKey] = _all_broker_keys()
 def validate_topic_value(name: str, value: str) -> str | None:
     """Refusal of a dynamic topic value (INVALID_CONFIG), or None."""
     key = TOPIC_KEYS.get(name)
-    return f"Unknown topic config name: {name}" if key is None else key.fault(value)
+    return f"Unknown topic config name: {name}" if key is None else key.fault(value) or unused_fault(key, value)
 
 
 def validate_broker_value(name: str, value: str) -> str | None:
-    """Refusal of a dynamic broker value (INVALID_REQUEST), or None. Unknown keys can be stored."""
+    """Refusal of a dynamic broker value as in Kafka (INVALID_REQUEST), or None."""
     key = broker_key(name)
     if key is None:
         return None
@@ -252,6 +254,17 @@ def validate_broker_value(name: str, value: str) -> str | None:
     if key.needs_listener and name == key.name:
         return f"These security configs can be dynamically updated only per-listener using the listener prefix: [{name}]"
     return key.fault(value)
+
+
+def ineffective_broker_value(name: str, value: str, *, is_for_all: bool) -> str | None:
+    """Refusal of a valid dynamic broker value that nothing would act on (INVALID_CONFIG), or None. `is_for_all`: the value is not
+    that of a single broker.
+    """
+    key = broker_key(name)
+    if key is None:
+        near = difflib.get_close_matches(name, BROKER_KEYS, n=1)
+        return f"Unknown broker config name: {name}" + (f"; did you mean {near[0]}?" if near else "")
+    return unused_fault(key, value) or dynamic_fault(key, name, is_for_all=is_for_all)
 
 
 _LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(?P<key>.+)")

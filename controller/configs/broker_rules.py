@@ -12,20 +12,14 @@ from collections.abc import Mapping
 
 from kraftlab.config.config_key import split_list
 from kraftlab.config.effective import BrokerValues
-from kraftlab.config.topic_configs import validate_broker_value
+from kraftlab.config.topic_configs import ineffective_broker_value, validate_broker_value
 from kraftlab.metadata.errors import ApiError, ErrorCode
 from kraftlab.metadata.features import MIN_INSYNC_REPLICAS
 from kraftlab.metadata.peer_rpc import ForwardingBroker
 
 from .resources import node_id_of
 
-_THREADS = (
-    "background.threads",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
-)
+_THREADS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
 _ENDPOINT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*://\S*:[0-9]{1,5}")
 
 
@@ -38,14 +32,19 @@ def check_named(name: str, broker: ForwardingBroker | None) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id}, but received {name}")
 
 
-def check_value(name: str, value: str, values: BrokerValues, *, is_known: bool) -> None:
-    """Compare a new value with the current ones, if those are known. ApiError INVALID_REQUEST."""
+def check_value(name: str, value: str, values: BrokerValues, *, is_known: bool, is_for_all: bool) -> None:
+    """Check a new value, and compare it with the current ones if those are known. `is_for_all`: the value is not a broker's own.
+    ApiError INVALID_REQUEST for a wrong value, INVALID_CONFIG for a value without effect.
+    """
     refusal = validate_broker_value(name, value)
     if refusal is None and is_known:
         refusal = _fault_of_listeners(name, value) or _fault_of_threads(name, value, values)
         refusal = refusal or _fault_of_directories(name, value, values)
     if refusal is not None:
         raise ApiError(ErrorCode.INVALID_REQUEST, refusal)
+    refusal = ineffective_broker_value(name, value, is_for_all=is_for_all)
+    if refusal is not None:
+        raise ApiError(ErrorCode.INVALID_CONFIG, refusal)
 
 
 def check_eligible_leaders(name: str, changes: Mapping[str, str | None]) -> None:

@@ -87,7 +87,7 @@ def _alter_resource(state: ControllerState, resource: admin_pb2.AlterConfigsReso
     _check_request(resource.configs)
     _check_name(kind, name, context)
     current = dynamic_values(state.image, kind, name)
-    changes = {change.name: _new_value(state, kind, change, current, context) for change in resource.configs}
+    changes = {change.name: _new_value(state, kind, name, change, current, context) for change in resource.configs}
     after = {key: value for key, value in {**current, **changes}.items() if value is not None}
     _check_together(state, kind, name, changes, after, context)
     check_exists(state.image, kind, name)
@@ -135,7 +135,12 @@ def _check_name(kind: int, name: str, context: Context) -> None:
 
 
 def _new_value(
-    state: ControllerState, kind: int, change: admin_pb2.AlterableConfig, current: Mapping[str, str], context: Context
+    state: ControllerState,
+    kind: int,
+    name: str,
+    change: admin_pb2.AlterableConfig,
+    current: Mapping[str, str],
+    context: Context,
 ) -> str | None:
     """New value of the key, valid by itself; None deletes it."""
     if change.config_operation == ConfigOperation.DELETE:
@@ -143,7 +148,12 @@ def _new_value(
     value: str = change.value
     if change.config_operation != ConfigOperation.SET:
         value = _changed_list(state, kind, change, current.get(change.name), context)
-    _check_value(state, kind, change.name, value, context)
+    if kind == ResourceType.BROKER:
+        values = broker_values(state.image, context.settings, context.broker)
+        is_for_all = not name or int(name) not in state.image.cluster.brokers
+        broker_rules.check_value(change.name, value, values, is_known=context.broker is not None, is_for_all=is_for_all)
+    else:
+        _check_value(kind, change.name, value)
     return value
 
 
@@ -170,11 +180,8 @@ def _list_default(state: ControllerState, kind: int, key: ConfigKey, context: Co
     return (values.value(key.name) if kind == ResourceType.BROKER else inherited(key, values)) or ""
 
 
-def _check_value(state: ControllerState, kind: int, name: str, value: str, context: Context) -> None:
-    if kind == ResourceType.BROKER:
-        values = broker_values(state.image, context.settings, context.broker)
-        broker_rules.check_value(name, value, values, is_known=context.broker is not None)
-    elif kind == ResourceType.TOPIC:
+def _check_value(kind: int, name: str, value: str) -> None:
+    if kind == ResourceType.TOPIC:
         _refuse(ErrorCode.INVALID_CONFIG, topic_configs.validate_topic_value(name, value))
     elif kind == ResourceType.CLIENT_METRICS:
         if name not in topic_configs.CLIENT_METRICS_KEYS:

@@ -19,8 +19,10 @@ import click
 import msgspec
 
 from kraftlab.cli.main import build
-from kraftlab.config.models import BrokerConfig, ControllerConfig, NodeConfig
+from kraftlab.config.config_key import ConfigKey
+from kraftlab.config.models import BrokerConfig, ControllerConfig
 from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS
+from kraftlab.config.unused_keys import ONLY_FOR_ALL, ONLY_IN_FILES, UNUSED
 from kraftlab.metadata.records import AnyRecord
 from kraftlab.quorum.core.types import VoterSet
 
@@ -59,24 +61,41 @@ def _helps(command: click.Command, path: str, parent: click.Context | None) -> I
 def configs() -> Iterator[str]:
     yield (
         "# Configs\n\nNodes read `server.properties` (Kafka's format). A topic config can be set on a topic, or as its "
-        "broker-wide synonym for all topics.\nKeys of Kafka's that nothing here reads are checked and kept; they are not listed."
+        "broker-wide synonym for all topics.\nA key that nothing here acts on is refused, unless it has its default value."
     )
-    for title, model, known in (
-        ("Every node", NodeConfig, ()),
-        ("Controllers", ControllerConfig, NodeConfig.__struct_fields__),
-        ("Brokers", BrokerConfig, NodeConfig.__struct_fields__),
-    ):
-        fields = [field for field in msgspec.structs.fields(model) if field.name not in known and "." in field.encode_name]
-        keys = {field.encode_name: field for field in fields}
-        rows = ([f"`{name}`", _default(field.default), BROKER_KEYS[name].documentation or ""] for name, field in keys.items())
-        yield f"## {title}\n\n" + table(("key", "default", "meaning"), rows)
+    fields = {field.encode_name: field for model in (ControllerConfig, BrokerConfig) for field in msgspec.structs.fields(model)}
+    synonyms = {key.synonym for key in TOPIC_KEYS.values()}
     rows = (
-        [f"`{key.name}`", f"`{key.default}`", f"`{key.synonym}`" if key.synonym else "", key.documentation or ""]
+        [f"`{key.name}`", _default(fields[key.name].default if key.name in fields else key.default), _place(key), _meaning(key)]
+        for key in BROKER_KEYS.values()
+        if key.name not in UNUSED and (key.name not in synonyms or key.name in fields)
+    )
+    yield "## Nodes\n\n" + table(("key", "default", "changes", "meaning"), rows)
+    rows = (
+        [f"`{key.name}`", f"`{key.default}`", f"`{key.synonym}`" if key.synonym else "", _meaning(key)]
         for key in TOPIC_KEYS.values()
+        if key.name not in UNUSED
     )
     yield "## Topics\n\n" + table(("key", "default", "broker-wide synonym", "meaning"), rows)
-    dynamic = ([f"`{key.name}`", key.type.value, key.documentation or ""] for key in BROKER_KEYS.values() if key.dynamic)
-    yield "## Brokers: changed without a restart\n\n" + table(("key", "type", "meaning"), dynamic)
+    refused: dict[str, list[str]] = {}
+    for name, reason in UNUSED.items():
+        refused.setdefault(reason, []).append(f"`{name}`")
+    yield "## Refused\n\n" + table(
+        ("reason", "keys that accept their default only"), ([reason, ", ".join(names)] for reason, names in refused.items())
+    )
+
+
+def _place(key: ConfigKey) -> str:
+    if not key.dynamic or key.name in ONLY_IN_FILES:
+        return "at a start"
+    if key.name in ONLY_FOR_ALL:
+        return "at any time, for all brokers"
+    return "at any time, per broker" if key.per_broker else "at any time"
+
+
+def _meaning(key: ConfigKey) -> str:
+    assert key.documentation is not None, f"config/config_key.py does not say what {key.name} does"
+    return key.documentation
 
 
 def _default(value: object) -> str:

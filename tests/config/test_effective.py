@@ -30,16 +30,22 @@ def test_a_topic_inherits_from_the_broker_then_the_cluster_then_the_file_then_th
 
 
 @pytest.mark.parametrize(
-    ("static", "value"),
+    ("key", "static", "value"),
     [
-        ({}, "604800000"),
-        ({"log.retention.hours": "2"}, "7200000"),
-        ({"log.retention.minutes": "3", "log.retention.hours": "2"}, "180000"),
-        ({"log.retention.ms": "4", "log.retention.minutes": "3"}, "4"),
+        ("retention.ms", {}, "604800000"),
+        ("retention.ms", {"log.retention.hours": "2"}, "7200000"),
+        ("retention.ms", {"log.retention.minutes": "3", "log.retention.hours": "2"}, "180000"),
+        ("retention.ms", {"log.retention.ms": "4", "log.retention.minutes": "3"}, "4"),
+        ("segment.ms", {"log.roll.hours": "2"}, "7200000"),
+        ("segment.ms", {"log.roll.hours": "2", "log.roll.ms": "5"}, "5"),
+        ("segment.jitter.ms", {"log.roll.jitter.hours": "2"}, "7200000"),
+        ("segment.jitter.ms", {"log.roll.jitter.hours": "2", "log.roll.jitter.ms": "6"}, "6"),
+        ("flush.ms", {"log.flush.scheduler.interval.ms": "7"}, "7"),
+        ("flush.ms", {"log.flush.scheduler.interval.ms": "7", "log.flush.interval.ms": "8"}, "8"),
     ],
 )
-def test_of_keys_in_several_units_the_finest_counts(static: dict[str, str], value: str) -> None:
-    assert topic_value("retention.ms", None, BrokerValues({}, {}, static)).value == value
+def test_of_keys_in_several_units_the_finest_counts(key: str, static: dict[str, str], value: str) -> None:
+    assert topic_value(key, None, BrokerValues({}, {}, static)).value == value
 
 
 def test_synonyms_begin_with_the_name_that_was_asked_for() -> None:

@@ -12,10 +12,11 @@ from kraftlab.config.resources import ConfigOperation
 from kraftlab.controller.cluster import controllers
 from kraftlab.controller.configs import configs, description
 from kraftlab.controller.configs.description import unclean_election_enabled
+from kraftlab.controller.engine.state import Outcome
 from kraftlab.metadata.errors import ApiError
 from kraftlab.metadata.features import supported_features
 from kraftlab.metadata.peer_rpc import ControllerRegistrationRequest, ForwardingBroker
-from kraftlab.metadata.records import Listener
+from kraftlab.metadata.records import Config, Listener
 from kraftlab.rpc.server import Call
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -196,7 +197,8 @@ async def test_a_topics_value_comes_from_topic_then_cluster_then_file_then_defau
 
 
 async def test_broker_values_are_those_of_the_broker_then_of_the_cluster(topic: Any) -> None:
-    await topic.configure(BROKER, "", (RATE, SET, "1"), ("own.key", SET, "secret"))
+    await topic.configure(BROKER, "", (RATE, SET, "1"))
+    await topic.write(lambda *_: Outcome([Config(0, BROKER, "", "own.key", "secret")], ()), None)
     await topic.configure(BROKER, "0", (RATE, SET, "2"))
     assert describe(topic, BROKER, "0", RATE) == (0, {RATE: ("2", 2)})
     assert describe(topic, BROKER, "1", RATE) == (0, {RATE: ("1", 3)})
@@ -223,7 +225,7 @@ async def test_a_controller_decides_by_its_own_value_and_not_by_a_brokers(five: 
     def enabled() -> bool:
         return unclean_election_enabled(five.controller.newest.image, "t", five.settings)
 
-    assert await five.configure(BROKER, "0", ("unclean.leader.election.enable", SET, "true")) == (0, "")
+    assert (await five.configure(BROKER, "0", ("unclean.leader.election.enable", SET, "true")))[0] == 40
     assert not enabled()
     assert await five.configure(BROKER, "3000", ("unclean.leader.election.enable", SET, "true")) == (0, "")
     assert enabled()
@@ -287,7 +289,7 @@ async def test_a_description_has_types_and_on_request_synonyms_and_documentation
 # --- the broker that was asked ------------------------------------------------------------------------------------------------
 
 ASKED = ForwardingBroker(
-    0, {"node.id": "0", "log.dirs": "/data/d0,/data/d1", "num.io.threads": "4", "log.segment.delete.delay.ms": "1000"}
+    0, {"node.id": "0", "log.dirs": "/data/d0,/data/d1", "num.replica.fetchers": "4", "log.segment.delete.delay.ms": "1000"}
 )
 
 
@@ -305,14 +307,53 @@ async def change_at(cluster: Any, broker: ForwardingBroker, name: str, key: str,
         ("", "log.retention.ms", "1", 0, ""),
         ("1", "log.retention.ms", "1", 42, "Unexpected broker id, expected 0, but received 1"),
         ("abc", "log.retention.ms", "1", 42, "Node id must be an integer, but it is: abc"),
-        ("0", "no.such.config", "x", 0, ""),
+        ("0", "no.such.config", "x", 40, "Unknown broker config name: no.such.config"),
+        (
+            "",
+            "num.replica.fetcher",
+            "2",
+            40,
+            "Unknown broker config name: num.replica.fetcher; did you mean num.replica.fetchers?",
+        ),
         ("0", "num.io.threads", "8", 0, ""),
         (
             "0",
             "num.io.threads",
+            "16",
+            40,
+            "num.io.threads=16 has no effect: a kraftlab node serves all connections on one event loop; "
+            "remove it or set num.io.threads=8",
+        ),
+        (
+            "0",
+            "listener.name.external.log.retention.ms",
+            "1",
+            40,
+            "listener.name.external.log.retention.ms has no effect: kraftlab has no settings of single listeners; remove it",
+        ),
+        (
+            "0",
+            "listeners",
+            "PEER://h:1",
+            40,
+            "listeners cannot change dynamically: listeners open when the node starts; "
+            "write it into server.properties and restart the node",
+        ),
+        (
+            "0",
+            "reassignment.plans.kept",
+            "1",
+            40,
+            "reassignment.plans.kept has no effect for one broker: the active controller decides for the whole cluster; "
+            "set it as the default of all brokers",
+        ),
+        ("", "reassignment.plans.kept", "1", 0, ""),
+        (
+            "0",
+            "num.replica.fetchers",
             "100",
             42,
-            "Dynamic thread count update validation failed for num.io.threads=100, "
+            "Dynamic thread count update validation failed for num.replica.fetchers=100, "
             "value should not be greater than double the current value 4",
         ),
         ("0", "listeners", "x", 42, "Error creating broker listeners from '[x]': Unable to parse x to a broker endpoint"),
@@ -326,7 +367,7 @@ async def change_at(cluster: Any, broker: ForwardingBroker, name: str, key: str,
             "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /no; "
             "the broker has /data/d0, /data/d1",
         ),
-        ("", "listeners", "A://h:1", 42, "Cannot update these configs at default cluster level: [listeners]"),
+        ("", "cordoned.log.dirs", "*", 42, "Cannot update these configs at default cluster level: [cordoned.log.dirs]"),
         ("0", "min.insync.replicas", "2", 40, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."),
         ("", "min.insync.replicas", "2", 0, ""),
     ],

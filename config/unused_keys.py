@@ -1,0 +1,143 @@
+"""Keys of Kafka's that nothing in kraftlab acts on, and places in which a key has no effect.
+
+Files and topic configs written for Kafka repeat many defaults, and such a line asks for nothing. So an unused key accepts its
+default. Any other value would be accepted and ignored: it is refused by name, with the reason. Some keys act only in one place:
+those of `ONLY_IN_FILES` cannot change while a node runs, those of `ONLY_FOR_ALL` not for a single node.
+
+A test walks the tables: each key is refused here, or a test sees its effect.
+"""
+
+from __future__ import annotations
+
+from .config_key import ConfigKey
+
+_NO_GROUPS = "kraftlab has no consumer groups yet"
+_NO_SHARE_GROUPS = "kraftlab has no share groups"
+_NO_STREAMS = "kraftlab has no streams groups"
+_NO_TRANSACTIONS = "kraftlab has no transactions yet"
+_NO_TIERS = "kraftlab has no remote storage; all segments are local"
+_AS_PRODUCED = "a log keeps batches as producers compressed them"
+_NO_TLS = "kraftlab's listeners do not speak TLS"
+_ONE_LOOP = "a kraftlab node serves all connections on one event loop"
+_NO_LIMIT = "kraftlab does not limit connections"
+_NO_WINDOWS = "kraftlab has no client quotas on bytes or requests; only controller.quota.window.* has an effect"
+_QUORUM_FIXED = "this wait of the quorum is fixed"
+
+_GROUP_KEYS = (
+    "heartbeat.interval.ms",
+    "max.heartbeat.interval.ms",
+    "max.session.timeout.ms",
+    "min.heartbeat.interval.ms",
+    "min.session.timeout.ms",
+    "session.timeout.ms",
+)
+
+UNUSED: dict[str, str] = {
+    "auto.create.topics.enable": "kraftlab creates a topic only on request",
+    "background.threads": _ONE_LOOP,
+    "compression.gzip.level": _AS_PRODUCED,
+    "compression.lz4.level": _AS_PRODUCED,
+    "compression.type": _AS_PRODUCED,
+    "compression.zstd.level": _AS_PRODUCED,
+    "connections.max.idle.ms": "kraftlab keeps idle connections open",
+    "group.initial.rebalance.delay.ms": _NO_GROUPS,
+    **{f"group.consumer.{name}": _NO_GROUPS for name in _GROUP_KEYS},
+    **{f"group.share.{name}": _NO_SHARE_GROUPS for name in _GROUP_KEYS},
+    **{f"group.share.{bound}record.lock.duration.ms": _NO_SHARE_GROUPS for bound in ("", "min.", "max.")},
+    **{f"group.streams.{name}": _NO_STREAMS for name in _GROUP_KEYS},
+    "group.streams.initial.rebalance.delay.ms": _NO_STREAMS,
+    "group.streams.max.standby.replicas": _NO_STREAMS,
+    "group.streams.num.standby.replicas": _NO_STREAMS,
+    "controller.quorum.append.linger.ms": "the controller flushes the metadata log as soon as the disk is free",
+    "controller.quorum.election.backoff.max.ms": _QUORUM_FIXED,
+    "controller.quorum.request.timeout.ms": _QUORUM_FIXED,
+    "controller.quorum.retry.backoff.ms": _QUORUM_FIXED,
+    "local.retention.bytes": _NO_TIERS,
+    "local.retention.ms": _NO_TIERS,
+    "log.local.retention.bytes": _NO_TIERS,
+    "log.local.retention.ms": _NO_TIERS,
+    "remote.log.copy.disable": _NO_TIERS,
+    "remote.log.delete.on.disable": _NO_TIERS,
+    "remote.storage.enable": _NO_TIERS,
+    "log.preallocate": "kraftlab does not preallocate segments",
+    "preallocate": "kraftlab does not preallocate segments",
+    "max.connection.creation.rate": _NO_LIMIT,
+    "max.connections": _NO_LIMIT,
+    "max.connections.per.ip": _NO_LIMIT,
+    "max.connections.per.ip.overrides": _NO_LIMIT,
+    "metadata.log.segment.bytes": "segments of the metadata log have a fixed size",
+    "metric.reporters": "kraftlab loads no metric reporters",
+    "num.io.threads": _ONE_LOOP,
+    "num.network.threads": _ONE_LOOP,
+    "offsets.topic.num.partitions": _NO_GROUPS,
+    "offsets.topic.replication.factor": _NO_GROUPS,
+    "queued.max.requests": _ONE_LOOP,
+    "quota.window.num": _NO_WINDOWS,
+    "quota.window.size.seconds": _NO_WINDOWS,
+    "socket.receive.buffer.bytes": "the operating system sizes the buffers of sockets",
+    "socket.request.max.bytes": "the limits of requests are fixed",
+    "socket.send.buffer.bytes": "the operating system sizes the buffers of sockets",
+    "ssl.key.password": _NO_TLS,
+    "ssl.keystore.key": _NO_TLS,
+    "ssl.keystore.location": _NO_TLS,
+    "ssl.keystore.password": _NO_TLS,
+    "ssl.keystore.type": _NO_TLS,
+    "ssl.truststore.certificates": _NO_TLS,
+    "ssl.truststore.location": _NO_TLS,
+    "ssl.truststore.password": _NO_TLS,
+    "ssl.truststore.type": _NO_TLS,
+    "transaction.partition.verification.enable": _NO_TRANSACTIONS,
+    "transaction.state.log.min.isr": _NO_TRANSACTIONS,
+    "transaction.state.log.num.partitions": _NO_TRANSACTIONS,
+    "transaction.state.log.replication.factor": _NO_TRANSACTIONS,
+}
+"""Name of a topic or broker key → why no other value than the accepted one has an effect."""
+
+_ACCEPTED = {"auto.create.topics.enable": "false"}
+"""Keys whose default does not say what kraftlab does."""
+
+ONLY_IN_FILES: dict[str, str] = {
+    "listener.security.protocol.map": "listeners open when the node starts",
+    "listeners": "listeners open when the node starts",
+}
+"""Dynamic keys of Kafka's that a node reads when it starts → reason."""
+
+_BY_CONTROLLER = "the active controller decides for the whole cluster"
+ONLY_FOR_ALL: dict[str, str] = {
+    "reassignment.max.moves.per.broker": _BY_CONTROLLER,
+    "reassignment.max.moves.per.cluster": _BY_CONTROLLER,
+    "reassignment.plans.kept": _BY_CONTROLLER,
+    "reassignment.queue.order": _BY_CONTROLLER,
+    "reassignment.replication.factor.change.enable": _BY_CONTROLLER,
+    "unclean.leader.election.enable": _BY_CONTROLLER,
+}
+"""Keys whose dynamic value has no effect for a single broker → reason."""
+
+
+def accepted_value(key: ConfigKey) -> str | None:
+    """Only value that an unused key accepts; None if it accepts none."""
+    return _ACCEPTED.get(key.name, key.default)
+
+
+def unused_fault(key: ConfigKey, value: str) -> str | None:
+    """Refusal of a valid value because nothing acts on the key; None if the key is used, or the value asks for nothing."""
+    reason = UNUSED.get(key.name)
+    accepted = accepted_value(key)
+    if reason is None or key.normal(value) == (accepted or ""):
+        return None
+    written = "" if key.is_sensitive else f"={value}"
+    advice = "remove it" if accepted is None else f"remove it or set {key.name}={accepted}"
+    return f"{key.name}{written} has no effect: {reason}; {advice}"
+
+
+def dynamic_fault(key: ConfigKey, name: str, *, is_for_all: bool) -> str | None:
+    """Refusal of a dynamic value of a broker key because it has no effect there. `name`: the key as written, perhaps with the
+    prefix of a listener; `is_for_all`: the value is the default of all brokers, or of a controller.
+    """
+    if name != key.name:
+        return f"{name} has no effect: kraftlab has no settings of single listeners; remove it"
+    if key.name in ONLY_IN_FILES:
+        return f"{name} cannot change dynamically: {ONLY_IN_FILES[name]}; write it into server.properties and restart the node"
+    if not is_for_all and key.name in ONLY_FOR_ALL:
+        return f"{name} has no effect for one broker: {ONLY_FOR_ALL[name]}; set it as the default of all brokers"
+    return None

@@ -1,0 +1,266 @@
+"""No setting is accepted and ignored: of each topic and broker key a test sees the effect, or it is refused by name.
+
+`SEEN` names that test. The test has to exist and to name the key, as it is or as an attribute (`log_dirs`). The broker-wide
+synonym of a topic key is seen by the same test, since all inherit alike (`test_effective.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from kraftlab.config.config_key import ConfigType
+from kraftlab.config.errors import ConfigError
+from kraftlab.config.models import load_broker
+from kraftlab.config.topic_configs import BROKER_KEYS, TOPIC_KEYS, ineffective_broker_value, validate_topic_value
+from kraftlab.config.unused_keys import ONLY_FOR_ALL, ONLY_IN_FILES, UNUSED, accepted_value
+
+TESTS = Path(__file__).resolve().parents[1]
+KEYS = BROKER_KEYS | TOPIC_KEYS
+
+SEEN: dict[str, dict[str, tuple[str, ...]]] = {
+    "broker/test_placing.py": {
+        "test_limits_of_the_brokers_own_file_hold_for_logs_that_were_there_at_the_start": (
+            "log.retention.bytes",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        ),
+    },
+    "broker/test_reassignment_traffic.py": {
+        "test_a_replica_whose_throttle_goes_does_not_wait_until_its_debt_is_paid": ("follower.replication.throttled.replicas",),
+        "test_lifting_the_throttle_takes_effect_at_once": (
+            "follower.replication.throttled.rate",
+            "leader.replication.throttled.rate",
+        ),
+    },
+    "broker/test_replication.py": {
+        "test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not": ("min.insync.replicas",),
+    },
+    "broker_log/test_partition_log.py": {
+        "test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark": (
+            "retention.bytes",
+            "retention.ms",
+        ),
+    },
+    "config/test_access.py": {
+        "test_kafkas_authorizer_switches_the_rules_on": ("allow.everyone.if.no.acl.found",),
+        "test_users_authenticate_and_their_passwords_are_never_shown": ("listener.name.grpc.users",),
+    },
+    "config/test_effective.py": {
+        "test_of_keys_in_several_units_the_finest_counts": (
+            "log.retention.hours",
+            "log.retention.minutes",
+            "log.retention.ms",
+            "log.roll.hours",
+            "log.roll.jitter.hours",
+        ),
+        "test_the_rate_of_moves_has_two_names": ("intra.broker.throttled.rate",),
+    },
+    "config/test_models.py": {
+        "test_a_broker_file_becomes_typed_values": ("log.dirs",),
+        "test_a_broker_finds_the_controllers_either_way": (
+            "controller.quorum.bootstrap.servers",
+            "controller.quorum.voters",
+        ),
+        "test_a_controller_file_becomes_typed_values": (
+            "metadata.log.dir",
+            "node.id",
+        ),
+        "test_a_faulty_file_is_refused_with_key_value_and_advice": (
+            "broker.id",
+            "controller.listener.names",
+            "listener.security.protocol.map",
+            "listeners",
+            "log.dir",
+        ),
+        "test_the_role_of_a_file_decides_its_model": ("process.roles",),
+    },
+    "controller/test_access.py": {
+        "test_before_the_first_complete_state_only_super_users_are_answered": ("super.users",),
+    },
+    "controller/test_brokers.py": {
+        "test_where_unclean_elections_are_allowed_a_lost_directory_leads_to_one_at_once": ("unclean.leader.election.enable",),
+    },
+    "controller/test_configs.py": {
+        "test_a_policy_of_the_server_may_refuse": ("alter.config.policy.class.name",),
+    },
+    "controller/test_exactly_once.py": {
+        "test_a_caller_without_rights_is_refused_and_not_remembered": ("authorizer.class.name",),
+    },
+    "controller/test_move_queue.py": {
+        "test_only_the_last_plans_are_kept": ("reassignment.plans.kept",),
+        "test_the_listing_names_the_reason_to_wait": ("reassignment.max.moves.per.broker",),
+    },
+    "controller/test_moves.py": {
+        "test_the_cluster_can_forbid_changes_of_the_replication_factor": ("reassignment.replication.factor.change.enable",),
+    },
+    "controller/test_topics.py": {
+        "test_a_policy_of_the_server_refuses_topics_one_by_one": ("create.topic.policy.class.name",),
+        "test_brokers_whose_directories_are_all_cordoned_get_replicas_only_if_assigned": ("cordoned.log.dirs",),
+        "test_deletion_can_be_disabled": ("delete.topic.enable",),
+        "test_placement_uses_defaults_of_the_controller_and_spreads": (
+            "default.replication.factor",
+            "num.partitions",
+        ),
+    },
+    "controller/test_voting_advice.py": {
+        "test_a_controller_that_joins_by_itself_gets_no_advice": ("controller.quorum.auto.join.enable",),
+    },
+    "lab/test_layout.py": {
+        "test_a_node_behind_a_proxy_is_known_by_the_ports_that_it_had": ("advertised.listeners",),
+        "test_what_is_written_is_what_nodes_read": ("broker.rack",),
+    },
+}
+"""Module under tests/ → test → keys whose effect it sees."""
+SEEN_BY = {key: (path, test) for path, tests in SEEN.items() for test, keys in tests.items() for key in keys}
+
+
+PENDING = {
+    "auto.leader.rebalance.enable",
+    "broker.heartbeat.interval.ms",
+    "broker.session.timeout.ms",
+    "cleanup.policy",
+    "controlled.shutdown.enable",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+    "controller.quota.window.num",
+    "controller.quota.window.size.seconds",
+    "delete.retention.ms",
+    "file.delete.delay.ms",
+    "flush.messages",
+    "flush.ms",
+    "index.interval.bytes",
+    "initial.broker.registration.timeout.ms",
+    "inter.broker.listener.name",
+    "kraftlab.trace.file",
+    "leader.imbalance.check.interval.seconds",
+    "leader.replication.throttled.replicas",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.enable",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+    "log.cleaner.threads",
+    "log.dir.failure.timeout.ms",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.scheduler.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "log.retention.check.interval.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.type",
+    "metadata.log.max.record.bytes.between.snapshots",
+    "metadata.log.max.snapshot.interval.ms",
+    "metadata.max.idle.interval.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.alter.log.dirs.threads",
+    "num.replica.fetchers",
+    "producer.id.expiration.ms",
+    "reassignment.max.moves.per.cluster",
+    "reassignment.queue.order",
+    "replica.fetch.backoff.ms",
+    "replica.fetch.max.bytes",
+    "replica.fetch.min.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.fetch.wait.max.ms",
+    "replica.high.watermark.checkpoint.interval.ms",
+    "replica.lag.time.max.ms",
+    "replica.socket.timeout.ms",
+    "segment.bytes",
+    "segment.index.bytes",
+    "segment.jitter.ms",
+    "segment.ms",
+    "unclean.leader.election.interval.ms",
+}
+"""Keys whose test is still to come."""
+
+
+@cache
+def functions(path: str) -> dict[str, str]:
+    """Text of each function of a module, with the module's constants that it names."""
+    text = (TESTS / path).read_text()
+    lines = text.splitlines()
+    body = ast.parse(text).body
+
+    def source(node: ast.stmt, first: int) -> str:
+        return "\n".join(lines[first - 1 : node.end_lineno])
+
+    constants = {
+        target.id: source(node, node.lineno)
+        for node in body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    found = {
+        node.name: source(node, min([node.lineno, *(each.lineno for each in node.decorator_list)]))
+        for node in body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return {
+        name: "\n".join([text, *(value for constant, value in constants.items() if constant in text)])
+        for name, text in found.items()
+    }
+
+
+def other_value(name: str) -> str:
+    """A valid value of an unused key that is not the accepted one."""
+    key, accepted = KEYS[name], accepted_value(KEYS[name])
+    if key.choices:
+        return next(choice for choice in key.choices if choice != accepted)
+    match key.type:
+        case ConfigType.BOOLEAN:
+            return "true" if accepted == "false" else "false"
+        case ConfigType.STRING | ConfigType.LIST | ConfigType.CLASS | ConfigType.PASSWORD:
+            return "something"
+        case _:
+            number = int(accepted or 0)
+            return next(str(value) for value in (number + 1, number - 1) if key.fault(str(value)) is None)
+
+
+def test_of_every_key_a_test_sees_the_effect_or_it_is_refused() -> None:
+    seen = {*SEEN_BY} | PENDING
+    inherited = {key.synonym for key in TOPIC_KEYS.values() if key.synonym is not None and key.name in seen}
+    assert not {*UNUSED} & (seen | inherited)
+    assert {*UNUSED} | seen | inherited == {*KEYS}
+
+
+@pytest.mark.parametrize("name", sorted(SEEN_BY))
+def test_the_test_that_sees_the_effect_names_the_key(name: str) -> None:
+    path, test = SEEN_BY[name]
+    text = functions(path)[test]
+    assert name in text or name.replace(".", "_") in text
+
+
+@pytest.mark.parametrize("name", sorted(UNUSED))
+def test_an_unused_key_accepts_its_default_only(name: str, broker_file) -> None:
+    value, accepted = other_value(name), accepted_value(KEYS[name])
+    shown = "" if KEYS[name].is_sensitive else f"={value}"
+    refusals = []
+    if name in TOPIC_KEYS:
+        refusals.append(validate_topic_value(name, value))
+        assert accepted is not None and validate_topic_value(name, accepted) is None
+    if name in BROKER_KEYS:
+        refusals.append(ineffective_broker_value(name, value, is_for_all=True))
+        with pytest.raises(ConfigError) as raised:
+            load_broker(broker_file({name: value}))
+        refusals.append(str(raised.value).partition(".properties: ")[2])
+        load_broker(broker_file({name: accepted}))
+    for refusal in refusals:
+        assert refusal is not None and refusal.startswith(f"{name}{shown} has no effect: {UNUSED[name]}; remove it")
+
+
+def test_keys_that_act_only_in_one_place_are_used() -> None:
+    assert {*ONLY_IN_FILES, *ONLY_FOR_ALL} <= {*KEYS} - {*UNUSED}
+    for name in ONLY_IN_FILES:
+        assert ineffective_broker_value(name, "PEER://h:1", is_for_all=False) is not None
+    for name in ONLY_FOR_ALL:
+        assert ineffective_broker_value(name, KEYS[name].default or "", is_for_all=True) is None
+        assert ineffective_broker_value(name, KEYS[name].default or "", is_for_all=False) is not None
