@@ -27,7 +27,7 @@ from ..log.partition_log import PartitionLog
 from ..log.record_batch import BatchHeader
 from ..log.segment import Segment
 from ..log.startup import Action, AssignedReplica, FoundDir, Row, Verb
-from ..moves import mover
+from ..moves import copying
 from ..moves.move_state import MoveEvent
 from ..moves.mover import Move, Mover, wall_clock_ms
 from ..replication.partition import Partition
@@ -153,7 +153,7 @@ def M8_checkpoints(_: object, self: LogManager, current: PartitionLog, future: P
 
 
 @BUGS.row(
-    mover,
+    copying,
     "align",
     Images(("follower",), masked_by="a truncation of the source truncates the copy too, and a start compares leader epochs"),
 )
@@ -170,7 +170,7 @@ def X1_level(_: object, self: FoundDir) -> tuple[int, int]:
     return 0, self.log_end_offset
 
 
-@BUGS.row(mover, "copy_chunk", Images(("full-target",)))
+@BUGS.row(copying, "copy_chunk", Images(("full-target",)))
 def X2_copy(
     copy_chunk: Callable[..., tuple[int, int]], current: PartitionLog, future: PartitionLog, max_bytes: int
 ) -> tuple[int, int]:
@@ -205,7 +205,7 @@ async def X3_cut(_: object, self: Partition, leader_epoch: int, offset: int) -> 
             self.notify()
 
 
-@BUGS.row(mover, "align", Images(("follower",)))
+@BUGS.row(copying, "align", Images(("follower",)))
 def X3_align(_: object, current: PartitionLog, future: PartitionLog) -> None:
     """A copy is not made a prefix of its source."""
     if future.log_end_offset < current.log_start_offset:

@@ -35,7 +35,7 @@ from kraftlab.checking.disk_model import (
 from ..log import files
 
 _WRAPPED = (
-    *("open", "close", "pwrite", "ftruncate", "truncate", "fsync", "fdatasync"),
+    *("open", "close", "pwrite", "copy_file_range", "ftruncate", "truncate", "fsync", "fdatasync"),
     *("mkdir", "rmdir", "rename", "replace", "unlink"),
 )
 
@@ -206,6 +206,15 @@ class WatchedDisks:
         if inode is not None and written:
             self._note(Write(inode, position, bytes(data[:written])))
         return written
+
+    def call_copy_file_range(self, source: int, target: int, count: int, from_position: int, to_position: int) -> int:
+        inode = self._descriptors.get(target)
+        if inode is not None:
+            self._may(inode, Change.TAKE)
+        copied = cast(int, self._real["copy_file_range"](source, target, count, from_position, to_position))
+        if inode is not None and copied:
+            self._note(Write(inode, to_position, os.pread(target, copied, to_position)))
+        return copied
 
     def call_ftruncate(self, descriptor: int, size_bytes: int) -> None:
         inode = self._descriptors.get(descriptor)

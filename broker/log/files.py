@@ -95,6 +95,29 @@ def syncfs() -> Callable[[int], None] | None:
     return sync
 
 
+def start_write_back(descriptor: int, position: int, size_bytes: int) -> None:
+    """Ask the kernel to write a range of a file to the disk, without waiting for it. Errors show at the next fsync."""
+    start = _sync_file_range()
+    if start is not None:
+        start(descriptor, position, size_bytes, _SYNC_FILE_RANGE_WRITE)
+
+
+_SYNC_FILE_RANGE_WRITE = 2
+
+
+@functools.cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Return sync_file_range(2), which only Linux has."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    if platform.system() != "Linux" or not hasattr(library, "sync_file_range"):
+        return None
+    call: Callable[[int, int, int, int], int] = library.sync_file_range
+    library.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return call
+
+
 def rename_new(source: Path, target: Path) -> None:
     """Rename a directory; the names are not durable yet. OSError if `target` exists."""
     if os.path.exists(target):

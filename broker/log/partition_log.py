@@ -43,6 +43,7 @@ from .errors import (
     disk_errors,
     translate,
 )
+from .file_ranges import FileRange
 from .files import fsync_directory, rename_durably, rename_new
 from .leader_epochs import EpochEntry, LeaderEpochs
 from .log_config import LogConfig
@@ -315,7 +316,10 @@ class PartitionLog:
         They must continue the log (a gap, left by compaction, is allowed). An empty log may begin within the first batch: records
         were deleted up to there, and batches are copied whole. CorruptBatch, UnexpectedOffset, NoSpace: nothing was appended.
         """
-        headers = [header for _, header in validate(batches)]
+        return self.append_checked(batches, [header for _, header in validate(batches)])
+
+    def append_checked(self, batches: bytes | FileRange, headers: Sequence[BatchHeader]) -> int:
+        """As `append_as_follower`, for batches whose headers and CRCs the caller has checked."""
         with self._lock:
             self._check_open()
             begins_within = bool(headers) and self._begins_within(headers[0])
@@ -334,7 +338,7 @@ class PartitionLog:
         with self.exclusive():
             self._recreate_at(offset, recovery_point=offset)
 
-    def _append(self, data: bytes | bytearray, headers: Sequence[BatchHeader]) -> None:
+    def _append(self, data: bytes | bytearray | FileRange, headers: Sequence[BatchHeader]) -> None:
         """Write all batches or none, and roll as needed. The lock is held."""
         if not headers:
             raise CorruptBatch(0, "there is no batch to append")
@@ -345,12 +349,12 @@ class PartitionLog:
             next_offset = header.end_offset
         segments, epochs = self._segments, self._epochs.entries
         size_bytes, end_offset = segments[-1].size_bytes, segments[-1].end_offset
-        view, first, position = memoryview(data), 0, 0
+        first, position = 0, 0
         try:
             while first < len(headers):
                 count, run_bytes = self._run(headers, first)
                 run = headers[first : first + count]
-                self._segments[-1].append(view[position : position + run_bytes], run)
+                self._segments[-1].append(_part(data, position, run_bytes), run)
                 for header in run:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
                 first, position = first + count, position + run_bytes
@@ -746,6 +750,10 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"{self.name} {self._log_start_offset}..{self._high_watermark}..{self.log_end_offset}@{self.latest_epoch}"
+
+
+def _part(data: bytes | bytearray | FileRange, start: int, size_bytes: int) -> memoryview | FileRange:
+    return data.part(start, size_bytes) if isinstance(data, FileRange) else memoryview(data)[start : start + size_bytes]
 
 
 def _batches_from(view: LogView, offset: int) -> tuple[int, bytes, Batches] | None:

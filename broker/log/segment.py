@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from .errors import CorruptBatch
+from .errors import CorruptBatch, LogError
+from .file_ranges import FileRange
 from .files import write_all
 from .open_files import OPEN_FILES, LogFile
 from .record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
@@ -260,13 +261,18 @@ class Segment:
 
     # Changing
 
-    def append(self, data: bytes | memoryview, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches at the end. On OSError the file is as before, unless the rollback fails with that error."""
+    def append(self, data: bytes | memoryview | FileRange, headers: Sequence[BatchHeader]) -> None:
+        """Write whole batches at the end. On OSError, and on LogError from the source of a range, the file is as before, unless
+        the rollback fails with OSError.
+        """
         start = self.size_bytes
         with self.file() as descriptor:
             try:
-                write_all(descriptor, data, start)
-            except OSError:
+                if isinstance(data, FileRange):
+                    data.write_to(descriptor, start)
+                else:
+                    write_all(descriptor, data, start)
+            except (OSError, LogError):
                 os.ftruncate(descriptor, start)
                 raise
             finally:

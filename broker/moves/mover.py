@@ -26,18 +26,21 @@ import trio
 from kraftlab.metadata.uuids import Uuid
 
 from ..log.disks import Disks
-from ..log.errors import LogError, OffsetOutOfRange
+from ..log.errors import LogError
 from ..log.log_manager import LogManager
 from ..log.partition_log import PartitionLog
 from ..replication.byte_gate import ByteGate
-from ..replication.divergence import leader_answer, truncation_offset
 from ..replication.fill_progress import Filling
 from ..replication.partition import Partition, ReplicaId
+from . import copying
 from .move_state import MoveAction, MoveEvent, MoveState, next_step
 
 logger = logging.getLogger("kraftlab.broker.mover")
 
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 16 * 1024 * 1024
+"""Bytes that are copied at a time: between two chunks a move can be cancelled, throttled and truncated."""
+LAST_CHUNK_BYTES = 1024 * 1024
+"""Bytes at most that are copied under the partition's lock, while producers wait."""
 BACKOFF_S = 1.0
 BACKOFF_MAX_S = 30.0
 
@@ -209,6 +212,9 @@ class Mover:
                 if not await self._swap(move):
                     await trio.lowlevel.checkpoint()
                 return
+            if move.state is MoveState.QUEUED and move.partition.future is not None:
+                # While the controller is asked, the disk takes what is copied.
+                await self._disks.run(move.target_dir, move.partition.future.flush)
             if move.state is MoveState.ACCEPTED or woken.is_set():
                 return
             async with trio.open_nursery() as nursery:
@@ -233,30 +239,38 @@ class Mover:
         """Return (bytes copied, bytes left). `move_lock` is held."""
         current, future = move.partition.online_log(), move.partition.future
         assert future is not None, f"{move} has no future log"
-        return await self._disks.run(move.target_dir, copy_chunk, current, future, max_bytes)
+        return await self._disks.run(move.target_dir, copying.copy_chunk, current, future, max_bytes)
 
     async def _swap(self, move: Move) -> bool:
-        """Copy the last chunk and swap, with the log locked; False if too much was left."""
+        """Copy the last chunk and swap, with the log locked; False if too much was left.
+
+        The future log is flushed before: producers wait only for the fsync of the last chunk.
+        """
         partition = move.partition
-        async with partition.move_lock, partition.lock:
-            current, future = partition.online_log(), partition.future
-            assert future is not None, f"{move} has no future log"
-            left = await self._disks.run(current.log_dir, current.bytes_from, min(future.log_end_offset, current.log_end_offset))
-            if left > CHUNK_BYTES:
-                return False
-            with self._gate.claim(partition.id) as claim:
-                while left:
-                    copied, left = await self._copy_chunk(move, CHUNK_BYTES)
-                    claim.settle(0, copied)
-            await self._copy_chunk(move, CHUNK_BYTES)
-            swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
-            # A fetch meanwhile may have raised the old log's high watermark, and the records below may be acknowledged.
-            swapped.high_watermark = max(swapped.high_watermark, current.high_watermark)
-            partition.log, partition.future = swapped, None
-            self._step(move, MoveEvent.SWAPPED)
-            # The metadata may name the source again by now, if an older report reached the controller late.
-            self._assign(*partition.id, move.target_id)
-            partition.notify()
+        async with partition.move_lock:
+            if partition.future is not None:
+                await self._disks.run(move.target_dir, partition.future.flush)
+            async with partition.lock:
+                current, future = partition.online_log(), partition.future
+                assert future is not None, f"{move} has no future log"
+                left = await self._disks.run(
+                    current.log_dir, current.bytes_from, min(future.log_end_offset, current.log_end_offset)
+                )
+                if left > LAST_CHUNK_BYTES:
+                    return False
+                with self._gate.claim(partition.id) as claim:
+                    while left:
+                        copied, left = await self._copy_chunk(move, LAST_CHUNK_BYTES)
+                        claim.settle(0, copied)
+                await self._copy_chunk(move, LAST_CHUNK_BYTES)
+                swapped = await self._disks.run(move.target_dir, self._logs.swap, *partition.id, wall_clock_ms())
+                # A fetch meanwhile may have raised the old log's high watermark, and the records below may be acknowledged.
+                swapped.high_watermark = max(swapped.high_watermark, current.high_watermark)
+                partition.log, partition.future = swapped, None
+                self._step(move, MoveEvent.SWAPPED)
+                # The metadata may name the source again by now, if an older report reached the controller late.
+                self._assign(*partition.id, move.target_id)
+                partition.notify()
         return True
 
 
@@ -268,39 +282,3 @@ def wall_clock_ms() -> int:
 async def _wait_and_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
-
-
-def copy_chunk(current: PartitionLog, future: PartitionLog, max_bytes: int) -> tuple[int, int]:
-    """Make `future` a prefix of `current` and append the next batches: (bytes copied, bytes still to come). Blocks."""
-    align(current, future)
-    records = b""
-    if future.log_end_offset < current.log_end_offset:
-        try:
-            records = current.read(future.log_end_offset, max_bytes)
-        except OffsetOutOfRange:
-            # A fetch has just advanced the start of the current log.
-            align(current, future)
-    if records:
-        future.append_as_follower(records)
-    future.high_watermark = min(current.high_watermark, future.log_end_offset)
-    if future.log_end_offset < current.log_end_offset:
-        return len(records), current.bytes_from(future.log_end_offset)
-    if future.latest_epoch != current.latest_epoch:
-        # The latest epoch has no record yet.
-        future.start_epoch(current.latest_epoch)
-    return len(records), 0
-
-
-def align(current: PartitionLog, future: PartitionLog) -> None:
-    """Truncate `future` where it differs from `current`, by leader epochs and by both ends of the log. Blocks."""
-    if future.log_end_offset < current.log_start_offset:
-        future.truncate_fully_and_start_at(current.log_start_offset)
-    while True:
-        end, epoch = future.log_end_offset, future.latest_epoch
-        diverging = leader_answer(end, epoch, current.log_end_offset, current.latest_epoch, current.end_offset_for)
-        if diverging is not None:
-            future.truncate_to(truncation_offset(diverging, end, future.end_offset_for))
-        elif end > current.log_end_offset:
-            future.truncate_to(current.log_end_offset)
-        if (future.log_end_offset, future.latest_epoch) == (end, epoch):
-            return

@@ -38,6 +38,7 @@ from kraftlab.metadata.records import RECOVERED
 from kraftlab.metadata.uuids import Uuid
 
 from ..log.disks import Disks
+from ..log.errors import LogError
 from ..log.partition_log import PartitionLog
 from .fill_progress import Filling
 from .isr import (
@@ -309,6 +310,7 @@ class Partition:
                     f"offset {offset} is not within 0 and the high watermark {log.high_watermark} of {self}",
                 )
             await self._context.disks.run(log.log_dir, log.advance_log_start, wanted)
+            await self._advance_future_start(log)
             self.notify()
             return wanted
 
@@ -326,8 +328,24 @@ class Partition:
             log = self.online_log()
             count: int = await self._context.disks.run(log.log_dir, log.delete_old_segments)
             if count:
+                await self._advance_future_start(log)
                 self.notify()
             return count
+
+    async def _advance_future_start(self, log: PartitionLog) -> None:
+        """Remove the records from the future log that the current one has lost at its start. `move_lock` is held.
+
+        If that fails, the next chunk of the move does it, and shows the error. A follower whose leader advances the start leaves
+        it to the next chunk, too.
+        """
+        future, start = self.future, log.log_start_offset
+        if future is None or future.log_start_offset >= start:
+            return
+        advance = future.advance_log_start if start <= future.log_end_offset else future.truncate_fully_and_start_at
+        try:
+            await self._context.disks.run(future.log_dir, advance, start)
+        except LogError as error:
+            logger.warning("%s: old records of its copy in %s stay for now: %s", self, future.log_dir, error)
 
     def brokers_changed(self) -> None:
         """Reconsider the high watermark and waiting requests, since brokers became active or inactive."""

@@ -247,6 +247,33 @@ async def test_a_follower_that_is_cut_while_it_moves_does_not_keep_what_was_cut(
     assert same_data("t", 0, brokers)
 
 
+async def test_records_that_are_deleted_during_a_move_go_from_both_copies(autojump_clock: Any, world: Any) -> None:
+    [broker] = await filled(world, [0])
+    await world.configure(2, "t", retention_bytes="60000", segment_bytes="20000")
+    await slow_down(world, 50_000)
+    partition, target = broker.partition("t", 0), broker.other_dir()
+    await broker.alter(target)
+    future = partition.future
+    await eventually(lambda: future.log_end_offset > 10, "some are copied")
+    await slow_down(world, 1)
+
+    assert await partition.delete_records_before(5) == 5
+    assert future.log_start_offset == 5
+    assert await partition.delete_records_before(30) == 30
+    assert (future.log_start_offset, future.log_end_offset, future.size_bytes) == (30, 30, 0), "the copy had not come so far"
+    await world.fill(10, 5_000)
+    await slow_down(world, 50_000)
+    await eventually(lambda: future.log_end_offset > 45, "some are copied")
+    await slow_down(world, 1)
+    assert await partition.delete_old_segments() > 0
+    assert future.log_start_offset == partition.log.log_start_offset > 30
+
+    await slow_down(world, 10_000_000)
+    before = broker.log("t", 0).digest()
+    await eventually(lambda: broker.log("t", 0).log_dir == target, "the replica has moved")
+    assert broker.log("t", 0).digest() == before
+
+
 async def test_a_move_goes_on_after_a_crash(autojump_clock: Any, world: Any) -> None:
     [broker] = await filled(world, [0])
     end, target = broker.log("t", 0).log_end_offset, broker.other_dir()
@@ -331,11 +358,11 @@ async def test_a_parked_move_shows_why_and_is_tried_again_on_request(
     await broker.alter(target)
     await trio.sleep(1)
 
-    def full(batches: bytes) -> int:
+    def full(*_: object) -> int:
         raise NoSpace(target, 0)
 
     future = broker.partition("t", 0).future
-    monkeypatch.setattr(future, "append_as_follower", full)
+    monkeypatch.setattr(future, "append_checked", full)
     await trio.sleep(20)
     assert "no space left" in (await described(broker))[0, True].error
     monkeypatch.undo()

@@ -139,7 +139,7 @@ def failing(number: int) -> Callable[..., NoReturn]:
 @contextlib.contextmanager
 def full_disk(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Iterator[None]:
     """Nothing more can be written below `directory`, as the kernel says it: files can be made, bytes not."""
-    real_fsync, real_pwrite = os.fsync, os.pwrite
+    real_fsync, real_pwrite, real_copy = os.fsync, os.pwrite, os.copy_file_range
 
     def is_inside(descriptor: int) -> bool:
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
@@ -155,7 +155,13 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Iterator[None
             raise OSError(errno.ENOSPC, "No space left on device")
         return real_pwrite(descriptor, data, position)
 
+    def copy_file_range(source: int, target: int, count: int, from_position: int, to_position: int) -> int:
+        if is_inside(target):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real_copy(source, target, count, from_position, to_position)
+
     with monkeypatch.context() as patch:
+        patch.setattr(os, "copy_file_range", copy_file_range)
         patch.setattr(os, "fsync", fsync)
         patch.setattr(os, "pwrite", pwrite)
         yield
