@@ -139,7 +139,7 @@ class BrokerNode:
         )
         self.driver = RaftDriver(driver_config(config, directory), self.publisher, file_system, environment)
         self._channel: ControllerChannel | None = None
-        self._is_built = False
+        self.is_built = False
 
     async def run(self) -> None:
         """Serve until a signal comes or an error ends the broker."""
@@ -148,7 +148,7 @@ class BrokerNode:
                 await nursery.start(watch_signals, self._ends)
                 nursery.start_soon(self._serve, nursery)
                 await self._ends.wait()
-                await self._leave()
+                await self.leave()
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             if isinstance(only_cause(group), ORDERLY):
@@ -250,7 +250,7 @@ class BrokerNode:
         self.data_plane = DataPlane(self.replicas, FetchService(self.replicas, self.configs.leader_gate))
         self._cordon()
         self.move_reports = MoveReports(channel, self.replicas, self.broker_epoch)
-        self._is_built = True
+        self.is_built = True
 
     def broker_epoch(self) -> int:
         """The epoch of the registration, -1 before it."""
@@ -345,15 +345,15 @@ class BrokerNode:
         await self.lifecycle.run()
         self._ends.set()
 
-    async def _leave(self) -> None:
+    async def leave(self) -> None:
         """Shut down in a controlled way, then write the metadata log to disk."""
-        if self._is_built and self._config.controlled_shutdown_enable and self.broker_epoch() >= 0:
+        if self.is_built and self._config.controlled_shutdown_enable and self.broker_epoch() >= 0:
             self.lifecycle.begin_shutdown()
             await self.lifecycle.stopped.wait()
         await self.driver.stop()
 
     async def _close_logs(self) -> None:
-        if self._is_built:
+        if self.is_built:
             # A broker that did not register has changed no log: a clean shutdown before stays clean.
             epoch = self.broker_epoch() if self.broker_epoch() >= 0 else self.logs.previous_broker_epoch
             await self._in_thread(None, self.logs.close, epoch)

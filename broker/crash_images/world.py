@@ -234,7 +234,8 @@ class Broker:
             self.config.replica_lag_time_max_ms / 1000,
         )
         self.fetchers = Fetchers(self.replicas, self.world, self.config)
-        self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, MOVE_THREADS)
+        threads = self.config.num_replica_alter_log_dirs_threads or MOVE_THREADS
+        self.mover = Mover(self.disks, self.logs, self.configs.move_gate, self.assignments.assign, threads)
         self.replicas.attach(self.fetchers, self.mover)
         self.fetches = FetchService(self.replicas, self.configs.leader_gate)
         self.data_plane = DataPlane(self.replicas, self.fetches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +142,24 @@ async def test_what_was_deleted_does_not_come_back_with_a_crash(autojump_clock: 
 def segments(log: PartitionLog) -> list[str]:
     """The files' names."""
     return sorted(path.stem for path in log.directory.glob("*.log"))
+
+
+async def test_retention_looks_for_old_segments_as_often_as_the_file_says(
+    autojump_clock: Any, nursery: trio.Nursery, world: Any
+) -> None:
+    broker = await world.add_broker(0, log_retention_check_interval_ms="7000")
+    looks: list[float] = []
+    retention = Retention(broker.replicas, broker.configs, broker.config.log_retention_check_interval_ms)
+
+    async def look(log_dir: Path) -> int:
+        looks.append(trio.current_time() - begun)
+        return 0
+
+    retention.check = look  # type: ignore[method-assign]
+    begun = trio.current_time()
+    nursery.start_soon(retention.run)
+    await trio.sleep(15)
+    assert {round(at) for at in looks} == {7, 14}
 
 
 async def test_segments_that_lie_below_go_from_the_disk(autojump_clock: Any, world: Any) -> None:

@@ -121,10 +121,12 @@ async def test_a_second_directory_that_fails_while_a_move_to_it_is_dropped_does_
     assert target in {error.log_dir for error in broker.failed}
 
 
-def node_on(dirs: list[Path], in_thread: InThread = in_thread) -> BrokerNode:
+def node_on(dirs: list[Path], in_thread: InThread = in_thread, **settings: str) -> BrokerNode:
     """A broker whose logs are opened in these directories, and that does not run."""
     format_disks(dirs, 1)
-    node = BrokerNode(broker_config(1, tuple(dirs)), MetaProperties(CLUSTER_ID, 1, random_uuid()), in_thread=in_thread)
+    node = BrokerNode(
+        broker_config(1, tuple(dirs), **settings), MetaProperties(CLUSTER_ID, 1, random_uuid()), in_thread=in_thread
+    )
     node.logs = open_logs(dirs, 1)
     return node
 
@@ -224,6 +226,38 @@ async def test_a_disk_that_hangs_keeps_no_other_from_its_checkpoints(
     await trio.sleep(4 * 5)
     assert written.count(dirs[1] / checkpoints.HIGH_WATERMARKS) >= 3
     assert len(hanging) == 1
+    node.logs.abandon()
+
+
+async def test_high_watermarks_are_written_as_often_as_the_file_says(
+    autojump_clock: Any, nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[float] = []
+    node = node_on([tmp_path / "d0"], on_the_loop, replica_high_watermark_checkpoint_interval_ms="700")
+    monkeypatch.setattr(checkpoints, "write_offsets", lambda path, offsets: written.append(trio.current_time()))
+    begun = trio.current_time()
+    nursery.start_soon(node.checkpoint_high_watermarks)
+    await trio.sleep(2)
+    assert {round(at - begun, 1) for at in written} == {0.7, 1.4}
+    node.logs.abandon()
+
+
+@pytest.mark.parametrize("is_controlled", [True, False])
+async def test_a_broker_asks_for_a_controlled_shutdown_unless_the_file_forbids_it(tmp_path: Path, is_controlled: bool) -> None:
+    node = node_on([tmp_path / "d0"], on_the_loop, controlled_shutdown_enable=str(is_controlled).lower())
+
+    class Stopping(Lifecycle):
+        broker_epoch = 5
+        asked = 0
+        stopped = trio.Event()
+
+        def begin_shutdown(self) -> None:
+            self.asked += 1
+            self.stopped.set()
+
+    node.lifecycle, node.is_built = lifecycle, _ = Stopping(), True
+    await node.leave()
+    assert lifecycle.asked == is_controlled
     node.logs.abandon()
 
 

@@ -61,13 +61,13 @@ def answer(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(0, None, True, request.want_fence or request.want_shutdown, request.want_shutdown)
 
 
-def lifecycle_for(controller: Controller) -> Lifecycle:
+def lifecycle_for(controller: Controller, **settings: str) -> Lifecycle:
     registration = BrokerRegistrationRequest(4, "cluster", random_uuid(), (), (), None, (random_uuid(), random_uuid()), 11)
-    return Lifecycle(broker_config(4, (Path("/logs"),)), registration, controller, lambda: 20)
+    return Lifecycle(broker_config(4, (Path("/logs"),), **settings), registration, controller, lambda: 20)
 
 
-async def running(controller: Controller, nursery: trio.Nursery) -> Lifecycle:
-    lifecycle = lifecycle_for(controller)
+async def running(controller: Controller, nursery: trio.Nursery, **settings: str) -> Lifecycle:
+    lifecycle = lifecycle_for(controller, **settings)
     nursery.start_soon(lifecycle.run)
     lifecycle.ready()
     await lifecycle.running.wait()
@@ -156,6 +156,38 @@ async def test_it_gives_up_after_the_registration_timeout_and_says_why(autojump_
     controller.reachable = False
     with pytest.raises(RegistrationFailed, match=r"within 60000 ms \(initial.broker.*\): no controller is known to lead"):
         await lifecycle_for(controller).run()
+
+
+async def test_the_file_says_how_long_a_broker_tries_to_register(autojump_clock: Any) -> None:
+    controller = Controller()
+    controller.reachable = False
+    begun = trio.current_time()
+    with pytest.raises(RegistrationFailed, match="within 5000 ms"):
+        await lifecycle_for(controller, initial_broker_registration_timeout_ms="5000").run()
+    assert trio.current_time() - begun >= 5
+
+
+async def test_the_file_says_how_often_a_broker_sends_a_heartbeat(autojump_clock: Any, nursery: trio.Nursery) -> None:
+    controller = Controller()
+    await running(controller, nursery, broker_heartbeat_interval_ms="500")
+    seen = len(controller.heartbeats)
+    await trio.sleep(11)
+    assert 20 <= len(controller.heartbeats) - seen <= 22
+
+
+async def test_a_broker_that_cannot_report_a_failed_directory_in_time_stops(autojump_clock: Any) -> None:
+    controller = Controller()
+    lifecycle = lifecycle_for(controller, log_dir_failure_timeout_ms="3000")
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lifecycle.run)
+            lifecycle.ready()
+            await lifecycle.running.wait()
+            controller.reachable = False
+            failed_at = trio.current_time()
+            lifecycle.directory_failed(controller.registrations[0].log_dirs[0])
+    assert raised.group_contains(RegistrationFailed, match="within 3000 ms")
+    assert 3 <= trio.current_time() - failed_at <= 6
 
 
 async def test_a_permanent_refusal_ends_the_broker_at_once(autojump_clock: Any) -> None:

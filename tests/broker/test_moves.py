@@ -68,6 +68,20 @@ async def test_a_replica_moves_while_a_producer_keeps_appending(autojump_clock: 
     assert world.state("t", 0).directory_of(mover) == moving.log("t", 0).directory_id
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+async def test_as_many_replicas_are_copied_at_a_time_as_there_are_threads(autojump_clock: Any, world: Any, threads: int) -> None:
+    broker = await world.add_broker(0, num_replica_alter_log_dirs_threads=str(threads))
+    await world.create_topic("t", [0], [0])
+    for number in range(2):
+        await world.fill(40, 5_000, number)
+    await slow_down(world, 10_000)
+    for number in range(2):
+        assert await broker.alter(broker.other_dir("t", number), "t", number) == (ErrorCode.NONE, "")
+    await trio.sleep(5)
+    begun = [number for number in range(2) if broker.partition("t", number).future.size_bytes > 0]
+    assert len(begun) == threads
+
+
 async def test_the_controller_learns_of_the_target_before_the_swap(autojump_clock: Any, world: Any) -> None:
     [broker] = await filled(world, [0])
     source, target = broker.log("t", 0).log_dir, broker.other_dir()

@@ -19,7 +19,9 @@ RATE = 100_000
 
 
 async def limit(world: Any, brokers: list[int], leader: bool = True, follower: bool = True) -> None:
-    """Throttles every replica of topic t on those brokers, as kafka-reassign-partitions --throttle does."""
+    """Throttle every replica of topic t on those brokers, as kafka-reassign-partitions --throttle does, with
+    `leader.replication.throttled.replicas`, the rate, and the same of followers.
+    """
     sides = [side for side, wanted in (("leader", leader), ("follower", follower)) if wanted]
     for broker_id in brokers:
         await world.configure(4, str(broker_id), **{f"{side}_replication_throttled_rate": str(RATE) for side in sides})

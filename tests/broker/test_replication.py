@@ -96,6 +96,19 @@ async def test_a_follower_that_stops_fetching_leaves_the_isr_and_comes_back(auto
     assert same_data("t", 0, brokers)
 
 
+async def test_the_leaders_file_says_how_long_a_follower_may_lag(autojump_clock: Any, world: Any) -> None:
+    leader = await world.add_broker(0, replica_lag_time_max_ms="10000")
+    follower = await world.add_broker(1)
+    await world.create_topic("t", [0, 1])
+    await trio.sleep(1)
+    follower.scope.cancel()
+    del world.brokers[1]
+    cut_off = trio.current_time()
+    await leader.produce("t", 0, batch(), acks=1)
+    await eventually(lambda: world.state("t", 0).isr == (0,), "the follower has left the ISR", 20)
+    assert 9 <= trio.current_time() - cut_off <= 16
+
+
 async def test_a_member_that_the_controller_has_dropped_does_not_hold_the_high_watermark(autojump_clock: Any, world: Any) -> None:
     brokers = await world.add_brokers(3)
     await world.create_topic("t", [0, 1, 2])

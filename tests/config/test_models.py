@@ -159,6 +159,12 @@ def test_a_broker_is_no_voter(broker_file) -> None:
         load_broker(broker_file({"node.id": "3000"}))
 
 
+def test_the_listener_of_brokers_has_one_name(broker_file) -> None:
+    load_broker(broker_file({"inter.broker.listener.name": "PEER"}))
+    with pytest.raises(ConfigError, match=r"write inter.broker.listener.name=PEER or remove it"):
+        load_broker(broker_file({"inter.broker.listener.name": "PLAINTEXT"}))
+
+
 def test_a_broker_needs_log_directories(broker_file) -> None:
     with pytest.raises(ConfigError, match=r"does not set log.dirs"):
         load_broker(broker_file({"log.dirs": None}))

@@ -22,6 +22,22 @@ TESTS = Path(__file__).resolve().parents[1]
 KEYS = BROKER_KEYS | TOPIC_KEYS
 
 SEEN: dict[str, dict[str, tuple[str, ...]]] = {
+    "broker/test_delete_records.py": {
+        "test_retention_looks_for_old_segments_as_often_as_the_file_says": ("log.retention.check.interval.ms",),
+        "test_segments_that_lie_below_go_from_the_disk": ("segment.bytes",),
+    },
+    "broker/test_directory_failures.py": {
+        "test_a_broker_asks_for_a_controlled_shutdown_unless_the_file_forbids_it": ("controlled.shutdown.enable",),
+        "test_high_watermarks_are_written_as_often_as_the_file_says": ("replica.high.watermark.checkpoint.interval.ms",),
+    },
+    "broker/test_lifecycle.py": {
+        "test_a_broker_that_cannot_report_a_failed_directory_in_time_stops": ("log.dir.failure.timeout.ms",),
+        "test_the_file_says_how_long_a_broker_tries_to_register": ("initial.broker.registration.timeout.ms",),
+        "test_the_file_says_how_often_a_broker_sends_a_heartbeat": ("broker.heartbeat.interval.ms",),
+    },
+    "broker/test_moves.py": {
+        "test_as_many_replicas_are_copied_at_a_time_as_there_are_threads": ("num.replica.alter.log.dirs.threads",),
+    },
     "broker/test_placing.py": {
         "test_limits_of_the_brokers_own_file_hold_for_logs_that_were_there_at_the_start": (
             "log.retention.bytes",
@@ -34,9 +50,11 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
             "follower.replication.throttled.rate",
             "leader.replication.throttled.rate",
         ),
+        "test_the_throttle_holds_over_a_small_copy": ("leader.replication.throttled.replicas",),
     },
     "broker/test_replication.py": {
         "test_acks_all_is_refused_with_too_few_in_sync_and_acks_one_is_not": ("min.insync.replicas",),
+        "test_the_leaders_file_says_how_long_a_follower_may_lag": ("replica.lag.time.max.ms",),
     },
     "broker_log/test_partition_log.py": {
         "test_retention_by_size_and_by_time_spares_what_is_above_the_high_watermark": (
@@ -75,6 +93,7 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
             "listeners",
             "log.dir",
         ),
+        "test_the_listener_of_brokers_has_one_name": ("inter.broker.listener.name",),
         "test_the_role_of_a_file_decides_its_model": ("process.roles",),
     },
     "controller/test_access.py": {
@@ -89,9 +108,29 @@ SEEN: dict[str, dict[str, tuple[str, ...]]] = {
     "controller/test_exactly_once.py": {
         "test_a_caller_without_rights_is_refused_and_not_remembered": ("authorizer.class.name",),
     },
+    "controller/test_main.py": {
+        "test_leaders_are_not_balanced_if_the_file_says_so": ("auto.leader.rebalance.enable",),
+        "test_the_quorum_runs_by_the_settings_of_the_file": (
+            "controller.quorum.election.timeout.ms",
+            "controller.quorum.fetch.timeout.ms",
+            "kraftlab.trace.file",
+            "metadata.log.max.record.bytes.between.snapshots",
+            "metadata.log.max.snapshot.interval.ms",
+        ),
+        "test_the_state_machine_runs_by_the_settings_of_the_file": (
+            "broker.session.timeout.ms",
+            "controller.quota.window.num",
+            "controller.quota.window.size.seconds",
+            "leader.imbalance.check.interval.seconds",
+            "metadata.max.idle.interval.ms",
+            "unclean.leader.election.interval.ms",
+        ),
+    },
     "controller/test_move_queue.py": {
+        "test_caps_hold_while_everything_is_moved": ("reassignment.max.moves.per.cluster",),
         "test_only_the_last_plans_are_kept": ("reassignment.plans.kept",),
         "test_the_listing_names_the_reason_to_wait": ("reassignment.max.moves.per.broker",),
+        "test_the_smallest_starts_first_once_leaders_have_said_how_large_they_are": ("reassignment.queue.order",),
     },
     "controller/test_moves.py": {
         "test_the_cluster_can_forbid_changes_of_the_replication_factor": ("reassignment.replication.factor.change.enable",),
@@ -118,25 +157,12 @@ SEEN_BY = {key: (path, test) for path, tests in SEEN.items() for test, keys in t
 
 
 PENDING = {
-    "auto.leader.rebalance.enable",
-    "broker.heartbeat.interval.ms",
-    "broker.session.timeout.ms",
     "cleanup.policy",
-    "controlled.shutdown.enable",
-    "controller.quorum.election.timeout.ms",
-    "controller.quorum.fetch.timeout.ms",
-    "controller.quota.window.num",
-    "controller.quota.window.size.seconds",
     "delete.retention.ms",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
     "index.interval.bytes",
-    "initial.broker.registration.timeout.ms",
-    "inter.broker.listener.name",
-    "kraftlab.trace.file",
-    "leader.imbalance.check.interval.seconds",
-    "leader.replication.throttled.replicas",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.enable",
@@ -144,69 +170,52 @@ PENDING = {
     "log.cleaner.io.buffer.size",
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads",
-    "log.dir.failure.timeout.ms",
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.scheduler.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
-    "log.retention.check.interval.ms",
     "max.compaction.lag.ms",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
     "message.timestamp.type",
-    "metadata.log.max.record.bytes.between.snapshots",
-    "metadata.log.max.snapshot.interval.ms",
-    "metadata.max.idle.interval.ms",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
     "num.recovery.threads.per.data.dir",
-    "num.replica.alter.log.dirs.threads",
     "num.replica.fetchers",
     "producer.id.expiration.ms",
-    "reassignment.max.moves.per.cluster",
-    "reassignment.queue.order",
     "replica.fetch.backoff.ms",
     "replica.fetch.max.bytes",
     "replica.fetch.min.bytes",
     "replica.fetch.response.max.bytes",
     "replica.fetch.wait.max.ms",
-    "replica.high.watermark.checkpoint.interval.ms",
-    "replica.lag.time.max.ms",
     "replica.socket.timeout.ms",
-    "segment.bytes",
     "segment.index.bytes",
     "segment.jitter.ms",
     "segment.ms",
-    "unclean.leader.election.interval.ms",
 }
 """Keys whose test is still to come."""
 
 
 @cache
-def functions(path: str) -> dict[str, str]:
-    """Text of each function of a module, with the module's constants that it names."""
+def texts_of(path: str) -> dict[str, str]:
+    """Text of each test of a module, with the module's constants and helpers that it names."""
     text = (TESTS / path).read_text()
     lines = text.splitlines()
-    body = ast.parse(text).body
-
-    def source(node: ast.stmt, first: int) -> str:
-        return "\n".join(lines[first - 1 : node.end_lineno])
-
-    constants = {
-        target.id: source(node, node.lineno)
-        for node in body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    found = {
-        node.name: source(node, min([node.lineno, *(each.lineno for each in node.decorator_list)]))
-        for node in body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    parts: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                first = node.lineno
+            case _:
+                continue
+        parts[name] = "\n".join(lines[first - 1 : node.end_lineno])
+    helpers = {name: part for name, part in parts.items() if not name.startswith("test")}
     return {
-        name: "\n".join([text, *(value for constant, value in constants.items() if constant in text)])
-        for name, text in found.items()
+        name: "\n".join([part, *(helper for named, helper in helpers.items() if named in part)])
+        for name, part in parts.items()
+        if name.startswith("test")
     }
 
 
@@ -235,7 +244,7 @@ def test_of_every_key_a_test_sees_the_effect_or_it_is_refused() -> None:
 @pytest.mark.parametrize("name", sorted(SEEN_BY))
 def test_the_test_that_sees_the_effect_names_the_key(name: str) -> None:
     path, test = SEEN_BY[name]
-    text = functions(path)[test]
+    text = texts_of(path)[test]
     assert name in text or name.replace(".", "_") in text
 
 

@@ -19,12 +19,16 @@ from kraftlab.config.errors import ConfigError
 from kraftlab.config.meta_properties import MetaProperties
 from kraftlab.config.models import ControllerConfig, build
 from kraftlab.controller import main
+from kraftlab.controller.configs.mutation_quota import quota_of
+from kraftlab.controller.engine.background import background_tasks
 from kraftlab.controller.main import ControllerNode
 from kraftlab.metadata.uuids import random_uuid
+from kraftlab.node.replica import driver_config
 from kraftlab.rpc.server import Call
 
 
-def configuration(directory: Path, peer: int, grpc: int) -> ControllerConfig:
+def configuration(directory: Path, peer: int, grpc: int, **settings: str) -> ControllerConfig:
+    """Configuration of a lone voter; a setting's name has underscores in the place of dots."""
     values = {
         "process.roles": "controller",
         "node.id": "3000",
@@ -33,6 +37,7 @@ def configuration(directory: Path, peer: int, grpc: int) -> ControllerConfig:
         "metadata.log.dir": str(directory),
         "controller.quorum.election.timeout.ms": "20",
         "metadata.max.idle.interval.ms": "0",
+        **{name.replace("_", "."): value for name, value in settings.items()},
     }
     return build(values, "server.properties", "controller", ControllerConfig)
 
@@ -42,6 +47,51 @@ def config(tmp_path: Path, new_port: Callable[[], int]) -> ControllerConfig:
     made = configuration(tmp_path / "metadata", new_port(), new_port())
     meta_properties.write(made.metadata_log_dir, MetaProperties("one-cluster", 3000, random_uuid()))
     return made
+
+
+def node_with(directory: Path, **settings: str) -> ControllerNode:
+    """A controller that does not run."""
+    return ControllerNode(configuration(directory, 1, 2, **settings), MetaProperties("one-cluster", 3000, random_uuid()))
+
+
+async def test_the_state_machine_runs_by_the_settings_of_the_file(tmp_path: Path) -> None:
+    node = node_with(
+        tmp_path,
+        broker_session_timeout_ms="1500",
+        broker_heartbeat_interval_ms="300",
+        metadata_max_idle_interval_ms="700",
+        leader_imbalance_check_interval_seconds="7",
+        unclean_leader_election_interval_ms="9000",
+        controller_quota_window_num="3",
+        controller_quota_window_size_seconds="2",
+    )
+    settings = node.controller.settings
+    assert (settings.session_timeout_ms, settings.heartbeat_interval_ms, settings.max_idle_interval_ms) == (1500, 300, 700)
+    intervals = {task.name: task.interval_ms for task in background_tasks(settings)}
+    assert (intervals["balance leaders"], intervals["elect uncleanly"]) == (7_000, 9_000)
+    quota = quota_of(settings.static)
+    assert quota.bucket((("user", "u"),), 10.0, 0).tokens == 60, "a burst fills three windows of two seconds"
+
+
+async def test_leaders_are_not_balanced_if_the_file_says_so(tmp_path: Path) -> None:
+    node = node_with(tmp_path, auto_leader_rebalance_enable="false")
+    assert "balance leaders" not in {task.name for task in background_tasks(node.controller.settings)}
+
+
+def test_the_quorum_runs_by_the_settings_of_the_file(tmp_path: Path) -> None:
+    config = configuration(
+        tmp_path,
+        *(1, 2),
+        controller_quorum_election_timeout_ms="2000",
+        controller_quorum_fetch_timeout_ms="5000",
+        metadata_log_max_record_bytes_between_snapshots="1000",
+        metadata_log_max_snapshot_interval_ms="4000",
+        kraftlab_trace_file=str(tmp_path / "trace"),
+    )
+    driver = driver_config(config, MetaProperties("one-cluster", 3000, random_uuid()))
+    assert (driver.raft.election_timeout_ms, driver.raft.fetch_timeout_ms) == (2000, 5000)
+    assert (driver.snapshot_max_new_bytes, driver.snapshot_max_interval_ms) == (1000, 4000)
+    assert driver.trace_file == str(tmp_path / "trace")
 
 
 @asynccontextmanager
