@@ -5,6 +5,9 @@ as fit into a request of 4 MiB, and a client keeps a few requests in flight. The
 until no move is listed. In the same run, on the same disk: `loopback` sends a file of that size from the page cache to another
 process; `disk` writes as many bytes and makes them durable; `append` writes the produced requests to a file without waiting for
 the disk, as brokers do by default. Processor time is that of all brokers together.
+
+Many virtual machines get their memory from the host when it is first touched, which takes longer than all that is measured here.
+So the page cache is filled before, and freed little by little while a work goes on.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ IN_FLIGHT = 3
 PIECE_BYTES = 8 * MIB
 DONE_WITHIN_S = 300.0
 POLL_S = 0.02
+MEMORY_PIECE_BYTES = 16 * MIB
+MEMORY_AHEAD_BYTES = 256 * MIB
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -56,7 +61,8 @@ class Timing(msgspec.Struct, frozen=True):
 class Brokers:
     """A running cluster and a client of it."""
 
-    def __init__(self, cluster: LocalCluster, admin: AdminClient) -> None:
+    def __init__(self, cluster: LocalCluster, admin: AdminClient, memory: Memory) -> None:
+        self._memory = memory
         self._cluster = cluster
         self._admin = admin
         self._pids = [cluster.pid(broker_id) or 0 for broker_id in cluster.broker_ids]
@@ -69,7 +75,7 @@ class Brokers:
     def processor_seconds(self) -> float:
         return sum(int(ticks) for pid in self._pids for ticks in stat_of(pid)[11:13]) / os.sysconf("SC_CLK_TCK")
 
-    def produce(self, work: str, topic: str, request: bytes, total_bytes: int) -> Timing:
+    def produce(self, work: str, topic: str, request: bytes, total_bytes: int, replicas: int) -> Timing:
         """Produce the same batches until `total_bytes`, with acks=all, from IN_FLIGHT connections."""
         count = total_bytes // len(request)
         numbers, lock, failures = iter(range(count)), threading.Lock(), []
@@ -82,6 +88,8 @@ class Brokers:
                             number = next(numbers, None)
                         if number is None:
                             return
+                        with lock:
+                            self._memory.use(len(request) * replicas)
                         data.produce(topic, 0, request)
             except Exception as error:
                 failures.append(error)
@@ -101,6 +109,12 @@ class Brokers:
 
     def move(self, work: str, topic: str, target: int) -> Timing:
         """Move the topic's replica to another broker."""
+        [end] = self._cluster.log_dirs(target)
+
+        def arrived() -> int:
+            return sum(path.stat().st_size for path in end.glob(f"{topic}-0/*.log"))
+
+        seen = 0
         before, started = self.processor_seconds(), time.perf_counter()
         answer = self._admin.alter_partition_reassignments({(topic, 0): [target]})
         raise_first_error([each for found in answer.responses for each in found.partitions])
@@ -108,10 +122,10 @@ class Brokers:
             if time.perf_counter() - started > DONE_WITHIN_S:
                 raise NoResult(f"{work}: the move has not ended after {DONE_WITHIN_S:g} s")
             time.sleep(POLL_S)
+            self._memory.use(arrived() - seen)
+            seen = arrived()
         seconds = time.perf_counter() - started
-        [end] = self._cluster.log_dirs(target)
-        size = sum(path.stat().st_size for path in end.glob(f"{topic}-0/*.log"))
-        return Timing(work, size / MIB, seconds, self.processor_seconds() - before)
+        return Timing(work, arrived() / MIB, seconds, self.processor_seconds() - before)
 
 
 def loopback(path: Path) -> Timing:
@@ -138,14 +152,35 @@ def receive(port: int) -> None:
             pass
 
 
-def written(path: Path, work: str, data: bytes, total_bytes: int, *, durably: bool) -> Timing:
+def written(path: Path, work: str, data: bytes, total_bytes: int, memory: Memory, *, durably: bool) -> Timing:
     started = time.perf_counter()
     with open(path, "wb", buffering=0) as file:
         for _ in range(total_bytes // len(data)):
+            memory.use(len(data))
             file.write(data)
         if durably:
             os.fdatasync(file.fileno())
     return Timing(work, total_bytes // len(data) * len(data) / MIB, time.perf_counter() - started)
+
+
+class Memory:
+    """Page cache that was filled before, and is given back to the kernel little by little, for the work that goes on."""
+
+    def __init__(self, directory: Path, size_bytes: int) -> None:
+        piece = bytes(MEMORY_PIECE_BYTES)
+        self._files = [directory / f"memory-{number}" for number in range(size_bytes // MEMORY_PIECE_BYTES)]
+        for path in self._files:
+            with open(path, "wb", buffering=0) as file:
+                file.write(piece)
+                os.fdatasync(file.fileno())
+        self._free_bytes = 0
+
+    def use(self, size_bytes: int) -> None:
+        """Note that the work has taken so many bytes more, and free some ahead of it."""
+        self._free_bytes -= size_bytes
+        while self._free_bytes < MEMORY_AHEAD_BYTES and self._files:
+            self._files.pop().unlink()
+            self._free_bytes += MEMORY_PIECE_BYTES
 
 
 def request_of_batches() -> bytes:
@@ -157,11 +192,10 @@ def measure(replica_bytes: int, produced_bytes: int) -> list[Timing]:
     request = request_of_batches()
     with tempfile.TemporaryDirectory(prefix="kraftlab-bench-") as directory:
         file = Path(directory) / "file"
-        found = [
-            written(file, "disk: write, then fdatasync", request, replica_bytes, durably=True),
-            loopback(file),
-            written(file, "append: write only", request, produced_bytes, durably=False),
-        ]
+        memory = Memory(Path(directory), 3 * replica_bytes + 4 * produced_bytes + 5 * MEMORY_AHEAD_BYTES)
+        found = [written(file, "disk: write, then fdatasync", request, replica_bytes, memory, durably=True), loopback(file)]
+        file.unlink()
+        found.append(written(file, "append: write only", request, produced_bytes, memory, durably=False))
         file.unlink()
         cluster = LocalCluster(str(Path(directory) / "cluster"), 1, BROKERS, 1)
         try:
@@ -169,13 +203,13 @@ def measure(replica_bytes: int, produced_bytes: int) -> list[Timing]:
             cluster.wait_ready(60.0)
             first, second, third = cluster.broker_ids
             with cluster.admin() as admin:
-                brokers = Brokers(cluster, admin)
+                brokers = Brokers(cluster, admin, memory)
                 brokers.create("alone", [first])
-                found.append(brokers.produce("produce, 1 replica", "alone", request, replica_bytes))
+                found.append(brokers.produce("produce, 1 replica", "alone", request, replica_bytes, 1))
                 os.sync()
                 found.append(brokers.move("move to another broker", "alone", second))
                 brokers.create("copied", [third, first, second])
-                found.append(brokers.produce("produce, 3 replicas, acks=all", "copied", request, produced_bytes))
+                found.append(brokers.produce("produce, 3 replicas, acks=all", "copied", request, produced_bytes, BROKERS))
         finally:
             cluster.close()
     return found
